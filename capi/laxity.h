@@ -149,8 +149,9 @@ struct laxity_host_config {
   int costs;
   // The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. What is not permitted is done without.
   int fifo_priority;
-  // Whether this executive has link and processors to itself, and does not divide them with the others of this machine.
-  bool alone;
+  // Whether the host does without a claim of its link and processors, and looks at no other host's: for hosts that are emulated on one machine. Otherwise
+  // a second host on the same link or processors is refused.
+  bool claim_nothing;
   // Whether to lock the process's memory, where that is permitted without limit.
   bool lock_memory;
   // The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.

@@ -316,7 +316,7 @@ int main(int count, char **arguments) {
   }
 
   struct laxity_host_config host_config = laxity_host_config_default();
-  host_config.alone = true;
+  host_config.claim_nothing = true;
   struct laxity_host *host;
   must(laxity_host_start(&host_config, &host), "host");
   struct laxity_upcalls_config upcalls_config = laxity_upcalls_config_default();

@@ -126,10 +126,10 @@ print(time.time(), total, flush=True)
 '
 }
 
-laxity recv video --bind "127.0.0.1:$video_port" --framing length32 --json --figures "$work/video.json" \
+laxity recv video --claims off --bind "127.0.0.1:$video_port" --framing length32 --json --figures "$work/video.json" \
   > "$work/received" 2> "$work/recv-video.log" &
 running[recv-video]=$!
-laxity recv flood --bind "127.0.0.1:$flood_port" --framing "fixed:$FLOOD_MESSAGE_BYTES" --json \
+laxity recv flood --claims off --bind "127.0.0.1:$flood_port" --framing "fixed:$FLOOD_MESSAGE_BYTES" --json \
   --figures "$work/flood.json" 2> "$work/recv-flood.log" > >(count > "$work/flood.bytes") &
 running[recv-flood]=$!
 sleep 0.5
@@ -142,7 +142,7 @@ end = time.monotonic() + float(sys.argv[2])
 while time.monotonic() < end:
     sys.stdout.buffer.write(messages)
 END
-  laxity send "127.0.0.1:$flood_port/flood" --best-effort --max-message "${FLOOD_MESSAGE_BYTES}B" \
+  laxity send "127.0.0.1:$flood_port/flood" --claims off --best-effort --max-message "${FLOOD_MESSAGE_BYTES}B" \
     --framing "fixed:$FLOOD_MESSAGE_BYTES" --json --figures "$work/flood-send.json" \
     > /dev/null 2> "$work/send-flood.log" &
 running[send-flood]=$!
@@ -150,7 +150,7 @@ sleep "$LEAD"
 
 video_begin=$EPOCHREALTIME
 python3 "$here/h264_frames.py" play "$work/sent" "$FRAMES_PER_SECOND" |
-  laxity send "127.0.0.1:$video_port/video" --max-message "${largest}B" --interval 33ms --burst 4 --deadline 100ms \
+  laxity send "127.0.0.1:$video_port/video" --claims off --max-message "${largest}B" --interval 33ms --burst 4 --deadline 100ms \
     --framing length32 --json --figures "$work/video-send.json" > /dev/null 2> "$work/send-video.log" &
 running[send-video]=$!
 

@@ -326,6 +326,7 @@ mod tests {
         let standing = Standing {
             backing: Backing::expected(&costs),
             costs,
+            link: laxity::LinkKind::Udp,
             scheduling: Scheduling::Ordinary,
             memory_locked: false,
             kept_awake: false,

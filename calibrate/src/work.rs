@@ -211,7 +211,7 @@ fn start(run: &Run<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>
         costs: Some(platform.into()),
         channels: 64,
         fifo_priority: run.priority,
-        registry: None,
+        claims: None,
         ..HostConfig::default()
     };
     run.ends.start(end, config, sampling)
@@ -305,7 +305,7 @@ mod tests {
             let config = HostConfig {
                 bind: ([127, 0, 0, 1], 0).into(),
                 costs: Some(platform.into()),
-                registry: None,
+                claims: None,
                 ..HostConfig::default()
             };
             let start = |config| {

@@ -37,8 +37,9 @@ pub struct HostConfig {
     pub costs: c_int,
     /// The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. What is not permitted is done without.
     pub fifo_priority: c_int,
-    /// Whether this executive has link and processors to itself, and does not divide them with the others of this machine.
-    pub alone: bool,
+    /// Whether the host does without a claim of its link and processors, and looks at no other host's: for hosts that are emulated on one machine. Otherwise
+    /// a second host on the same link or processors is refused.
+    pub claim_nothing: bool,
     /// Whether to lock the process's memory, where that is permitted without limit.
     pub lock_memory: bool,
     /// The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
@@ -92,7 +93,7 @@ pub extern "C" fn laxity_host_config_default() -> HostConfig {
         bind: std::ptr::null(),
         costs,
         fifo_priority: 70,
-        alone: false,
+        claim_nothing: false,
         lock_memory: true,
         longest_iteration_ns: 0,
         placement: LAXITY_PLACEMENT_THREAD,
@@ -118,8 +119,8 @@ pub unsafe extern "C" fn laxity_host_start(config: *const HostConfig, host: *mut
             config.longest_iteration = Duration::from_nanos(given.longest_iteration_ns);
             config.placement = placement(given.placement)?;
             config.spin = Duration::from_nanos(given.spin_ns);
-            if given.alone {
-                config.registry = None;
+            if given.claim_nothing {
+                config.claims = None;
             }
             Ok(Host(Inner::start(config)?))
         };

@@ -187,7 +187,7 @@ static void *loops(void *unused) {
 
 static void channels(void) {
   struct laxity_host_config config = laxity_host_config_default();
-  config.costs = LAXITY_COSTS_ASSUMED, config.alone = true;
+  config.costs = LAXITY_COSTS_ASSUMED, config.claim_nothing = true;
   struct laxity_host *here = NULL, *there = NULL;
   HOLDS(laxity_host_start(&config, &here) == LAXITY_OK && laxity_host_start(&config, &there) == LAXITY_OK);
   char address[64];
@@ -231,7 +231,7 @@ static int yields(struct laxity_run *run, void *state) {
 
 static void upcalls_on_the_executives_thread(void) {
   struct laxity_host_config config = laxity_host_config_default();
-  config.costs = LAXITY_COSTS_ASSUMED, config.alone = true;
+  config.costs = LAXITY_COSTS_ASSUMED, config.claim_nothing = true;
   struct laxity_host *host = NULL;
   struct laxity_upcalls *trusted = NULL;
   HOLDS(laxity_host_start(&config, &host) == LAXITY_OK);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use laxity::text::HostAddress;
-use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, Registry};
+use laxity::{ClaimDirectory, DEFAULT_PORT, Host, HostConfig, Placement};
 use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::Duration;
@@ -20,8 +20,8 @@ const LEASE: &str = "2s";
 /// How this host takes part.
 #[derive(Debug, Args)]
 pub(crate) struct HostArguments {
-    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if a Laxity
-    /// process of this host has it), send any port
+    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if that is in
+    /// use), send any port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
     /// Costs of this host and its link: a TOML file with a [platform] table; what it leaves out is measured or assumed
@@ -37,7 +37,7 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
-    /// Where the host's protocol work is done [default: auto, or thread with --registry off]
+    /// Where the host's protocol work is done [default: auto, or thread with --claims off]
     #[arg(long, value_enum)]
     pub(crate) placement: Option<PlacementArgument>,
     /// With --placement server or auto: the socket of the executive to attach to [default: that of this user and network namespace in
@@ -55,9 +55,10 @@ pub(crate) struct HostArguments {
     /// does not have it gets no answer
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// The file by which Laxity processes on this host divide link and processors, or off to have them alone
-    #[arg(long, value_name = "FILE|off")]
-    pub(crate) registry: Option<PathBuf>,
+    /// The directory where hosts claim link and processors, which no two may share, or off to claim nothing [default: /run/laxity, or that of
+    /// this user]
+    #[arg(long, value_name = "DIRECTORY|off")]
+    pub(crate) claims: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -96,7 +97,7 @@ impl HostArguments {
         default_port: u16,
         command: String,
     ) -> Result<HostConfig, Failure> {
-        let is_alone = self.registry.as_ref().is_some_and(|place| place.as_os_str() == "off");
+        let is_alone = self.claims.as_ref().is_some_and(|place| place.as_os_str() == "off");
         let placement = self.placement.unwrap_or(match () {
             () if is_alone && self.server.is_none() => PlacementArgument::Thread,
             () => PlacementArgument::Auto,
@@ -123,10 +124,10 @@ impl HostArguments {
             }
             None => default,
         };
-        let registry = match &self.registry {
-            None => Some(Registry::Default),
-            Some(file) if file.as_os_str() == "off" => None,
-            Some(file) => Some(Registry::At(file.clone())),
+        let claims = match &self.claims {
+            None => Some(ClaimDirectory::Default),
+            Some(directory) if directory.as_os_str() == "off" => None,
+            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
         };
         let any_port = self.bind.is_none();
         // The executive of others, too, has the port by which they are found.
@@ -154,7 +155,7 @@ impl HostArguments {
             bind,
             costs,
             keep_awake,
-            registry,
+            claims,
             command,
             any_port,
             link,

@@ -277,7 +277,7 @@ fn no_host_runs_the_machine_of_the_papers() {
     let scratch = Scratch::new("admit", "papers");
     let output = Command::new(env!("CARGO_BIN_EXE_laxity"))
         .env("LAXITY_CALIBRATION", "none")
-        .args(["recv", "camera", "--registry", "off", "--platform"])
+        .args(["recv", "camera", "--claims", "off", "--platform"])
         .arg(scratch.file("papers.toml", "[platform]\nmachine = \"papers\"\n"))
         .output()
         .unwrap();
@@ -296,7 +296,7 @@ fn what_never_ends_or_is_too_long_is_not_read() {
         (&pipe, "it is no regular file"),
         (&long, "it has more than 4194304 bytes"),
     ] {
-        for before in [&["admit"][..], &["recv", "camera", "--registry", "off", "--platform"]] {
+        for before in [&["admit"][..], &["recv", "camera", "--claims", "off", "--platform"]] {
             let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
             let output = command.env("LAXITY_CALIBRATION", "none").args(before).arg(file).output().unwrap();
             let said = text(&output.stderr);

@@ -268,7 +268,7 @@ fn an_ordinary_user_is_told_what_cannot_be_read_or_had() {
     assert!(said.contains(path(&secret)) && said.contains("Permission denied"), "{said}");
     let open = scratch.file("open.toml", &of_this_host().to_toml());
     let to_nobody = ["send", "127.0.0.1:9/a", "--max-message", "100B", "--interval", "1s", "--deadline", "1s"];
-    let more = ["--registry", "off", "--keep-awake", "--calibration", path(&open)];
+    let more = ["--claims", "off", "--keep-awake", "--calibration", path(&open)];
     let output = as_user(&[&to_nobody[..], &more].concat()).unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(5), "nobody is there: {said}");

@@ -17,12 +17,12 @@ use laxity_core::wire::{Accept, Control, Counts, MAX_CONTROL_BYTES, Open};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Without a registry: what runs at the same time, here or elsewhere on this machine, is none of these tests' business.
+/// Without claims: what runs at the same time, here or elsewhere on this machine, is none of these tests' business.
 fn laxity(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
     command
         .args(arguments)
-        .args(["--registry", "off"])
+        .args(["--claims", "off"])
         .env("LAXITY_CALIBRATION", "none")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

@@ -205,7 +205,7 @@ fn this_host_is_examined_and_its_throttle_and_interference_have_a_cost() {
         "clock",
         "clock synchronisation",
         "calibration",
-        "host registry",
+        "claims",
         "port 5709",
     ] {
         named(&findings, name);
@@ -260,7 +260,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = scratch.0.join("laxity");
     fs::copy(env!("CARGO_BIN_EXE_laxity"), &copy).unwrap();
-    // Where the registry of that user goes.
+    // Where the claims of that user go.
     let runtime = scratch.0.join("runtime");
     fs::create_dir(&runtime).unwrap();
     std::os::unix::fs::chown(&runtime, Some(65534), Some(65534)).unwrap();

@@ -27,7 +27,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn host() -> Host {
-    let config = HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) };
+    let config = HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) };
     Host::start(config).expect("a host starts without rights")
 }
 
@@ -38,7 +38,7 @@ impl Flooding {
     fn start(to: &str) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
         command.args(["send", to, "--best-effort", "--max-message", "1400B", "--framing", "fixed:1400"]);
-        command.args(["--calibration", "none", "--registry", "off"]);
+        command.args(["--calibration", "none", "--claims", "off"]);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let mut input = child.stdin.take().unwrap();
         std::thread::spawn(move || while input.write_all(&[7; BYTES * 16]).is_ok() {});

@@ -271,7 +271,7 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
         _ => ("", ""),
     };
     let (count, address) = ((3_000 / case.interval.as_millis()) as usize, free_address());
-    let common = ["--framing", "fixed:200", "--json", "--calibration", "none", "--registry", "off"];
+    let common = ["--framing", "fixed:200", "--json", "--calibration", "none", "--claims", "off"];
     let mut recv = laxity(at_receiver);
     let placement: &[&str] = if case.inline { &["--placement", "inline"] } else { &[] };
     recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).args(placement).stdout(Stdio::piped());
@@ -406,7 +406,7 @@ fn a_panic_inside_ends_the_host_and_not_in_silence() {
     }
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let address = free_address();
-    let common = ["--framing", "fixed:200", "--calibration", "none", "--registry", "off", "--placement", "inline"];
+    let common = ["--framing", "fixed:200", "--calibration", "none", "--claims", "off", "--placement", "inline"];
     let mut recv = laxity("");
     recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).stdout(Stdio::null());
     let recv = start(&mut recv, None);

@@ -640,7 +640,7 @@ fn options_of_the_fast_path_are_not_ignored_over_a_socket() {
 
 #[test]
 fn a_wildcard_is_of_no_interface() {
-    let output = laxity(&["recv", "x", "--link", "xdp", "--registry", "off"]).output().unwrap();
+    let output = laxity(&["recv", "x", "--link", "xdp", "--claims", "off"]).output().unwrap();
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(4), "{said}");
     assert!(said.contains("wildcard") && said.contains("--interface") && said.contains("--bind"), "{said}");

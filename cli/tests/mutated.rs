@@ -339,7 +339,7 @@ struct Running {
 impl Running {
     fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
-        command.args(arguments).args(["--registry", "off"]).env("LAXITY_CALIBRATION", "none");
+        command.args(arguments).args(["--claims", "off"]).env("LAXITY_CALIBRATION", "none");
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
         std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));

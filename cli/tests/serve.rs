@@ -55,8 +55,7 @@ impl Running {
 /// A server on a free port of loopback: it, its socket, and its address.
 fn server(scratch: &Scratch) -> (Running, PathBuf, String) {
     let socket = scratch.0.join("server");
-    let command =
-        laxity(&["serve", "--bind", "127.0.0.1:0", "--registry", "off", "--socket", socket.to_str().unwrap()]);
+    let command = laxity(&["serve", "--bind", "127.0.0.1:0", "--claims", "off", "--socket", socket.to_str().unwrap()]);
     let running = Running::start(command, "serving at");
     let line = running.heard.lines().find(|line| line.starts_with("serving at")).unwrap();
     let address = line.rsplit(' ').next().unwrap().to_owned();
@@ -159,7 +158,7 @@ fn when_the_server_is_killed_its_processes_say_so_and_another_takes_its_place() 
 
 /// Arguments of processes that have no server, but each other.
 fn together(socket: &Path) -> [&str; 4] {
-    ["--server", socket.to_str().unwrap(), "--registry", "off"]
+    ["--server", socket.to_str().unwrap(), "--claims", "off"]
 }
 
 /// A receiver that is the executive, or attaches to it; its address.
@@ -287,7 +286,7 @@ fn other_users_have_what_a_file_allows_them() {
     assert!(said.contains("user 65534: 2 processes") && said.contains("10.00 % of a processor"), "{said}");
     let socket = scratch.0.join("server");
     let more = ["--socket", socket.to_str().unwrap(), "--access", access.to_str().unwrap()];
-    let arguments = [&["serve", "--bind", "127.0.0.1:0", "--registry", "off"][..], &more].concat();
+    let arguments = [&["serve", "--bind", "127.0.0.1:0", "--claims", "off"][..], &more].concat();
     let server = Running::start(laxity(&arguments), "serving at");
     let address = server.heard.trim_end().rsplit(' ').next().unwrap().to_owned();
     let ends = |user: u32, arguments: &[&str], status: i32, word: &str| {
@@ -345,7 +344,7 @@ fn what_does_not_go_together_is_refused() {
     refused(&[&["recv", "a", "--bind", "127.0.0.1:0"][..], &attached(&socket)].concat(), 2, "--bind");
     refused(&["serve", "--placement", "inline"], 2, "--placement");
     refused(
-        &["serve", "--bind", "127.0.0.1:0", "--registry", "off", "--memory", "1KiB"],
+        &["serve", "--bind", "127.0.0.1:0", "--claims", "off", "--memory", "1KiB"],
         2,
         "the memory of an application is 1.024KB",
     );

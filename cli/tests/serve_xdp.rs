@@ -127,7 +127,7 @@ fn processes_of_two_users_keep_their_promises_over_one_interface_under_attack() 
     std::fs::write(access.join("other.toml"), rule).unwrap();
     let serve = |host: usize| {
         let socket = scratch.0.join(format!("server-{host}")).to_str().unwrap().to_owned();
-        let of_executive = ["--link", "xdp", "--bind", &lab.addresses[host], "--registry", "off"];
+        let of_executive = ["--link", "xdp", "--bind", &lab.addresses[host], "--claims", "off"];
         let of_server = ["--socket", &socket, "--access", access.to_str().unwrap()];
         let command = [&[program_name, "serve"][..], &of_executive, &of_server].concat();
         (Running::start(lab.within(["a", "b"][host], None, &command), "serving at"), socket)

@@ -65,7 +65,7 @@ pub const MAX_WAITING_OF_HOST: usize = 16;
 pub const MAX_CONTROL_FRAMES: usize = 64;
 /// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
 /// whose overhead counts that header. The wire's formats need as much, and admission charges it.
-pub const MAX_CONTROL_PAYLOAD: u32 = 189;
+pub const MAX_CONTROL_PAYLOAD: u32 = 186;
 /// Bytes of the tag behind the payload of an authenticated packet.
 pub const TAG_BYTES: usize = 8;
 /// How far beyond `max_message` the `decay` policy still accepts a message, as a factor.

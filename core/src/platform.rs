@@ -57,19 +57,6 @@ impl LinkModel {
     pub fn unspaced(self) -> Self {
         Self { spacing: Duration::ZERO, ..self }
     }
-
-    /// The part of this link that has `rate` of its rate: every packet occupies it longer by the same factor, so that parts
-    /// whose rates add up to no more than the link's never ask for more of the link's time than there is. The set-up time
-    /// grows too, because the link as a whole spends it on every part's packets.
-    ///
-    /// `None` if the link is not paced, or `rate` is more than it has.
-    pub fn part(&self, rate: Rate) -> Option<Self> {
-        let whole = self.rate.filter(|whole| *whole >= rate)?;
-        let (whole, part) = (u128::from(whole.as_bytes_per_second()), u128::from(rate.as_bytes_per_second()));
-        let setup = (u128::from(self.setup.as_nanos()) * whole).div_ceil(part);
-        let setup = Duration::from_nanos(u64::try_from(setup).unwrap_or(u64::MAX));
-        Some(Self { setup, rate: Some(rate), ..*self })
-    }
 }
 
 /// Interference: in any window `t`, the platform takes at most
@@ -431,44 +418,5 @@ impl Platform {
             interference: Interference { burst: Duration::from_millis(2), ..Interference::default() },
             claims: Vec::new(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        /// However a link is divided, what its parts let through in a span takes the link no longer than that span.
-        #[test]
-        fn parts_never_ask_for_more_than_the_link_has(
-            weights in prop::collection::vec(1u64..1000, 1..6),
-            bytes in prop::collection::vec(0u32..2000, 6),
-            setup in 0u64..100_000,
-        ) {
-            let whole = Rate::bytes_per_second(12_500_000).unwrap();
-            let link = LinkModel { setup: Duration::from_nanos(setup), rate: Some(whole), overhead_bytes: 126, floor_bytes: 400, spacing: Duration::ZERO };
-            let sum: u64 = weights.iter().sum();
-            let span = 1_000_000_000u128;
-            let mut used = 0;
-            for (weight, bytes) in weights.iter().zip(bytes) {
-                let rate = Rate::bytes_per_second(12_500_000 * weight / sum).unwrap();
-                let packets = span / u128::from(link.part(rate).unwrap().occupancy(bytes).as_nanos());
-                // Times the rate, so that nothing is rounded.
-                let bytes = u128::from(bytes.max(400) + 126);
-                used += packets * (u128::from(setup) * 12_500_000 + bytes * 1_000_000_000);
-            }
-            prop_assert!(used <= span * 12_500_000);
-        }
-    }
-
-    #[test]
-    fn a_part_is_of_a_paced_link_and_no_more_than_it() {
-        let rate = |bytes| Rate::bytes_per_second(bytes).unwrap();
-        let link = LinkModel { rate: Some(rate(1000)), ..LinkModel::UNLIMITED };
-        assert_eq!(link.part(rate(1000)), Some(link));
-        assert_eq!(link.part(rate(1001)), None);
-        assert_eq!(LinkModel::UNLIMITED.part(rate(1)), None);
     }
 }

@@ -198,7 +198,7 @@ pub trait Control<F: Frames>: Sized {
     /// Something happened to a channel, or somebody asks for one.
     fn event(&mut self, driver: &mut Driver<F>, now: Instant, event: Event);
 
-    /// A round is over; the link's models may have settled, and what was counted may be told.
+    /// A round is over; other stages may count alone now, and what was counted may be told.
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant);
 
     /// Whether a periodic upcall that shares this processor is released and not done: the driver is held then

@@ -2,7 +2,7 @@
 //!
 //! Each is `fn(&[u8])`, deterministic and pure, so that libFuzzer's binaries (`fuzz_targets/`), the replay of the corpus
 //! (`corpus/`) and the random runs of `cargo test` (`core/tests/fuzz.rs`, `drive/tests/fuzz.rs`, `laxity/tests/fuzz.rs`,
-//! `laxity/src/registry/`, `link/src/xdp/program/tests/`, `cli/src/fuzz.rs`, `cli/src/sim/scenario/fuzz.rs`) share it. The files
+//! `link/src/xdp/program/tests/`, `cli/src/fuzz.rs`, `cli/src/sim/scenario/fuzz.rs`) share it. The files
 //! here are included there by path; nothing of the workspace depends on this crate.
 //!
 //! | Target | What it feeds |
@@ -13,7 +13,6 @@
 //! | [`driver::driver`] | three drivers and surroundings by a script, against a model |
 //! | [`text::text`] | quantities, addresses and names as people write them |
 //! | [`system_file::system_file`] | TOML files of hosts, channels, upcalls and calibrations |
-//! | [`registry::registry`] | the host registry as another process may have left it |
 //! | [`scenario::scenario`] | scenario files of `laxity sim` |
 //! | [`demux::demux`] | frames, to the early demultiplexer in the kernel and to its model |
 //! | [`framing::framing`] | `--framing`, and the streams that it cuts into messages |
@@ -25,7 +24,6 @@ pub mod demux;
 pub mod driver;
 pub mod endpoint;
 pub mod framing;
-pub mod registry;
 pub mod scenario;
 pub mod system_file;
 pub mod text;

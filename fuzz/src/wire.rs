@@ -165,7 +165,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             let (packet, upstream, lease) = (bytes.u16(), span(bytes), span(bytes));
             let (clock, oversize) = (bytes.number(), bytes.u8());
             let rate = Rate::bytes_per_second(clock);
-            let pace = Pace { rate, ahead: lease, is_shared: oversize & 1 != 0, spacing: spacing(clock) };
+            let pace = Pace { rate, ahead: lease, spacing: spacing(clock) };
             Control::Open(Open { name: text(bytes), traffic, packet, upstream, lease, clock, oversize, pace })
         }
         1 => {

@@ -168,7 +168,7 @@ fn host() -> Result<Host, Error> {
         packet: BYTES as u32,
         ..Platform::assumed_host()
     };
-    Host::start(HostConfig { bind: loopback(), fifo_priority: None, ..HostConfig::with_costs(platform) })
+    Host::start(HostConfig { bind: loopback(), claims: None, fifo_priority: None, ..HostConfig::with_costs(platform) })
 }
 
 /// Messages that the receiving application got per second.

@@ -262,7 +262,7 @@ fn granted_in_order(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Ve
         fifo_priority: None,
         lock_memory: false,
         // Two hosts, emulated in one process: each has a link of its own.
-        registry: None,
+        claims: None,
         ..HostConfig::with_costs(platform.clone())
     };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);

@@ -34,12 +34,12 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 /// What a peer tells of its link that need not be slower beside anybody.
 fn told() -> Pace {
-    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, is_shared: false, spacing: Duration::ZERO }
+    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, spacing: Duration::ZERO }
 }
 
 /// Two hosts, and a channel between them that is attacked. One scene at a time: they would be each other's attack.

@@ -19,7 +19,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabiliti
 
 fn config(ip: IpAddr, link: LinkChoice) -> HostConfig {
     let bind = SocketAddr::new(ip, 5709);
-    HostConfig { bind, link, registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { bind, link, claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host(lab: &Lab, side: Side, config: HostConfig) -> Result<Host, Error> {

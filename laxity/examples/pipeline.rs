@@ -474,7 +474,7 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
     pin(arguments.processor)?;
     let sizes = sizes()?;
     let largest = sizes.iter().max().copied().unwrap_or(0) + HEAD;
-    let host = Arc::new(Host::start(HostConfig { registry: None, ..HostConfig::default() })?);
+    let host = Arc::new(Host::start(HostConfig { claims: None, ..HostConfig::default() })?);
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }

@@ -83,7 +83,7 @@ impl Said {
     fn of(answer: Result<(), Error>) -> Self {
         match answer {
             Ok(()) => Self::Yes,
-            Err(Error::Refused { refusal, .. } | Error::Shared { refusal, .. }) => match refusal.code {
+            Err(Error::Refused { refusal, .. }) => match refusal.code {
                 Code::WouldFit => Self::Yes,
                 // Of the contract that says nothing; so hosts answer that know no questions.
                 Code::Protocol | Code::Version | Code::NoSuchName | Code::Declined | Code::Memory => Self::Nothing,
@@ -101,10 +101,7 @@ pub(crate) fn of_all_hosts(
     mut ask: impl FnMut(ChannelSpec) -> Result<(), Error>,
 ) -> Error {
     let Service::RealTime(contract) = spec.service else { return error };
-    let (refusal, advice) = match &mut error {
-        Error::Refused { refusal, advice, .. } | Error::Shared { refusal, advice, .. } => (refusal, advice),
-        _ => return error,
-    };
+    let Error::Refused { refusal, advice, .. } = &mut error else { return error };
     let begin = StdInstant::now();
     let mut said = |contract: Result<Contract, ContractError>| match contract {
         _ if begin.elapsed() > PATIENCE => Said::Nothing,

@@ -65,13 +65,11 @@ impl Arrivals {
         Self { incoming: Incoming::new(admission), hasher: RandomState::new(), waits: false, is_free }
     }
 
-    /// Where what is asked for comes from. Executives that share their link by admission are one source.
+    /// Where what is asked for comes from. Each executive has a link of its own.
     fn source(&self, request: &Request) -> Source {
         let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
-        let Pace { rate, ahead, is_shared, spacing } = request.pace;
-        let executive = self.hasher.hash_one((ip, port));
-        let host = if is_shared { self.hasher.hash_one((ip, 0)) } else { executive };
-        Source { host, rate, ahead, executive, spacing }
+        let Pace { rate, ahead, spacing } = request.pace;
+        Source { host: self.hasher.hash_one((ip, port)), rate, ahead, spacing }
     }
 }
 
@@ -203,9 +201,9 @@ impl State {
         self.channels.values().any(|known| known.part.is_some_and(|part| part.told.is_some())).then_some(AGAIN)
     }
 
-    /// True if decisions wait: for the share of the link, or for best effort to be slower.
+    /// True if decisions wait: for other stages, or for best effort to be slower.
     pub(crate) fn is_changing(&self) -> bool {
         let is_slowing = self.arrivals.waits && self.tells_again().is_some();
-        is_slowing || self.is_unsettled()
+        is_slowing || self.is_rearranging()
     }
 }

@@ -3,18 +3,19 @@
 //! The paper's stack is a library in each process or a server for all of them (*nps*, §3). Here it is the library of one process that serves the
 //! others, and any of them may follow it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_link::sys;
 
 use crate::attached::{Attached, HostTold};
+use crate::claims::ClaimDirectory;
 use crate::error::Error;
 use crate::host::{Host, HostConfig, Standing, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
 use crate::serving::access::Access;
-use crate::serving::{ServeConfig, claim, default_place, place_of_host};
+use crate::serving::{ServeConfig, claim, default_place, place_in, place_of_host};
 
 /// How long it may take until another process serves, which is about to, or has let go of its place.
 const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
@@ -27,11 +28,12 @@ impl Host {
         let command = config.command.clone().unwrap_or_else(own_name);
         let attach = |socket: &Path| Attached::attach(socket, command.clone());
         // The host's own server, if this user may have it, before those of the user's processes.
-        let host = place_of_host().filter(|_| config.server.is_none()).map(|socket| attach(&socket));
+        let is_default = config.server.is_none() && !matches!(config.claims, Some(ClaimDirectory::At(_)));
+        let host = place_of_host().filter(|_| is_default).map(|socket| attach(&socket));
         let (attached, told) = match host {
-            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&default_place())?,
+            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&place(config))?,
             Some(attached) => attached?,
-            None => attach(&config.server.clone().unwrap_or_else(default_place))?,
+            None => attach(&place(config))?,
         };
         let HostTold {
             pid,
@@ -68,7 +70,11 @@ impl Host {
 
     /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
     pub(crate) fn attach_or_serve(config: HostConfig) -> Result<Self, Error> {
-        let place = config.server.clone().unwrap_or_else(default_place);
+        let place = place(&config);
+        if config.server.is_none() {
+            // Where it meets others is there.
+            config.claims.as_ref().map(ClaimDirectory::directory).transpose()?;
+        }
         let until = StdInstant::now() + TO_SETTLE;
         loop {
             match Self::attach(&config) {
@@ -135,6 +141,15 @@ impl Host {
             }
         };
         Ok(self.attached().is_none())
+    }
+}
+
+/// Where it attaches, or serves.
+fn place(config: &HostConfig) -> PathBuf {
+    match (&config.server, &config.claims) {
+        (Some(socket), _) => socket.clone(),
+        (None, Some(ClaimDirectory::At(directory))) => place_in(directory),
+        (None, _) => default_place(),
     }
 }
 

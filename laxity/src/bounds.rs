@@ -20,8 +20,7 @@
 //!
 //! **Which bound is in force.** A message counts against the largest that was in force during its life. So what is published only
 //! grows, and it has grown before a newcomer's first message can be in the way: the control thread collects what a batch of notices
-//! leads to, computes once, publishes, and only then lets the newcomers in (`settle` in `control.rs`). A share of the link that
-//! becomes larger asks for more of the processor, so it is paced by only after that, too. Nothing has to be done when a channel
+//! leads to, computes once, publishes, and only then lets the newcomers in (`settle` in `control.rs`). Nothing has to be done when a channel
 //! goes: that lowers no bound that was in force.
 //!
 //! **What is counted.** A completion after the bound though within the deadline, unless what delayed it explains that: the same
@@ -65,7 +64,7 @@ impl Shared {
 }
 
 impl State {
-    /// Channels have come, or the share of the link has changed: what is published has to be computed again.
+    /// Channels have come, or are served in another way: what is published has to be computed again.
     pub(crate) fn review_bounds(&mut self) {
         self.bounds_are_stale = true;
     }

@@ -34,7 +34,6 @@ use crate::rearranging::Begins;
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, Needs, in_packets};
 use crate::requests::{Asking, Requests};
-use crate::share::{Sharing, relax_sending};
 use crate::signal::Signal;
 use crate::upcall_figures::Record;
 
@@ -77,10 +76,8 @@ pub(crate) struct Shared {
     pub(crate) behaviour: Behaviour,
     /// How long a frame may wait until it is found.
     pub(crate) input_delay: Duration,
-    /// How much the packets of other executives may delay ours on the link that we share.
-    pub(crate) allowance: Duration,
-    /// Notified when our share of the link has changed.
-    pub(crate) share_changed: Condvar,
+    /// Notified when the executive serves its channels as admission reckons with.
+    pub(crate) rearranged: Condvar,
     /// Whom it serves beside this process.
     pub(crate) served: Served,
     commands: Mutex<rtrb::Producer<Command>>,
@@ -99,8 +96,6 @@ pub(crate) struct Served {
 /// What the control thread knows of the channels.
 pub(crate) struct State {
     pub(crate) admission: Admission,
-    /// Our part of what the host's executives share; `None` if this one has everything to itself.
-    pub(crate) sharing: Option<Sharing>,
     pub(crate) listeners: Vec<Listening>,
     tickets: BTreeMap<u64, Ticket>,
     pub(crate) channels: BTreeMap<ChannelId, Known>,
@@ -178,18 +173,16 @@ pub(crate) struct Opened {
 impl Shared {
     pub(crate) fn new(
         platform: Platform,
-        (admission, sharing): (Admission, Option<Sharing>),
+        admission: Admission,
         behaviour: Behaviour,
         doorbell: Arc<Doorbell>,
         notified: Arc<Signal>,
         stopped: Arc<AtomicBool>,
         commands: rtrb::Producer<Command>,
     ) -> Self {
-        let allowance = sharing.as_ref().map_or(Duration::ZERO, Sharing::allowance);
-        let (commands, share_changed) = (Mutex::new(commands), Condvar::new());
+        let (commands, rearranged) = (Mutex::new(commands), Condvar::new());
         let state = State {
             arrivals: Arrivals::new(&admission, behaviour.is_metered),
-            sharing,
             listeners: Vec::new(),
             tickets: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -215,9 +208,8 @@ impl Shared {
             platform,
             behaviour,
             input_delay,
-            allowance,
             served: Served::default(),
-            share_changed,
+            rearranged,
             commands,
             state,
         }
@@ -270,14 +262,13 @@ impl Shared {
             if self.is_stopped() {
                 break;
             }
-            let look = self.attend_to_share();
             self.state().attend_to_arrivals();
             let decision = self.decide(&mut requests, &mut asking, &mut charged);
             let (linger, again) = (self.release_lingering(), self.state().tells_again());
             if !notices.is_empty() {
                 continue;
             }
-            self.notified.wait(seen, [linger, look, again, decision].into_iter().flatten().min());
+            self.notified.wait(seen, [linger, again, decision].into_iter().flatten().min());
         }
     }
 
@@ -319,7 +310,7 @@ impl Shared {
     /// Nobody will answer any more: whoever waits learns it.
     pub(crate) fn give_up(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.share_changed.notify_all();
+        self.rearranged.notify_all();
         let mut state = self.state();
         state.listeners.clear();
         state.tickets.clear();
@@ -383,7 +374,6 @@ impl Shared {
                     state.unreachable.push(peer);
                 }
             }
-            Notice::LinkSet { ticket } => self.link_set(ticket),
             Notice::Restaged { .. } => self.restaged(),
             garbage @ (Notice::Garbage { .. }
             | Notice::Detached { .. }
@@ -421,11 +411,11 @@ impl Shared {
         }
     }
 
-    /// A peer asks for a channel. False if that has to wait, because the share of the link or the stages are changing, or best effort is told to be slower.
+    /// A peer asks for a channel. False if that has to wait, because the stages are changing, or best effort is told to be slower.
     fn requested(&self, asking: &mut Asking) -> bool {
         let mut state = self.state();
         let Asking { request, may_rearrange } = asking;
-        if state.is_unsettled() {
+        if state.is_rearranging() {
             return false;
         }
         let decided = match request.is_question {
@@ -535,9 +525,9 @@ impl Shared {
         let platform = &self.platform;
         let stages = match (known.reservation, known.service.contract()) {
             (Some(id), Some(contract)) => {
-                let outside = receive + platform.propagation + platform.clock_error + self.allowance;
+                let outside = receive + platform.propagation + platform.clock_error;
                 let budget = contract.deadline().saturating_sub(outside);
-                match relax_sending(&mut state.admission, state.sharing.as_mut(), id, budget) {
+                match state.admission.relax(id, budget) {
                     Ok(stages) => stages.with_handover(state.admission.handover(id)),
                     Err(refusal) => {
                         let peer = known.peer;
@@ -609,7 +599,6 @@ impl State {
         self.next_ticket
     }
     fn release(&mut self, known: &Known) {
-        self.review_share();
         if let Some(id) = known.reservation {
             self.admission.release(id);
         }

@@ -18,7 +18,7 @@ use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 use laxity_link::xdp::XdpError;
 
-use crate::registry::{Holder, RegistryError, Shared};
+use crate::claims::{Claimed, ClaimsError, Conflict, Holder};
 use crate::source::FileError;
 use crate::text::DisplaySize;
 
@@ -96,15 +96,16 @@ pub enum Error {
         /// What else would fit, and who stands in the way: if this host refused, and was asked by its own application.
         advice: Option<Box<Advice>>,
     },
-    /// This host has it, but other executives on it hold too much.
-    #[error("refused by this host: {shared}{}", would_fit(refusal, advice.as_deref()))]
-    Shared {
-        /// Why, on what is left for this executive.
-        refusal: Refusal,
-        /// What would fit into that, and which of this executive's channels stand in the way.
-        advice: Option<Box<Advice>>,
-        /// Who holds what.
-        shared: Box<Shared>,
+    /// Another executive of this host has claimed its link, or processors that this process may run on.
+    #[error(
+        "refused by this host: {what} claimed by {holder}; attach to its executive if it serves (--placement auto, laxity serve), end it, or {}",
+        what.other_way()
+    )]
+    Claimed {
+        /// The executive whose claim stands in the way.
+        holder: Box<Holder>,
+        /// What it has claimed that this host needs, too.
+        what: Claimed,
     },
     /// One channel of a set could not be opened, and so none of them is.
     #[error("{name}, and with it the set: {error}")]
@@ -115,17 +116,9 @@ pub enum Error {
         #[source]
         error: Box<Error>,
     },
-    /// The host registry cannot be used.
+    /// Link and processors cannot be claimed.
     #[error(transparent)]
-    Registry(#[from] RegistryError),
-    /// Another executive on this host has the port.
-    #[error("udp {address}: the address is in use by pid {} ({}); choose another port, or 0 for any", holder.pid, holder.command)]
-    PortHeld {
-        /// What was asked for.
-        address: SocketAddr,
-        /// Who has it.
-        holder: Box<Holder>,
-    },
+    Claims(#[from] ClaimsError),
     /// The specification of an upcall, or of their thread, cannot be.
     #[error(transparent)]
     Upcall(#[from] UpcallError),
@@ -326,7 +319,7 @@ impl Error {
                 laxity_core::admission::Code::BadParameters if refusal.contract.is_some_and(is_mistaken) => 2,
                 _ => 3,
             },
-            Self::Shared { .. }
+            Self::Claimed { .. }
             | Self::UpcallRefused { .. }
             | Self::NotOnExecutive
             | Self::TooManyUpcalls
@@ -340,9 +333,8 @@ impl Error {
             Self::ServesInline | Self::ServesMemory { .. } | Self::Elsewhere | Self::KeyElsewhere => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
-            Self::Registry(RegistryError::Damaged { .. }) => 2,
-            Self::Registry(RegistryError::Lost { .. }) => 3,
-            Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
+            Self::Claims(ClaimsError::Damaged { .. }) => 2,
+            Self::Claims(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
             Self::Key { .. }
             | Self::Link(LinkError::Config { .. })
             | Self::Xdp(XdpError::Config { .. })
@@ -351,7 +343,6 @@ impl Error {
             Self::Xdp(_) => 4,
             Self::Link(_)
             | Self::NameInUse(_)
-            | Self::PortHeld { .. }
             | Self::NoAnswer { .. }
             | Self::PeerLost { .. }
             | Self::ClosedByPeer { .. }
@@ -377,7 +368,6 @@ impl Error {
         let in_use = |error: &LinkError| matches!(error, LinkError::AddressInUse { .. });
         match self {
             Self::Link(error) | Self::Xdp(XdpError::Udp(error)) => in_use(error),
-            Self::PortHeld { .. } => true,
             _ => false,
         }
     }
@@ -397,6 +387,12 @@ impl Error {
             End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal, advice: None },
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
         }
+    }
+}
+
+impl From<Conflict> for Error {
+    fn from(Conflict { holder, what }: Conflict) -> Self {
+        Self::Claimed { holder: Box::new(holder), what }
     }
 }
 
@@ -442,15 +438,6 @@ fn explained(refusal: &Refusal, advice: Option<&Advice>) -> String {
         Some(advice) => format!("{}{advice}", Refusal { least_deadline: None, ..*refusal }),
         None => refusal.to_string(),
     }
-}
-
-fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
-    if let Some(advice) = advice {
-        return advice.to_string();
-    }
-    refusal
-        .least_deadline
-        .map_or_else(String::new, |deadline| format!("; a deadline of {} would fit", deadline.rounded_up()))
 }
 
 /// A share as people read it.

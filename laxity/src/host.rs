@@ -6,22 +6,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration as StdDuration;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
-use laxity_core::event::Name;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
-use laxity_core::units::{Duration, Rate};
+use laxity_core::units::Duration;
 use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
 use crate::attached::Attached;
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
+use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
@@ -31,15 +30,13 @@ use crate::grant::ChannelSpec;
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
+use crate::listening::Listener;
 use crate::opening::checked_name;
 use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
-use crate::receiver::{Accepted, Receiver};
-use crate::registry::{Registry, Store};
 use crate::sender::Sender;
 use crate::serving::Serving;
-use crate::share::Sharing;
 use crate::signal::Signal;
 
 /// The port of a host's first executive.
@@ -79,7 +76,7 @@ pub struct HostConfig {
     /// Which threads do the executive's work. With [`Placement::Server`] it is another process's, and only `server` and `command` count here: all else is as
     /// that process has it.
     pub placement: Placement,
-    /// The socket of the executive to attach to; `None` is [`default_place`](crate::serving::default_place).
+    /// The socket of the executive to attach to, or to serve at; `None` is [`default_place`](crate::serving::default_place), or its like in the directory of `claims`.
     pub server: Option<PathBuf>,
     /// How long the executive looks on with nothing to do before it sleeps, from when it last had something to do; zero (the default) to 1 ms
     /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
@@ -99,11 +96,10 @@ pub struct HostConfig {
     /// Whether to keep the processors of this host from idling deeply as long as it lives, so that the executive wakes up
     /// sooner (`/dev/cpu_dma_latency` held at 0), where that is permitted. It costs power.
     pub keep_awake: bool,
-    /// Where the executives of this host divide its link, processors and ports among themselves. `None` for an executive
-    /// that has them to itself, such as one of two hosts that are emulated in one process. Without a link rate nothing is
-    /// divided.
-    pub registry: Option<Registry>,
-    /// What the process calls itself in the registry, for those who are refused because of it; `None` takes its name.
+    /// Where the host claims its link and the processors of the thread that starts it, for itself alone: another executive that needs one of them is refused
+    /// ([`Error::Claimed`]). `None` claims nothing and looks at no claim, for a host that is emulated beside others.
+    pub claims: Option<ClaimDirectory>,
+    /// What the process calls itself in its claim, for those that are refused because of it; `None` takes its name.
     pub command: Option<String>,
     /// The longest iteration of an upcall on the executive's own thread ([`Host::trusted_upcalls`](crate::Host::trusted_upcalls)); zero if there
     /// will be none. It is a term of every bound, granted or not, so it cannot grow later.
@@ -112,7 +108,7 @@ pub struct HostConfig {
     /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
-    /// Whether to take a free port if a live executive has the one of `bind`.
+    /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
 }
 
@@ -130,13 +126,13 @@ impl Default for HostConfig {
             frames: 16_384,
             receive_memory: 256 << 20,
             lease: Duration::from_secs(2),
-            placement: Placement::Thread,
+            placement: Placement::Auto,
             server: None,
             spin: Duration::ZERO,
             fifo_priority: Some(70),
             lock_memory: true,
             keep_awake: false,
-            registry: Some(Registry::Default),
+            claims: Some(ClaimDirectory::Default),
             command: None,
             longest_iteration: Duration::ZERO,
             key: None,
@@ -222,6 +218,8 @@ pub(crate) struct Here {
     allowed_drops: Option<DropAllowance>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
+    /// What it has of this host for itself, until its threads have ended.
+    _claim: Option<Claim>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     /// From when on its upcalls are ready.
@@ -241,16 +239,17 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Starts a host: binds its link, takes its place among the executives of this host, allocates everything, starts its
-    /// threads.
+    /// Starts a host: binds its link, claims link and processors, allocates everything, starts its threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, the registry cannot be used or has no place
-    /// left, or the system is out of resources. Nothing is half started.
+    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, another executive has claimed the link or
+    /// one of the processors, claims cannot be read or written, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         match config.placement {
             Placement::Server => Self::attach(&config),
-            Placement::Auto => Self::attach_or_serve(config),
+            // That claims nothing, and says no place, is alone.
+            Placement::Auto if config.claims.is_some() || config.server.is_some() => Self::attach_or_serve(config),
+            Placement::Auto => Self::start_own(config),
             Placement::Thread | Placement::Inline => Self::start_own(config),
         }
     }
@@ -349,13 +348,16 @@ impl Host {
         let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { Rule::Split };
         let settings = Settings { rule, send_early: !config.hold_sending, receive_early: !config.hold_receiving };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
-        let store = match &config.registry {
-            Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
-            _ => None,
+        let claiming = match &config.claims {
+            Some(place) => {
+                let command = config.command.clone().unwrap_or_else(own_name);
+                Some(Claiming::begin(place, config.bind, config.link.interface(), &command)??)
+            }
+            None => None,
         };
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
-        let bound = link::bind(&config, &platform, batch, store.as_ref())?;
+        let bound = link::bind(&config, &platform, batch)?;
         let (address, early) = (bound.address(), bound.status());
         let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if early.is_none() && shortened.take().is_some() {
@@ -381,12 +383,9 @@ impl Host {
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
-        let command = config.command.clone().unwrap_or_else(own_name);
-        let shared =
-            store.map(|store| Sharing::join(store, &platform, settings, address, &command)).transpose()?.flatten();
-        let (admission, sharing) = match shared {
-            Some((admission, sharing)) => (admission, Some(sharing)),
-            None => (admission, None),
+        let claim = match claiming {
+            Some(claiming) => Some(claiming.finish(address)??),
+            None => None,
         };
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
@@ -483,7 +482,7 @@ impl Host {
         let admission = admission.with_claims_of(&platform);
         let mut shared = Shared::new(
             platform,
-            (admission, sharing),
+            admission,
             Behaviour {
                 lease: config.lease,
                 hold_sending: config.hold_sending,
@@ -521,6 +520,7 @@ impl Host {
             early,
             allowed_drops,
             _awake: awake,
+            _claim: claim,
             executive,
             control: None,
             readiness,
@@ -544,12 +544,7 @@ impl Host {
         &self.standing
     }
 
-    /// Its share of the host's link at the moment; `None` if it has the link to itself.
-    pub fn link_share(&self) -> Option<Rate> {
-        self.here().ok()?.shared.link_share()
-    }
-
-    /// The costs that it reasons with; the link is the whole one.
+    /// The costs that it reasons with.
     pub fn platform(&self) -> &Platform {
         self.here().map_or(&self.standing.costs.platform, |here| &here.shared.platform)
     }
@@ -574,7 +569,7 @@ impl Host {
             Executives::Here(here) => here.shared.listen(name, from)?,
             Executives::There(attached) => attached.listen(name, from)?,
         };
-        Ok(Listener { name, accepted, home: self.home() })
+        Ok(Listener::new(name, accepted, self.home()))
     }
 
     /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if the peer does not answer. A refusal waits for what the
@@ -658,7 +653,6 @@ impl Drop for Here {
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
             let _ = thread.join();
         }
-        self.shared.leave();
     }
 }
 
@@ -674,43 +668,6 @@ impl Drop for GivingUp {
     fn drop(&mut self) {
         self.0.command(Command::Stop);
         self.0.give_up();
-    }
-}
-
-/// Receives the channels that peers open to one name. Dropping it stops listening; open channels go on.
-pub struct Listener {
-    name: Name,
-    accepted: mpsc::Receiver<Accepted>,
-    home: Arc<dyn Home>,
-}
-
-impl std::fmt::Debug for Listener {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Listener").field("name", &self.name).finish()
-    }
-}
-
-impl Listener {
-    /// Waits for the next channel, at most `timeout`.
-    ///
-    /// # Errors
-    /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the executive has stopped.
-    pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
-        let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
-        let accepted = match timeout {
-            None => self.accepted.recv().map_err(|_| gone())?,
-            Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
-                mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
-                mpsc::RecvTimeoutError::Disconnected => gone(),
-            })?,
-        };
-        Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.home.unlisten(self.name);
     }
 }
 

@@ -10,10 +10,10 @@
 //! use laxity_core::units::Duration;
 //!
 //! # fn main() -> Result<(), laxity::Error> {
-//! // Two hosts, here in one process; an executive each. Two of them: so they do not share one link, nor a registry.
+//! // Two hosts, here in one process; an executive each. Two of them: so neither claims the link for itself.
 //! // Their costs are assumed; `HostConfig::default()` takes those that `laxity calibrate` measured on this host.
 //! let config = HostConfig::with_costs(Platform::assumed_host());
-//! let host = || Host::start(HostConfig { registry: None, ..config.clone() });
+//! let host = || Host::start(HostConfig { claims: None, ..config.clone() });
 //! let (robot, operator) = (host()?, host()?);
 //! let listener = operator.listen("camera")?;
 //!
@@ -42,6 +42,7 @@ mod attached;
 mod auto;
 mod bounds;
 pub mod calibration;
+mod claims;
 mod control;
 mod doorbell;
 mod error;
@@ -63,18 +64,16 @@ mod placement;
 pub mod platform_file;
 mod port;
 pub mod probe;
+pub mod process;
 mod readiness;
 mod realtime;
 mod rearranging;
 mod receiver;
 mod reception;
-mod registry;
 mod requests;
 mod sender;
 pub mod serving;
 mod set;
-mod share;
-mod sharing;
 mod signal;
 pub mod source;
 mod statistics;
@@ -84,18 +83,20 @@ pub mod text;
 pub mod upcall;
 mod upcall_figures;
 mod upcall_reservations;
+mod wanted;
 pub mod witnesses;
 
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
+pub use claims::{ClaimDirectory, Claimed, ClaimedLink, ClaimsError, Holder, NetworkNamespace};
 pub use error::{Advice, Error};
 pub use grant::{ChannelSpec, Grant};
-pub use host::{DEFAULT_PORT, Host, HostConfig, Listener, Standing};
+pub use host::{DEFAULT_PORT, Host, HostConfig, Standing};
 pub use laxity_link::LinkKind;
 pub use link::{DropAllowance, LinkChoice, XdpOptions};
+pub use listening::Listener;
 pub use placement::Placement;
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
-pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage, process};
 pub use sender::{Loan, Sender, Watch};
 pub use set::{Wanted, orders};
 pub use source::FileError;

@@ -16,7 +16,6 @@ use laxity_link::{Link, LinkError, LinkKind};
 
 use crate::error::Error;
 use crate::host::HostConfig;
-use crate::registry::{Store, holder_of_port};
 
 /// The number of the link that a host has.
 pub(crate) const ONLY_LINK: LinkId = 0;
@@ -39,6 +38,14 @@ impl LinkChoice {
         match self {
             Self::Udp => LinkKind::Udp,
             Self::Xdp(_) | Self::XdpOrUdp(_) => LinkKind::Xdp,
+        }
+    }
+
+    /// The interface that it names.
+    pub(crate) fn interface(&self) -> Option<&str> {
+        match self {
+            Self::Udp => None,
+            Self::Xdp(options) | Self::XdpOrUdp(options) => options.interface.as_deref(),
         }
     }
 }
@@ -187,31 +194,15 @@ fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
     }
 }
 
-/// Binds the link, to another port if that is wanted; says so then.
-pub(crate) fn bind(
-    config: &HostConfig,
-    platform: &Platform,
-    batch: usize,
-    store: Option<&Store>,
-) -> Result<Bound, Error> {
+/// Binds the link, to another port if the one that is asked for is in use and another one will do; says so then.
+pub(crate) fn bind(config: &HostConfig, platform: &Platform, batch: usize) -> Result<Bound, Error> {
     let wire = |address| wire(config, platform, batch, address);
     let address = match wire(config.bind) {
-        Err(error) => match in_use(&error) {
-            Some(address) => address,
-            None => return Err(error),
-        },
+        Err(error) if config.any_port => in_use(&error).ok_or(error)?,
         bound => return bound,
     };
-    let port = address.port();
-    let Some(holder) = store.map(|store| holder_of_port(store, port)).transpose()?.flatten() else {
-        return Err(LinkError::AddressInUse { address }.into());
-    };
-    if !config.any_port {
-        return Err(Error::PortHeld { address, holder: Box::new(holder) });
-    }
     let mut bound = wire(SocketAddr::new(address.ip(), 0))?;
-    let taken = bound.address().port();
-    bound.notes.push(format!("port {port} is held by pid {} ({}); taking {taken}", holder.pid, holder.command));
+    bound.notes.push(format!("port {} is in use; taking {}", address.port(), bound.address().port()));
     Ok(bound)
 }
 

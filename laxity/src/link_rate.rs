@@ -74,7 +74,7 @@ fn is_virtual(interface: &Interface) -> bool {
     matches!(interface.kind.as_deref(), Some("veth" | "tun"))
 }
 
-fn is_loopback(interface: &Interface) -> bool {
+pub(crate) fn is_loopback(interface: &Interface) -> bool {
     interface.addresses.iter().any(|(address, _)| address.is_loopback())
 }
 

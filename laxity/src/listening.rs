@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
+use std::time::Duration as StdDuration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::event::{Name, Request};
@@ -11,8 +12,9 @@ use crate::application::Application;
 use crate::control::{Shared, State};
 use crate::error::Error;
 use crate::executive::Command;
+use crate::home::Home;
 use crate::port::{self, ReceiveSlot};
-use crate::receiver::{Accepted, AcceptedPort};
+use crate::receiver::{Accepted, AcceptedPort, Receiver};
 
 /// A name that peers may ask for.
 pub(crate) struct Listening {
@@ -113,5 +115,46 @@ impl State {
             listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
         };
         self.listeners.iter().find(is_meant).map(|listening| listening.listens.clone())
+    }
+}
+
+/// Receives the channels that peers open to one name. Dropping it stops listening; open channels go on.
+pub struct Listener {
+    name: Name,
+    accepted: mpsc::Receiver<Accepted>,
+    home: Arc<dyn Home>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("name", &self.name).finish()
+    }
+}
+
+impl Listener {
+    pub(crate) fn new(name: Name, accepted: mpsc::Receiver<Accepted>, home: Arc<dyn Home>) -> Self {
+        Self { name, accepted, home }
+    }
+
+    /// Waits for the next channel, at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the executive has stopped.
+    pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
+        let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
+        let accepted = match timeout {
+            None => self.accepted.recv().map_err(|_| gone())?,
+            Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
+                mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
+                mpsc::RecvTimeoutError::Disconnected => gone(),
+            })?,
+        };
+        Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.home.unlisten(self.name);
     }
 }

@@ -22,7 +22,7 @@ use crate::holdings::{Holdings, best_effort_packets};
 use crate::link::ONLY_LINK;
 use crate::port::{self, Port, SendSlot, Slot};
 use crate::sender::OpenRequest;
-use crate::sharing::Wanted;
+use crate::wanted::Wanted;
 
 /// What the mailbox of a sending channel holds.
 struct Sizes {
@@ -151,22 +151,17 @@ impl Shared {
                 Overload::Decay => contract.under_decay(platform.packet)?,
                 _ => contract,
             };
-            let outside = platform.propagation + platform.clock_error + self.allowance;
-            let Destination { name, peer, .. } = request.destination;
-            let (service, priority) = (request.service, request.priority);
-            let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
+            let outside = platform.propagation + platform.clock_error;
+            let wanted = Wanted { contract: analysed, outside, priority: request.priority };
             let (id, least);
             if request.is_question {
                 (state, least, handover) = self.would_send(state, &wanted)?;
-            } else if state.sharing.is_some() {
-                (state, id, least) = self.admit_sharing(state, &wanted)?;
-                reservation = Some(id);
             } else {
-                (state, id, least) = self.admit_alone(state, &wanted)?;
+                (state, id, least) = self.admit_sending(state, &wanted)?;
+                handover = state.admission.handover(id);
                 reservation = Some(id);
             }
-            handover = reservation.map_or(handover, |id| state.admission.handover(id));
-            upstream = handover + least.total() + self.allowance;
+            upstream = handover + least.total();
         }
         let config = SendConfig {
             service: request.service,
@@ -178,8 +173,8 @@ impl Shared {
         let outgoing =
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
-        let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
-        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing }).handed_over_within(handover);
+        let ahead = state.admission.look_ahead();
+        let outgoing = outgoing.paced(Pace { rate, ahead, spacing }).handed_over_within(handover);
         let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
@@ -197,9 +192,6 @@ impl Shared {
         };
         state.unreachable.retain(|peer| *peer != request.destination.peer);
         let ticket = state.ticket(Ticket::Opening { known });
-        if contract.is_none() {
-            state.review_share();
-        }
         drop(state);
         self.notified.notify();
         self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });

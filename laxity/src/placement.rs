@@ -22,7 +22,6 @@ use crate::signal::Signal;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
     /// A thread of its own. Applications hand their messages over to it, and are handed theirs.
-    #[default]
     Thread,
     /// The applications' threads in [`Sender::send`](crate::Sender::send) and [`Receiver::recv`](crate::Receiver::recv), as far as they run
     /// as SCHED_FIFO or SCHED_RR and stay on processors of the host; a thread of its own does what is due meanwhile, and for all others. No
@@ -37,7 +36,9 @@ pub enum Placement {
     Server,
     /// The executive of another process, if one serves at the configured place; else that of this process, which serves others there as long as it lives. If
     /// the process that serves ends, the others find the next one ([`Host::reattach`](crate::Host::reattach)). The address, the link, the costs and the key are those of
-    /// the process that serves; so a key cannot be given to another one's.
+    /// the process that serves; so a key cannot be given to another one's. One that claims nothing ([`HostConfig::claims`](crate::HostConfig::claims)) and has no
+    /// [`HostConfig::server`](crate::HostConfig::server) is alone, as with `Thread`.
+    #[default]
     Auto,
 }
 

@@ -3,8 +3,8 @@
 //! The executive is told the stages and changes them at an instant at which that is sound ([`laxity_core::endpoint::Endpoint::restage`]). Until it says that it
 //! has, nothing is admitted: openers wait, peers' requests wait, and a channel that its receiver has accepted meanwhile begins after that.
 
-use std::sync::MutexGuard;
-use std::time::Instant as StdInstant;
+use std::sync::{MutexGuard, PoisonError};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::rearrange::Reserved;
@@ -18,8 +18,10 @@ use crate::control::{Shared, State};
 use crate::error::Error;
 use crate::executive::Command;
 use crate::experiments::Marks;
-use crate::registry::PATIENCE;
-use crate::sharing::Wanted;
+use crate::wanted::Wanted;
+
+/// How long an opener waits until the executive serves its channels in another way.
+const PATIENCE: StdDuration = StdDuration::from_secs(1);
 
 /// A channel that its receiver has accepted.
 pub(crate) struct Begins {
@@ -31,14 +33,28 @@ pub(crate) struct Begins {
 }
 
 impl State {
+    /// True while the way in which channels are served is about to change: nothing is admitted until then.
     pub(crate) fn is_rearranging(&self) -> bool {
         self.rearranging.is_some()
     }
 }
 
 impl Shared {
-    /// Admits a sending channel where the link is not shared, in another way to serve the others if need be.
-    pub(crate) fn admit_alone<'a>(
+    /// The least stages with which a channel that is only asked about would be sent, and what handing it over takes; nothing changes.
+    pub(crate) fn would_send<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        wanted: &Wanted,
+    ) -> Result<(MutexGuard<'a, State>, SendingStages, Duration), Error> {
+        let state = self.settled_soon(state)?;
+        let mut copy = state.admission.clone();
+        let found = copy.reserve_rearranged(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
+        let (id, least) = found.map_err(|refusal| Error::refused_here(wanted.end_to_end(refusal), None))?;
+        Ok((state, least, copy.handover(id)))
+    }
+
+    /// Admits a sending channel, in another way to serve the others if need be.
+    pub(crate) fn admit_sending<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         wanted: &Wanted,
@@ -71,7 +87,6 @@ impl Shared {
         state.admission = arranged;
         // No bound is exceeded on the way from one to the other: what is published only grows, and it is before the executive is told.
         state.review_bounds();
-        state.review_share();
         let admission = &state.admission;
         let stages = state.channels.iter().filter(|(_, known)| !known.is_receiving).filter_map(|(channel, known)| {
             let id = known.reservation?;
@@ -84,15 +99,28 @@ impl Shared {
         self.notified.notify();
     }
 
-    /// Waits until the share and the stages are what admission reckons with.
+    /// Waits until the executive serves its channels as admission reckons with.
+    pub(crate) fn settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.is_rearranging() && !self.is_stopped() {
+            state = self.wait_for_change(state);
+        }
+        state
+    }
+
+    fn wait_for_change<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.rearranged.wait_timeout(state, StdDuration::from_millis(50));
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// As [`Shared::settled`], but not for long.
     ///
     /// # Errors
     /// The host stops; or its processor or its link is not at rest for a second, which no host is that keeps its bounds.
     pub(crate) fn settled_soon<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Error> {
         let until = StdInstant::now() + PATIENCE;
-        while state.is_unsettled() {
+        while state.is_rearranging() {
             self.check_running()?;
-            if state.is_rearranging() && StdInstant::now() > until {
+            if StdInstant::now() > until {
                 let refusal = Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor);
                 return Err(Error::refused_here(refusal, None));
             }
@@ -106,7 +134,7 @@ impl Shared {
     pub(crate) fn restaged(&self) {
         let accepted = self.state().rearranging.take();
         accepted.into_iter().flatten().for_each(|begins| self.accepted(begins));
-        self.share_changed.notify_all();
+        self.rearranged.notify_all();
         self.notified.notify();
     }
 }

@@ -12,7 +12,7 @@ use crate::control::{Shared, State};
 use crate::holdings::{Holdings, best_effort_packets};
 
 impl Shared {
-    /// A channel that this host receives; `None` if it has to wait until best effort or this host's own link is slower.
+    /// A channel that this host receives; `None` if it has to wait until best effort is slower or this host's channels are served in another way.
     pub(crate) fn admit_receiving(
         &self,
         state: &mut State,
@@ -21,18 +21,13 @@ impl Shared {
     ) -> Result<Option<Admitted>, Refusal> {
         if let Some(flow) = state.best_effort_flow(request) {
             let Found::Fits(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
-            state.review_share();
             let part = state.arrive(flow, &room, true);
             let none = Duration::ZERO;
             return Ok(Some(Admitted { reservation: None, upstream: none, stage: none, part, arrival: none }));
         }
         let asked = self.asked(request)?;
         let Asked { contract, budget, elsewhere, .. } = asked;
-        let reserve = |admission: &mut Admission| asked.reserve(admission);
-        let reserved = reserve(&mut state.admission);
-        if reserved.is_err() && self.make_room(state, |admission| reserve(admission).is_ok()) {
-            return Ok(None);
-        }
+        let reserved = asked.reserve(&mut state.admission);
         if reserved.is_err()
             && std::mem::take(may_rearrange)
             && let Some(arranged) = state.admission.rearranged(&asked.analysed, Role::Receives, asked.budget)
@@ -56,11 +51,6 @@ impl Shared {
             }
         };
         let budget = budget - room.allowance;
-        if let Err(refusal) = state.claim_receiving(request) {
-            state.admission.release(id);
-            let waits = self.make_room(state, |admission| reserve(admission).is_ok());
-            return if waits { Ok(None) } else { Err(refusal) };
-        }
         let share = pair::share(budget, least, request.upstream);
         let stage = match state.admission.relax(id, least + share) {
             Ok(stages) => stages.processor,
@@ -90,8 +80,7 @@ impl Shared {
         Ok(Asked { contract, analysed, budget, elsewhere })
     }
 
-    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes. Where this host would have to give back
-    /// a part of its link for it the answer is no, though it might be granted after that.
+    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes.
     pub(crate) fn answer(&self, state: &State, request: &Request) -> Refusal {
         match state.listener(request) {
             None => Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor),
@@ -111,9 +100,6 @@ impl Shared {
         })?;
         let share = pair::share(asked.budget - allowance, least, request.upstream);
         let stage = admission.relax(id, least + share)?.processor;
-        if !state.leaves_processors(&admission) {
-            return Err(Refusal::new(Code::ProcessorUtilisation, Stage::ReceivingProcessor));
-        }
         let upstream = asked.contract.deadline().saturating_sub(stage);
         state.has_room(self.behaviour.whole, request, self.needs(request, upstream, stage).holds)
     }

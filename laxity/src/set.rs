@@ -87,7 +87,6 @@ impl Host {
 fn depends_on_order(error: &Error) -> bool {
     match error {
         Error::OneOfSet { error, .. } => depends_on_order(error),
-        Error::Shared { .. } => true,
         Error::Refused { refusal, .. } => {
             error.exit_status() == 3 && !matches!(refusal.code, Code::Memory | Code::PeerShare | Code::BadParameters)
         }

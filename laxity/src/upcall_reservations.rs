@@ -44,17 +44,10 @@ impl Shared {
     fn reserve(
         &self,
         record: &Arc<Record>,
-        reserve: impl Fn(&mut Admission) -> Result<Reservation, UpcallRefusal>,
+        reserve: impl FnOnce(&mut Admission) -> Result<Reservation, UpcallRefusal>,
     ) -> Result<Reservation, UpcallRefusal> {
         let mut state = self.settled(self.state());
-        let reservation = match reserve(&mut state.admission) {
-            Ok(reservation) => reservation,
-            Err(_) if self.make_room(&mut state, |admission| reserve(admission).is_ok()) => {
-                state = self.settled(state);
-                reserve(&mut state.admission)?
-            }
-            Err(refusal) => return Err(refusal),
-        };
+        let reservation = reserve(&mut state.admission)?;
         state.upcalls.push((reservation, Arc::clone(record)));
         match reservation {
             Reservation::Below(_) => state.publish_upcall_bounds(),
@@ -76,20 +69,11 @@ impl Shared {
             Reservation::OnThread(id, _) => drop(state.admission.release(id)),
         }
         state.upcalls.retain(|(other, _)| *other != reservation);
-        state.review_share();
     }
 
-    /// What has the processor before the upcalls, in parts per million, as `measure` has it. The executive gives way on its link for it
-    /// to be at most `now`, if that helps, and beside upcalls grows no further than to `later`.
-    pub(crate) fn keep_above(&self, measure: impl Fn(&Admission) -> u64, now: u64, later: u64) -> u64 {
-        let mut state = self.settled(self.state());
-        if measure(&state.admission) > now && self.make_room(&mut state, |admission| measure(admission) <= now) {
-            state = self.settled(state);
-        }
-        if let Some(sharing) = &mut state.sharing {
-            sharing.most_above = Some(later);
-        }
-        measure(&state.admission)
+    /// What has the processor before the upcalls, in parts per million, as `measure` has it.
+    pub(crate) fn above_ppm(&self, measure: impl Fn(&Admission) -> u64) -> u64 {
+        measure(&self.settled(self.state()).admission)
     }
 }
 

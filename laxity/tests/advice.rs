@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Registry, system_file};
+use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, system_file};
 use laxity_core::admission::answer::{Fits, Request, Test};
 use laxity_core::admission::pair::Pair;
 use laxity_core::admission::plan::decide;
@@ -18,7 +18,7 @@ fn pair(config: &HostConfig) -> [Host; 2] {
 }
 
 fn alone(costs: Costs) -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(costs) }
+    HostConfig { claims: None, ..HostConfig::with_costs(costs) }
 }
 
 /// The values of a refusal, and its text; nothing if it is granted.
@@ -30,9 +30,7 @@ fn advice([from, to]: &[Host; 2], contract: Contract) -> Option<(Fits, String)> 
         }
         Err(error) => {
             let said = error.to_string();
-            let (Error::Refused { refusal, advice, .. } | Error::Shared { refusal, advice, .. }) = error else {
-                panic!("{said}")
-            };
+            let Error::Refused { refusal, advice, .. } = error else { panic!("{said}") };
             let alone = Fits { deadline: refusal.least_deadline, ..Fits::default() };
             Some((advice.map_or(alone, |advice| advice.fits), said))
         }
@@ -95,20 +93,6 @@ fn what_would_fit_is_granted_by_both_hosts() {
     assert!(put_back(&pair(&slow), 1, 40) > 5);
     let fast = alone(Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into()));
     assert!(put_back(&pair(&fast), 2, 60) > 5);
-}
-
-/// The same where both divide a link by a registry.
-#[test]
-fn what_would_fit_is_granted_to_who_shares_the_link() {
-    let path = std::env::temp_dir().join(format!("laxity-advice-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
-    let costs = Costs::from(Platform::assumed_host());
-    let config = HostConfig { registry: Some(Registry::At(path.join("registry"))), ..HostConfig::with_costs(costs) };
-    let tried = put_back(&pair(&config), 3, 25);
-    std::fs::remove_dir_all(&path).unwrap();
-    println!("{tried} values were put back");
-    assert!(tried > 5, "{tried}");
 }
 
 /// A host that is not there cannot be asked: what this one says stays.

@@ -58,7 +58,7 @@ fn the_data_path_allocates_nothing_after_set_up() {
     platform.interference.envelopes = vec![(Duration::from_millis(100), Duration::from_millis(10))];
     let host = |spin| {
         let costs = HostConfig::with_costs(platform.clone());
-        Host::start(HostConfig { registry: None, spin, ..costs }).unwrap()
+        Host::start(HostConfig { claims: None, spin, ..costs }).unwrap()
     };
     // One of them spins before it sleeps.
     let (a, b) = (host(Duration::from_micros(100)), host(Duration::ZERO));

@@ -12,7 +12,7 @@ use laxity_core::units::Duration;
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host() -> Host {

@@ -50,7 +50,7 @@ impl Random {
 }
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn serving(name: &str) -> (Host, Serving, PathBuf) {

@@ -19,7 +19,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host() -> Host {

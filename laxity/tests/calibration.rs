@@ -30,7 +30,7 @@ fn of_this_host() -> Calibration {
 }
 
 fn config(calibration: Calibration) -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(calibration) }
+    HostConfig { claims: None, ..HostConfig::with_costs(calibration) }
 }
 
 /// One of these tests takes every processor from the hosts of the others.
@@ -161,7 +161,7 @@ fn without_a_premise_nothing_is_claimed() {
         let why = host.standing().backing.why();
         assert!(why.iter().any(|why| why.contains(word)), "{word} in {why:?}");
     }
-    let given = HostConfig { registry: None, ..HostConfig::with_costs(Platform::channels_table_2b()) };
+    let given = HostConfig { claims: None, ..HostConfig::with_costs(Platform::channels_table_2b()) };
     let host = Host::start(given).unwrap();
     assert_eq!(host.standing().backing.level(), Level::None);
     assert!(host.standing().notes[0].starts_with("not calibrated: bounds rest on given costs"));

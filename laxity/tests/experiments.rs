@@ -22,7 +22,7 @@ fn config() -> HostConfig {
     let cost = Duration::from_nanos(100);
     // And looks that take whatever comes at once.
     let platform = Platform { link, link_cost: cost, demultiplex: cost, receive_batch: 1024, ..assumed };
-    HostConfig { registry: None, ..HostConfig::with_costs(platform) }
+    HostConfig { claims: None, ..HostConfig::with_costs(platform) }
 }
 
 /// Sends much best effort, then at once a real-time message: how many messages of best effort had been sent when that has come;

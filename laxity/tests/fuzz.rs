@@ -1,5 +1,4 @@
-//! The fuzz targets of the library: their corpus, and random inputs near to it. `fuzz/` says what they check; the registry's
-//! is a test of its own module, which is private.
+//! The fuzz targets of the library: their corpus, and random inputs near to it. `fuzz/` says what they check.
 #![allow(missing_docs, unreachable_pub, reason = "the targets are modules of another crate, too")]
 
 #[path = "../../fuzz/src/replay.rs"]

@@ -13,7 +13,7 @@ const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
 const MESSAGES: u64 = 400;
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, placement: Placement::Inline, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, placement: Placement::Inline, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 /// Two hosts, and the process for them alone: one test counts how often the threads of executives sleep.

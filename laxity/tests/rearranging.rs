@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Costs, Host, HostConfig, Registry};
+use laxity::{ChannelSpec, Costs, Host, HostConfig};
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::pair::Pair;
 use laxity_core::contract::Contract;
@@ -78,8 +78,8 @@ fn run(config: &HostConfig) {
             let mut other = hosts[0].open(hosts[1].address(), "b", ChannelSpec::real_time(second)).unwrap();
             let mut received = accept(1);
             assert_eq!(other.grant().bound, Some(second.deadline()));
-            // One deadline rules on processor and link, where the host has the link for itself as the pair on paper has.
-            assert!(config.registry.is_some() || other.grant().stages.link.is_zero());
+            // One deadline rules on processor and link.
+            assert!(other.grant().stages.link.is_zero());
             other.send(&[round; 2_000]).unwrap();
             assert_eq!(received.recv().unwrap()[..], [round; 2_000]);
             other.close().unwrap();
@@ -94,16 +94,5 @@ fn run(config: &HostConfig) {
 
 #[test]
 fn a_newcomer_is_granted_while_messages_flow() {
-    run(&HostConfig { registry: None, ..HostConfig::with_costs(costs()) });
-}
-
-/// The same where the link is divided by a registry.
-#[test]
-fn a_newcomer_is_granted_where_the_link_is_shared() {
-    let path = std::env::temp_dir().join(format!("laxity-rearranging-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
-    let hosts = HostConfig { registry: Some(Registry::At(path.join("registry"))), ..HostConfig::with_costs(costs()) };
-    run(&hosts);
-    std::fs::remove_dir_all(&path).unwrap();
+    run(&HostConfig { claims: None, ..HostConfig::with_costs(costs()) });
 }

@@ -51,7 +51,7 @@ fn open_all(hosts: &[Host; 2], set: &[Contract]) -> Result<Vec<laxity::Sender>, 
 }
 
 fn hosts() -> [Host; 2] {
-    let config = HostConfig { registry: None, ..HostConfig::with_costs(costs()) };
+    let config = HostConfig { claims: None, ..HostConfig::with_costs(costs()) };
     [(); 2].map(|()| Host::start(config.clone()).unwrap())
 }
 

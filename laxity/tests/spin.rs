@@ -25,7 +25,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn host(placement: Placement, spin: Duration) -> Host {
     let costs = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { registry: None, placement, spin, ..costs }).unwrap()
+    Host::start(HostConfig { claims: None, placement, spin, ..costs }).unwrap()
 }
 
 /// Whether the host spins as it was told to; says why not.
@@ -204,7 +204,7 @@ fn who_spins_keeps_no_other_thread_out() {
 #[test]
 fn a_span_that_is_too_long_is_refused_and_none_is_the_default() {
     let spin = MAX_SPIN * 2;
-    let config = HostConfig { registry: None, spin, ..HostConfig::with_costs(Platform::assumed_host()) };
+    let config = HostConfig { claims: None, spin, ..HostConfig::with_costs(Platform::assumed_host()) };
     let error = Host::start(config).unwrap_err();
     assert!(matches!(error, Error::Spin { found } if found == spin), "{error}");
     assert_eq!((error.to_string(), error.exit_status()), ("spin is 2ms, expected 1ms at most".to_owned(), 2));
@@ -218,7 +218,7 @@ fn a_host_that_must_not_spin_says_why() {
         placement: Placement::Inline,
         fifo_priority: None,
         spin: SPIN,
-        registry: None,
+        claims: None,
         ..HostConfig::with_costs(Platform::assumed_host())
     };
     let host = Host::start(config).unwrap();

@@ -19,7 +19,7 @@ fn ms(millis: u64) -> Duration {
 
 /// A host of its own, though in the same process: it shares nothing with the others.
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host() -> Host {
@@ -238,7 +238,7 @@ fn a_loan_that_is_not_sent_costs_nothing() {
 #[test]
 fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
     let start = || {
-        Host::start(HostConfig { channels: 8, registry: None, ..HostConfig::with_costs(Platform::assumed_host()) })
+        Host::start(HostConfig { channels: 8, claims: None, ..HostConfig::with_costs(Platform::assumed_host()) })
             .unwrap()
     };
     let (a, b) = (start(), start());

@@ -18,7 +18,7 @@ fn ms(millis: u64) -> Duration {
 
 fn host() -> Host {
     let config = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { registry: None, ..config }).unwrap()
+    Host::start(HostConfig { claims: None, ..config }).unwrap()
 }
 
 fn open(from: &Host, to: &Host, listener: &Listener, name: &str, spec: ChannelSpec) -> (Sender, Receiver) {

@@ -131,7 +131,7 @@ impl Around<'_> {
         };
         let upstream = plan.stages.processor + plan.stages.link;
         let LinkModel { rate, spacing, .. } = host.config.platform.link;
-        let pace = Pace { rate, ahead: host.config.look_ahead, is_shared: false, spacing };
+        let pace = Pace { rate, ahead: host.config.look_ahead, spacing };
         let outgoing =
             Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets).paced(pace);
         match driver.open(now, outgoing, self) {

@@ -32,7 +32,7 @@ fn receiver(platform: Platform) -> HostConfig {
 
 fn origin(host: u64, admission: &Admission) -> Origin {
     let LinkModel { rate, spacing, .. } = admission.platform().link;
-    Origin { host, rate, ahead: admission.look_ahead(), executive: host, spacing }
+    Origin { host, rate, ahead: admission.look_ahead(), spacing }
 }
 
 /// A real-time channel as both hosts would grant it, with this allowance for its way in.

@@ -15,7 +15,7 @@ use std::thread;
 use clap::Args;
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
-use laxity::{LinkKind, Registry};
+use laxity::{ClaimDirectory, LinkKind};
 use laxity_calibrate::{Measured, Phase, Plan, measure};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
@@ -180,7 +180,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
 
 /// Other Laxity processes, which a calibration disturbs, and which disturb it; in words.
 fn neighbours() -> Option<String> {
-    let holders = Registry::Default.holders().ok()?;
+    let holders = ClaimDirectory::Default.holders().ok()?;
     let each: Vec<String> =
         holders.iter().map(|holder| format!("pid {} ({})", holder.pid, escaped(&holder.command))).collect();
     (!each.is_empty()).then(|| {

@@ -1,32 +1,31 @@
-//! Laxity itself on this host: its registry, its port, and its other processes.
+//! Laxity itself on this host: what its processes have claimed, and its port.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use laxity::{DEFAULT_PORT, Holder, Registry, RegistryError};
-use laxity_core::units::Rate;
+use laxity::{ClaimDirectory, ClaimsError, DEFAULT_PORT, Holder};
 
 use super::{Doctor, Finding, State};
 use crate::report::escaped;
 
 pub(super) fn probe(_doctor: &Doctor<'_>) -> Vec<Finding> {
-    let registry = Registry::Default;
-    let holders = registry.holders();
+    let place = ClaimDirectory::Default;
+    let holders = place.holders();
     let port = port(&holders);
-    let directory = registry.directory().map(|directory| directory.display().to_string());
+    let directory = place.directory().map(|directory| directory.display().to_string());
     vec![told(directory, holders), port]
 }
 
-fn told(directory: Result<String, RegistryError>, holders: Result<Vec<Holder>, RegistryError>) -> Finding {
-    let name = "host registry";
+fn told(directory: Result<String, ClaimsError>, holders: Result<Vec<Holder>, ClaimsError>) -> Finding {
+    let name = "claims";
     match directory.and_then(|directory| Ok((directory, holders?))) {
         Err(error) => Finding::new(name, State::Bad, escaped(&error.to_string()).into_owned())
-            .mended_by("what the message says; until then Laxity starts only with `--registry`"),
+            .mended_by("what the message says; until then Laxity starts only with `--claims`"),
         Ok((directory, holders)) => {
             let each: Vec<String> = holders.iter().map(one).collect();
             let found = match each.as_slice() {
-                [] => format!("in {directory}; no other Laxity process uses it"),
-                each => format!("in {directory}; used by {}", each.join(", ")),
+                [] => format!("in {directory}; no Laxity process has one"),
+                each => format!("in {directory}; {}", each.join(", ")),
             };
             Finding::new(name, State::Good, found)
         }
@@ -34,33 +33,29 @@ fn told(directory: Result<String, RegistryError>, holders: Result<Vec<Holder>, R
 }
 
 fn one(holder: &Holder) -> String {
-    let link = Rate::bytes_per_second(holder.link)
-        .map_or_else(|| "nothing".to_owned(), |rate| laxity::text::DisplayRate(rate.as_bytes_per_second()).to_string());
+    let Holder { pid, command, address, link, .. } = holder;
+    let processors = holder.listed_processors();
     format!(
-        "pid {} ({}) with {} channels, {link} of the link and {:.1}% of a processor",
-        holder.pid,
-        escaped(&holder.command),
-        holder.channels.len() as u64 + holder.more,
-        holder.processor_ppm as f64 / 1e4
+        "pid {pid} ({}) at {address} has {} and processors {processors}",
+        escaped(command),
+        escaped(&link.to_string())
     )
 }
 
-fn port(holders: &Result<Vec<Holder>, RegistryError>) -> Finding {
+fn port(holders: &Result<Vec<Holder>, ClaimsError>) -> Finding {
     let name = format!("port {DEFAULT_PORT}");
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)) {
         Ok(_) => Finding::new(name, State::Good, "free"),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
-            let ours = holders.as_ref().is_ok_and(|holders| !holders.is_empty());
-            if ours {
-                return Finding::new(
-                    name,
-                    State::Good,
-                    "in use, and Laxity runs here: the next receiver takes another port",
-                );
+            let holder = holders.iter().flatten().find(|holder| holder.address.port() == DEFAULT_PORT);
+            match holder {
+                Some(Holder { pid, .. }) => Finding::new(name, State::Good, format!("in use by Laxity's pid {pid}")),
+                None => Finding::new(name, State::Poor, "in use by a program that has no claim here")
+                    .says("`laxity recv` without `--bind` takes another port")
+                    .mended_by(format!(
+                        "`ss -ulpn sport = :{DEFAULT_PORT}` names it; or `laxity recv --bind HOST:PORT`"
+                    )),
             }
-            Finding::new(name, State::Poor, "in use by a program that is not in this user's registry")
-                .says("`laxity recv` without `--bind` fails")
-                .mended_by(format!("`ss -ulpn sport = :{DEFAULT_PORT}` names it; or `laxity recv --bind HOST:PORT`"))
         }
         Err(error) => Finding::new(name, State::Poor, format!("cannot be had: {error}"))
             .mended_by("`laxity recv --bind HOST:PORT` with another one"),
@@ -69,22 +64,25 @@ fn port(holders: &Result<Vec<Holder>, RegistryError>) -> Finding {
 
 #[cfg(test)]
 mod tests {
+    use laxity::{ClaimedLink, NetworkNamespace};
+
     use super::*;
 
     #[test]
-    fn who_uses_the_registry_is_named() {
+    fn those_that_have_a_claim_are_named() {
         let holder = Holder {
             pid: 7,
             command: "recv camera\u{1b}".to_owned(),
-            link: 1_500_000,
-            processor_ppm: 25_000,
-            channels: Vec::new(),
-            more: 3,
+            address: "10.0.0.1:5709".parse().unwrap(),
+            link: ClaimedLink::Interface { name: "eth0".to_owned(), index: 2 },
+            network: NetworkNamespace { device: 4, inode: 1 },
+            processors: vec![0, 1, 3],
         };
         let finding = told(Ok("/run/laxity".to_owned()), Ok(vec![holder]));
         assert_eq!(finding.state, State::Good);
-        assert!(finding.found.contains("pid 7 (recv camera\\u{1b}) with 3 channels, 1.5MB/s"), "{}", finding.found);
-        let damaged = RegistryError::Damaged { file: "/run/laxity/registry".into(), what: "nonsense".to_owned() };
+        let expected = "in /run/laxity; pid 7 (recv camera\\u{1b}) at 10.0.0.1:5709 has link eth0 and processors 0-1,3";
+        assert_eq!(finding.found, expected);
+        let damaged = ClaimsError::Damaged { file: "/run/laxity/7-1.claim".into(), what: "nonsense".to_owned() };
         assert_eq!(told(Ok("/run/laxity".to_owned()), Err(damaged)).state, State::Bad);
     }
 }

@@ -55,7 +55,7 @@ pub fn transfer(
 ) -> (Output, Output) {
     let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let address = format!("127.0.0.1:{port}");
-    let both = [&["--registry", "off", "--framing", "fixed:100"], both].concat();
+    let both = [&["--claims", "off", "--framing", "fixed:100"], both].concat();
     let mut receiver = laxity(&[&["recv", "a", "--bind", &address], &both[..]].concat())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

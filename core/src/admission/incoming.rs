@@ -25,8 +25,7 @@
 //! channel is told the same spacing: such that they have three quarters of what is left of the port, and half of the looks, and more apart
 //! if an allowance needs it. Who would have to wait for more than [`MAX_SPACING`] is refused.
 //!
-//! **What it leaves out.** Frames of unknown peers, and of peers that do not keep the spacing they were told; other executives of this host, which do not know
-//! of what this one receives; queues in front of the last port.
+//! **What it leaves out.** Frames of unknown peers, and of peers that do not keep the spacing they were told; queues in front of the last port.
 
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -65,7 +64,7 @@ pub fn usual_batch(platform: &Platform) -> u32 {
         let admission = Admission::new(Platform { receive_batch: batch, ..platform.clone() }).ok()?;
         let incoming = Incoming::new(&admission);
         let LinkModel { rate, spacing, .. } = admission.link;
-        let source = Source { host: 0, rate, ahead: admission.look_ahead(), executive: 0, spacing };
+        let source = Source { host: 0, rate, ahead: admission.look_ahead(), spacing };
         // Whatever its link lets through.
         let arrival = Arrival::RealTime {
             interval: Duration::from_nanos(1),
@@ -84,15 +83,13 @@ pub fn usual_batch(platform: &Platform) -> u32 {
 /// Where a flow comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// Flows with the same number come over the same link.
+    /// Flows with the same number come from the same executive, over its link.
     pub host: u64,
     /// The link's rate; `None` if it is not known, or paced by nobody.
     pub rate: Option<Rate>,
     /// The work that the link may have been given ahead.
     pub ahead: Duration,
-    /// Which executive of that host it is: each spaces its own packets.
-    pub executive: u64,
-    /// How far apart that one starts its packets at least while it promises something; zero if it does not space them.
+    /// How far apart the executive starts its packets at least while it promises something; zero if it does not space them.
     pub spacing: Duration,
 }
 
@@ -557,21 +554,16 @@ fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
     Some((Rate::bytes_per_second(rate.into_iter().max()?)?, ahead))
 }
 
-/// The bound on all flows of a host by how its executives space their packets, of which each takes `cost`; `None` if one does not, or has best effort
-/// here, which may go on without being spaced when the last real-time flow is gone.
+/// The bound on all flows of a host by how it spaces its packets, of which each takes `cost`; `None` if it does not, or has best effort here, which may
+/// go on without being spaced when the last real-time flow is gone.
 fn spaced(flows: &[Flow], cost: u64) -> Option<Affine> {
-    let mut executives: BTreeMap<u64, (Duration, Duration)> = BTreeMap::new();
-    for Flow { source, .. } in flows {
-        let (spacing, ahead) = executives.entry(source.executive).or_insert((source.spacing, source.ahead));
-        (*spacing, *ahead) = (source.spacing.min(*spacing), source.ahead.max(*ahead));
+    let spacing = flows.iter().map(|flow| flow.source.spacing).min()?;
+    let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
+    if spacing.is_zero() || flows.iter().any(Flow::is_best_effort) {
+        return None;
     }
-    let are_spaced =
-        !flows.iter().any(Flow::is_best_effort) && executives.values().all(|(spacing, _)| !spacing.is_zero());
-    let line = |&(spacing, ahead): &(Duration, Duration)| {
-        let at_once = u128::from(ahead.as_nanos() / spacing.as_nanos()) + 2;
-        Affine { level: at_once.saturating_mul(cost.into()), ..Affine::rising(cost, spacing) }
-    };
-    are_spaced.then(|| executives.values().map(line).fold(Affine::default(), Affine::and))
+    let at_once = u128::from(ahead.as_nanos() / spacing.as_nanos()) + 2;
+    Some(Affine { level: at_once.saturating_mul(cost.into()), ..Affine::rising(cost, spacing) })
 }
 
 /// All flows of a host, and a control frame of each; `None` if one of them is bounded by the link alone.

@@ -148,7 +148,7 @@ impl Pair {
         let budget = contract.deadline().saturating_sub(elsewhere);
         let (link, ahead) = (self.sender.platform().link, self.sender.look_ahead());
         let packet = self.sender.platform().packet;
-        let source = Source { host: 0, rate: link.rate, ahead, executive: 0, spacing: link.spacing };
+        let source = Source { host: 0, rate: link.rate, ahead, spacing: link.spacing };
         let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
         let incoming = &self.incoming;
         let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);

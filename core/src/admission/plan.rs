@@ -105,7 +105,7 @@ impl World {
         }
         let least = self.pair.clone().reserve_here(contract, role, deadline)?.1.processor;
         let (link, ahead, host) = (&here.link, here.look_ahead(), self.held.len() as u64);
-        let source = Source { host, rate: link.rate, ahead, executive: host, spacing: link.spacing };
+        let source = Source { host, rate: link.rate, ahead, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
         Ok(Some((flow, room.allowance)))

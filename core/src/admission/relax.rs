@@ -45,9 +45,8 @@ impl Admission {
         Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
     }
 
-    /// Lengthens the stages of a channel, each to at least what it has in `least`; to the same total under the composite rule. For a
-    /// channel whose least stages were asked for at two rates of the link: at the higher one the processor's stage is longer, at the lower
-    /// one the link's. Otherwise like [`Admission::relax`].
+    /// Lengthens the stages of a channel, each to at least what it has in `least`; to the same total under the composite rule.
+    /// Otherwise like [`Admission::relax`].
     ///
     /// # Errors
     /// [`Code::BadParameters`] if the stages would be more than [`limits::MAX_DEADLINE`] or if `id` is of no reservation. Nothing

@@ -200,9 +200,7 @@ mod tests {
         // It solves the inequality, and is no more than a hand-over too long.
         let right = |wait: u64| 64_000 + 16 * 23_000 + 10_000 * (wait.div_ceil(43_040) + 1);
         assert!(right(delay.as_nanos()) <= delay.as_nanos() && delay.as_nanos() < right(0) * 2);
-        // A part of the link changes nothing, and who is asleep is awake after W.
-        let part = host.with_rate(crate::units::Rate::bytes_per_second(250_000).unwrap()).unwrap();
-        assert_eq!(part.input_delay(), delay);
+        // An executive that is asleep is awake after W.
         let wake_up = Duration::from_millis(7);
         let drowsy = crate::platform::Platform { wake_up, ..crate::platform::Platform::assumed_host() };
         assert_eq!(Admission::new(drowsy).unwrap().input_delay(), wake_up);

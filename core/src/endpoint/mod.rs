@@ -38,7 +38,7 @@ use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::mutant::{self, Mutant};
 use crate::piece::Piece;
-use crate::platform::{Interference, LinkModel};
+use crate::platform::Interference;
 use crate::processor::{Policy, Processor};
 use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, TimeTaken};
 use crate::send::{Arrival, Rejected, Submitted, Violation};
@@ -481,22 +481,6 @@ impl Endpoint {
         if self.links.iter().all(|link| !link.scheduler.has_current(until)) {
             self.gaps.caught_up = self.gaps.caught_up.max(until);
         }
-    }
-
-    /// Changes the model of `link`; see
-    /// [`set_model`](crate::send::LinkScheduler::set_model). Admission must hold under both models, and admit nothing
-    /// more until the change is settled.
-    pub fn set_link_model(&mut self, now: Instant, link: LinkId, model: LinkModel) {
-        if let Some(state) = self.links.get_mut(usize::from(link)) {
-            state.scheduler.set_model(now, model);
-        }
-    }
-
-    /// True at an instant from which on only the last model of `link` counts: the link's change is settled and no real-time
-    /// handler is current, so that later deadlines do not depend on what the processor did for the link before.
-    pub fn link_is_settled(&self, now: Instant, link: LinkId) -> bool {
-        let settled = self.links.get(usize::from(link)).is_none_or(|state| state.scheduler.is_settled());
-        settled && !self.processor.has_current(now)
     }
 
     // ------------------------------------------------------------------------------------------------ inputs

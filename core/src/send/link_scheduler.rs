@@ -78,23 +78,10 @@ pub struct LinkScheduler {
     deadlines: alloc::boxed::Box<[Instant]>,
     busy_until: Instant,
     room: usize,
-    change: Change,
     /// Whether anything is promised on this host: only then packets have to be spaced.
     promises: bool,
     /// While the executive is held: from when on the next packet of best effort, or control frame, may start.
     held_until: Option<Instant>,
-}
-
-/// How far a change of the model is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    Settled,
-    /// In force; packets that were delayed by the slower link may still wait.
-    Faster,
-    /// Comes into force when no current packet waits.
-    Slower(LinkModel),
-    /// In force; until then the link holds packets that it was given before.
-    Draining(Instant),
 }
 
 impl LinkScheduler {
@@ -122,7 +109,6 @@ impl LinkScheduler {
             deadlines: alloc::vec![Instant::MAX; capacity].into_boxed_slice(),
             busy_until: Instant::ZERO,
             room: 0,
-            change: Change::Settled,
             promises: false,
             held_until: None,
         }
@@ -144,59 +130,9 @@ impl LinkScheduler {
         self.promises = promises;
     }
 
-    /// Changes the model, such that the deadlines of the packets that wait are kept if they are under both models.
-    ///
-    /// - *A faster link* is one at once: what it holds is paced by the new model, too. It is settled at the first instant at
-    ///   which no current packet waits: what happened on the slower link is no part of any later busy period.
-    /// - *A slower link* becomes one at the first such instant, because until then packets may wait that only the faster one
-    ///   brings in time. It is settled when all packets that it was given before have left.
-    ///
-    /// Call it again only when [`LinkScheduler::is_settled`]. Both models are of the same link: their occupancies differ by a
-    /// factor, the ratio of the rates ([`LinkModel::part`]).
-    pub fn set_model(&mut self, now: Instant, model: LinkModel) {
-        let rate = |model: &LinkModel| model.rate.map_or(u64::MAX, |rate| rate.as_bytes_per_second());
-        let (before, after) = (rate(&self.model), rate(&model));
-        if after < before {
-            self.change = Change::Slower(model);
-        } else {
-            let held = self.busy_until.since(now);
-            let faster = (u128::from(held.as_nanos()) * u128::from(before)).div_ceil(u128::from(after.max(1)));
-            let faster = Duration::from_nanos(u64::try_from(faster).unwrap_or(u64::MAX)).min(held);
-            // Packets that are spaced are so on both, and up to A is held in any case.
-            let spaced = if model.spacing.is_zero() { Duration::ZERO } else { held.min(self.look_ahead) };
-            self.busy_until = self.busy_until.min(now + faster.max(spaced));
-            self.model = model;
-            self.change = Change::Faster;
-        }
-        self.settle(now);
-    }
-
     /// True if a real-time packet waits whose time has come, as far as the queues know.
     pub fn has_current(&self, now: Instant) -> bool {
         !self.current.is_empty() || self.early.peek().is_some_and(|(release, _)| release <= now)
-    }
-
-    /// True if no change of the model is under way.
-    pub fn is_settled(&self) -> bool {
-        self.change == Change::Settled
-    }
-
-    /// Makes early packets current whose time has come; goes on with a change of the model.
-    fn settle(&mut self, now: Instant) {
-        while let Some((_, id)) = self.early.pop_due(now) {
-            self.current.set(id, self.deadlines[id as usize]);
-        }
-        match self.change {
-            Change::Faster if self.current.is_empty() => self.change = Change::Settled,
-            Change::Slower(model) if self.current.is_empty() => {
-                self.model = model;
-                self.change = Change::Draining(self.busy_until);
-            }
-            _ => {}
-        }
-        if matches!(self.change, Change::Draining(until) if until <= now) {
-            self.change = Change::Settled;
-        }
     }
 
     /// How many packets the device takes at the moment.
@@ -241,9 +177,6 @@ impl LinkScheduler {
     /// no room, or nothing is eligible: early packets leave only if `is_idle`, that is, the processor has nothing current to do.
     /// The caller reports it with [`LinkScheduler::issued`].
     pub fn next(&mut self, now: Instant, control_waits: bool, is_idle: impl FnOnce() -> bool) -> Option<Next> {
-        if self.change != Change::Settled {
-            self.settle(now);
-        }
         if self.room == 0 || self.holds_enough(now) {
             return None;
         }
@@ -297,16 +230,9 @@ impl LinkScheduler {
 
     /// When [`LinkScheduler::next`] may have a packet that it does not have now; `None` if only an input can change that.
     pub fn next_time(&self, control_waits: bool) -> Option<Instant> {
-        // A change that waits for the current packets needs no time of its own: they have one.
-        let drained = if let Change::Draining(until) = self.change { Some(until) } else { None };
         if self.room == 0 {
-            return drained;
+            return None;
         }
-        let next = self.next_packet_time(control_waits);
-        next.into_iter().chain(drained).min()
-    }
-
-    fn next_packet_time(&self, control_waits: bool) -> Option<Instant> {
         let free = self.busy_until.before(self.look_ahead) + Duration::from_nanos(1);
         if !self.current.is_empty() {
             return Some(free);
@@ -400,52 +326,6 @@ mod tests {
         link.set_room(0);
         link.enqueue(at(0), 0, current(5));
         assert_eq!((link.next(at(0), false, || true), link.next_time(false)), (None, None));
-    }
-
-    fn rate(bytes: u64) -> LinkModel {
-        LinkModel { rate: Rate::bytes_per_second(bytes), ..LinkModel::UNLIMITED }
-    }
-
-    #[test]
-    fn a_faster_link_is_one_at_once_and_settled_when_no_current_packet_waits() {
-        let mut link = link(100, 0);
-        link.enqueue(at(0), 0, current(9));
-        link.enqueue(at(0), 1, current(9));
-        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
-        assert_eq!(link.issued(at(0), Class::RealTime, 200), at(200));
-        link.set_model(at(100), rate(2_000_000_000));
-        assert_eq!(link.busy_until(), at(150), "100 bytes are left, and half a nanosecond each");
-        assert!(!link.is_settled(), "a packet waits since the link was slow");
-        assert_eq!(link.next(at(100), false, || true), Some(Next::Channel(1)));
-        link.issued(at(100), Class::RealTime, 100);
-        assert!(link.next(at(101), false, || true).is_none() && link.is_settled());
-    }
-
-    #[test]
-    fn a_slower_link_waits_for_the_current_packets_and_for_what_it_holds() {
-        let mut link = link(100, 0);
-        link.enqueue(at(0), 0, current(9));
-        link.enqueue(at(0), 1, Head::BestEffort);
-        link.set_model(at(0), rate(500_000_000));
-        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
-        assert_eq!(link.issued(at(0), Class::RealTime, 60), at(60), "still as fast as it was");
-        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(1)));
-        assert_eq!(link.issued(at(0), Class::RealTime, 60), at(180), "60 bytes in 120 ns, after what it holds");
-        assert!(!link.is_settled());
-        assert_eq!(link.next_time(false), Some(at(60)), "when what it was given before has left");
-        assert!(link.next(at(59), false, || true).is_none() && !link.is_settled());
-        assert!(link.next(at(60), false, || true).is_none() && link.is_settled());
-        assert_eq!(link.next_time(false), None);
-    }
-
-    #[test]
-    fn a_change_of_an_idle_link_is_settled_at_once_without_room_too() {
-        let mut link = link(100, 0);
-        link.set_room(0);
-        for bytes in [5, 7, 7, 3] {
-            link.set_model(at(10), rate(bytes));
-            assert!(link.is_settled(), "{bytes}");
-        }
     }
 
     #[test]

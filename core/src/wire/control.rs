@@ -106,7 +106,6 @@ impl ControlType {
                 tag::OVERSIZE,
                 tag::LINK_RATE,
                 tag::AHEAD,
-                tag::SHARED,
                 tag::CATCH_UP,
                 tag::TOLERANCE,
                 tag::SPACING,
@@ -239,7 +238,6 @@ impl<'a> Control<'a> {
                 pace: Pace {
                     rate: fields.get(tag::LINK_RATE).map(u64::from_be_bytes).and_then(Rate::bytes_per_second),
                     ahead: Duration::from_nanos(fields.get(tag::AHEAD).map_or(0, u64::from_be_bytes)),
-                    is_shared: flag(tag::SHARED, fields.get(tag::SHARED).map_or(0, u8::from_be_bytes))?,
                     spacing: spacing(),
                 },
             }),
@@ -296,12 +294,9 @@ impl<'a> Control<'a> {
                 if open.oversize != 1 {
                     to.put(tag::OVERSIZE, &[open.oversize])?;
                 }
-                let Pace { rate, ahead, is_shared, spacing } = open.pace;
+                let Pace { rate, ahead, spacing } = open.pace;
                 put_number(to, tag::LINK_RATE, rate.map_or(0, Rate::as_bytes_per_second))?;
                 put_number(to, tag::AHEAD, ahead.as_nanos())?;
-                if is_shared {
-                    to.put(tag::SHARED, &[1])?;
-                }
                 put_number(to, tag::SPACING, spacing.as_nanos())
             }
             Self::Accept(accept) => {

@@ -107,14 +107,14 @@ pub const AHEAD: Field = number(36, "ahead", 8);
 /// How far apart a best-effort channel has to start its packets, in ns; in OPEN how far apart the sending executive starts all of its own while it
 /// promises anything; 0, as soon as it can, if absent.
 pub const SPACING: Field = number(37, "spacing", 8);
-/// 1 if all executives of the sender's host share its link by admission; 0 if absent.
-pub const SHARED: Field = number(38, "shared", 1);
+/// No frame has it any more: it said that executives share the sender's link by admission.
+const RETIRED: Field = number(38, "retired", 1);
 /// How much earlier than the burst allows messages may come, in ns; 0 if absent.
 pub const CATCH_UP: Field = number(39, "catch_up", 8);
 /// The fraction of messages that may be late because of the hosts' platforms, in units of 10⁻¹²; 0, none, if absent.
 pub const TOLERANCE: Field = number(40, "tolerance", 8);
 
-/// All fields; number `tag` stands at `tag − 1`.
+/// All fields, and a tag that is used no more; number `tag` stands at `tag − 1`.
 pub const ALL: [Field; 40] = [
     NAME,
     SERVICE,
@@ -153,7 +153,7 @@ pub const ALL: [Field; 40] = [
     LINK_RATE,
     AHEAD,
     SPACING,
-    SHARED,
+    RETIRED,
     CATCH_UP,
     TOLERANCE,
 ];

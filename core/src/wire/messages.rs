@@ -82,8 +82,6 @@ pub struct Pace {
     pub rate: Option<Rate>,
     /// How much work the link may have been given ahead.
     pub ahead: Duration,
-    /// Whether all executives of the sender's host share the link by admission.
-    pub is_shared: bool,
     /// How far apart the sender starts packets at least, of whatever channel, while it promises anything: up to
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if it does not space them.
     pub spacing: Duration,
@@ -108,7 +106,7 @@ pub struct Open<'a> {
     /// How many times `max_message` a message may have: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
     /// says that the sender's overload policy is `decay`.
     pub oversize: u8,
-    /// What carries the channel on its first link: fields `link_rate`, `ahead` and `shared`.
+    /// What carries the channel on its first link: fields `link_rate`, `ahead` and `spacing`.
     pub pace: Pace,
 }
 

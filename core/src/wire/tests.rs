@@ -17,7 +17,6 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
             fields::OVERSIZE,
             fields::LINK_RATE,
             fields::AHEAD,
-            fields::SHARED,
             fields::CATCH_UP,
             fields::TOLERANCE,
             fields::SPACING,

@@ -241,18 +241,15 @@ fn a_request_that_lapsed_closes_the_way_that_was_opened_for_it() {
 #[test]
 fn what_a_relay_drops_is_dropped_and_not_lost() {
     // The second relay's link is slow, and best effort has room for little: 12 messages at once do not fit.
-    let mut net = Net::new(4, 20);
+    let mut configs: Vec<_> = (0..4).map(|number| crate::net::config(number, 7, 20)).collect();
+    configs[2].links[0].model = laxity_core::platform::LinkModel {
+        rate: laxity_core::units::Rate::bytes_per_second(200_000),
+        ..laxity_core::platform::LinkModel::UNLIMITED
+    };
+    let mut net = Net::of(configs);
     net.listen(3, "a");
     let channel = net.open(0, "a", Service::best_effort(9_000, 8).unwrap());
     net.run_for(ms(20));
-    net.hosts[2].endpoint.set_link_model(
-        net.now,
-        0,
-        laxity_core::platform::LinkModel {
-            rate: laxity_core::units::Rate::bytes_per_second(200_000),
-            ..laxity_core::platform::LinkModel::UNLIMITED
-        },
-    );
     for _ in 0..4 {
         for _ in 0..6 {
             net.submit(0, channel, 9_000);

@@ -171,7 +171,7 @@ impl World {
                 } else {
                     LinkChoice::Udp
                 },
-                registry: None,
+                claims: None,
                 lock_memory: false,
                 frames: 4096,
                 // The flood may take keep-alives with it; that is no part of what is measured.

@@ -316,7 +316,7 @@ impl Pair {
 
 /// Costs that nobody measured, and a link of its own.
 fn assumed() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 /// A host whose threads stay on the processor of its application.

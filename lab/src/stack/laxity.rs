@@ -36,7 +36,7 @@ pub(crate) fn config(costs: &Costs, realtime: bool, keep_awake: bool) -> HostCon
         lock_memory: realtime,
         keep_awake,
         // Two hosts, emulated in one process: each has a link of its own.
-        registry: None,
+        claims: None,
         ..HostConfig::with_costs(costs.clone())
     }
 }

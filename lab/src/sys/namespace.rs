@@ -219,19 +219,6 @@ pub fn put_over(directory: &Path, over: &Path) -> io::Result<()> {
     Ok(rustix::mount::mount_bind(directory, over)?)
 }
 
-/// An empty directory in memory that has no place anywhere, so that it is gone with its descriptor, however its process ends.
-/// Paths into it begin with `/proc/self/fd/N`.
-///
-/// # Errors
-/// `PermissionDenied` without CAP_SYS_ADMIN; a kernel before 5.2.
-pub fn memory_directory() -> io::Result<OwnedFd> {
-    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
-    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(context.as_fd())?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
-}
-
 fn place(name: &str) -> io::Result<PathBuf> {
     let can_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !name.bytes().all(can_be) {
@@ -325,23 +312,6 @@ mod tests {
         Namespace::remove_named(&name).unwrap();
         assert!(Namespace::named(&name).unwrap().is_none());
         assert_eq!(Namespace::remove_named(&name).unwrap_err().kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn a_directory_in_memory_goes_with_its_descriptor() {
-        let directory = match memory_directory() {
-            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
-                return println!("skipped: {error}");
-            }
-            directory => directory.unwrap(),
-        };
-        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
-        fs::write(path.join("file"), "text").unwrap();
-        fs::rename(path.join("file"), path.join("other")).unwrap();
-        assert_eq!(fs::read_to_string(path.join("other")).unwrap(), "text");
-        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
-        drop(directory);
-        assert!(fs::read_to_string(path.join("other")).is_err());
     }
 
     #[test]

@@ -2,14 +2,13 @@
 
 use std::io::{self, BufRead};
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Registry, Sender, Watch};
+use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Sender, Watch};
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -110,29 +109,21 @@ fn until_input_ends(over: &Arc<AtomicBool>) {
     });
 }
 
-/// A host, and what must live as long as it does.
+/// A host that runs.
 struct Started<'a> {
     host: Host,
     name: HostName,
     platform: Platform,
     command: &'a dyn Command,
-    _registry: Option<OwnedFd>,
 }
 
 impl<'a> Started<'a> {
     fn new(ends: &Ends, name: HostName, command: &'a dyn Command) -> Result<Self, Error> {
-        // A host of its own has a registry of its own; it goes with this process, whatever ends it.
-        let directory = match namespace::memory_directory() {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
-            Err(error) => return Err(Error::Lab { status: 2, text: format!("a registry in memory: {error}") }),
-            Ok(made) => Some(made),
-        };
-        let registry =
-            directory.as_ref().map(|made| Registry::At(format!("/proc/self/fd/{}/registry", made.as_raw_fd()).into()));
         let defaults = HostConfig::default();
         let config = HostConfig {
             bind: ends.bind,
-            registry,
+            // Two emulated hosts share the processors of this one.
+            claims: None,
             command: Some(format!("lab {}", name.letter())),
             lease: LEASE,
             fifo_priority: defaults.fifo_priority.filter(|_| ends.realtime),
@@ -141,7 +132,7 @@ impl<'a> Started<'a> {
         };
         let config = command.configure(&ends.settings, config)?;
         let platform = config.costs.as_ref().map_or_else(Platform::assumed_host, |costs| costs.platform.clone());
-        Ok(Self { host: Host::start(config)?, name, platform, command, _registry: directory })
+        Ok(Self { host: Host::start(config)?, name, platform, command })
     }
 
     /// What it saw, with its name.
@@ -351,9 +342,7 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
 /// Opens a channel, with the least deadline that is offered if its own is refused.
 fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -> Result<(Sender, Option<Row>), Error> {
     let refused = |error| match error {
-        error @ (LaxityError::Refused { .. } | LaxityError::Shared { .. }) => {
-            Error::Refused { channel: stream.name.clone(), error: Box::new(error) }
-        }
+        error @ LaxityError::Refused { .. } => Error::Refused { channel: stream.name.clone(), error: Box::new(error) },
         error => error.into(),
     };
     let Some(deadline) = stream.deadline_ns else {

@@ -18,7 +18,7 @@ use crate::sys::namespace::{self, Namespace};
 
 /// What a lab is called that nobody gave a name.
 pub const DEFAULT_NAME: &str = "lab";
-/// Where hosts of labs have the directories that stand in for root's own: the registry of the machine is not theirs.
+/// Where hosts of labs have the directories that stand in for root's own: the claims of the machine are not theirs.
 const DIRECTORIES: &str = "/run/laxity-lab";
 /// In each of them a file whose name begins so, and goes on with what tells its namespace from all others.
 const MARK: &str = "namespace";
@@ -234,7 +234,7 @@ pub fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<Infallib
     Err(Error::Lab { status: 2, text: format!("{}: {source}", program.to_string_lossy()) })
 }
 
-/// Shows this process what the host has instead of what the machine has: its interfaces, its registry.
+/// Shows this process what the host has instead of what the machine has: its interfaces, its claims.
 fn settle(directory: &Path) -> io::Result<()> {
     namespace::private_mounts()?;
     namespace::show_devices()?;
@@ -243,7 +243,7 @@ fn settle(directory: &Path) -> io::Result<()> {
     namespace::put_over(directory, Path::new(ROOTS))
 }
 
-/// With the mode that the registry expects.
+/// With the mode that claims expect.
 fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }

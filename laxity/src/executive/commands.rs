@@ -43,10 +43,6 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                 Command::Close(channel) => driver.close(now, channel, self),
                 Command::Space { channel, spacing } => driver.endpoint.ask_spacing(channel, spacing),
                 Command::Release(channel) => self.release(driver, channel),
-                Command::SetLink { ticket, link, model } => {
-                    driver.endpoint.set_link_model(now, link, model);
-                    self.setting = Some((ticket, link));
-                }
                 Command::Restage(stages) => driver.endpoint.restage(stages),
                 Command::CountOn(mut interference) => {
                     self.meter.count_on(&interference.envelopes);
@@ -101,9 +97,6 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
     }
 
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant) {
-        if let Some((ticket, _)) = self.setting.take_if(|(_, link)| driver.endpoint.link_is_settled(now, *link)) {
-            self.notice(Notice::LinkSet { ticket }, &mut driver.endpoint);
-        }
         if let Some(stages) = driver.endpoint.poll_restaged(now) {
             self.notice(Notice::Restaged { _stages: stages }, &mut driver.endpoint);
         }

@@ -28,10 +28,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Released, Stages};
-use laxity_core::event::{ChannelId, Event, LinkId, Name, Request};
+use laxity_core::event::{ChannelId, Event, Name, Request};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
-use laxity_core::platform::{Interference, LinkModel, Platform};
+use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Config, Driver, Next, Sleep, Work};
 use laxity_link::LinkOver;
@@ -83,12 +83,6 @@ pub(crate) enum Command {
         channel: ChannelId,
         spacing: Duration,
     },
-    /// Paces a link by another share of it.
-    SetLink {
-        ticket: u64,
-        link: LinkId,
-        model: LinkModel,
-    },
     /// Gives channels that are sent these stages together.
     Restage(Stages),
     /// Counts on this interference from now on.
@@ -113,8 +107,6 @@ pub(crate) enum Notice {
     Event(Event),
     /// A peer's host says that no process has the port.
     Unreachable(SocketAddr),
-    /// The link's new model counts alone: what was promised under the old one is over.
-    LinkSet { ticket: u64 },
     /// The channels' new stages count alone.
     Restaged { _stages: Stages },
     /// Memory to be freed.
@@ -207,8 +199,6 @@ pub(crate) struct Surroundings<L, C> {
     readiness: Arc<Readiness>,
     /// Upcalls on this thread.
     upcalls: Option<Box<dyn Upcalls>>,
-    /// A change of a link's model that is not settled yet.
-    setting: Option<(u64, LinkId)>,
     /// When what was counted was told.
     told_at: Instant,
     /// When it went to sleep, if no frame has been found since.
@@ -250,7 +240,6 @@ impl<L, C: Clock> Surroundings<L, C> {
             platform,
             readiness,
             upcalls: None,
-            setting: None,
             told_at,
             slept_at: None,
             leader: None,
@@ -310,7 +299,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.notified.notify();
     }
 
-    /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
+    /// Sends the control frames that wait, as fast as the link allows: a peer that misses our last word waits for its
     /// lease to end.
     fn say_goodbye(&mut self, start: Instant) {
         let mut time = start;

@@ -397,7 +397,6 @@ impl Script {
             let pace = laxity_core::event::Pace {
                 rate: configs[*from].platform.link.rate,
                 ahead: configs[*from].look_ahead,
-                is_shared: false,
                 spacing: configs[*from].platform.link.spacing,
             };
             let outgoing =

@@ -39,7 +39,7 @@ use crate::host::{Here, Host};
 use crate::platform_file;
 
 pub use self::place::default_place;
-pub(crate) use self::place::{ServingPlace, claim, place_of_host};
+pub(crate) use self::place::{ServingPlace, claim, place_in, place_of_host};
 
 /// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
 pub const MEMORY: [usize; 2] = [64 << 10, 1 << 30];

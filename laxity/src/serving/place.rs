@@ -24,9 +24,14 @@ pub(crate) fn place_of_host() -> Option<PathBuf> {
     (!rustix::process::geteuid().is_root()).then(|| place_of(0))
 }
 
-fn place_of(user: u32) -> PathBuf {
+/// That of the executives that have their claims in a directory of their own.
+pub(crate) fn place_in(directory: &Path) -> PathBuf {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino());
-    crate::registry::directory(user).join(format!("server-{namespace}"))
+    directory.join(format!("server-{namespace}"))
+}
+
+fn place_of(user: u32) -> PathBuf {
+    place_in(&crate::claims::directory(user))
 }
 
 /// The place of an executive that serves: its socket, and the lock of the process that has it.
@@ -57,7 +62,7 @@ pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
     let system = |what| move |source| Error::System { what, source };
     let place = default_place();
     if path == place {
-        crate::registry::make_directory(rustix::process::geteuid().as_raw())?;
+        crate::claims::make_directory(rustix::process::geteuid().as_raw())?;
     }
     let file = path.with_added_extension("lock");
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;

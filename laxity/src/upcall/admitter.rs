@@ -56,14 +56,12 @@ impl Admitter {
         }
     }
 
-    /// The long-run share of the executive and the platform, parts per million, where upcalls want `wanted` of the `left` that all of them
-    /// may have together.
-    pub(super) fn above_ppm(&self, wanted: u64, left: u64) -> u64 {
-        let most = left.saturating_sub(wanted);
+    /// The long-run share of the executive and the platform, parts per million.
+    pub(super) fn above_ppm(&self) -> u64 {
         match self {
-            Self::Host(shared) => shared.keep_above(Admission::above_upcalls_ppm, most, most),
+            Self::Host(shared) => shared.above_ppm(Admission::above_upcalls_ppm),
             // All that the executive does, these upcalls included.
-            Self::Executive(shared) => shared.keep_above(|admission| admission.utilisation_ppm().processor, most, left),
+            Self::Executive(shared) => shared.above_ppm(|admission| admission.utilisation_ppm().processor),
             Self::Alone { platform, .. } => Above::of_platform(platform).share_ppm(),
         }
     }

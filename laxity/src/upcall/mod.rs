@@ -627,7 +627,7 @@ impl Inner {
         let wanted = others + newcomer;
         let left = u128::from(runtime.as_nanos()) * 900_000 / u128::from(period.as_nanos().max(1));
         let ppm = |share: u128| u64::try_from(share).unwrap_or(u64::MAX);
-        let above = u128::from(self.admitter.above_ppm(ppm(wanted), ppm(left)));
+        let above = u128::from(self.admitter.above_ppm());
         if wanted + above > left {
             return Err(Error::Throttled { wanted_ppm: ppm(wanted), above_ppm: ppm(above), left_ppm: ppm(left) });
         }

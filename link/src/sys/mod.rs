@@ -9,6 +9,7 @@ mod clock;
 pub mod device;
 mod errors;
 pub mod features;
+mod held;
 mod lock;
 pub mod rings;
 mod socket;
@@ -21,6 +22,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 
 pub(crate) use clock::now_and_wall;
 pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
+pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{

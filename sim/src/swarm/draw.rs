@@ -256,7 +256,7 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
 fn origin(hosts: &[Host], number: usize) -> Origin {
     let HostConfig { platform, look_ahead, .. } = &hosts[number].config;
     let (host, LinkModel { rate, spacing, .. }) = (number as u64, platform.link);
-    Origin { host, rate, ahead: *look_ahead, executive: host, spacing }
+    Origin { host, rate, ahead: *look_ahead, spacing }
 }
 
 /// How far apart packets of best effort have to start that `to` receives.

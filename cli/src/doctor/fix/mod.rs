@@ -15,7 +15,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity::Registry;
+use laxity::ClaimDirectory;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -71,7 +71,7 @@ impl Change {
 
 /// Changes what it may, waits or runs the command, and undoes it. The exit status.
 pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Result<u8, Failure> {
-    let directory = Registry::Default.directory().map_err(laxity::Error::from)?;
+    let directory = ClaimDirectory::Default.directory().map_err(laxity::Error::from)?;
     let place = Place::at(&directory);
     let Some(locked) = place.lock(PATIENCE).map_err(failed(&place.file()))? else {
         let who = match place.read() {
@@ -236,7 +236,7 @@ fn tell(changes: &[Change], arguments: &DoctorArguments) {
 
 /// What an earlier doctor left because it was killed together with its guardian: undone, or told to whom it belongs.
 pub(super) fn left_over(root: &Root) -> Vec<Finding> {
-    let Ok(directory) = Registry::Default.directory() else { return Vec::new() };
+    let Ok(directory) = ClaimDirectory::Default.directory() else { return Vec::new() };
     let ours = Place::at(&directory);
     let mut findings: Vec<Finding> = left_in(root, &ours).into_iter().collect();
     if directory != Path::new(ROOTS_PLACE) {

@@ -43,7 +43,7 @@ const OPEN_BEST_EFFORT: &str = "
     4C58 02 02          ; prefix
     01                  ; type: OPEN
     00                  ; minor
-    0062                ; length: 98 = token 8, fields 90
+    005F                ; length: 95 = token 8, fields 87
     0000000000000001    ; token
     01 03 6C6F67        ; name: log
     02 01 01            ; service: best effort
@@ -56,7 +56,6 @@ const OPEN_BEST_EFFORT: &str = "
     1E 01 04            ; oversize: 4 times
     23 08 0000000000BEBC20 ; link_rate: 12.5 MB/s
     24 08 0000000000042E50 ; ahead: 274 us
-    26 01 01            ; shared: 1
     25 08 000000000000A6E0 ; spacing: 42.72 us
 ";
 
@@ -197,7 +196,6 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         pace: Pace {
             rate: Rate::bytes_per_second(12_500_000),
             ahead: Duration::from_micros(274),
-            is_shared: true,
             spacing: Duration::from_nanos(42_720),
         },
         ..open

@@ -160,7 +160,6 @@ fn a_missing_mandatory_field_is_named() {
         "link_rate",
         "ahead",
         "spacing",
-        "shared",
     ];
     for (frame, its_token, control) in controls() {
         let parts = taken_apart(&frame);

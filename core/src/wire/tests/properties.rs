@@ -23,10 +23,9 @@ fn spacing() -> impl Strategy<Value = Duration> {
 }
 
 fn pace() -> impl Strategy<Value = Pace> {
-    (number(), span(), any::<bool>(), spacing()).prop_map(|(rate, ahead, is_shared, spacing)| Pace {
+    (number(), span(), spacing()).prop_map(|(rate, ahead, spacing)| Pace {
         rate: Rate::bytes_per_second(rate),
         ahead,
-        is_shared,
         spacing,
     })
 }

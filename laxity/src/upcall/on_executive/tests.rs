@@ -17,7 +17,7 @@ fn config(longest_iteration: Duration) -> HostConfig {
         // The kernel's throttle of real-time threads has no say here.
         fifo_priority: None,
         lock_memory: false,
-        registry: None,
+        claims: None,
         longest_iteration,
         ..HostConfig::with_costs(Platform::assumed_host())
     }

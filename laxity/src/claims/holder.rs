@@ -1,0 +1,239 @@
+//! What a claim says: who has what.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use laxity_link::netlink::{Interface, Netlink};
+use serde::{Deserialize, Serialize};
+
+use super::ClaimsError;
+use crate::link_rate::is_loopback;
+
+const FORMAT: &str = "laxity-claim";
+const VERSION: u32 = 1;
+/// Bytes of a command or a name.
+pub(super) const MOST_TEXT: usize = 200;
+/// Processors that the kernel's set has room for.
+const MOST_PROCESSORS: usize = 1024;
+
+/// An executive that has claimed something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    /// Its process, as that is numbered in its own namespace.
+    pub pid: u32,
+    /// What that calls itself.
+    pub command: String,
+    /// Where its peers reach it.
+    pub address: SocketAddr,
+    /// The link that it has claimed.
+    pub link: ClaimedLink,
+    /// Where that link is.
+    pub network: NetworkNamespace,
+    /// The processors that it has claimed, in ascending order.
+    pub processors: Vec<usize>,
+}
+
+/// A network namespace: the device and inode by which the kernel names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NetworkNamespace {
+    /// The device.
+    pub device: u64,
+    /// The inode.
+    pub inode: u64,
+}
+
+impl NetworkNamespace {
+    /// Of the calling thread, as its sockets are.
+    pub(super) fn of_thread() -> Result<Self, ClaimsError> {
+        let path = Path::new("/proc/thread-self/ns/net");
+        let found = fs::metadata(path).map_err(|source| ClaimsError::io(path, "looking at", source))?;
+        Ok(Self { device: found.dev(), inode: found.ino() })
+    }
+}
+
+/// What of a network namespace is claimed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum ClaimedLink {
+    /// All links: the address is no single interface's, such as 0.0.0.0.
+    All,
+    /// One interface. A VLAN's claim is of the interface below.
+    Interface {
+        /// Its name when it was claimed.
+        name: String,
+        /// Its number.
+        index: u32,
+    },
+}
+
+impl ClaimedLink {
+    /// The link of a host that has `address` and drives the interface `named`, if it says so.
+    pub(super) fn of(address: IpAddr, named: Option<&str>) -> Self {
+        let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces());
+        Self::among(&interfaces.unwrap_or_default(), address.to_canonical(), named)
+    }
+
+    pub(super) fn among(interfaces: &[Interface], address: IpAddr, named: Option<&str>) -> Self {
+        let is_meant = |interface: &&Interface| match named {
+            Some(named) => interface.name == named,
+            None if address.is_loopback() => is_loopback(interface),
+            None => interface.addresses.iter().any(|(found, _)| *found == address),
+        };
+        let mut meant = interfaces.iter().filter(is_meant);
+        let (Some(one), None) = (meant.next(), meant.next()) else { return Self::All };
+        let below = one.vlan.and_then(|(below, _)| interfaces.iter().find(|other| below != 0 && other.index == below));
+        let Interface { name, index, .. } = below.unwrap_or(one);
+        Self::Interface { name: presentable(name), index: *index }
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Interface { index, .. }, Self::Interface { index: other, .. }) => index == other,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for ClaimedLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all links"),
+            Self::Interface { name, .. } => write!(f, "link {name}"),
+        }
+    }
+}
+
+/// What two executives need.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Claimed {
+    /// The link, as the holder has claimed it.
+    Link(ClaimedLink),
+    /// These processors, in ascending order.
+    Processors(Vec<usize>),
+}
+
+impl Claimed {
+    /// What helps beside sharing one executive.
+    pub(crate) fn other_way(&self) -> &'static str {
+        match self {
+            Self::Link(_) => "give this one a link and processors of its own (--bind, taskset)",
+            Self::Processors(_) => "give both processors of their own (taskset)",
+        }
+    }
+}
+
+impl fmt::Display for Claimed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Link(link @ ClaimedLink::All) => write!(f, "{link} are"),
+            Self::Link(link) => write!(f, "{link} is"),
+            Self::Processors(processors) => match processors.as_slice() {
+                [one] => write!(f, "processor {one} is"),
+                several => write!(f, "processors {} are", Ranges(several)),
+            },
+        }
+    }
+}
+
+/// Numbers in ascending order as taskset writes them: `0-2,5`.
+struct Ranges<'a>(&'a [usize]);
+
+impl fmt::Display for Ranges<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, run) in self.0.chunk_by(|one, next| one + 1 == *next).enumerate() {
+            f.write_str(if at == 0 { "" } else { "," })?;
+            match run {
+                [one] => write!(f, "{one}")?,
+                [first, .., last] => write!(f, "{first}-{last}")?,
+                [] => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Holder {
+    /// Its processors as taskset writes them: `0-2,5`.
+    pub fn listed_processors(&self) -> String {
+        Ranges(&self.processors).to_string()
+    }
+
+    /// The same, unless it says what no claim says.
+    pub(super) fn checked(self) -> Result<Self, String> {
+        let names = [Some(&self.command), self.link.name()];
+        if names.into_iter().flatten().any(|text| text.len() > MOST_TEXT || text.chars().any(char::is_control)) {
+            return Err(format!("a text with control characters or more than {MOST_TEXT} bytes"));
+        }
+        if !self.processors.is_sorted_by(|one, next| one < next) || self.processors.len() > MOST_PROCESSORS {
+            return Err("processors that are not in ascending order".to_owned());
+        }
+        Ok(self)
+    }
+
+    /// Reads what a file says.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
+        let written: Written = serde_json::from_slice(bytes).map_err(|error| presentable(&error.to_string()))?;
+        if written.format != FORMAT || written.version != VERSION {
+            let found = presentable(&written.format);
+            return Err(format!("format {found} {}, expected {FORMAT} {VERSION}", written.version));
+        }
+        serde_json::from_value::<Self>(written.holder).map_err(|error| presentable(&error.to_string()))?.checked()
+    }
+
+    /// As a file says it.
+    pub(super) fn written(&self) -> io::Result<String> {
+        let holder = serde_json::to_value(self)?;
+        let written = Written { format: FORMAT.to_owned(), version: VERSION, holder };
+        Ok(serde_json::to_string_pretty(&written)? + "\n")
+    }
+
+    /// What both need.
+    pub(super) fn common(&self, other: &Self) -> Option<Claimed> {
+        if self.network == other.network && self.link.overlaps(&other.link) {
+            return Some(Claimed::Link(self.link.clone()));
+        }
+        let both: Vec<usize> =
+            self.processors.iter().copied().filter(|processor| other.processors.contains(processor)).collect();
+        (!both.is_empty()).then_some(Claimed::Processors(both))
+    }
+}
+
+impl ClaimedLink {
+    fn name(&self) -> Option<&String> {
+        match self {
+            Self::All => None,
+            Self::Interface { name, .. } => Some(name),
+        }
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "pid {} ({}) at {}", self.pid, self.command, self.address)
+    }
+}
+
+/// A claim as it stands in its file. The version is checked before the rest is read.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    format: String,
+    version: u32,
+    holder: serde_json::Value,
+}
+
+/// `found` without what a terminal obeys, and not long.
+pub(super) fn presentable(found: &str) -> String {
+    let mut safe: String = found.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    while safe.len() > MOST_TEXT {
+        safe.pop();
+    }
+    safe
+}
