@@ -66,6 +66,13 @@
 // less at each end. Every bound contains the platform's wake-up twice for that.
 #define LAXITY_PLACEMENT_INLINE 1
 
+// The executive of another process, to which this one attaches (laxity serve, or the first process with LAXITY_PLACEMENT_AUTO): its address, link and costs. Upcalls need
+// an executive of one's own.
+#define LAXITY_PLACEMENT_SERVER 2
+
+// As LAXITY_PLACEMENT_SERVER, if a process serves; else as LAXITY_PLACEMENT_THREAD, and this process serves the next ones, unless it claims nothing.
+#define LAXITY_PLACEMENT_AUTO 3
+
 // A sender beyond its contract waits.
 #define LAXITY_OVERLOAD_BLOCK 0
 
@@ -156,7 +163,7 @@ struct laxity_host_config {
   bool lock_memory;
   // The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
   uint64_t longest_iteration_ns;
-  // LAXITY_PLACEMENT_THREAD or LAXITY_PLACEMENT_INLINE; the latter excludes upcalls on the executive's own thread.
+  // LAXITY_PLACEMENT_AUTO, _THREAD, _INLINE or _SERVER; inline excludes upcalls on the executive's own thread.
   int placement;
   // How long to look on with nothing to do before a sleep, nanoseconds, up to 1,000,000; 0 for not at all. What comes meanwhile costs no wake-up. It takes
   // processor time: no more than the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done

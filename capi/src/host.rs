@@ -21,6 +21,11 @@ pub const LAXITY_PLACEMENT_THREAD: c_int = 0;
 /// Threads in laxity_sender_send() and laxity_receiver_recv() do the host's work themselves, as far as they run as SCHED_FIFO or SCHED_RR: no hand-over, and one wake-up
 /// less at each end. Every bound contains the platform's wake-up twice for that.
 pub const LAXITY_PLACEMENT_INLINE: c_int = 1;
+/// The executive of another process, to which this one attaches (laxity serve, or the first process with LAXITY_PLACEMENT_AUTO): its address, link and costs. Upcalls need
+/// an executive of one's own.
+pub const LAXITY_PLACEMENT_SERVER: c_int = 2;
+/// As LAXITY_PLACEMENT_SERVER, if a process serves; else as LAXITY_PLACEMENT_THREAD, and this process serves the next ones, unless it claims nothing.
+pub const LAXITY_PLACEMENT_AUTO: c_int = 3;
 
 /// A host: the executive that sends and receives its channels. Threads: every function that takes a host may be called from any thread at any time,
 /// except laxity_host_free().
@@ -44,7 +49,7 @@ pub struct HostConfig {
     pub lock_memory: bool,
     /// The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
     pub longest_iteration_ns: u64,
-    /// LAXITY_PLACEMENT_THREAD or LAXITY_PLACEMENT_INLINE; the latter excludes upcalls on the executive's own thread.
+    /// LAXITY_PLACEMENT_AUTO, _THREAD, _INLINE or _SERVER; inline excludes upcalls on the executive's own thread.
     pub placement: c_int,
     /// How long to look on with nothing to do before a sleep, nanoseconds, up to 1,000,000; 0 for not at all. What comes meanwhile costs no wake-up. It takes
     /// processor time: no more than the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done
@@ -64,8 +69,10 @@ fn placement(which: c_int) -> Result<Placement, Failure> {
     match which {
         LAXITY_PLACEMENT_THREAD => Ok(Placement::Thread),
         LAXITY_PLACEMENT_INLINE => Ok(Placement::Inline),
+        LAXITY_PLACEMENT_SERVER => Ok(Placement::Server),
+        LAXITY_PLACEMENT_AUTO => Ok(Placement::Auto),
         other => {
-            let expected = "expected LAXITY_PLACEMENT_THREAD or _INLINE";
+            let expected = "expected LAXITY_PLACEMENT_THREAD, _INLINE, _SERVER or _AUTO";
             Err(Failure::argument(format!("placement is {other}, {expected}")))
         }
     }
@@ -96,7 +103,7 @@ pub extern "C" fn laxity_host_config_default() -> HostConfig {
         claim_nothing: false,
         lock_memory: true,
         longest_iteration_ns: 0,
-        placement: LAXITY_PLACEMENT_THREAD,
+        placement: LAXITY_PLACEMENT_AUTO,
         spin_ns: 0,
     }
 }

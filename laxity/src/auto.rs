@@ -86,7 +86,7 @@ impl Host {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
                     let serving = host.serve_at(place, Access::default(), ServeConfig::default().memory, false)?;
-                    host.keep_serving(serving);
+                    host.keep_serving(Box::new(serving));
                     return Ok(host);
                 }
                 // That one is about to serve, or to end.

@@ -18,6 +18,7 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
+use crate::application::Serves;
 use crate::attached::Attached;
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
 use crate::claims::{Claim, ClaimDirectory, Claiming};
@@ -36,7 +37,6 @@ use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sender::Sender;
-use crate::serving::Serving;
 use crate::signal::Signal;
 
 /// The port of a host's first executive.
@@ -229,7 +229,7 @@ pub(crate) struct Here {
     /// There are upcalls on the executive's own thread.
     pub(crate) has_trusted_upcalls: Arc<AtomicBool>,
     /// It serves other processes as long as it lives. Given up last: the next one to serve takes its port.
-    serving: Option<Serving>,
+    serving: Option<Box<dyn Serves>>,
 }
 
 impl std::fmt::Debug for Host {
@@ -284,7 +284,7 @@ impl Host {
     }
 
     /// Serves as long as it lives.
-    pub(crate) fn keep_serving(&mut self, serving: Serving) {
+    pub(crate) fn keep_serving(&mut self, serving: Box<dyn Serves>) {
         if let Executives::Here(here) = &mut self.executive {
             here.serving = Some(serving);
         }

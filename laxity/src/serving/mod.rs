@@ -28,7 +28,7 @@ use laxity_shm::Region;
 use self::access::{Access, Quota};
 use self::client::{Client, Flag, Owned, no_memory};
 use self::quotas::{Accounts, Joined};
-use crate::application::Application;
+use crate::application::{Application, Serves};
 use crate::attach::layout::{self, BELL_BYTES};
 use crate::attach::protocol::{Ask, Said, Spec, Status, Tell, Told, VERSION};
 use crate::attach::socket::{Came, Socket};
@@ -195,9 +195,10 @@ impl Serving {
     pub fn end(&mut self) {
         self.leave();
     }
+}
 
-    /// Lets no application in any more, has those that are there send nothing more, and waits until what they had sent is sent on.
-    pub(crate) fn leave(&mut self) {
+impl Serves for Serving {
+    fn leave(&mut self) {
         let server = &self.server;
         if sys::forks() != server.shared.forks {
             return;
