@@ -240,7 +240,7 @@ static void upcalls_on_the_executives_thread(void) {
   config.placement = LAXITY_PLACEMENT_INLINE, config.spin_ns = 100000;
   HOLDS(laxity_host_start(&config, &host) == LAXITY_OK);
   laxity_host_free(host);
-  config.placement = 2;
+  config.placement = 4;
   HOLDS(laxity_host_start(&config, &host) == LAXITY_BAD_ARGUMENT && host == NULL);
   config.placement = LAXITY_PLACEMENT_THREAD, config.spin_ns = 1000001;
   HOLDS(laxity_host_start(&config, &host) != LAXITY_OK && host == NULL);

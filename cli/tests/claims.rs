@@ -84,7 +84,7 @@ fn files(claims: &Path) -> Vec<String> {
 fn a_second_host_is_refused_until_the_first_one_ends_however_it_ends() {
     let scratch = Scratch::new("claims", "second");
     let claims = scratch.0.join("claims");
-    let receive = |name| Process::start(&claims, &["recv", name, "--bind", "127.0.0.1:0"]);
+    let receive = |name| Process::start(&claims, &["recv", name, "--bind", "127.0.0.1:0", "--placement", "thread"]);
     let mut first = receive("front");
     first.hear("receiving");
     assert_eq!(files(&claims), [format!("{}-1.claim", first.child.id())]);

@@ -3,7 +3,7 @@
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use laxity::{ClaimDirectory, Claimed, ClaimedLink, Error, Host, HostConfig};
+use laxity::{ClaimDirectory, Claimed, ClaimedLink, Error, Host, HostConfig, Placement};
 use laxity_core::platform::Platform;
 use laxity_link::sys;
 
@@ -22,7 +22,9 @@ impl Place {
     }
     fn config(&self, command: &str) -> HostConfig {
         let (claims, command) = (Some(self.at()), Some(command.to_owned()));
-        HostConfig { claims, command, ..HostConfig::with_costs(Platform::assumed_host()) }
+        // By default a second one attaches to the first.
+        let placement = Placement::Thread;
+        HostConfig { claims, command, placement, ..HostConfig::with_costs(Platform::assumed_host()) }
     }
 }
 
