@@ -1,9 +1,9 @@
 //! Applications that attach and then do what they should not: random words in the memory that they share with the executive, random datagrams, rings for what they
 //! do not have. Others at the same executive do not notice, and it goes on serving.
 
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+mod raw;
+
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,39 +15,10 @@ use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_shm::{Region, Words};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType,
-};
-use serde_json::{Value, json};
+use raw::{PATIENCE, Random, Raw};
+use serde_json::json;
 
-const PATIENCE: StdDuration = StdDuration::from_secs(10);
 const MEMORY: usize = 1 << 20;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = self.0;
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
-    }
-    fn below(&mut self, most: u64) -> u64 {
-        self.next() % most
-    }
-    /// What counts and lengths like to be, or anything.
-    fn word(&mut self) -> u64 {
-        match self.below(4) {
-            0 => self.below(8),
-            1 => self.below(200),
-            2 => u64::MAX - self.below(3),
-            _ => self.next(),
-        }
-    }
-}
 
 fn config() -> HostConfig {
     HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
@@ -62,57 +33,6 @@ fn serving(name: &str) -> (Host, Serving, PathBuf) {
 
 fn spec() -> ChannelSpec {
     ChannelSpec::real_time(Contract::new(500, 1, Duration::from_millis(5), 4, Duration::from_millis(500)).unwrap())
-}
-
-/// A connection without the library.
-struct Raw(OwnedFd);
-
-impl Raw {
-    fn connect(path: &Path) -> Self {
-        let flags = SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
-        Self(socket)
-    }
-
-    /// False if the other side has gone.
-    fn say(&self, bytes: &[u8]) -> bool {
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut Default::default(), flags).is_ok()
-    }
-
-    fn ask(&self, ask: &Value) -> bool {
-        self.say(ask.to_string().as_bytes())
-    }
-
-    /// What is told next, with its descriptors; `None` if the other side has gone.
-    fn hear(&self) -> Option<(Value, Vec<OwnedFd>)> {
-        rustix::net::sockopt::set_socket_timeout(&self.0, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
-        let (mut bytes, mut space) = (vec![0; 1 << 16], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))]);
-        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-        let into = &mut [IoSliceMut::new(&mut bytes)];
-        let got = rustix::net::recvmsg(&self.0, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?.bytes;
-        let mut descriptors = Vec::new();
-        for message in ancillary.drain() {
-            if let RecvAncillaryMessage::ScmRights(rights) = message {
-                descriptors.extend(rights);
-            }
-        }
-        if got == 0 { None } else { Some((serde_json::from_slice(&bytes[..got]).unwrap(), descriptors)) }
-    }
-
-    /// Attaches: the memory, and the bell.
-    fn attach(&self) -> (Arc<Region>, OwnedFd) {
-        assert!(self.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
-        let (told, descriptors) = self.hear().unwrap();
-        let bytes = told["Region"]["bytes"].as_u64().unwrap() as usize;
-        let [memory, bell] = <[_; 2]>::try_from(descriptors).unwrap();
-        let region = Arc::new(Region::map(memory.as_fd(), bytes).unwrap());
-        assert!(self.ask(&json!("Mapped")));
-        let (told, _) = self.hear().unwrap();
-        assert!(told["Attached"].is_object(), "{told}");
-        (region, bell)
-    }
 }
 
 /// A channel through the executive that goes on while others misbehave: each message comes whole and in order.
