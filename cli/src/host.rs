@@ -40,8 +40,8 @@ pub(crate) struct HostArguments {
     /// Where the host's protocol work is done [default: auto, or thread with --claims off]
     #[arg(long, value_enum)]
     pub(crate) placement: Option<PlacementArgument>,
-    /// With --placement server or auto: the socket of the executive to attach to [default: that of this user and network namespace in
-    /// /run/laxity or $XDG_RUNTIME_DIR/laxity]
+    /// With --placement server or auto: the socket of the executive to attach to, or to serve at [default: root's server, then server-N in
+    /// the directory of the claims; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) server: Option<PathBuf>,
     /// How long to look for frames and messages with nothing to do before going to sleep, up to 1ms: what comes meanwhile costs no wake-up. It takes
@@ -112,9 +112,9 @@ impl HostArguments {
                     "{option} is for the executive, and with --placement server that is another process's: say it to laxity serve"
                 )));
             }
-            let (server, placement) = (self.server.clone(), Placement::Server);
+            let (server, placement, claims) = (self.server.clone(), Placement::Server, self.claims());
             let (command, fifo_priority) = (Some(command), self.priority());
-            return Ok(HostConfig { server, placement, command, fifo_priority, ..HostConfig::default() });
+            return Ok(HostConfig { server, placement, claims, command, fifo_priority, ..HostConfig::default() });
         }
         let bind = match &self.bind {
             Some(text) => {
@@ -124,11 +124,7 @@ impl HostArguments {
             }
             None => default,
         };
-        let claims = match &self.claims {
-            None => Some(ClaimDirectory::Default),
-            Some(directory) if directory.as_os_str() == "off" => None,
-            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
-        };
+        let claims = self.claims();
         let any_port = self.bind.is_none();
         // The executive of others, too, has the port by which they are found.
         let is_for_all = placement == PlacementArgument::Auto && self.bind.is_none();
@@ -169,6 +165,15 @@ impl HostArguments {
             hold_receiving: self.hold,
             ..default
         })
+    }
+
+    /// Where it claims its link and processors, and meets others.
+    fn claims(&self) -> Option<ClaimDirectory> {
+        match &self.claims {
+            None => Some(ClaimDirectory::Default),
+            Some(directory) if directory.as_os_str() == "off" => None,
+            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
+        }
     }
 
     /// Starts the host.

@@ -158,8 +158,8 @@ impl Line {
     /// Closes the channel; what became of it on each executive, and how it ended.
     pub(crate) fn close(mut self) -> (Host, Vec<Over>, Result<(), Failure>) {
         let ended = match self.end() {
-            // Told to end, as that one was.
-            Err(gone) if gone.is_of_lost_executive() && self.stop.is_set() => Ok(()),
+            // What may be lost with it is counted.
+            Err(gone) if gone.is_of_lost_executive() => Ok(()),
             ended => ended.map_err(Failure::from),
         };
         let ended = self.failed.take().map_or(ended, Err);

@@ -125,16 +125,22 @@ const MOST_WAITING: usize = 64;
 /// Ctrl-C.
 fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
     let mut waiting: Vec<(Receiver, Instant)> = Vec::new();
+    // The executive takes no more channels; what has come on those that there are is still to be had.
+    let mut gone = None;
     while !stop.is_set() {
+        if let Some(gone) = gone.take_if(|_| waiting.is_empty()) {
+            return Err(Failure::Laxity(gone));
+        }
         // Of one alone the message is waited for; that somebody else asks can be found out later.
         let pause = if waiting.is_empty() { LOOK } else { StdDuration::ZERO };
-        if waiting.len() < MOST_WAITING {
+        if waiting.len() < MOST_WAITING && gone.is_none() {
             match listener.accept(Some(pause)) {
                 Ok(receiver) => {
                     announce(receiver.grant());
                     waiting.push((receiver, laxity_link::sys::now()));
                 }
                 Err(Error::WouldBlock) => {}
+                Err(error) if error.is_of_lost_executive() => gone = Some(error),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -147,6 +153,11 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
                 Err(Error::PeerLost { peer }) => {
                     eprintln!("lost {peer} before it sent anything: waiting for another sender");
                     waiting.swap_remove(place);
+                    continue;
+                }
+                Err(error) if error.is_of_lost_executive() => {
+                    waiting.swap_remove(place);
+                    gone = Some(error);
                     continue;
                 }
                 Err(error) => return Err(error.into()),

@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
+use laxity::serving::ServeConfig;
 use laxity::serving::access::{Access, DIRECTORY, Quota};
-use laxity::serving::{ServeConfig, default_place};
 use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
 
 use crate::failure::Failure;
@@ -20,11 +20,12 @@ Processes of the same user, and root's, attach: `laxity recv` and `laxity send` 
 HostConfig::placement; those of other users if a file in --access says so. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
 through memory that both processes have; a process that ends, however it ends, closes its channels and nothing else.
 
-It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 4 not permitted; 5 the port, or the socket, is another's.";
+It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 3 the link or a processor is another \
+executive's; 4 not permitted; 5 the port that --bind says, or the socket, is another's.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The socket at which processes attach [default: server-N in /run/laxity for root, else in $XDG_RUNTIME_DIR/laxity; N is the number of the network namespace]
+    /// The socket at which processes attach [default: server-N in the directory of the claims; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Who may attach beside this user and root, and how much each may have: all files *.toml in this directory [default: /etc/laxity
@@ -63,8 +64,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     // Nothing that it starts may have more rights than it has; all its threads begin after this.
     rustix::thread::set_no_new_privs(true)
         .map_err(|error| Failure::NotPermitted(format!("giving up further privileges: {error}")))?;
+    let socket = arguments.socket.clone().unwrap_or_else(|| config.place());
     let host = Host::start(config)?;
-    let socket = arguments.socket.clone().unwrap_or_else(default_place);
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
     let mut serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
     for note in &host.standing().notes {

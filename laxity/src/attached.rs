@@ -266,7 +266,13 @@ impl Attached {
     }
 
     fn say(&self, ask: &Ask) -> Result<(), Error> {
-        self.socket.send(ask, &[]).map_err(|_| self.why_gone())
+        self.socket.send(ask, &[]).map_err(|error| {
+            // One that is stopped does not read; else it is gone, which the thread that hears may not have found yet.
+            if error.kind() != std::io::ErrorKind::WouldBlock {
+                self.lose();
+            }
+            self.why_gone()
+        })
     }
 
     /// Why nothing is answered.

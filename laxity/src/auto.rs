@@ -31,9 +31,9 @@ impl Host {
         let is_default = config.server.is_none() && !matches!(config.claims, Some(ClaimDirectory::At(_)));
         let host = place_of_host().filter(|_| is_default).map(|socket| attach(&socket));
         let (attached, told) = match host {
-            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&place(config))?,
+            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&config.place())?,
             Some(attached) => attached?,
-            None => attach(&place(config))?,
+            None => attach(&config.place())?,
         };
         let HostTold {
             pid,
@@ -70,16 +70,16 @@ impl Host {
 
     /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
     pub(crate) fn attach_or_serve(config: HostConfig) -> Result<Self, Error> {
-        let place = place(&config);
-        if config.server.is_none() {
-            // Where it meets others is there.
-            config.claims.as_ref().map(ClaimDirectory::directory).transpose()?;
-        }
+        let place = config.place();
         let until = StdInstant::now() + TO_SETTLE;
         loop {
             match Self::attach(&config) {
                 Err(error) if error.is_unserved() => {}
                 attached => return attached,
+            }
+            if config.server.is_none() {
+                // Where it meets others is there.
+                config.claims.as_ref().map(ClaimDirectory::directory).transpose()?;
             }
             // Before there is an executive: of several processes that begin at once only one makes it.
             match claim(&place) {
@@ -126,7 +126,9 @@ impl Host {
         }
         let mut config = config.clone();
         (config.bind, config.any_port) = (self.address(), false);
-        let until = StdInstant::now() + TO_SETTLE;
+        let (old, until) = (self.executive(), StdInstant::now() + TO_SETTLE);
+        // What that one has claimed it still has for a moment.
+        let is_claimed = |error: &Error| matches!(error, Error::Claimed { holder, .. } if holder.pid == old);
         *self = loop {
             let again = match config.placement {
                 Placement::Auto => Self::attach_or_serve(config.clone()),
@@ -134,7 +136,10 @@ impl Host {
             };
             match again {
                 // One that has been killed may not have let go of its port yet; a server may be on its way again.
-                Err(error) if StdInstant::now() < until && (error.is_unserved() || error.is_port_in_use()) => {
+                Err(error)
+                    if StdInstant::now() < until
+                        && (error.is_unserved() || error.is_port_in_use() || is_claimed(&error)) =>
+                {
                     std::thread::sleep(LOOK);
                 }
                 again => break again?,
@@ -144,12 +149,14 @@ impl Host {
     }
 }
 
-/// Where it attaches, or serves.
-fn place(config: &HostConfig) -> PathBuf {
-    match (&config.server, &config.claims) {
-        (Some(socket), _) => socket.clone(),
-        (None, Some(ClaimDirectory::At(directory))) => place_in(directory),
-        (None, _) => default_place(),
+impl HostConfig {
+    /// The socket at which it attaches, or other processes do: [`HostConfig::server`], or the one for the directory of its claims.
+    pub fn place(&self) -> PathBuf {
+        match (&self.server, &self.claims) {
+            (Some(socket), _) => socket.clone(),
+            (None, Some(ClaimDirectory::At(directory))) => place_in(directory),
+            (None, _) => default_place(),
+        }
     }
 }
 

@@ -384,7 +384,7 @@ impl Host {
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
         let claim = match claiming {
-            Some(claiming) => Some(claiming.finish(address)??),
+            Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
         let system = |what| move |source| Error::System { what, source };

@@ -5,7 +5,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::Contract;
 use laxity_core::event::End;
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Misses};
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::home::Home;
-use crate::port::{Inbound, Port, ReceivePort, Returned};
+use crate::port::{Inbound, Port, ReceivePort, Returned, Told};
 use crate::sender::Watch;
 
 /// Receives the messages of one channel, exact and in order. One thread at a time; it may move between threads.
@@ -22,8 +22,36 @@ pub struct Receiver {
     port: ReceivePort,
     grant: Grant,
     home: Arc<dyn Home>,
-    /// Messages that the application was handed, and those of them that were late.
-    handed: [u64; 2],
+    /// Messages that the application was handed, with those that were late, by cause.
+    handed: Handed,
+}
+
+/// What the application was handed on a channel.
+#[derive(Debug, Default)]
+struct Handed {
+    messages: u64,
+    late: u64,
+    over_bound: u64,
+    misses: Misses,
+}
+
+impl Handed {
+    fn count(&mut self, told: &Told) {
+        self.messages += 1;
+        self.over_bound += u64::from(told.over_bound.is_some());
+        if let Some(evidence) = &told.evidence {
+            self.late += 1;
+            *self.misses.of(evidence.cause) += 1;
+        }
+    }
+
+    /// Where more was handed over than the executive had told.
+    fn add_to(&self, figures: &mut Figures) {
+        if figures.delivered < self.messages {
+            (figures.delivered, figures.late, figures.over_bound) = (self.messages, self.late, self.over_bound);
+            figures.misses = self.misses;
+        }
+    }
 }
 
 /// A received message. Its memory goes back to the channel when it is dropped; as long as it is held, the channel has one
@@ -94,7 +122,7 @@ impl Receiver {
         if let Some(unclaimed) = unclaimed {
             unclaimed.taken();
         }
-        Some(Self { port, grant, home, handed: [0; 2] })
+        Some(Self { port, grant, home, handed: Handed::default() })
     }
 
     /// What was granted.
@@ -111,8 +139,7 @@ impl Receiver {
             figures.name.clone_from(&self.grant.name);
             figures.best_effort = contract.is_none();
             figures.deadline = contract.map(Contract::deadline);
-            figures.delivered = figures.delivered.max(self.handed[0]);
-            figures.late = figures.late.max(self.handed[1]);
+            self.handed.add_to(&mut figures);
         }
         figures
     }
@@ -152,8 +179,7 @@ impl Receiver {
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
             if let Some(inbound) = self.port.pop() {
-                self.handed[0] += 1;
-                self.handed[1] += u64::from(inbound.told.evidence.is_some());
+                self.handed.count(&inbound.told);
                 return Ok(Message {
                     inbound: Some(inbound),
                     returned: Arc::clone(&self.port.returned),

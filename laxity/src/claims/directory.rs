@@ -39,8 +39,10 @@ pub(crate) fn make_directory(user: u32) -> Result<PathBuf, ClaimsError> {
 pub(super) fn own_directory(path: &Path, user: u32, mode: u32, denied: u32) -> Result<(), ClaimsError> {
     let error = |source| ClaimsError::io(path, "making the directory", source);
     match DirBuilder::new().mode(mode).create(path) {
-        Err(source) if source.kind() != io::ErrorKind::AlreadyExists => return Err(error(source)),
-        _ => {}
+        // Whatever the mask of the process that makes it.
+        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(error)?,
+        Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(source) => return Err(error(source)),
     }
     let found = fs::symlink_metadata(path).map_err(error)?;
     let foreign = |what: String| Err(ClaimsError::Foreign { file: path.to_owned(), what });

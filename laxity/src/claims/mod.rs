@@ -219,9 +219,17 @@ impl Claiming {
         Ok(holders.into_iter().find_map(conflict))
     }
 
-    /// Claims it for a host whose link is bound to `address`, unless another one was faster.
-    pub(crate) fn finish(mut self, address: SocketAddr) -> Result<Result<Claim, Conflict>, ClaimsError> {
+    /// Claims it for a host whose link is bound to `address`, unless another one was faster. `is_socket` if it is one after all, though an interface was named: it
+    /// sends by all that have the address.
+    pub(crate) fn finish(
+        mut self,
+        address: SocketAddr,
+        is_socket: bool,
+    ) -> Result<Result<Claim, Conflict>, ClaimsError> {
         self.wanted.address = address;
+        if is_socket {
+            self.wanted.link = ClaimedLink::of(address.ip(), None);
+        }
         let user = this_user();
         let _lock = lock(&self.directory, user)?;
         match self.check()? {

@@ -22,7 +22,7 @@ impl Place {
     fn claim(&self, wanted: Holder) -> Result<Result<Claim, Conflict>, ClaimsError> {
         let address = wanted.address;
         match Claiming::with(&self.at(), wanted)? {
-            Ok(claiming) => claiming.finish(address),
+            Ok(claiming) => claiming.finish(address, false),
             Err(conflict) => Ok(Err(conflict)),
         }
     }
@@ -107,8 +107,8 @@ fn another_is_refused_though_it_looked_before_the_claim_was_made() {
     let wanted = || holder(link("eth0", 2), &[0]);
     let [first, second] = [(); 2].map(|()| Claiming::with(&place.at(), wanted()).unwrap().unwrap());
     let address = "10.0.0.1:7".parse().unwrap();
-    let _claim = first.finish(address).unwrap().unwrap();
-    assert_eq!(second.finish(address).unwrap().unwrap_err().holder.address, address);
+    let _claim = first.finish(address, false).unwrap().unwrap();
+    assert_eq!(second.finish(address, false).unwrap().unwrap_err().holder.address, address);
 }
 
 #[test]

@@ -12,8 +12,8 @@ const CHANNELS: usize = u64::BITS as usize;
 /// Most applications in other processes.
 pub(crate) const MAX_APPLICATIONS: usize = 64;
 
-/// How often an application may ring more than twice for each message that it brings, or gives back. One that keeps to the library rings once for each, and
-/// wakes the executive once at most; what it has in its mailboxes meanwhile is not counted yet, and those have less.
+/// How often an application may ring more than three times for each message that it brings, or gives back. One that keeps to the library rings once for each, and
+/// wakes the executive once at most (and rings once more where that meets the end of an upcall); what it has in its mailboxes meanwhile is not counted yet, and those have less.
 const CREDIT: u32 = 1 << 16;
 
 /// Hears that an application rings for nothing. It is not heard any more.
@@ -119,10 +119,10 @@ impl Bells {
         Some(bell)
     }
 
-    /// An application has brought messages, or given some back: so many times it may ring for each.
+    /// An application has brought messages, or given some back: it may ring three times for each.
     pub(crate) fn earn(&mut self, application: u32, messages: u32) {
         if let Some(bell) = self.others.iter_mut().find(|bell| bell.application == application && bell.credit > 0) {
-            bell.credit = bell.credit.saturating_add(messages.saturating_mul(2)).min(CREDIT);
+            bell.credit = bell.credit.saturating_add(messages.saturating_mul(3)).min(CREDIT);
         }
     }
 

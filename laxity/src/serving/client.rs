@@ -48,6 +48,14 @@ impl Flag {
     }
 }
 
+impl Flag {
+    /// It has gone, or does not listen: that is no lie.
+    fn lose(&self) {
+        self.is_gone.store(true, Ordering::SeqCst);
+        self.kill.wake();
+    }
+}
+
 impl Culprit for Flag {
     fn blame(&self) {
         self.blame();
@@ -203,13 +211,15 @@ impl Client {
     /// Tells it something. One that does not listen is taken for gone.
     pub(super) fn tell(&self, tell: &Tell) {
         if self.socket.send(tell, &[]).is_err() {
-            self.flag.blame();
+            self.flag.lose();
         }
     }
 
     /// Whether a channel is open on which it sends.
     pub(super) fn has_to_send(&self) -> bool {
-        let is_open = |channel: &Owned| channel.block.memory.is_sent && channel.port.end().is_none();
+        // One that is still being opened has nothing.
+        let is_open =
+            |channel: &Owned| channel.block.memory.is_sent && channel.grant.is_some() && channel.port.end().is_none();
         !self.is_broken() && self.held().channels.values().any(is_open)
     }
 
