@@ -115,11 +115,11 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, &over.counters));
         report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
-    // If no executive was found, that is why nothing was sent any more.
-    closing?;
-    match sending {
-        Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && stop.is_set() => {}
-        sending => sending?,
+    match (sending, closing) {
+        // There is no channel, as no executive was found: that is why.
+        (Err(Failure::Laxity(Error::Closed)), Err(why)) => return Err(why),
+        (Err(Failure::Laxity(gone)), closing) if gone.is_of_lost_executive() && stop.is_set() => closing?,
+        (sending, closing) => sending.and(closing)?,
     }
     Ok(promises_kept(&figures))
 }

@@ -354,8 +354,9 @@ impl Error {
 
     /// Whether no process serves where this one would have attached.
     pub(crate) fn is_unserved(&self) -> bool {
-        use io::ErrorKind::{ConnectionRefused, NotFound};
-        matches!(self, Self::Attach { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+        use io::ErrorKind::{ConnectionRefused, NotADirectory, NotFound};
+        let is_unserved = |source: &io::Error| matches!(source.kind(), NotFound | NotADirectory | ConnectionRefused);
+        matches!(self, Self::Attach { source, .. } if is_unserved(source))
     }
 
     /// Whether the executive of another process is gone, to which this one had attached.
