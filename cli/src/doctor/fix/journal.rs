@@ -1,6 +1,6 @@
 //! What was changed, on disk before it is changed: so that somebody else can undo it when its owner is killed.
 //!
-//! The journal and its lock lie in the directory of claims, which only its owner can write. Whoever changes or undoes
+//! The journal and its lock lie in the directory of claims, which only its owner can write. A process that changes or undoes
 //! holds the lock; the kernel gives it back when its holder dies.
 
 use std::fs::{self, File, OpenOptions};
