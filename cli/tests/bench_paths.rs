@@ -1,4 +1,4 @@
-//! `laxity bench xdp-path`, `livelock`, `roundtrip` and `stack-monitor`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
+//! `laxity bench xdp-path`, `livelock`, `roundtrip` and the benches of the stack, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
 //! only that everything is there and adds up.
 
 mod common;
@@ -196,6 +196,79 @@ fn requests_are_answered_on_every_stack() {
     let expected: Vec<String> =
         over_laxity.flat_map(|stack| ["requests", "answers"].map(|name| format!("{stack} {name}"))).collect();
     assert_eq!(channels, expected);
+}
+
+const PLACEMENTS: [&str; 11] = [
+    "kernel",
+    "laxity-udp-inline",
+    "laxity-udp",
+    "laxity-udp-server",
+    "laxity-xdp-inline",
+    "laxity-xdp",
+    "laxity-xdp-server",
+    "laxity-udp-inline-spin",
+    "laxity-udp-server-spin",
+    "laxity-xdp-inline-spin",
+    "laxity-xdp-server-spin",
+];
+const SIZES: [u64; 5] = [64, 256, 512, 1024, 1400];
+
+/// Every row of a bench of placements: its stack and its size, in their order.
+fn check_placements(rows: &[Value], stacks: &[&str]) {
+    let named: Vec<_> =
+        rows.iter().map(|row| (number(&row["message_bytes"]), row["stack"].as_str().unwrap())).collect();
+    let expected: Vec<_> = SIZES.iter().flat_map(|bytes| stacks.iter().map(|stack| (*bytes, *stack))).collect();
+    assert_eq!(named, expected);
+}
+
+#[test]
+fn a_stack_answers_wherever_it_is() {
+    let _alone = alone();
+    let plot = std::env::temp_dir().join(format!("laxity-placements-{}.svg", std::process::id()));
+    let arguments = ["stack-roundtrip", "--json", "--duration", "100ms", "--plot", plot.to_str().unwrap()];
+    let Some(found) = object(&arguments) else { return };
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    std::fs::remove_file(&plot).unwrap();
+    assert!(drawn.starts_with("<svg "));
+    let kinds = ["kernel", "inline", "thread", "server", "inline, spins", "server, spins"];
+    assert!(kinds.iter().all(|kind| drawn.contains(&format!(">{kind}</text>"))), "{drawn}");
+    let rows = found["rows"].as_array().unwrap();
+    check_placements(rows, &PLACEMENTS);
+    for row in rows {
+        let quantiles = ["min_ns", "p50_ns", "p99_ns", "max_ns"].map(|key| number(&row["round_trip"][key]));
+        assert!(number(&row["round_trip"]["samples"]) > 100 && quantiles.is_sorted() && quantiles[0] > 1_000, "{row}");
+        assert!(number(&row["processor_ns_per_message"]) > 1_000, "{row}");
+    }
+    let openings = found["openings"].as_array().unwrap();
+    assert_eq!(openings.iter().map(|one| one["stack"].as_str().unwrap()).collect::<Vec<_>>(), PLACEMENTS);
+    for one in openings {
+        assert_eq!([number(&one["open"]["samples"]), number(&one["close"]["samples"])], [50; 2], "{one}");
+    }
+    for ratio in found["ratios"].as_array().unwrap() {
+        let medians = |of: &Value| -> u64 {
+            rows.iter().filter(|row| row["stack"] == *of).map(|row| number(&row["round_trip"]["p50_ns"])).sum()
+        };
+        let expected = u128::from(medians(&ratio["of"])) * 1_000_000 / u128::from(medians(&ratio["to"]));
+        assert_eq!(u128::from(number(&ratio["ppm"])), expected, "{ratio}");
+        assert_eq!(ratio["met"], number(&ratio["ppm"]) <= number(&ratio["most_ppm"]));
+    }
+    // Both channels of each stack of ours: all that was asked came, and what is missed is not Laxity's.
+    let channels = found["channels"].as_array().unwrap();
+    assert_eq!(channels.len(), 2 * (PLACEMENTS.len() - 1));
+    assert!(channels.iter().all(|channel| number(&channel["delivered"]) > 500), "{channels:?}");
+}
+
+#[test]
+fn a_stack_carries_messages_wherever_it_is() {
+    let _alone = alone();
+    let Some(found) = object(&["stack-throughput", "--json", "--duration", "100ms"]) else { return };
+    let rows = found["rows"].as_array().unwrap();
+    check_placements(rows, &PLACEMENTS[..7]);
+    for row in rows {
+        let [rate, taken, missing] = ["messages_s", "taken", "missing"].map(|key| number(&row[key]));
+        assert!(rate > 100 && missing < taken, "{row}");
+        assert_eq!(number(&row["bytes_s"]), rate * number(&row["message_bytes"]), "{row}");
+    }
 }
 
 /// Which lock costs what is a figure; what a protocol is for must show on any machine: a thread that computes for a millisecond keeps those

@@ -191,6 +191,49 @@ fn message(number: usize) -> Vec<u8> {
     format!("{number:0100}").into_bytes()
 }
 
+/// Where there is no room for its socket, and where it has no descriptor left for one more application: that is said, and who is there stays.
+#[test]
+fn a_server_says_what_it_lacks() {
+    let scratch = Scratch::new("serve", "lacks");
+    let (server, socket, address) = server(&scratch);
+    let receiver = receiver(&socket, "kept", &[]);
+    // What it has, and none for the memory of another application.
+    let pid = Pid::from_child(&server.child);
+    let taken = std::fs::read_dir(format!("/proc/{}/fd", server.child.id())).unwrap().count() as u64;
+    let usual = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let set = |limit| rustix::process::prlimit(Some(pid), rustix::process::Resource::Nofile, limit).unwrap();
+    set(rustix::process::Rlimit { current: Some(taken + 1), ..usual });
+    let input = scratch.file("input", &"0123456789".repeat(50));
+    let send = || sender(&socket, &format!("{address}/kept"), &CONTRACT).stdin(File::open(&input).unwrap()).output();
+    let refused = send().unwrap();
+    let said = text(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(5), "{said}");
+    assert!(said.contains("for one more application: Too many open files"), "{said}");
+    set(usual);
+    let sent = send().unwrap();
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    let received = receiver.end();
+    assert_eq!((received.status.code(), received.stdout.len()), (Some(0), 500), "{}", text(&received.stderr));
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().status.code(), Some(0));
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can fill a disk of its own");
+        return;
+    }
+    let full = scratch.0.join("full");
+    std::fs::create_dir(&full).unwrap();
+    // One inode for the directory, one for the lock.
+    let script = "mount -t tmpfs -o size=4k,nr_inodes=2 none \"$0\" && exec \"$1\" serve --bind 127.0.0.1:0 --claims off --socket \"$0/server\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, full.to_str().unwrap()])
+        .arg(golden::binary())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("creating the server's socket: No space left on device"), "{said}");
+}
+
 #[test]
 fn when_the_first_process_is_killed_the_second_takes_over() {
     let scratch = Scratch::new("serve", "takes-over");

@@ -22,6 +22,15 @@ const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
 /// How often it is looked meanwhile.
 const LOOK: StdDuration = StdDuration::from_millis(10);
 
+/// How a host came to the executive of another process.
+#[derive(Clone)]
+pub(crate) struct Attachment {
+    /// How it was set up.
+    config: HostConfig,
+    /// It may take that one's place when it ends; else it waits for the next one.
+    follows: bool,
+}
+
 impl Host {
     /// Attaches to the executive that serves at the configured place.
     pub(crate) fn attach(config: &HostConfig) -> Result<Self, Error> {
@@ -60,12 +69,9 @@ impl Host {
             return Err(Error::ServedBelow { pid });
         }
         let standing = Standing { costs, backing, link, scheduling, memory_locked, kept_awake, notes };
-        let mut config = config.clone();
-        if stays || has_key || link != config.link.kind() {
-            // It is to be waited for: this process could not be what it was.
-            config.placement = Placement::Server;
-        }
-        Ok(Self::of_attached(attached, address, standing, config))
+        // Else this process could not be what that one was.
+        let follows = config.placement == Placement::Auto && !stays && !has_key && link == config.link.kind();
+        Ok(Self::of_attached(attached, address, standing, Attachment { config: config.clone(), follows }))
     }
 
     /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
@@ -120,20 +126,17 @@ impl Host {
     /// # Errors
     /// As [`Host::start`]. It can be tried again.
     pub fn reattach(&mut self) -> Result<bool, Error> {
-        let Some((attached, config)) = self.attached().zip(self.config.as_deref()) else { return Ok(true) };
+        let Some((attached, attachment)) = self.attached().zip(self.attachment.as_deref()) else { return Ok(true) };
         if attached.is_taking() {
             return Ok(false);
         }
-        let mut config = config.clone();
+        let Attachment { mut config, follows } = attachment.clone();
         (config.bind, config.any_port) = (self.address(), false);
         let (old, until) = (self.executive(), StdInstant::now() + TO_SETTLE);
         // What that one has claimed it still has for a moment.
         let is_claimed = |error: &Error| matches!(error, Error::Claimed { holder, .. } if holder.pid == old);
         *self = loop {
-            let again = match config.placement {
-                Placement::Auto => Self::attach_or_serve(config.clone()),
-                _ => Self::attach(&config),
-            };
+            let again = if follows { Self::attach_or_serve(config.clone()) } else { Self::attach(&config) };
             match again {
                 // One that has been killed may not have let go of its port yet; a server may be on its way again.
                 Err(error)

@@ -20,6 +20,7 @@ use laxity_link::{Counters, LinkKind};
 
 use crate::application::Serves;
 use crate::attached::Attached;
+use crate::auto::Attachment;
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
 use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
@@ -190,8 +191,8 @@ pub struct Host {
     pub(crate) standing: Standing,
     /// Whether its executive has a key, if that is in this process.
     pub(crate) has_key: bool,
-    /// How it was set up, if it is attached.
-    pub(crate) config: Option<Box<HostConfig>>,
+    /// If it is attached.
+    pub(crate) attachment: Option<Box<Attachment>>,
 }
 
 /// Where its executive is.
@@ -264,14 +265,14 @@ impl Host {
         attached: Arc<Attached>,
         address: SocketAddr,
         standing: Standing,
-        config: HostConfig,
+        attachment: Attachment,
     ) -> Self {
         Self {
             executive: Executives::There(attached),
             address,
             standing,
             has_key: false,
-            config: Some(Box::new(config)),
+            attachment: Some(Box::new(attachment)),
         }
     }
 
@@ -531,7 +532,7 @@ impl Host {
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
         let has_key = config.key.is_some();
-        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, has_key, config: None })
+        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, has_key, attachment: None })
     }
 
     /// The address of its link, with the real port.

@@ -284,6 +284,16 @@ fn an_executive_with_a_key_and_a_server_are_not_followed_but_waited_for() {
         }
     };
     assert_eq!(error.exit_status(), 5, "{error}");
+    // An ordinary process is followed, whatever was before it.
+    let ordinary = auto(&path);
+    assert!(!ordinary.is_attached() && !second.reattach().unwrap());
+    let address = ordinary.address();
+    assert_eq!(second.address(), address);
+    drop(ordinary);
+    while !second.reattach().unwrap() {
+        std::thread::sleep(StdDuration::from_millis(1));
+    }
+    assert_eq!((second.address(), second.is_attached()), (address, false));
 }
 
 #[test]

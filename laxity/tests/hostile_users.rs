@@ -4,6 +4,7 @@
 mod raw;
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -70,13 +71,18 @@ fn misbehave(socket: &Path, address: &str, mut random: Random) {
 
 /// One misbehaviour; false if its user is kept out.
 fn one(socket: &Path, address: &str, random: &mut Random) -> bool {
-    let raw = Raw::connect(socket);
     let pause = |random: &mut Random| std::thread::sleep(StdDuration::from_micros(random.below(3000)));
+    if random.below(12) == 0 {
+        take_its_place(socket);
+    }
+    let raw = Raw::connect(socket);
     match random.below(4) {
         // Before it is let in.
         0 => {
-            match random.below(4) {
+            match random.below(5) {
                 0 => pause(random),
+                // As many connections as the kernel lets wait, and more.
+                4 => drop((0..random.below(60)).map(|_| Raw::connect(socket)).collect::<Vec<_>>()),
                 1 => _ = raw.say(&(0..random.below(300)).map(|_| random.next() as u8).collect::<Vec<_>>()),
                 2 => _ = raw.ask(&json!({ "Attach": { "version": random.below(9), "command": "x".repeat(3000) } })),
                 _ => {
@@ -94,11 +100,18 @@ fn one(socket: &Path, address: &str, random: &mut Random) -> bool {
             true
         }
         _ => {
-            let Some((region, bell)) = raw.try_attach() else { return false };
+            let Some((memory, region, bell)) = raw.try_attach_whole() else { return false };
             let words = Words::of(&region, 0, region.bytes() / 8).unwrap();
             for _ in 0..random.below(12) {
                 let ask = ask(address, random);
-                match random.below(7) {
+                match random.below(10) {
+                    7 => {
+                        let many = vec![memory.as_fd(); 1 + random.below(250) as usize];
+                        raw.say_with(ask.to_string().as_bytes(), &many);
+                    }
+                    // Few of them: each is a process.
+                    8 if random.below(6) == 0 => move_pages(&memory, region.bytes()),
+                    9 if random.below(6) == 0 => outlive([&memory, &bell, &raw.0]),
                     0 => (0..random.below(200)).for_each(|_| {
                         words[random.below(words.len() as u64) as usize].store(random.word(), Ordering::Release);
                     }),
@@ -121,6 +134,49 @@ fn one(socket: &Path, address: &str, random: &mut Random) -> bool {
             true
         }
     }
+}
+
+/// Tries to be where the executive serves, and to have its lock.
+fn take_its_place(socket: &Path) {
+    use rustix::fs::{Mode, OFlags};
+    let lock = socket.with_added_extension("lock");
+    for flags in [OFlags::RDONLY, OFlags::RDWR, OFlags::CREATE | OFlags::RDWR] {
+        assert!(rustix::fs::open(&lock, flags, Mode::RUSR).is_err(), "the lock of another user's place");
+    }
+    assert!(std::fs::remove_file(socket).is_err() && std::fs::remove_file(&lock).is_err());
+    assert!(std::fs::rename(&lock, socket).is_err());
+    assert!(std::os::unix::net::UnixListener::bind(socket).is_err());
+}
+
+/// What madvise(2) can do to pages that are mapped read-only, and the executive has locked: MADV_COLLAPSE, which moves all into huge ones and takes them from
+/// whoever has them mapped; and MADV_COLD, MADV_PAGEOUT, MADV_DONTNEED, MADV_REMOVE. Another program does it, as a test has no raw addresses.
+fn move_pages(memory: &OwnedFd, bytes: usize) {
+    const PROGRAM: &str = "import mmap, sys
+memory = mmap.mmap(int(sys.argv[1]), int(sys.argv[2]), mmap.MAP_SHARED, mmap.PROT_READ)
+for turn in range(20):
+    for advice in (25, 20, 21, 4, 9):
+        try: memory.madvise(advice)
+        except OSError: pass";
+    let (number, bytes) = (memory.as_raw_fd().to_string(), bytes.to_string());
+    keeps(memory, true);
+    let moved = Command::new("python3").args(["-c", PROGRAM, &number, &bytes]).stderr(Stdio::inherit()).status();
+    keeps(memory, false);
+    // It may have been killed with the others.
+    assert!(moved.is_ok_and(|status| status.code().is_none_or(|code| code == 0)), "python3");
+}
+
+/// A process that this one leaves behind, with all that it shares with the executive: to that one it is still attached.
+fn outlive(descriptors: [&OwnedFd; 3]) {
+    descriptors.iter().for_each(|descriptor| keeps(descriptor, true));
+    let left = Command::new("sleep").arg("0.05").spawn();
+    descriptors.iter().for_each(|descriptor| keeps(descriptor, false));
+    drop(left.unwrap());
+}
+
+/// Whether programs that this process starts have it, too.
+fn keeps(descriptor: &OwnedFd, keeps: bool) {
+    let flags = if keeps { rustix::io::FdFlags::empty() } else { rustix::io::FdFlags::CLOEXEC };
+    rustix::io::fcntl_setfd(descriptor, flags).unwrap();
 }
 
 fn ask(address: &str, random: &mut Random) -> Value {

@@ -44,10 +44,18 @@ processor for each end (expert-2, who asks spins for 150 µs) or one for both (e
 executive's work (inline), and one of these that asks as expert-2 does (spin). It makes two network namespaces, too; a turn is a second, and every stack has ten under each attack, or under the one of --attack. Exit status: 1 if a \
 message was missed by Laxity's own fault, 4 without the rights. Its JSON: {bench, message_bytes, interval_ns, flood_packets_s, duration_ns, \
 real_time, kept_awake, rows, segments, channels, notes}. Each of rows: {attack, stack: udp|expert-2|expert-1|laxity-udp|laxity-xdp| \
-laxity-udp-inline|laxity-xdp-inline|laxity-udp-inline-spin|laxity-xdp-inline-spin|laxity-udp-server|laxity-xdp-server, round_trip: {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, beyond_interval}, lost, flooded_packets, processor_ns_per_message (null under a flood), rounds}; round_trip is of all turns, each of \
+laxity-udp-inline|laxity-xdp-inline|laxity-udp-inline-spin|laxity-xdp-inline-spin|laxity-udp-server|laxity-xdp-server (attached to laxity serve), round_trip: {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, beyond_interval}, lost, flooded_packets, processor_ns_per_message (null under a flood), rounds}; round_trip is of all turns, each of \
 rounds the same of one. Round trips count from the asking application's call until the answer is in its hand. Each of segments: {stack, answers, \
 p50: {until_handed_over_ns, until_arrived_ns, until_found_ns, until_complete_ns, until_in_hand_ns}}, the medians of where the time of an answer goes, over Laxity at rest, each in a turn of its own behind the others. channels are the figures that \
 all commands report, of requests and answers over Laxity.
+
+stack-roundtrip and stack-throughput compare where the stack is: in the kernel (UDP, under the same conditions: SCHED_FIFO, a processor for each end, nobody spins), in the \
+application's threads (inline), in a thread of its process, in a process of its own (server: `laxity serve`). The first asks as roundtrip does, at rest, with messages of 64 to \
+1,400 bytes, and opens and closes one more channel, or socket, again and again; the second sends best effort in one direction for each turn. Exit status as roundtrip; ratios that are missed \
+are said. JSON of stack-roundtrip: {bench, interval_ns, duration_ns, real_time, kept_awake, rows, openings, ratios, segments, channels, notes}. Each of rows: {stack, message_bytes, \
+round_trip, lost, processor_ns_per_message}; of openings: {stack, open, close}; round_trip, open and close are {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns}. Each of ratios, of the \
+medians of all sizes together: {of, to, ppm, most_ppm, met}. Of stack-throughput: {bench, duration_ns, real_time, kept_awake, rows, notes}. Each of rows: {stack, message_bytes, messages_s, \
+bytes_s, taken, missing, processor_ns_per_message}; messages_s are those in the receiving application's hand, the median of the turns.
 
 livelock makes two network namespaces, too. Exit status: 1 if a message of the guaranteed channel was missed by Laxity's own fault, 4 \
 without the rights. Its JSON: {bench, duration_ns, flood_packet_bytes, own_processor, rows, notes}. Each of rows: {link: udp|xdp, \
@@ -92,7 +100,7 @@ pub(crate) struct BenchArguments {
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
-    /// each stack, 1s. stack-monitor: 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
@@ -171,6 +179,11 @@ pub(crate) enum BenchName {
     Livelock,
     /// A request and its answer every millisecond, over Laxity and over plain sockets as they come and as experts use them
     Roundtrip,
+    /// The same by where the stack is: kernel, own thread, thread of the executive, server; messages of 64 to 1,400 bytes (Figs. 3 and 6 of the paper on network
+    /// subsystems)
+    StackRoundtrip,
+    /// Messages in one direction by where the stack is, as many as go (Figs. 4 and 7)
+    StackThroughput,
     /// What a lock costs that several threads of a host take: alone, contended, with a thread between them; under each protocol against
     /// priority inversion
     StackMonitor,

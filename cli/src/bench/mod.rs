@@ -6,6 +6,7 @@
 //! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
 //! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
+//! | [`stack`] | the same, by where the stack is, over sizes; and messages in one direction |
 //! | [`monitor`] | the lock of a monitor that several threads enter, under each protocol against priority inversion |
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
@@ -20,6 +21,7 @@ mod monitor;
 mod paths;
 mod roundtrip;
 mod shown;
+mod stack;
 mod sweep;
 mod upcalls;
 
@@ -74,6 +76,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
         BenchName::Livelock => (livelock::DURATION, LONGEST),
         BenchName::Roundtrip => (roundtrip::DURATION, LONGEST),
+        BenchName::StackRoundtrip | BenchName::StackThroughput => (stack::DURATION, LONGEST),
         BenchName::StackMonitor => (monitor::DURATION, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
@@ -91,6 +94,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (None, BenchName::XdpPath) => paths::run(arguments, duration),
         (None, BenchName::Livelock) => livelock::run(arguments, duration),
         (None, BenchName::Roundtrip) => roundtrip::run(arguments, duration),
+        (None, BenchName::StackRoundtrip) => stack::run_roundtrip(arguments, duration),
+        (None, BenchName::StackThroughput) => stack::run_throughput(arguments, duration),
         (None, BenchName::StackMonitor) => monitor::run(arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }

@@ -2,12 +2,14 @@
 //!
 //! What runs, and in which order, is [`laxity_lab::roundtrip`]'s; here stands how it is shown.
 
+use std::path::PathBuf;
+
 use laxity::text;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
-use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS};
+use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, Plan, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS};
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
@@ -33,55 +35,79 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
             return Err(Failure::Usage(format!("--attack {attack} is not for roundtrip: {expected}")));
         }
     };
-    let requests = requests(arguments)?;
-    let bar = progress::bar("{bar:24} {pos} of {len} turns", 0);
-    let report = roundtrip::run(requests, &attacks, duration, |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    drop(bar);
-    let report = report.map_err(|error| of_bench("roundtrip", error))?;
-    let (picture, page) = (|| svg(&report, duration), || page(&report, duration));
-    show_with(arguments, picture, || json(&report, duration), page, || rounds(&report))?;
+    let (bytes, interval) = requests(arguments)?;
+    let plan = Plan {
+        stacks: &STACKS,
+        sizes: vec![bytes],
+        interval,
+        attacks,
+        span: duration,
+        openings: false,
+        laxity: this_command()?,
+    };
+    let report =
+        with_turns(|progress| roundtrip::run(&plan, progress)).map_err(|error| of_bench("roundtrip", error))?;
+    let (picture, page) = (|| svg(&report, &plan), || page(&report, &plan));
+    show_with(arguments, picture, || json(&report, &plan), page, || rounds(&report, &plan))?;
     let broken: Vec<String> =
         report.channels.iter().filter_map(|channel| broken_promise("roundtrip", channel)).collect();
     Ok(kept(&broken))
 }
 
-/// What is asked.
-fn requests(arguments: &BenchArguments) -> Result<Requests, Failure> {
-    let mut requests = Requests::default();
+/// Runs what tells how many of how many turns are done, and shows that.
+pub(super) fn with_turns<T>(run: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
+    let bar = progress::bar("{bar:24} {pos} of {len} turns", 0);
+    run(&mut |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    })
+}
+
+/// The program of this process, which can serve, too.
+pub(super) fn this_command() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|source| Failure::File { file: "the program of this process".to_owned(), source })
+}
+
+/// What is asked: how many bytes, and how often.
+fn requests(arguments: &BenchArguments) -> Result<(usize, Duration), Failure> {
+    let (mut bytes, mut interval) = Requests::USUAL;
     if let Some(text) = &arguments.message {
         let [least, most] = Requests::BYTES;
         let found = option("--message", text, text::size)?;
-        requests.bytes = usize::try_from(found)
+        bytes = usize::try_from(found)
             .ok()
             .filter(|bytes| (least..=most).contains(bytes))
             .ok_or_else(|| Failure::Usage(format!("--message is {found} bytes, expected {least} to {most}")))?;
     }
     if let Some(text) = &arguments.interval {
-        requests.interval = span_within("--interval", text, Requests::INTERVALS)?;
+        interval = span_within("--interval", text, Requests::INTERVALS)?;
     }
-    Ok(requests)
+    Ok((bytes, interval))
 }
 
-fn told(channel: &Figures) -> String {
+pub(super) fn told(channel: &Figures) -> String {
     let Figures { name, delivered, sent, .. } = channel;
     format!("channel {name}: {delivered} of {sent} delivered; misses: {}", report::misses(channel))
 }
 
+/// How long something took, in JSON.
+pub(super) fn distribution(sorted: &[u64]) -> Value {
+    json!({
+        "samples": sorted.len(),
+        "min_ns": quantile(sorted, 0),
+        "p50_ns": quantile(sorted, 500_000),
+        "p99_ns": quantile(sorted, 990_000),
+        "p999_ns": quantile(sorted, 999_000),
+        "max_ns": quantile(sorted, 1_000_000),
+    })
+}
+
 /// One line, without a line end.
-fn json(report: &Report, duration: Duration) -> String {
+fn json(report: &Report, plan: &Plan) -> String {
     let distribution = |sorted: &[u64]| {
-        json!({
-            "samples": sorted.len(),
-            "min_ns": quantile(sorted, 0),
-            "p50_ns": quantile(sorted, 500_000),
-            "p99_ns": quantile(sorted, 990_000),
-            "p999_ns": quantile(sorted, 999_000),
-            "max_ns": quantile(sorted, 1_000_000),
-            "beyond_interval": beyond(report, sorted),
-        })
+        let mut found = distribution(sorted);
+        found["beyond_interval"] = beyond(plan, sorted).into();
+        found
     };
     let row = |row: &Row| {
         json!({
@@ -96,10 +122,10 @@ fn json(report: &Report, duration: Duration) -> String {
     };
     to_json(&json!({
         "bench": "roundtrip",
-        "message_bytes": report.requests.bytes,
-        "interval_ns": report.requests.interval,
+        "message_bytes": plan.sizes[0],
+        "interval_ns": plan.interval,
         "flood_packets_s": FLOOD_PACKETS_S,
-        "duration_ns": duration,
+        "duration_ns": plan.span,
         "real_time": report.is_real_time,
         "kept_awake": report.is_kept_awake,
         "rows": report.rows.iter().map(row).collect::<Value>(),
@@ -124,7 +150,7 @@ fn medians(row: &Row) -> (usize, [Option<u64>; SEGMENTS.len()]) {
     (all.len(), core::array::from_fn(median))
 }
 
-fn segments(row: &Row) -> Value {
+pub(super) fn segments(row: &Row) -> Value {
     let (answers, found) = medians(row);
     let of_each: serde_json::Map<_, _> =
         SEGMENT_KEYS.iter().zip(found).map(|(key, nanos)| ((*key).to_owned(), json!(nanos))).collect();
@@ -132,25 +158,25 @@ fn segments(row: &Row) -> Value {
 }
 
 /// Answers that took longer than until the next request was due: a control loop has missed its next period.
-fn beyond(report: &Report, sorted: &[u64]) -> usize {
-    sorted.len() - sorted.partition_point(|&nanos| nanos <= report.requests.interval.as_nanos())
+fn beyond(plan: &Plan, sorted: &[u64]) -> usize {
+    sorted.len() - sorted.partition_point(|&nanos| nanos <= plan.interval.as_nanos())
 }
 
 /// Under which it ran, in a line.
-fn conditions(report: &Report, duration: Duration) -> String {
-    let Requests { bytes, interval } = report.requests;
+fn conditions(report: &Report, Plan { sizes, interval, span, .. }: &Plan) -> String {
     format!(
-        "{bytes} bytes and their answer every {interval}, {ROUNDS} turns of {duration} each; experts and applications over Laxity: {}",
+        "{} bytes and their answer every {interval}, {ROUNDS} turns of {span} each; experts and applications over Laxity: {}",
+        sizes[0],
         if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" },
     )
 }
 
-fn micros(nanos: Option<u64>) -> String {
+pub(super) fn micros(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}\u{a0}µs", nanos / 1000))
 }
 
 /// Every round, for the report.
-fn rounds(report: &Report) -> String {
+fn rounds(report: &Report, plan: &Plan) -> String {
     type One<'a> = (&'a Row, usize, &'a [u64]);
     let at = |ppm| move |(_, _, sorted): &One<'_>| micros(quantile(sorted, ppm));
     let columns: &[Column<'_, One<'_>>] = &[
@@ -162,7 +188,7 @@ fn rounds(report: &Report) -> String {
         ("p99", &at(990_000)),
         ("p99.9", &at(999_000)),
         ("longest", &at(1_000_000)),
-        ("beyond the interval", &|(_, _, sorted)| count(beyond(report, sorted) as u64)),
+        ("beyond the interval", &|(_, _, sorted)| count(beyond(plan, sorted) as u64)),
     ];
     let rows = report
         .rows
@@ -172,7 +198,7 @@ fn rounds(report: &Report) -> String {
 }
 
 /// For people.
-fn page(report: &Report, duration: Duration) -> String {
+fn page(report: &Report, plan: &Plan) -> String {
     let at = |ppm| move |(row, sorted): &(&Row, Vec<u64>)| (row.stack, quantile(sorted, ppm)).1;
     let columns: &[Column<'_, (&Row, Vec<u64>)>] = &[
         ("attack", &|(row, _)| if row.stack == STACKS[0] { row.attack.to_string() } else { String::new() }),
@@ -182,7 +208,7 @@ fn page(report: &Report, duration: Duration) -> String {
         ("p99", &|row| micros(at(990_000)(row))),
         ("p99.9", &|row| micros(at(999_000)(row))),
         ("longest", &|row| micros(at(1_000_000)(row))),
-        ("beyond the interval", &|(_, sorted)| count(beyond(report, sorted) as u64)),
+        ("beyond the interval", &|(_, sorted)| count(beyond(plan, sorted) as u64)),
         ("lost", &|(row, _)| count(row.lost())),
         ("processor, each message", &|(row, _)| micros(row.processor_per_message().map(Duration::as_nanos))),
     ];
@@ -190,11 +216,11 @@ fn page(report: &Report, duration: Duration) -> String {
     let table = table(columns, 2.., rows);
     let notes = report.channels.iter().map(told).chain(report.notes.iter().cloned());
     let segments = by_segment(report);
-    format!("LIVE on this host. {}.\n\n{table}\n{segments}\n{}", conditions(report, duration), listed(notes))
+    format!("LIVE on this host. {}.\n\n{table}\n{segments}\n{}", conditions(report, plan), listed(notes))
 }
 
 /// Where the time of an answer goes, for people.
-fn by_segment(report: &Report) -> String {
+pub(super) fn by_segment(report: &Report) -> String {
     type One<'a> = (&'a Row, (usize, [Option<u64>; SEGMENTS.len()]));
     let of = |segment: usize| move |(_, (_, found)): &One<'_>| micros(found[segment]);
     let columns: &[Column<'_, One<'_>>] = &[
@@ -233,7 +259,7 @@ fn way(report: &Report) -> Panel {
 }
 
 /// Round by round: what a disturbance does to all stacks, and what lies between them, can be seen.
-fn svg(report: &Report, duration: Duration) -> String {
+fn svg(report: &Report, plan: &Plan) -> String {
     let panel = |attack: Attack, what: &str, ppm| {
         let rows = report.rows.iter().filter(|row| row.attack == attack).enumerate();
         let points = |row: &Row| {
@@ -254,7 +280,7 @@ fn svg(report: &Report, duration: Duration) -> String {
     attacks.dedup();
     chart::document(&Picture {
         title: "A request and its answer (roundtrip)".to_owned(),
-        subtitle: format!("LIVE on one host. {}.", conditions(report, duration)),
+        subtitle: format!("LIVE on one host. {}.", conditions(report, plan)),
         legend: STACKS.iter().map(|name| (*name).to_owned()).collect(),
         panels: attacks
             .iter()

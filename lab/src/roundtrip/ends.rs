@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::serving::{ServeConfig, Serving};
 use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
@@ -14,9 +13,11 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 
-use super::{LOST_AFTER, Manner, Requests, SEGMENTS};
+use super::serving::{Served, Told};
+use super::{Bench, LOST_AFTER, Manner, Opening, Requests, SEGMENTS};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, Place};
+use crate::timing::joined;
 
 /// How long an expert that has a processor to itself, or a host that spins, looks before it blocks.
 const SPIN: Duration = Duration::from_micros(150);
@@ -24,6 +25,19 @@ const SPIN: Duration = Duration::from_micros(150);
 const LOOK: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_millis(100);
 const ACCEPT: StdDuration = StdDuration::from_secs(5);
+/// Messages that may wait on a best-effort channel, as with `laxity send`.
+const QUEUE: u64 = 64;
+/// How often a channel is opened and closed.
+const OPENINGS: usize = 50;
+
+/// What goes between the ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traffic {
+    /// Over Laxity, channels whose contract is exactly the plan's messages at this interval.
+    Contract(Duration),
+    /// Over Laxity, best-effort channels.
+    BestEffort,
+}
 
 /// Who asks.
 pub(super) enum Asks {
@@ -44,12 +58,11 @@ pub(super) struct Pair {
     pub(super) answers: Answers,
     /// How who asks, and who answers, runs.
     pub(super) manners: [Manner; 2],
-    /// Threads of the kernel that receive for it alone.
-    pub(super) receivers: Vec<i32>,
-    place: Place,
-    /// Those that applications are attached to come last.
-    _hosts: Vec<Host>,
-    _serving: Vec<Serving>,
+    /// What works for it alone outside this process: threads of the kernel, which receive; executives in processes of their own.
+    outside: Vec<i32>,
+    places: [Place; 2],
+    hosts: Vec<Host>,
+    _served: Vec<Served>,
 }
 
 /// The message is the answer to this request.
@@ -162,7 +175,63 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
     }
 }
 
+impl Asks {
+    /// Sends messages one after the other until then; how many were taken.
+    pub(super) fn push(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
+        let (message, mut taken) = (vec![0x5a; bytes], 0);
+        while now() < until {
+            taken += 1;
+            match self {
+                Self::Plain { socket, .. } => match send_plainly(socket, &message) {
+                    Err(error) if is_nothing(&error) => taken -= 1,
+                    sent => sent.map_err(Error::system("a UDP socket"))?,
+                },
+                Self::Laxity { sender, .. } => sender.send(&message)?,
+            }
+        }
+        Ok(taken)
+    }
+}
+
 impl Answers {
+    /// From here on messages have so many bytes.
+    pub(super) fn expect(&mut self, expected: usize) {
+        if let Self::Plain { bytes, .. } = self {
+            *bytes = expected;
+        }
+    }
+
+    /// One message, if it comes within `LOOK`: its bytes.
+    fn take(&mut self) -> Result<Option<usize>, Error> {
+        match self {
+            Self::Plain { socket, .. } => match socket.recv(&mut [0; DATAGRAM]) {
+                Ok(bytes) => Ok(Some(bytes)),
+                Err(error) if is_nothing(&error) => Ok(None),
+                Err(error) => Err(Error::system("a UDP socket")(error)),
+            },
+            Self::Laxity { receiver, .. } => match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
+                Ok(message) => Ok(Some(message.len())),
+                Err(laxity::Error::WouldBlock) => Ok(None),
+                Err(error) => Err(error.into()),
+            },
+        }
+    }
+
+    /// How many messages of `bytes` come until then.
+    pub(super) fn count(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
+        let mut came = 0;
+        while now() < until {
+            came += u64::from(self.take()? == Some(bytes));
+        }
+        Ok(came)
+    }
+
+    /// Takes what has come in the meantime.
+    pub(super) fn forget(&mut self) -> Result<(), Error> {
+        while self.take()?.is_some() {}
+        Ok(())
+    }
+
     /// Sends back what comes, until `over`.
     pub(super) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
         let (mut datagram, mut partial) = ([0; DATAGRAM], Partial::default());
@@ -199,14 +268,15 @@ impl Answers {
 }
 
 impl Pair {
+    /// Opens both ends, on a network of that number.
     pub(super) fn open(
-        lab: &Hosts,
+        bench: &mut Bench<'_>,
         number: u8,
         stack: &'static str,
-        requests: Requests,
-        (processors, priority): ([Option<usize>; 2], Option<u8>),
-        notes: &mut Vec<String>,
+        traffic: Traffic,
     ) -> Result<Self, Error> {
+        let Bench { lab, plan, processors, priority, notes, .. } = bench;
+        let (processors, priority) = (*processors, *priority);
         let devices = match stack {
             "expert-1" => Devices::Queued,
             _ if stack.starts_with("laxity-xdp") => Devices::Whole,
@@ -225,19 +295,18 @@ impl Pair {
             }
             _ => (processors.map(urgent), Duration::ZERO),
         };
-        let mut receivers = Vec::new();
+        let mut outside = Vec::new();
         if stack == "expert-1" {
             let given = processors[1].zip(priority).ok_or_else(|| io::ErrorKind::PermissionDenied.into());
             for host in [0, 1] {
                 let thread = given.as_ref().map_err(|error: &io::Error| error.kind().into());
                 match thread.and_then(|&(processor, priority)| lab.receive_by_thread(host, number, processor, priority))
                 {
-                    Ok(thread) => receivers.push(thread),
+                    Ok(thread) => outside.push(thread),
                     Err(error) => notes.push(format!("expert-1: the kernel receives in soft interrupts: {error}")),
                 }
             }
         }
-        let place = places[1];
         if !stack.starts_with("laxity") {
             let open = |host: usize| -> io::Result<UdpSocket> {
                 let socket = UdpSocket::bind(places[host].address)?;
@@ -250,53 +319,112 @@ impl Pair {
             let socket = |host| lab.on(host, || open(host)).map_err(Error::system("a UDP socket"));
             let (asks, answers) = (
                 Asks::Plain { socket: socket(0)?, spin },
-                Answers::Plain { socket: socket(1)?, bytes: requests.bytes },
+                Answers::Plain { socket: socket(1)?, bytes: plan.largest() },
             );
-            return Ok(Self {
-                stack,
-                asks,
-                answers,
-                manners,
-                receivers,
-                place,
-                _hosts: Vec::new(),
-                _serving: Vec::new(),
-            });
+            let (hosts, _served) = (Vec::new(), Vec::new());
+            return Ok(Self { stack, asks, answers, manners, outside, places, hosts, _served });
         }
-        let link = if stack.contains("xdp") { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
+        let over_xdp = stack.contains("xdp");
         let placement = if stack.contains("inline") { Placement::Inline } else { Placement::Thread };
-        let [a, b] = [0, 1].map(|host| {
+        let (mut hosts, mut served) = (Vec::new(), Vec::new());
+        for (host, of) in ["asking", "answering"].into_iter().enumerate() {
             // Only who asks, as with the expert.
             let spin = if host == 0 && stack.ends_with("spin") { SPIN } else { Duration::ZERO };
-            let (bind, link) = (places[host].address, link.clone());
-            let config = HostConfig { bind, link, placement, spin, ..assumed() };
-            start(lab, host, config, manners[host])
-        });
-        let (mut hosts, mut serving) = (vec![a?, b?], Vec::new());
-        if stack.ends_with("server") {
-            serve(stack, &mut hosts, &mut serving)?;
+            let (address, manner) = (places[host].address, manners[host]);
+            let started = if stack.contains("server") {
+                let socket = std::env::temp_dir().join(format!("laxity-{stack}-{}-{host}", std::process::id()));
+                let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp, spin };
+                let one = Served::start(lab, host, manner, told)?;
+                outside.push(one.process());
+                served.push(one);
+                Host::start(HostConfig { placement: Placement::Server, server: Some(socket), ..HostConfig::default() })?
+            } else {
+                let link = if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
+                start(lab, host, HostConfig { bind: address, link, placement, spin, ..assumed() }, manner)?
+            };
+            notes.extend(started.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
+            hosts.push(started);
         }
         let (a, b) = (&hosts[0], &hosts[1]);
-        for (host, of) in [a, b].into_iter().zip(["asking", "answering"]) {
-            notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
-        }
-        let (to_b, at_b) = connect(a, b, "requests", requests)?;
-        let (to_a, at_a) = connect(b, a, "answers", requests)?;
+        let spec = plan.channel(traffic)?;
+        let (to_b, at_b) = connect(a, b, "requests", spec)?;
+        let (to_a, at_a) = connect(b, a, "answers", spec)?;
         Ok(Self {
             stack,
             asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
             answers: Answers::Laxity { sender: Box::new(to_a), receiver: Box::new(at_b) },
             manners,
-            receivers,
-            place,
-            _hosts: hosts,
-            _serving: serving,
+            outside,
+            places,
+            hosts,
+            _served: served,
         })
+    }
+
+    /// Processor time of this process, and of what works for this pair outside it.
+    pub(super) fn processor_time(&self) -> Duration {
+        let outside = self.outside.iter().filter_map(|&process| sys::processor_time_of_process(process).ok());
+        outside.fold(sys::process_processor_time(), |sum, time| sum + time)
+    }
+
+    /// Opens one more channel to the answering end and closes it, again and again; of plain UDP, a socket that is bound and connected.
+    pub(super) fn openings(&self, bench: &Bench<'_>, traffic: Traffic) -> Result<Opening, Error> {
+        let (mut opened, mut closed) = (Vec::with_capacity(OPENINGS), Vec::with_capacity(OPENINGS));
+        let mut took = |before: Instant, between: Instant, closing: Instant| {
+            opened.push(between.since(before).as_nanos());
+            closed.push(now().since(closing).as_nanos());
+        };
+        let manner = self.manners[0];
+        let [own, peer] = self.places.map(|place| place.address);
+        match &self.hosts[..] {
+            [a, b] => {
+                let spec = bench.plan.channel(traffic)?;
+                let listener = b.listen("opened")?;
+                let took = &mut took;
+                std::thread::scope(|scope| {
+                    let opening = scope.spawn(move || -> Result<(), Error> {
+                        manner.take();
+                        for _ in 0..OPENINGS {
+                            let before = now();
+                            let sender = a.open(b.address(), "opened", spec)?;
+                            let between = now();
+                            let receiver = listener.accept(Some(ACCEPT))?;
+                            let closing = now();
+                            sender.close()?;
+                            took(before, between, closing);
+                            drop(receiver);
+                        }
+                        Ok(())
+                    });
+                    joined(opening)
+                })?;
+            }
+            _ => {
+                let opening = || {
+                    manner.take();
+                    for _ in 0..OPENINGS {
+                        let before = now();
+                        let socket = UdpSocket::bind(SocketAddr::new(own.ip(), 0))?;
+                        socket.connect(peer)?;
+                        let between = now();
+                        let closing = now();
+                        drop(socket);
+                        took(before, between, closing);
+                    }
+                    Ok(())
+                };
+                bench.lab.on(0, opening).map_err(Error::system("a UDP socket"))?;
+            }
+        }
+        opened.sort_unstable();
+        closed.sort_unstable();
+        Ok(Opening { stack: self.stack, opened, closed })
     }
 
     /// Where the flood goes: a closed port of the answering host.
     pub(super) fn flooded(&self) -> SocketAddr {
-        SocketAddr::new(self.place.address.ip(), self.place.address.port() + 1)
+        let answering = self.places[1].address;
+        SocketAddr::new(answering.ip(), answering.port() + 1)
     }
 
     /// The figures of its channels, if it has any.
@@ -332,26 +460,26 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
     Ok(started.map_err(Error::system("entering a network namespace"))??)
 }
 
-/// Has both executives serve, and an application attached to each: their hosts come first then. They are in this process, too, which has mapped the memory a
-/// second time.
-fn serve(stack: &str, hosts: &mut Vec<Host>, serving: &mut Vec<Serving>) -> Result<(), Error> {
-    let mut attached = Vec::new();
-    for (number, host) in hosts.iter().enumerate() {
-        let socket = std::env::temp_dir().join(format!("laxity-{stack}-{}-{number}", std::process::id()));
-        serving.push(host.serve(ServeConfig { socket: socket.clone(), ..ServeConfig::default() })?);
-        let server = Some(socket);
-        attached.push(Host::start(HostConfig { placement: Placement::Server, server, ..HostConfig::default() })?);
-    }
-    attached.append(hosts);
-    *hosts = attached;
-    Ok(())
+fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
+    let listener = to.listen(name)?;
+    let sender = from.open(to.address(), name, spec)?;
+    Ok((sender, listener.accept(Some(ACCEPT))?))
 }
 
-/// A channel for exactly these messages.
-fn connect(from: &Host, to: &Host, name: &str, requests: Requests) -> Result<(Sender, Receiver), Error> {
-    let bytes = requests.bytes as u64;
-    let contract = Contract::new(bytes, bytes, requests.interval, 1, DEADLINE).map_err(laxity::Error::from)?;
-    let listener = to.listen(name)?;
-    let sender = from.open(to.address(), name, ChannelSpec::real_time(contract))?;
-    Ok((sender, listener.accept(Some(ACCEPT))?))
+impl super::Plan {
+    fn largest(&self) -> usize {
+        self.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0])
+    }
+
+    /// A channel for exactly these messages.
+    fn channel(&self, traffic: Traffic) -> Result<ChannelSpec, Error> {
+        let [least, most] = [self.sizes.iter().copied().min().unwrap_or(Requests::BYTES[0]), self.largest()];
+        match traffic {
+            Traffic::Contract(interval) => {
+                let contract = Contract::new(most as u64, least as u64, interval, 1, DEADLINE);
+                Ok(ChannelSpec::real_time(contract.map_err(laxity::Error::from)?))
+            }
+            Traffic::BestEffort => Ok(ChannelSpec::best_effort(most as u64, QUEUE)?),
+        }
+    }
 }

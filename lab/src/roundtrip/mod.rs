@@ -9,14 +9,19 @@
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
 //! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
-//! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives that serve them ([`laxity::Placement::Server`]), through shared memory; in one process |
+//! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives in processes of their own, `laxity serve` ([`laxity::Placement::Server`]) |
+//! | `laxity-udp-server-spin`, `laxity-xdp-server-spin` | attached, and the asking end's executive spins as `laxity-udp-inline-spin` does |
+//! | `kernel` | plain UDP under the conditions of Laxity's: SCHED_FIFO, a processor for each end, and nobody spins |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
 //! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
-//! requests under way; one without an answer after a tenth of a second is lost.
+//! requests under way; one without an answer after a tenth of a second is lost. [`throughput`](throughput()) has the same stacks send in one direction as fast as they can.
 
 mod ends;
+mod serving;
+mod throughput;
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -33,9 +38,28 @@ use crate::error::Error;
 use crate::figures::quantile;
 use crate::hosts::Hosts;
 use crate::timing::{self, SetAtEnd, joined};
-use ends::{Asks, Pair};
+use ends::{Asks, Pair, Traffic};
+pub use throughput::{Carried, Stream, Throughput, throughput};
 
-/// The stacks, in the order of the rows.
+/// The paper's comparison: where the stack is `[nps §5.2]`. The first seven wait for what comes, the others spin at the asking end.
+pub const PLACEMENTS: [&str; 11] = [
+    "kernel",
+    "laxity-udp-inline",
+    "laxity-udp",
+    "laxity-udp-server",
+    "laxity-xdp-inline",
+    "laxity-xdp",
+    "laxity-xdp-server",
+    "laxity-udp-inline-spin",
+    "laxity-udp-server-spin",
+    "laxity-xdp-inline-spin",
+    "laxity-xdp-server-spin",
+];
+/// How many of [`PLACEMENTS`] wait.
+pub const WAITING: usize = 7;
+/// Bytes of a message in the paper's comparison: 64 to what is in a packet, that of its throughput among them.
+pub const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
+/// Sockets of plain UDP and Laxity's executives, in the order of the rows.
 pub const STACKS: [&str; 11] = [
     "udp",
     "expert-2",
@@ -53,13 +77,30 @@ pub const STACKS: [&str; 11] = [
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
 /// How often each stack has its turn under each attack.
 pub const ROUNDS: u64 = 10;
-/// What is asked.
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Some of [`STACKS`] or [`PLACEMENTS`].
+    pub stacks: &'static [&'static str],
+    /// Bytes of a request, and of its answer: for each size, each stack has its turns; within [`Requests::BYTES`].
+    pub sizes: Vec<usize>,
+    /// Between requests; within [`Requests::INTERVALS`].
+    pub interval: Duration,
+    /// Some of [`ATTACKS`].
+    pub attacks: Vec<Attack>,
+    /// How long each turn lasts.
+    pub span: Duration,
+    /// Also what it takes to open and close a channel.
+    pub openings: bool,
+    /// The command, which serves.
+    pub laxity: PathBuf,
+}
+
+/// What can be asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// Bytes of a request, and of its answer; within [`BYTES`](Self::BYTES).
-    pub bytes: usize,
-    /// Between requests; within [`INTERVALS`](Self::INTERVALS).
-    pub interval: Duration,
+    bytes: usize,
+    interval: Duration,
 }
 
 impl Requests {
@@ -67,12 +108,8 @@ impl Requests {
     pub const BYTES: [usize; 2] = [8, 100_000];
     /// The shortest and the longest interval.
     pub const INTERVALS: [Duration; 2] = [laxity_core::limits::MIN_INTERVAL, LOST_AFTER];
-}
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self { bytes: 512, interval: Duration::from_millis(1) }
-    }
+    /// The usual bytes and interval.
+    pub const USUAL: (usize, Duration) = (512, Duration::from_millis(1));
 }
 /// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
@@ -104,7 +141,7 @@ pub struct Turn {
     pub asked: u64,
     /// Of these, without an answer.
     pub lost: u64,
-    /// Processor time of both ends, threads of Laxity and the kernel's receiving thread included, without what everything takes at rest.
+    /// Processor time of both ends, threads of Laxity, processes that serve and the kernel's receiving thread included, without what everything takes at rest.
     /// What the kernel does in interrupts counts where they hit; `None` under a flood, whose packets the kernel receives in whichever thread it interrupts.
     pub processor: Option<Duration>,
     /// Datagrams of the flood.
@@ -116,8 +153,10 @@ pub struct Turn {
 pub struct Row {
     /// What went on beside it.
     pub attack: Attack,
-    /// One of [`STACKS`].
+    /// One of the plan's.
     pub stack: &'static str,
+    /// Bytes of a request, and of its answer.
+    pub bytes: usize,
     /// Its turns.
     pub turns: Vec<Turn>,
 }
@@ -145,13 +184,24 @@ impl Row {
     }
 }
 
+/// What it takes to open one more channel to the answering end, and to close it, which tells both ends' figures; of plain UDP, a socket `[nps §5.5]`.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// One of the plan's stacks.
+    pub stack: &'static str,
+    /// ns of each, in order of size.
+    pub opened: Vec<u64>,
+    /// Likewise.
+    pub closed: Vec<u64>,
+}
+
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What was asked.
-    pub requests: Requests,
-    /// By attack, and for each in the order of [`STACKS`].
+    /// By attack and size, and for each in the order of the plan's stacks.
     pub rows: Vec<Row>,
+    /// In the order of the plan's stacks, if it has them.
+    pub openings: Vec<Opening>,
     /// At rest, of each stack over Laxity, over channels with a contract of a tenth more than is sent, so that no answer is ahead of its logical arrival:
     /// one turn each, after the others.
     pub segments: Vec<Row>,
@@ -181,102 +231,120 @@ impl Manner {
     }
 }
 
-/// Runs all of it under `attacks`, each turn for `span`. `progress` is told how many of how many turns are done.
+/// What all turns have in common.
+struct Bench<'a> {
+    plan: &'a Plan,
+    lab: Hosts,
+    processors: [Option<usize>; 2],
+    priority: Option<u8>,
+    is_kept_awake: bool,
+    _awake: Option<std::fs::File>,
+    notes: Vec<String>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(plan: &'a Plan) -> Result<Self, Error> {
+        let mut notes = Vec::new();
+        let awake = laxity::metering::keep_awake();
+        if let Err(error) = &awake {
+            notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
+        }
+        let processors = match sys::processors()[..] {
+            [first, second, ..] => [Some(first), Some(second)],
+            _ => {
+                notes.push("there is one processor only: all ends share it".to_owned());
+                [None; 2]
+            }
+        };
+        let tried = thread::scope(|scope| joined(scope.spawn(|| sys::real_time(PRIORITY))));
+        let priority = tried.as_ref().is_ok().then_some(PRIORITY);
+        if let Err(error) = tried {
+            notes.push(format!("experts and applications are ordinary threads: SCHED_FIFO: {error}"));
+        }
+        let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+        let is_kept_awake = awake.is_ok();
+        Ok(Self { plan, lab, processors, priority, is_kept_awake, _awake: awake.ok(), notes })
+    }
+
+    /// A pair of ends for each stack.
+    fn pairs(&mut self, traffic: Traffic) -> Result<Vec<Pair>, Error> {
+        (0..).zip(self.plan.stacks).map(|(number, &stack)| Pair::open(self, number, stack, traffic)).collect()
+    }
+
+    /// The processor time of each pair in such a span without requests: that of hosts that stand, above all.
+    fn at_rest(&self, pairs: &[Pair]) -> Vec<Duration> {
+        let before: Vec<Duration> = pairs.iter().map(Pair::processor_time).collect();
+        let _ = sys::wait(&[], Some(self.plan.span));
+        pairs.iter().zip(before).map(|(pair, before)| pair.processor_time().saturating_sub(before)).collect()
+    }
+}
+
+/// Runs all of it. `progress` is told how many of how many turns are done.
 ///
 /// # Errors
-/// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
-pub fn run(
-    requests: Requests,
-    attacks: &[Attack],
-    span: Duration,
-    mut progress: impl FnMut(u64, u64),
-) -> Result<Report, Error> {
-    let mut notes = Vec::new();
-    let awake = laxity::metering::keep_awake();
-    if let Err(error) = &awake {
-        notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
-    }
-    let processors = match sys::processors()[..] {
-        [first, second, ..] => [Some(first), Some(second)],
-        _ => {
-            notes.push("there is one processor only: all ends share it".to_owned());
-            [None; 2]
-        }
-    };
-    let tried = thread::scope(|scope| joined(scope.spawn(|| sys::real_time(PRIORITY))));
-    let priority = tried.as_ref().is_ok().then_some(PRIORITY);
-    if let Err(error) = tried {
-        notes.push(format!("experts and applications are ordinary threads: SCHED_FIFO: {error}"));
-    }
-    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-    let mut pairs = Vec::new();
-    for (number, stack) in STACKS.into_iter().enumerate() {
-        pairs.push(Pair::open(&lab, number as u8, stack, requests, (processors, priority), &mut notes)?);
-    }
-    let at_rest = at_rest(span);
+/// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets; the command does not serve.
+pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let mut bench = Bench::new(plan)?;
+    let traffic = Traffic::Contract(plan.interval);
+    let mut pairs = bench.pairs(traffic)?;
+    let at_rest = bench.at_rest(&pairs);
+    let stacks = plan.stacks.len();
+    let cases: Vec<(Attack, usize)> =
+        plan.attacks.iter().flat_map(|&attack| plan.sizes.iter().map(move |&bytes| (attack, bytes))).collect();
     let mut rows: Vec<Row> = Vec::new();
-    let (all, mut done) = (attacks.len() as u64 * ROUNDS * STACKS.len() as u64, 0);
-    for &attack in attacks {
+    let (all, mut done) = (cases.len() as u64 * ROUNDS * stacks as u64, 0);
+    for (attack, bytes) in cases {
         let first = rows.len();
-        rows.extend(STACKS.map(|stack| Row { attack, stack, turns: Vec::new() }));
+        rows.extend(plan.stacks.iter().map(|&stack| Row { attack, stack, bytes, turns: Vec::new() }));
         for round in 0..ROUNDS as usize {
-            for place in 0..STACKS.len() {
-                let at = (place + round) % STACKS.len();
-                rows[first + at].turns.push(turn(&lab, &mut pairs[at], requests, attack, span, at_rest)?);
+            for place in 0..stacks {
+                let at = (place + round) % stacks;
+                rows[first + at].turns.push(turn(&bench, &mut pairs[at], (attack, bytes), at_rest[at])?);
                 done += 1;
                 progress(done, all);
             }
         }
     }
+    let mut openings = Vec::new();
+    for pair in pairs.iter().filter(|_| plan.openings) {
+        openings.push(pair.openings(&bench, traffic)?);
+    }
     let channels = pairs.into_iter().flat_map(Pair::close).collect();
     let mut segments = Vec::new();
-    for (number, stack) in (STACKS.len()..).zip(STACKS).filter(|(_, stack)| stack.starts_with("laxity")) {
-        let interval = requests.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]);
-        let faster = Requests { interval, ..requests };
-        let opened = Pair::open(&lab, number as u8, stack, faster, (processors, priority), &mut Vec::new());
+    let bytes = plan.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0]);
+    let faster = Traffic::Contract(plan.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]));
+    for (number, &stack) in (stacks..).zip(plan.stacks).filter(|(_, stack)| stack.starts_with("laxity")) {
+        let noted = bench.notes.len();
+        let opened = Pair::open(&mut bench, number as u8, stack, faster);
+        // They have been said before.
+        bench.notes.truncate(noted);
         let mut pair = match opened {
             Ok(pair) => pair,
             Err(error) => {
-                notes.push(format!("{stack}: where time goes is not known: {error}"));
+                bench.notes.push(format!("{stack}: where time goes is not known: {error}"));
                 continue;
             }
         };
-        let turns = vec![turn(&lab, &mut pair, requests, Attack::Idle, span, at_rest)?];
-        segments.push(Row { attack: Attack::Idle, stack, turns });
+        let turns = vec![turn(&bench, &mut pair, (Attack::Idle, bytes), Duration::ZERO)?];
+        segments.push(Row { attack: Attack::Idle, stack, bytes, turns });
         pair.close();
     }
-    Ok(Report {
-        requests,
-        rows,
-        segments,
-        channels,
-        is_real_time: priority.is_some(),
-        is_kept_awake: awake.is_ok(),
-        notes,
-    })
-}
-
-/// The process's processor time in such a span without requests: that of hosts that stand, above all.
-fn at_rest(span: Duration) -> Duration {
-    let before = sys::process_processor_time();
-    let _ = sys::wait(&[], Some(span));
-    sys::process_processor_time().saturating_sub(before)
+    let Bench { priority, is_kept_awake, notes, .. } = bench;
+    Ok(Report { rows, openings, segments, channels, is_real_time: priority.is_some(), is_kept_awake, notes })
 }
 
 fn turn(
-    lab: &Hosts,
+    Bench { lab, plan, .. }: &Bench<'_>,
     pair: &mut Pair,
-    requests: Requests,
-    attack: Attack,
-    span: Duration,
+    (attack, bytes): (Attack, usize),
     at_rest: Duration,
 ) -> Result<Turn, Error> {
+    let (span, requests) = (plan.span, Requests { bytes, interval: plan.interval });
+    pair.answers.expect(bytes);
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
     let [over, flood_over, flood_begun] = [false, false, !attack.floods()].map(AtomicBool::new);
-    let (target, [asking, answering], kernel) = (pair.flooded(), pair.manners, pair.receivers.clone());
-    let in_kernel = || kernel.iter().filter_map(|&thread| sys::processor_time_of(thread).ok());
-    let kernel_before = in_kernel().fold(Duration::ZERO, |sum, time| sum + time);
-    let before = sys::process_processor_time();
+    let (target, [asking, answering]) = (pair.flooded(), pair.manners);
+    let before = pair.processor_time();
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
     let (turn, flooded) = thread::scope(|scope| -> Result<_, Error> {
@@ -309,8 +377,7 @@ fn turn(
         answered?;
         Ok((asked?, flooded))
     })?;
-    let kernel = in_kernel().fold(Duration::ZERO, |sum, time| sum + time).saturating_sub(kernel_before);
-    let processor = (sys::process_processor_time().saturating_sub(before) + kernel).saturating_sub(at_rest);
+    let processor = pair.processor_time().saturating_sub(before).saturating_sub(at_rest);
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 
@@ -362,7 +429,7 @@ mod tests {
             segments: Vec::new(),
         };
         let turns = vec![turn(&[1, 5], 2, 30), turn(&[2, 3], 0, 10), turn(&[], 1, 0)];
-        let row = Row { attack: Attack::Idle, stack: STACKS[0], turns };
+        let row = Row { attack: Attack::Idle, stack: STACKS[0], bytes: 8, turns };
         assert_eq!((row.pooled(), row.lost()), (vec![1, 2, 3, 5], 3));
         assert_eq!(
             (row.processor_per_message(), row.flooded()),

@@ -363,9 +363,17 @@ impl Server {
             return None;
         }
         let bytes = BELL_BYTES + quota.and_then(|quota| quota.memory).unwrap_or(self.memory);
-        let (region, descriptor) = Region::make(c"laxity", bytes).ok()?;
-        let bell = Wake::new().ok()?;
-        let flag = Arc::new(Flag::new().ok()?);
+        let made = || -> std::io::Result<_> {
+            let (region, descriptor) = Region::make(c"laxity", bytes)?;
+            Ok((region, descriptor, Wake::new()?, Arc::new(Flag::new()?)))
+        };
+        let (region, descriptor, bell, flag) = match made() {
+            Ok(made) => made,
+            Err(error) => {
+                refuse(5, format!("memory and wake-ups for one more application: {error}"));
+                return None;
+            }
+        };
         socket.send(&Tell::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
         let Ok(Came::Message(Ask::Mapped, _)) = next() else { return None };
         if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, bytes)) {

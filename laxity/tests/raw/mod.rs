@@ -3,15 +3,15 @@
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use laxity_shm::Region;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
 use serde_json::{Value, json};
 
@@ -79,8 +79,22 @@ impl Raw {
         if got == 0 { None } else { Some((serde_json::from_slice(&bytes[..got]).unwrap(), descriptors)) }
     }
 
+    /// As [`Raw::say`], with descriptors that it was not asked for.
+    pub fn say_with(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut ancillary, flags).is_ok()
+    }
+
     /// Attaches: the memory, and the bell; `None` if it is not let in.
     pub fn try_attach(&self) -> Option<(Arc<Region>, OwnedFd)> {
+        self.try_attach_whole().map(|(_, region, bell)| (region, bell))
+    }
+
+    /// Likewise, with the memory's descriptor.
+    pub fn try_attach_whole(&self) -> Option<(OwnedFd, Arc<Region>, OwnedFd)> {
         self.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } }));
         let (told, descriptors) = self.hear()?;
         let bytes = told["Region"]["bytes"].as_u64()? as usize;
@@ -88,7 +102,7 @@ impl Raw {
         let region = Arc::new(Region::map(memory.as_fd(), bytes).unwrap());
         self.ask(&json!("Mapped"));
         let (told, _) = self.hear()?;
-        told["Attached"].is_object().then_some((region, bell))
+        told["Attached"].is_object().then_some((memory, region, bell))
     }
 
     /// Attaches, as it must be let in.

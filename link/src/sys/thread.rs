@@ -169,8 +169,22 @@ fn set_attributes(attributes: Attributes) -> io::Result<()> {
 /// # Errors
 /// EINVAL if there is no such thread.
 pub fn processor_time_of(thread: i32) -> io::Result<Duration> {
-    // The kernel's number of a thread's processor clock: its complement, three bits up, and CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD.
-    let clock = (!thread << 3) | 6;
+    // CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD.
+    processor_time(thread, 6)
+}
+
+/// Likewise all threads of any process together, or a thread of the kernel's.
+///
+/// # Errors
+/// EINVAL if there is no such process.
+pub fn processor_time_of_process(process: i32) -> io::Result<Duration> {
+    // CPUCLOCK_SCHED.
+    processor_time(process, 2)
+}
+
+fn processor_time(of: i32, kind: i32) -> io::Result<Duration> {
+    // The kernel's number of a processor clock: the complement of whose it is, three bits up, and its kind.
+    let clock = (!of << 3) | kind;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that the kernel fills; it checks the clock's number.
     match unsafe { libc::clock_gettime(clock, &mut time) } {

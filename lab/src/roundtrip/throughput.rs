@@ -1,0 +1,144 @@
+//! Messages in one direction, as many as a stack carries `[nps §5.2, Figs. 4 and 7]`.
+
+use std::thread;
+
+use laxity_core::units::Duration;
+use laxity_link::sys::{self, now};
+
+use super::ends::{Pair, Traffic};
+use super::{Bench, Manner, Plan, ROUNDS};
+use crate::error::Error;
+use crate::figures::per_second;
+use crate::timing::joined;
+
+/// One turn.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Messages that the stack took from the sending application.
+    pub taken: u64,
+    /// Of these, in the receiving application's hand within the turn.
+    pub in_hand: u64,
+    /// How long it was.
+    pub elapsed: Duration,
+    /// Processor time as in [`Turn::processor`](super::Turn::processor).
+    pub processor: Duration,
+}
+
+/// One stack with messages of one size.
+#[derive(Clone, Debug)]
+pub struct Carried {
+    /// One of the plan's.
+    pub stack: &'static str,
+    /// Bytes of a message.
+    pub bytes: usize,
+    /// Its turns.
+    pub turns: Vec<Stream>,
+}
+
+impl Carried {
+    /// Messages that were in hand, a second: the median of the turns.
+    pub fn per_second(&self) -> u64 {
+        let mut rates: Vec<u64> = self.turns.iter().map(|turn| per_second(turn.in_hand, turn.elapsed)).collect();
+        rates.sort_unstable();
+        rates.get(rates.len() / 2).copied().unwrap_or(0)
+    }
+    /// Messages that were taken and did not come within their turn.
+    pub fn missing(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.taken.saturating_sub(turn.in_hand)).sum()
+    }
+    /// Processor time of each message in hand; `None` if there were none.
+    pub fn processor_per_message(&self) -> Option<Duration> {
+        let (time, messages) = self
+            .turns
+            .iter()
+            .fold((Duration::ZERO, 0), |(time, messages), turn| (time + turn.processor, messages + turn.in_hand));
+        Some(Duration::from_nanos(time.as_nanos().checked_div(messages)?))
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Throughput {
+    /// By size, and for each in the order of the plan's stacks.
+    pub rows: Vec<Carried>,
+    /// Whether applications and experts ran as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// Runs it: each stack has a turn with each size in each round. Over Laxity it is a best-effort channel, which sends whenever the link is free; no attack goes on.
+///
+/// # Errors
+/// As [`run`](super::run).
+pub fn throughput(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Throughput, Error> {
+    let mut bench = Bench::new(plan)?;
+    let mut pairs = bench.pairs(Traffic::BestEffort)?;
+    let at_rest = bench.at_rest(&pairs);
+    let mut rows = Vec::new();
+    let (all, mut done) = (plan.sizes.len() as u64 * ROUNDS * plan.stacks.len() as u64, 0);
+    for &bytes in &plan.sizes {
+        let first = rows.len();
+        rows.extend(plan.stacks.iter().map(|&stack| Carried { stack, bytes, turns: Vec::new() }));
+        for round in 0..ROUNDS as usize {
+            for place in 0..plan.stacks.len() {
+                let at = (place + round) % plan.stacks.len();
+                rows[first + at].turns.push(turn(&mut pairs[at], bytes, plan.span, at_rest[at])?);
+                done += 1;
+                progress(done, all);
+            }
+        }
+    }
+    drop(pairs);
+    let Bench { priority, is_kept_awake, notes, .. } = bench;
+    Ok(Throughput { rows, is_real_time: priority.is_some(), is_kept_awake, notes })
+}
+
+fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {
+    pair.answers.expect(bytes);
+    let [asking, answering]: [Manner; 2] = pair.manners;
+    let before = pair.processor_time();
+    let (asks, answers) = (&mut pair.asks, &mut pair.answers);
+    let begin = now();
+    let until = begin + span;
+    let (taken, in_hand) = thread::scope(|scope| {
+        let received = scope.spawn(|| {
+            answering.take();
+            answers.count(bytes, until)
+        });
+        let sent = scope.spawn(|| {
+            asking.take();
+            asks.push(bytes, until)
+        });
+        (joined(sent), joined(received))
+    });
+    let (taken, in_hand) = (taken?, in_hand?);
+    let elapsed = now().since(begin);
+    let processor = pair.processor_time().saturating_sub(before).saturating_sub(at_rest);
+    // What is on its way belongs to no turn.
+    let _ = sys::wait(&[], Some(Duration::from_millis(5)));
+    pair.answers.forget()?;
+    Ok(Stream { taken, in_hand, elapsed, processor })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_the_median_of_the_turns() {
+        let turn = |taken, in_hand| Stream {
+            taken,
+            in_hand,
+            elapsed: Duration::from_millis(500),
+            processor: Duration::from_nanos(40),
+        };
+        let row = Carried { stack: "kernel", bytes: 64, turns: vec![turn(9, 9), turn(8, 1), turn(5, 5)] };
+        assert_eq!((row.per_second(), row.missing()), (10, 7));
+        assert_eq!(row.processor_per_message(), Some(Duration::from_nanos(8)), "120 ns for 15 messages");
+        let none = Carried { turns: Vec::new(), ..row };
+        assert_eq!((none.per_second(), none.processor_per_message()), (0, None));
+    }
+}
