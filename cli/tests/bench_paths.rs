@@ -211,21 +211,19 @@ const PLACEMENTS: [&str; 11] = [
     "laxity-xdp-inline-spin",
     "laxity-xdp-server-spin",
 ];
-const SIZES: [u64; 5] = [64, 256, 512, 1024, 1400];
 
-/// Every row of a bench of placements: its stack and its size, in their order.
+/// Every row of a bench of placements, all of one size.
 fn check_placements(rows: &[Value], stacks: &[&str]) {
-    let named: Vec<_> =
-        rows.iter().map(|row| (number(&row["message_bytes"]), row["stack"].as_str().unwrap())).collect();
-    let expected: Vec<_> = SIZES.iter().flat_map(|bytes| stacks.iter().map(|stack| (*bytes, *stack))).collect();
-    assert_eq!(named, expected);
+    assert_eq!(rows.iter().map(|row| row["stack"].as_str().unwrap()).collect::<Vec<_>>(), stacks);
+    assert!(rows.iter().all(|row| row["message_bytes"] == 300));
 }
 
 #[test]
 fn a_stack_answers_wherever_it_is() {
     let _alone = alone();
     let plot = std::env::temp_dir().join(format!("laxity-placements-{}.svg", std::process::id()));
-    let arguments = ["stack-roundtrip", "--json", "--duration", "100ms", "--plot", plot.to_str().unwrap()];
+    let arguments =
+        ["stack-roundtrip", "--json", "--duration", "20ms", "--message", "300B", "--plot", plot.to_str().unwrap()];
     let Some(found) = object(&arguments) else { return };
     let drawn = std::fs::read_to_string(&plot).unwrap();
     std::fs::remove_file(&plot).unwrap();
@@ -236,7 +234,7 @@ fn a_stack_answers_wherever_it_is() {
     check_placements(rows, &PLACEMENTS);
     for row in rows {
         let quantiles = ["min_ns", "p50_ns", "p99_ns", "max_ns"].map(|key| number(&row["round_trip"][key]));
-        assert!(number(&row["round_trip"]["samples"]) > 100 && quantiles.is_sorted() && quantiles[0] > 1_000, "{row}");
+        assert!(number(&row["round_trip"]["samples"]) > 50 && quantiles.is_sorted() && quantiles[0] > 1_000, "{row}");
         assert!(number(&row["processor_ns_per_message"]) > 1_000, "{row}");
     }
     let openings = found["openings"].as_array().unwrap();
@@ -255,13 +253,15 @@ fn a_stack_answers_wherever_it_is() {
     // Both channels of each stack of ours: all that was asked came, and what is missed is not Laxity's.
     let channels = found["channels"].as_array().unwrap();
     assert_eq!(channels.len(), 2 * (PLACEMENTS.len() - 1));
-    assert!(channels.iter().all(|channel| number(&channel["delivered"]) > 500), "{channels:?}");
+    assert!(channels.iter().all(|channel| number(&channel["delivered"]) > 60), "{channels:?}");
 }
 
 #[test]
 fn a_stack_carries_messages_wherever_it_is() {
     let _alone = alone();
-    let Some(found) = object(&["stack-throughput", "--json", "--duration", "100ms"]) else { return };
+    let Some(found) = object(&["stack-throughput", "--json", "--duration", "20ms", "--message", "300B"]) else {
+        return;
+    };
     let rows = found["rows"].as_array().unwrap();
     check_placements(rows, &PLACEMENTS[..7]);
     for row in rows {
@@ -302,6 +302,9 @@ fn options_of_the_others_are_refused() {
         (&["roundtrip", "--keep-awake"], "--keep-awake is for the experiments on channels"),
         (&["roundtrip", "--attack", "violator"], "--attack violator is not for roundtrip"),
         (&["stack-monitor", "--simulated"], "--simulated is for"),
+        (&["stack-monitor", "--message", "9B"], "--message is for roundtrip, stack-roundtrip and stack-throughput"),
+        (&["stack-throughput", "--message", "1401B"], "--message is 1401 bytes, expected 8 to 1400"),
+        (&["stack-throughput", "--interval", "1ms"], "--interval is for roundtrip"),
         (&["livelock", "--spin"], "--spin is for xdp-path"),
         (&["channels-guarantee", "--one-processor"], "--one-processor is for xdp-path"),
     ] {

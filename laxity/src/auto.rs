@@ -11,7 +11,7 @@ use laxity_link::sys;
 use crate::attached::{Attached, HostTold};
 use crate::claims::ClaimDirectory;
 use crate::error::Error;
-use crate::host::{Host, HostConfig, Standing, own_name};
+use crate::host::{Attachment, Host, HostConfig, Standing, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
 use crate::serving::access::Access;
@@ -21,15 +21,6 @@ use crate::serving::{ServeConfig, claim, default_place, place_in, place_of_host}
 const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
 /// How often it is looked meanwhile.
 const LOOK: StdDuration = StdDuration::from_millis(10);
-
-/// How a host came to the executive of another process.
-#[derive(Clone)]
-pub(crate) struct Attachment {
-    /// How it was set up.
-    config: HostConfig,
-    /// It may take that one's place when it ends; else it waits for the next one.
-    follows: bool,
-}
 
 impl Host {
     /// Attaches to the executive that serves at the configured place.

@@ -20,7 +20,6 @@ use laxity_link::{Counters, LinkKind};
 
 use crate::application::Serves;
 use crate::attached::Attached;
-use crate::auto::Attachment;
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
 use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
@@ -193,6 +192,15 @@ pub struct Host {
     pub(crate) has_key: bool,
     /// If it is attached.
     pub(crate) attachment: Option<Box<Attachment>>,
+}
+
+/// How a host came to the executive of another process.
+#[derive(Clone)]
+pub(crate) struct Attachment {
+    /// How it was set up.
+    pub(crate) config: HostConfig,
+    /// It may take that one's place when it ends; else it waits for the next one.
+    pub(crate) follows: bool,
 }
 
 /// Where its executive is.

@@ -123,7 +123,7 @@ pub(crate) struct BenchArguments {
     /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) no_realtime: bool,
-    /// roundtrip: bytes of a request and of its answer, 8B to 100kB; by default 512B
+    /// roundtrip: bytes of a request and of its answer, 8B to 100kB; by default 512B. stack-roundtrip and stack-throughput: this size alone, up to 1400B
     #[arg(long, value_name = "SIZE")]
     pub(crate) message: Option<String>,
     /// roundtrip: between requests, 100us to 100ms; by default 1ms
@@ -146,12 +146,6 @@ impl BenchArguments {
             ("--keep-awake", self.keep_awake),
             ("--no-realtime", self.no_realtime),
         ];
-        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
-    }
-
-    /// An option that was given and is for roundtrip.
-    pub(crate) fn of_roundtrip(&self) -> Option<&'static str> {
-        let given = [("--message", self.message.is_some()), ("--interval", self.interval.is_some())];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 

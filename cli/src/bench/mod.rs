@@ -69,8 +69,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     if arguments.name != BenchName::XdpPath {
         refuse(arguments.of_paths(), "xdp-path")?;
     }
+    let is_by_placement = matches!(arguments.name, BenchName::StackRoundtrip | BenchName::StackThroughput);
+    if arguments.name != BenchName::Roundtrip && !is_by_placement {
+        refuse(arguments.message.as_ref().map(|_| "--message"), "roundtrip, stack-roundtrip and stack-throughput")?;
+    }
     if arguments.name != BenchName::Roundtrip {
-        refuse(arguments.of_roundtrip(), "roundtrip")?;
+        refuse(arguments.interval.as_ref().map(|_| "--interval"), "roundtrip")?;
     }
     let (default, most) = match arguments.name {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
@@ -84,7 +88,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         _ if arguments.simulated => (SIMULATED, LONGEST),
         _ => (LIVE, LONGEST),
     };
-    let within = |text| span_within("--duration", text, [Duration::from_millis(100), most]);
+    // They have many turns.
+    let least = Duration::from_millis(if is_by_placement { 20 } else { 100 });
+    let within = |text| span_within("--duration", text, [least, most]);
     let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
     if let Some(path) = &arguments.plot {
         file::can_be_written(path)?;

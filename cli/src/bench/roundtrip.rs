@@ -68,17 +68,18 @@ pub(super) fn this_command() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|source| Failure::File { file: "the program of this process".to_owned(), source })
 }
 
+/// The size that was asked for.
+pub(super) fn message(arguments: &BenchArguments, [least, most]: [usize; 2]) -> Result<Option<usize>, Failure> {
+    let Some(text) = &arguments.message else { return Ok(None) };
+    let found = option("--message", text, text::size)?;
+    let within = usize::try_from(found).ok().filter(|bytes| (least..=most).contains(bytes));
+    within.ok_or_else(|| Failure::Usage(format!("--message is {found} bytes, expected {least} to {most}"))).map(Some)
+}
+
 /// What is asked: how many bytes, and how often.
 fn requests(arguments: &BenchArguments) -> Result<(usize, Duration), Failure> {
-    let (mut bytes, mut interval) = Requests::USUAL;
-    if let Some(text) = &arguments.message {
-        let [least, most] = Requests::BYTES;
-        let found = option("--message", text, text::size)?;
-        bytes = usize::try_from(found)
-            .ok()
-            .filter(|bytes| (least..=most).contains(bytes))
-            .ok_or_else(|| Failure::Usage(format!("--message is {found} bytes, expected {least} to {most}")))?;
-    }
+    let (bytes, mut interval) = Requests::USUAL;
+    let bytes = message(arguments, Requests::BYTES)?.unwrap_or(bytes);
     if let Some(text) = &arguments.interval {
         interval = span_within("--interval", text, Requests::INTERVALS)?;
     }

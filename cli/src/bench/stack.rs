@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::arguments::BenchArguments;
 use super::chart::{self, Line, Panel, Picture};
 use super::paths::of_bench;
-use super::roundtrip::{by_segment, distribution, micros, segments, this_command, told, with_turns};
+use super::roundtrip::{by_segment, distribution, message, micros, segments, this_command, told, with_turns};
 use super::shown::{kept, listed, show};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
@@ -50,14 +50,20 @@ fn ratio(report: &Report, aim: &Aim) -> Option<u64> {
     u64::try_from(u128::from(of) * 1_000_000 / u128::from(to)).ok()
 }
 
-fn plan(stacks: &'static [&'static str], span: Duration, openings: bool) -> Result<Plan, Failure> {
-    let (sizes, interval) = (SIZES.to_vec(), Requests::USUAL.1);
+fn plan(
+    arguments: &BenchArguments,
+    stacks: &'static [&'static str],
+    span: Duration,
+    openings: bool,
+) -> Result<Plan, Failure> {
+    let one = message(arguments, [Requests::BYTES[0], SIZES[SIZES.len() - 1]])?;
+    let (sizes, interval) = (one.map_or_else(|| SIZES.to_vec(), |one| vec![one]), Requests::USUAL.1);
     Ok(Plan { stacks, sizes, interval, attacks: vec![Attack::Idle], span, openings, laxity: this_command()? })
 }
 
 /// Runs `stack-roundtrip` and shows it; true if Laxity kept what it had promised.
 pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    let plan = plan(&PLACEMENTS, duration, true)?;
+    let plan = plan(arguments, &PLACEMENTS, duration, true)?;
     let report =
         with_turns(|progress| roundtrip::run(&plan, progress)).map_err(|error| of_bench("stack-roundtrip", error))?;
     let (picture, page) = (|| roundtrip_svg(&report, &plan), || roundtrip_page(&report, &plan));
@@ -68,7 +74,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
 
 /// Runs `stack-throughput` and shows it.
 pub(super) fn run_throughput(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    let plan = plan(&PLACEMENTS[..WAITING], duration, false)?;
+    let plan = plan(arguments, &PLACEMENTS[..WAITING], duration, false)?;
     let report = with_turns(|progress| roundtrip::throughput(&plan, progress))
         .map_err(|error| of_bench("stack-throughput", error))?;
     let (picture, page) = (|| throughput_svg(&report, &plan), || throughput_page(&report, &plan));
@@ -283,4 +289,36 @@ fn throughput_svg(report: &Throughput, plan: &Plan) -> String {
         .chain(panels(plan, &report.rows, ("processor time of each message", "µs", 1000), processor))
         .collect();
     picture(plan, "Messages in one direction, by where the stack is (stack-throughput)", subtitle, panels, Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows come by size, and within it by stack: each has to stand where its stack and its size are.
+    #[test]
+    fn what_is_shown_stands_by_stack_and_size() {
+        let (stacks, sizes) = (&["kernel", "laxity-udp", "laxity-xdp-server"][..], vec![64, 512]);
+        let (interval, span) = (Requests::USUAL.1, DURATION);
+        let plan =
+            Plan { stacks, sizes, interval, attacks: Vec::new(), span, openings: false, laxity: "laxity".into() };
+        let rows = [1u64, 2, 3, 10, 20, 30];
+        let shown =
+            by_stack(&plan, &rows, |row| row.to_string(), &[("more", vec!["a".into(), "b".into(), "c".into()])]);
+        let cells = |line: &str| -> Vec<String> {
+            line.split('|').flat_map(str::split_whitespace).map(str::to_owned).collect()
+        };
+        let lines: Vec<_> = shown.lines().map(cells).filter(|cells| cells.len() == 4).collect();
+        let expected =
+            [["kernel", "1", "10", "a"], ["laxity-udp", "2", "20", "b"], ["laxity-xdp-server", "3", "30", "c"]];
+        assert_eq!(lines, expected, "{shown}");
+        let panels = panels(&plan, &rows, ("what", "unit", 1), |row| Some(*row));
+        let drawn: Vec<Vec<_>> = panels
+            .iter()
+            .map(|panel| panel.lines.iter().map(|line| (KINDS[line.class].0, line.points.clone())).collect())
+            .collect();
+        let kernel = || ("kernel", vec![(64, 1), (512, 10)]);
+        assert_eq!(drawn[0], [kernel(), ("thread", vec![(64, 2), (512, 20)])]);
+        assert_eq!(drawn[1], [kernel(), ("server", vec![(64, 3), (512, 30)])]);
+    }
 }
