@@ -8,6 +8,7 @@ use clap::Args;
 use laxity::serving::ServeConfig;
 use laxity::serving::access::{Access, DIRECTORY, Quota};
 use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
+use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 use crate::host::{HostArguments, PlacementArgument};
@@ -20,7 +21,8 @@ Processes of the same user, and root's, attach: `laxity recv` and `laxity send` 
 HostConfig::placement; those of other users if a file in --access says so. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
 through memory that both processes have; a process that ends, however it ends, closes its channels and nothing else.
 
-It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 3 the link or a processor is another \
+It runs until Ctrl-C or SIGTERM. A process manager that says where it hears (NOTIFY_SOCKET, as systemd does) is told when it serves and when it ends, and, if it \
+wants to know (WATCHDOG_USEC), that the executive works: one that is stuck is not said to work, and is started anew. Exit status: 0 ended so; 2 bad input; 3 the link or a processor is another \
 executive's; 4 not permitted; 5 the port that --bind says, or the socket, is another's.";
 
 #[derive(Debug, Args)]
@@ -73,15 +75,28 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     }
     eprintln!("serving at {}, on {}", report::escaped(&socket.display().to_string()), host.address());
     let begin = laxity_link::sys::now();
+    // For systemd, or whatever else has started it and wants to know.
+    say_to_starter(NotifyState::Ready);
+    let watched = sd_notify::watchdog_enabled().map(|limit| limit / 4);
     while !stop.is_set() && serving.is_running() {
-        thread::sleep(LOOK);
+        match watched {
+            Some(limit) if serving.is_alive(limit) => say_to_starter(NotifyState::Watchdog),
+            _ => {}
+        }
+        thread::sleep(watched.map_or(LOOK, |limit| limit.min(LOOK)));
     }
+    say_to_starter(NotifyState::Stopping);
     serving.end();
     report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
     // The next one to serve has the place when the port is free.
     drop(host);
     drop(serving);
     if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
+}
+
+/// Tells it to the process manager, if that has said where. If it cannot be told, it acts as if this process were stuck, which is its part.
+fn say_to_starter(state: NotifyState<'_>) {
+    let _ = sd_notify::notify(&[state]);
 }
 
 /// Who may attach.

@@ -425,3 +425,33 @@ fn a_panic_inside_ends_the_host_and_not_in_silence() {
     assert!(said[0].contains("failpoint round panic") && said[0].contains("the executive has stopped"), "{}", said[0]);
     assert!(said[1].contains("silent for longer than the lease"), "{}", said[1]);
 }
+
+/// A process manager is not told that an executive works which does nothing for two seconds, and is told again afterwards.
+#[test]
+fn an_executive_that_is_stuck_is_not_said_to_work() {
+    const STUCK: Duration = Duration::from_secs(2);
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let directory = std::env::temp_dir().join(format!("laxity-stuck-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).unwrap();
+    let (manager, socket) = (directory.join("manager"), directory.join("server"));
+    let hears = std::os::unix::net::UnixDatagram::bind(&manager).unwrap();
+    hears.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut serve = laxity("round=20*off->1*sleep(2000)->off");
+    serve.args(["serve", "--bind", "127.0.0.1:0", "--calibration", "none", "--claims", "off", "--socket"]).arg(&socket);
+    serve.env("NOTIFY_SOCKET", &manager).env("WATCHDOG_USEC", "400000").stdout(Stdio::null());
+    let mut serve = start(&mut serve, None);
+    let (mut longest, mut last, begin) = (Duration::ZERO, Instant::now(), Instant::now());
+    // Until it is said to work again after a silence.
+    while begin.elapsed() < PATIENCE && longest < STUCK / 2 {
+        let mut said = [0; 64];
+        let length = hears.recv(&mut said).unwrap();
+        if said[..length].starts_with(b"WATCHDOG=1") {
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+    }
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    let _ = std::fs::remove_dir_all(&directory);
+    assert!(longest > STUCK / 2, "{longest:?}");
+}

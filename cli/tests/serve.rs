@@ -234,6 +234,32 @@ fn a_server_says_what_it_lacks() {
     assert!(said.contains("creating the server's socket: No space left on device"), "{said}");
 }
 
+/// What a process manager hears: that it serves, again and again that the executive works, and that it ends.
+#[test]
+fn who_watches_a_server_hears_that_it_works() {
+    let scratch = Scratch::new("serve", "watched");
+    let path = scratch.0.join("manager");
+    let manager = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let heard = || {
+        let mut bytes = [0; 100];
+        let length = manager.recv(&mut bytes).unwrap();
+        text(&bytes[..length]).trim().to_owned()
+    };
+    let socket = scratch.0.join("server");
+    let mut command =
+        laxity(&["serve", "--bind", "127.0.0.1:0", "--claims", "off", "--socket", socket.to_str().unwrap()]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "400000");
+    let server = Running::start(command, "serving at");
+    assert_eq!(heard(), "READY=1");
+    for _ in 0..5 {
+        assert_eq!(heard(), "WATCHDOG=1");
+    }
+    server.signal(Signal::TERM);
+    let last = std::iter::repeat_with(heard).find(|said| said != "WATCHDOG=1").unwrap();
+    assert_eq!((last.as_str(), server.end().status.code()), ("STOPPING=1", Some(0)));
+}
+
 #[test]
 fn when_the_first_process_is_killed_the_second_takes_over() {
     let scratch = Scratch::new("serve", "takes-over");

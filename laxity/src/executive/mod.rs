@@ -131,6 +131,8 @@ pub(crate) enum Opener {
 pub(crate) struct Published {
     pub(crate) link: Mutex<laxity_link::Counters>,
     pub(crate) frames: Mutex<EndpointCounters>,
+    /// Turns that it has taken.
+    pub(crate) turns: AtomicU64,
     /// Rounds and wake-ups that took longer than the platform's figures and envelope allow.
     pub(crate) gaps: AtomicU64,
     /// The longest of them, ns.
@@ -262,7 +264,8 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Runs until it is told to stop. `scheduling` is what the thread runs as, and `spin` what it does before it sleeps.
     pub(crate) fn run(mut self, scheduling: Scheduling, spin: Spin) {
         self.begin(scheduling, spin);
-        loop {
+        for turn in 1.. {
+            self.around.published.turns.store(turn, Ordering::Relaxed);
             match self.driver.turn(&mut self.around) {
                 Next::Again | Next::Look(_) => self.spin.worked(),
                 Next::Sleep(sleep) if self.spins(&sleep) => {}

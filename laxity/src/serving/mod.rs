@@ -34,7 +34,7 @@ use crate::attach::protocol::{Ask, Said, Spec, Status, Tell, Told, VERSION};
 use crate::attach::socket::{Came, Socket};
 use crate::control::Shared;
 use crate::error::Error;
-use crate::executive::{Bell, Command, Culprit, MAX_APPLICATIONS};
+use crate::executive::{Bell, Command, Culprit, MAX_APPLICATIONS, Published};
 use crate::host::{Here, Host};
 use crate::platform_file;
 
@@ -87,6 +87,7 @@ pub struct Serving {
 /// What the threads of a server share.
 struct Server {
     shared: Arc<Shared>,
+    published: Arc<Published>,
     told: Box<dyn Fn() -> Told + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
     access: Access,
@@ -153,11 +154,11 @@ impl Host {
             kept_awake: standing.kept_awake,
             notes: standing.notes.clone(),
         };
-        let published = Arc::clone(published);
+        let counted = Arc::clone(published);
         let status = move || {
-            let longest = Duration::from_nanos(published.largest_gap.load(Ordering::Relaxed));
-            let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
-            Status::new((published.gaps.load(Ordering::Relaxed), longest), &premises)
+            let longest = Duration::from_nanos(counted.largest_gap.load(Ordering::Relaxed));
+            let premises = counted.premises.lock().unwrap_or_else(PoisonError::into_inner);
+            Status::new((counted.gaps.load(Ordering::Relaxed), longest), &premises)
         };
         if !access.rules().is_empty() {
             place.open_to_others()?;
@@ -165,6 +166,7 @@ impl Host {
         let listener = Arc::clone(&place.listener);
         let server = Arc::new(Server {
             shared: Arc::clone(shared),
+            published: Arc::clone(published),
             told: Box::new(told),
             status: Box::new(status),
             access,
@@ -188,6 +190,24 @@ impl Serving {
     /// False once the executive has ended, and with it everything that it serves.
     pub fn is_running(&self) -> bool {
         !self.server.shared.is_stopped()
+    }
+
+    /// Whether the executive works: it is woken, and takes a turn within `limit`. One that does not is stuck, or does not get its processor: what watches
+    /// this process had better start it anew.
+    pub fn is_alive(&self, limit: StdDuration) -> bool {
+        let Server { shared, published, .. } = &*self.server;
+        let (before, until) = (published.turns.load(Ordering::Relaxed), StdInstant::now() + limit);
+        while self.is_running() {
+            shared.doorbell.poke();
+            if published.turns.load(Ordering::Relaxed) != before {
+                return true;
+            }
+            if StdInstant::now() >= until {
+                break;
+            }
+            std::thread::sleep(StdDuration::from_millis(1));
+        }
+        false
     }
 
     /// Lets no application in any more, and serves those that are there until what they had sent is sent on. For whom the host ends before this does: the next one to
