@@ -51,7 +51,7 @@ all commands report, of requests and answers over Laxity.
 
 stack-roundtrip and stack-throughput compare where the stack is: in the kernel (UDP, under the same conditions: SCHED_FIFO, a processor for each end, nobody spins), in the \
 application's threads (inline), in a thread of its process, in a process of its own (server: `laxity serve`). The first asks as roundtrip does, at rest, with messages of 64 to \
-1,400 bytes, and opens and closes one more channel, or socket, again and again; the second sends best effort in one direction for each turn. Exit status as roundtrip; ratios that are missed \
+1,400 bytes, and opens and closes one more channel, or socket, again and again; the second sends best effort in one direction for each turn, which is the thread's work also with inline. Exit status as roundtrip; ratios that are missed \
 are said. JSON of stack-roundtrip: {bench, interval_ns, duration_ns, real_time, kept_awake, rows, openings, ratios, segments, channels, notes}. Each of rows: {stack, message_bytes, \
 round_trip, lost, processor_ns_per_message}; of openings: {stack, open, close}; round_trip, open and close are {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns}. Each of ratios, of the \
 medians of all sizes together: {of, to, ppm, most_ppm, met}. Of stack-throughput: {bench, duration_ns, real_time, kept_awake, rows, notes}. Each of rows: {stack, message_bytes, messages_s, \
@@ -173,7 +173,7 @@ pub(crate) enum BenchName {
     Livelock,
     /// A request and its answer every millisecond, over Laxity and over plain sockets as they come and as experts use them
     Roundtrip,
-    /// The same by where the stack is: kernel, own thread, thread of the executive, server; messages of 64 to 1,400 bytes (Figs. 3 and 6 of the paper on network
+    /// The same by where the stack is: kernel, application, thread, server; messages of 64 to 1,400 bytes (Figs. 3 and 6 of the paper on network
     /// subsystems)
     StackRoundtrip,
     /// Messages in one direction by where the stack is, as many as go (Figs. 4 and 7)

@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
 use laxity_lab::roundtrip::{
-    self, Carried, Opening, PLACEMENTS, Plan, ROUNDS, Report, Requests, Row, SIZES, Throughput, WAITING,
+    self, CARRIERS, Carried, Opening, PLACEMENTS, Plan, ROUNDS, Report, Requests, Row, SIZES, Throughput,
 };
 use serde_json::{Value, json};
 
@@ -31,13 +31,11 @@ struct Aim {
 }
 
 /// What is aimed at: to be attached costs little beside a thread in the own process, and not much beside doing the work oneself.
-const AIMS: [Aim; 6] = [
+const AIMS: [Aim; 4] = [
     Aim { of: "laxity-udp-server", to: "laxity-udp", most_ppm: 1_100_000 },
     Aim { of: "laxity-xdp-server", to: "laxity-xdp", most_ppm: 1_100_000 },
     Aim { of: "laxity-udp-server", to: "laxity-udp-inline", most_ppm: 1_500_000 },
     Aim { of: "laxity-xdp-server", to: "laxity-xdp-inline", most_ppm: 1_500_000 },
-    Aim { of: "laxity-udp-server-spin", to: "laxity-udp-inline-spin", most_ppm: 1_150_000 },
-    Aim { of: "laxity-xdp-server-spin", to: "laxity-xdp-inline-spin", most_ppm: 1_150_000 },
 ];
 
 /// What was found of an aim; `None` if one of the stacks has no figure.
@@ -74,7 +72,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
 
 /// Runs `stack-throughput` and shows it.
 pub(super) fn run_throughput(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    let plan = plan(arguments, &PLACEMENTS[..WAITING], duration, false)?;
+    let plan = plan(arguments, &CARRIERS, duration, false)?;
     let report = with_turns(|progress| roundtrip::throughput(&plan, progress))
         .map_err(|error| of_bench("stack-throughput", error))?;
     let (picture, page) = (|| throughput_svg(&report, &plan), || throughput_page(&report, &plan));
@@ -218,15 +216,8 @@ fn throughput_page(report: &Throughput, plan: &Plan) -> String {
     )
 }
 
-/// Where a stack is, as the legend has it, and the end of its name behind the link's. Those that not every picture has are the last.
-const KINDS: [(&str, &str); 6] = [
-    ("kernel", "kernel"),
-    ("inline", "-inline"),
-    ("thread", ""),
-    ("server", "-server"),
-    ("inline, spins", "-inline-spin"),
-    ("server, spins", "-server-spin"),
-];
+/// Where a stack is, as the legend has it, and the end of its name behind the link's. What is not in every picture is the last.
+const KINDS: [(&str, &str); 4] = [("kernel", "kernel"), ("thread", ""), ("server", "-server"), ("inline", "-inline")];
 
 /// The end of a stack's name behind its link's.
 fn kind(stack: &str) -> &str {

@@ -275,7 +275,7 @@ impl Pair {
         stack: &'static str,
         traffic: Traffic,
     ) -> Result<Self, Error> {
-        let Bench { lab, plan, processors, priority, notes, .. } = bench;
+        let Bench { lab, plan, directory, processors, priority, notes, .. } = bench;
         let (processors, priority) = (*processors, *priority);
         let devices = match stack {
             "expert-1" => Devices::Queued,
@@ -332,8 +332,8 @@ impl Pair {
             let spin = if host == 0 && stack.ends_with("spin") { SPIN } else { Duration::ZERO };
             let (address, manner) = (places[host].address, manners[host]);
             let started = if stack.contains("server") {
-                let socket = std::env::temp_dir().join(format!("laxity-{stack}-{}-{host}", std::process::id()));
-                let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp, spin };
+                let socket = directory.join(format!("{number}-{host}"));
+                let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp };
                 let one = Served::start(lab, host, manner, told)?;
                 outside.push(one.process());
                 served.push(one);

@@ -10,7 +10,6 @@
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
 //! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
 //! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives in processes of their own, `laxity serve` ([`laxity::Placement::Server`]) |
-//! | `laxity-udp-server-spin`, `laxity-xdp-server-spin` | attached, and the asking end's executive spins as `laxity-udp-inline-spin` does |
 //! | `kernel` | plain UDP under the conditions of Laxity's: SCHED_FIFO, a processor for each end, and nobody spins |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
@@ -21,12 +20,13 @@ mod ends;
 mod serving;
 mod throughput;
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use laxity_core::figures::Figures;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
 use crate::Attack;
@@ -41,8 +41,8 @@ use crate::timing::{self, SetAtEnd, joined};
 use ends::{Asks, Pair, Traffic};
 pub use throughput::{Carried, Stream, Throughput, throughput};
 
-/// The paper's comparison: where the stack is `[nps §5.2]`. The first seven wait for what comes, the others spin at the asking end.
-pub const PLACEMENTS: [&str; 11] = [
+/// The paper's comparison: where the stack is `[nps §5.2]`. Nobody spins: on the one processor that a host has here an executive cannot.
+pub const PLACEMENTS: [&str; 7] = [
     "kernel",
     "laxity-udp-inline",
     "laxity-udp",
@@ -50,13 +50,9 @@ pub const PLACEMENTS: [&str; 11] = [
     "laxity-xdp-inline",
     "laxity-xdp",
     "laxity-xdp-server",
-    "laxity-udp-inline-spin",
-    "laxity-udp-server-spin",
-    "laxity-xdp-inline-spin",
-    "laxity-xdp-server-spin",
 ];
-/// How many of [`PLACEMENTS`] wait.
-pub const WAITING: usize = 7;
+/// Likewise for messages in one direction, which are best effort: that is the executive's thread's work also with [`laxity::Placement::Inline`].
+pub const CARRIERS: [&str; 5] = ["kernel", "laxity-udp", "laxity-udp-server", "laxity-xdp", "laxity-xdp-server"];
 /// Bytes of a message in the paper's comparison: 64 to what is in a packet, that of its throughput among them.
 pub const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
 /// Sockets of plain UDP and Laxity's executives, in the order of the rows.
@@ -231,14 +227,19 @@ impl Manner {
     }
 }
 
+/// For how long it is measured what hosts take that only stand.
+const AT_REST: Duration = Duration::from_secs(1);
+
 /// What all turns have in common.
 struct Bench<'a> {
     plan: &'a Plan,
+    /// For sockets of executives; removed with this.
+    directory: PathBuf,
     lab: Hosts,
     processors: [Option<usize>; 2],
     priority: Option<u8>,
     is_kept_awake: bool,
-    _awake: Option<std::fs::File>,
+    _awake: Option<fs::File>,
     notes: Vec<String>,
 }
 
@@ -263,7 +264,9 @@ impl<'a> Bench<'a> {
         }
         let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
         let is_kept_awake = awake.is_ok();
-        Ok(Self { plan, lab, processors, priority, is_kept_awake, _awake: awake.ok(), notes })
+        let directory = std::env::temp_dir().join(format!("laxity-bench-{}", std::process::id()));
+        fs::create_dir_all(&directory).map_err(Error::system("a directory for sockets"))?;
+        Ok(Self { plan, directory, lab, processors, priority, is_kept_awake, _awake: awake.ok(), notes })
     }
 
     /// A pair of ends for each stack.
@@ -271,11 +274,34 @@ impl<'a> Bench<'a> {
         (0..).zip(self.plan.stacks).map(|(number, &stack)| Pair::open(self, number, stack, traffic)).collect()
     }
 
-    /// The processor time of each pair in such a span without requests: that of hosts that stand, above all.
+    /// The processor time of each pair in [`AT_REST`] without requests: that of hosts that stand, above all.
     fn at_rest(&self, pairs: &[Pair]) -> Vec<Duration> {
         let before: Vec<Duration> = pairs.iter().map(Pair::processor_time).collect();
-        let _ = sys::wait(&[], Some(self.plan.span));
+        let _ = sys::wait(&[], Some(AT_REST));
         pairs.iter().zip(before).map(|(pair, before)| pair.processor_time().saturating_sub(before)).collect()
+    }
+}
+
+impl Drop for Bench<'_> {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// A pair's processor time, without what it would have taken at rest.
+struct Meter {
+    before: Duration,
+    begin: Instant,
+}
+
+impl Meter {
+    fn start(pair: &Pair) -> Self {
+        Self { before: pair.processor_time(), begin: now() }
+    }
+
+    fn stop(self, pair: &Pair, at_rest: Duration) -> Duration {
+        let used = pair.processor_time().saturating_sub(self.before);
+        used.saturating_sub(at_rest.mul_ratio(now().since(self.begin).as_nanos(), AT_REST.as_nanos()))
     }
 }
 
@@ -329,8 +355,9 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
         segments.push(Row { attack: Attack::Idle, stack, bytes, turns });
         pair.close();
     }
-    let Bench { priority, is_kept_awake, notes, .. } = bench;
-    Ok(Report { rows, openings, segments, channels, is_real_time: priority.is_some(), is_kept_awake, notes })
+    let (is_real_time, is_kept_awake) = (bench.priority.is_some(), bench.is_kept_awake);
+    let notes = std::mem::take(&mut bench.notes);
+    Ok(Report { rows, openings, segments, channels, is_real_time, is_kept_awake, notes })
 }
 
 fn turn(
@@ -344,7 +371,7 @@ fn turn(
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
     let [over, flood_over, flood_begun] = [false, false, !attack.floods()].map(AtomicBool::new);
     let (target, [asking, answering]) = (pair.flooded(), pair.manners);
-    let before = pair.processor_time();
+    let meter = Meter::start(pair);
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
     let (turn, flooded) = thread::scope(|scope| -> Result<_, Error> {
@@ -377,7 +404,7 @@ fn turn(
         answered?;
         Ok((asked?, flooded))
     })?;
-    let processor = pair.processor_time().saturating_sub(before).saturating_sub(at_rest);
+    let processor = meter.stop(pair, at_rest);
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 

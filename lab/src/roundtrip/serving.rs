@@ -1,25 +1,31 @@
 //! An executive in a process of its own: `laxity serve` on one of the hosts.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
 
-use laxity_core::units::Duration;
 use laxity_link::sys;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Manner;
 use crate::error::Error;
 use crate::hosts::Hosts;
+use crate::sys::ends_with_its_thread;
 
 /// What the command says once processes can attach; notes come before it.
 const SERVES: &str = "serving at ";
 
-/// A process that serves, until this is dropped.
+/// A process that serves, until this is dropped or this process ends, however it does.
 #[derive(Debug)]
 pub(super) struct Served {
     child: Child,
+    /// Read to its end, so that the process can say its last words.
+    said: BufReader<ChildStderr>,
+    /// The thread that has started it, with which it ends, and what ends that one.
+    owner: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
     /// What it said of itself.
     pub(super) notes: Vec<String>,
 }
@@ -32,32 +38,45 @@ pub(super) struct Told<'a> {
     pub(super) socket: &'a Path,
     pub(super) address: SocketAddr,
     pub(super) over_xdp: bool,
-    pub(super) spin: Duration,
 }
 
 impl Served {
     /// Starts it on a host of the lab, with costs that are assumed, its threads on the processor of that end; waits until it serves.
     pub(super) fn start(lab: &Hosts, host: usize, manner: Manner, told: Told<'_>) -> Result<Self, Error> {
-        let Told { laxity, socket, address, over_xdp, spin } = told;
+        let Told { laxity, socket, address, over_xdp } = told;
         let mut command = Command::new(laxity);
         command.args(["serve", "--calibration", "none", "--claims", "off"]);
         command.args(["--link", if over_xdp { "xdp" } else { "udp" }, "--bind"]).arg(address.to_string());
-        command.arg("--spin").arg(format!("{}ns", spin.as_nanos())).arg("--socket").arg(socket);
+        command.arg("--socket").arg(socket);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let child = lab.on(host, || {
-            if let Some(processor) = manner.processor {
-                let _ = sys::pin(processor);
-            }
-            command.spawn()
+        ends_with_its_thread(&mut command);
+        let namespace = lab.namespaces()[host].try_clone().map_err(Error::system("a network namespace"))?;
+        let (started, starts) = mpsc::channel();
+        let (owner, ends) = mpsc::channel::<()>();
+        let owns = thread::spawn(move || {
+            let mut start = || {
+                namespace.enter()?;
+                if let Some(processor) = manner.processor {
+                    let _ = sys::pin(processor);
+                }
+                command.spawn()
+            };
+            let _ = started.send(start());
+            // Until the other end is gone.
+            let _ = ends.recv();
         });
-        let child = child.map_err(Error::system("laxity serve"))?;
-        let mut served = Self { child, notes: Vec::new() };
-        for line in served.child.stderr.take().into_iter().flat_map(|said| BufReader::new(said).lines()) {
-            let line = line.map_err(Error::system("what laxity serve says"))?;
+        let child = starts.recv().unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into()));
+        let mut child = child.map_err(Error::system("laxity serve"))?;
+        let said = child.stderr.take().ok_or_else(|| std::io::ErrorKind::BrokenPipe.into());
+        let said = BufReader::new(said.map_err(Error::system("what laxity serve says"))?);
+        let mut served = Self { child, said, owner: Some((owner, owns)), notes: Vec::new() };
+        let mut line = String::new();
+        while served.said.read_line(&mut line).map_err(Error::system("what laxity serve says"))? > 0 {
             if line.starts_with(SERVES) {
                 return Ok(served);
             }
-            served.notes.push(line.trim_start_matches("note: ").to_owned());
+            served.notes.push(line.trim_start_matches("note: ").trim_end().to_owned());
+            line.clear();
         }
         let status = served.child.wait().map_err(Error::system("laxity serve"))?.code();
         let text = format!("laxity serve: {}", served.notes.join("; "));
@@ -74,7 +93,12 @@ impl Drop for Served {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+            let _ = self.said.read_to_end(&mut Vec::new());
             let _ = self.child.wait();
+        }
+        if let Some((owner, owns)) = self.owner.take() {
+            drop(owner);
+            let _ = owns.join();
         }
     }
 }

@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
 use super::ends::{Pair, Traffic};
-use super::{Bench, Manner, Plan, ROUNDS};
+use super::{Bench, Manner, Meter, Plan, ROUNDS};
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::timing::joined;
@@ -92,17 +92,16 @@ pub fn throughput(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Thr
         }
     }
     drop(pairs);
-    let Bench { priority, is_kept_awake, notes, .. } = bench;
-    Ok(Throughput { rows, is_real_time: priority.is_some(), is_kept_awake, notes })
+    let (is_real_time, is_kept_awake) = (bench.priority.is_some(), bench.is_kept_awake);
+    Ok(Throughput { rows, is_real_time, is_kept_awake, notes: std::mem::take(&mut bench.notes) })
 }
 
 fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {
     pair.answers.expect(bytes);
     let [asking, answering]: [Manner; 2] = pair.manners;
-    let before = pair.processor_time();
+    let meter = Meter::start(pair);
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
-    let begin = now();
-    let until = begin + span;
+    let until = now() + span;
     let (taken, in_hand) = thread::scope(|scope| {
         let received = scope.spawn(|| {
             answering.take();
@@ -115,12 +114,11 @@ fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Res
         (joined(sent), joined(received))
     });
     let (taken, in_hand) = (taken?, in_hand?);
-    let elapsed = now().since(begin);
-    let processor = pair.processor_time().saturating_sub(before).saturating_sub(at_rest);
+    let processor = meter.stop(pair, at_rest);
     // What is on its way belongs to no turn.
     let _ = sys::wait(&[], Some(Duration::from_millis(5)));
     pair.answers.forget()?;
-    Ok(Stream { taken, in_hand, elapsed, processor })
+    Ok(Stream { taken, in_hand, elapsed: span, processor })
 }
 
 #[cfg(test)]

@@ -5,3 +5,16 @@
 pub mod bare_udp;
 pub mod bare_xdp;
 pub mod namespace;
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+
+/// Has a command's process end when the thread that starts it does, and so with this process, however that ends.
+pub(crate) fn ends_with_its_thread(command: &mut Command) {
+    // SAFETY: between fork and exec this is one system call, prctl(2), and nothing that allocates or locks.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
+    }
+}

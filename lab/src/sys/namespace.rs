@@ -139,6 +139,10 @@ impl Namespace {
         })
     }
 
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self(self.0.try_clone()?))
+    }
+
     /// What tells it from every other namespace that lives at the same time.
     ///
     /// # Errors
