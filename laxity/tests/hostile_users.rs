@@ -151,7 +151,7 @@ fn take_its_place(socket: &Path) {
 }
 
 /// What madvise(2) can do to pages that are mapped read-only, and the executive has locked: MADV_COLLAPSE, which moves all into huge ones and takes them from
-/// whoever has them mapped; and MADV_COLD, MADV_PAGEOUT, MADV_DONTNEED, MADV_REMOVE. Another program does it, as a test has no raw addresses.
+/// every process that has them mapped; and MADV_COLD, MADV_PAGEOUT, MADV_DONTNEED, MADV_REMOVE. Another program does it, as a test has no raw addresses.
 fn move_pages(memory: &OwnedFd, bytes: usize) {
     const PROGRAM: &str = "import ctypes, sys
 (number, size), libc = map(int, sys.argv[1:]), ctypes.CDLL(None)

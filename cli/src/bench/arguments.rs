@@ -49,7 +49,7 @@ rounds the same of one. Round trips count from the asking application's call unt
 p50: {until_handed_over_ns, until_arrived_ns, until_found_ns, until_complete_ns, until_in_hand_ns}}, the medians of where the time of an answer goes, over Laxity at rest, each in a turn of its own behind the others. channels are the figures that \
 all commands report, of requests and answers over Laxity.
 
-stack-roundtrip and stack-throughput compare where the stack is: in the kernel (UDP, under the same conditions: SCHED_FIFO, a processor for each end, nobody spins), in the \
+stack-roundtrip and stack-throughput compare where the stack is: in the kernel (UDP, under the same conditions: SCHED_FIFO, a processor for each end, without spinning), in the \
 application's threads (inline), in a thread of its process, in a process of its own (server: `laxity serve`). The first asks as roundtrip does, at rest, with messages of 64 to \
 1,400 bytes, and opens and closes one more channel, or socket, again and again; the second sends best effort in one direction for each turn, which is the thread's work also with inline. Exit status as roundtrip; ratios that are missed \
 are said. JSON of stack-roundtrip: {bench, interval_ns, duration_ns, real_time, kept_awake, rows, openings, ratios, segments, channels, notes}. Each of rows: {stack, message_bytes, \
