@@ -25,7 +25,7 @@ use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
+use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
 use crate::holdings::Holdings;
@@ -463,6 +463,7 @@ impl Host {
             published: Arc::clone(&published),
             stopped: Arc::clone(&stopped),
             readiness: Arc::clone(&readiness),
+            looped: Looped::new(link::own(address), batch),
             meter,
             waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
         };

@@ -10,11 +10,13 @@ use laxity_core::platform::{Platform, Starts};
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
+use laxity_link::netlink::Netlink;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError, LinkKind};
 
 use crate::error::Error;
+use crate::executive::Own;
 use crate::host::HostConfig;
 
 /// The number of the link that a host has.
@@ -215,9 +217,19 @@ fn in_use(error: &Error) -> Option<SocketAddr> {
     }
 }
 
-/// Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
+/// Beside the channels' frames: a batch on its way out, one on its way in, one of the host's to itself, and control frames.
 fn frames(config: &HostConfig, batch: usize) -> usize {
-    config.frames + 4 * batch
+    config.frames + 5 * batch
+}
+
+/// What a host that is bound to that address sends to itself. Without knowledge of its addresses packets to those go through the network.
+pub(crate) fn own(bound: SocketAddr) -> Own {
+    if !bound.ip().is_unspecified() {
+        return Own::One(bound);
+    }
+    let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
+    let addresses = interfaces.iter().flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address));
+    Own::Any(bound.port(), addresses.collect())
 }
 
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {

@@ -1,5 +1,6 @@
 //! Applications that attach to the executive of another process: here of the same one, which has mapped the memory a second time.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
@@ -46,9 +47,13 @@ fn message(number: usize, bytes: usize) -> Vec<u8> {
 
 /// Sends and receives messages of several sizes, whole and in order; what is counted at both ends.
 fn exchange(from: &Host, to: &Host, name: &str) {
+    exchange_at((from, to), to.address(), name);
+}
+
+fn exchange_at((from, to): (&Host, &Host), address: SocketAddr, name: &str) {
     const MESSAGES: usize = 50;
     let listener = to.listen(name).unwrap();
-    let mut sender = from.open(to.address(), name, contract(20_000)).unwrap();
+    let mut sender = from.open(address, name, contract(20_000)).unwrap();
     let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
     assert_eq!((sender.grant().name.as_str(), receiver.grant().name.as_str()), (name, name));
     assert_eq!(sender.grant().bound, Some(Duration::from_millis(500)));
@@ -91,6 +96,28 @@ fn applications_of_one_executive_reach_each_other() {
     exchange(&other, &one, "back");
     exchange(&server, &one, "down");
     exchange(&one, &server, "up");
+    let counters = server.link_counters().unwrap();
+    assert_eq!((counters.sent_frames, counters.received_frames), (0, 0), "nothing of it touched the network");
+}
+
+#[test]
+fn a_host_reaches_itself_without_the_network() {
+    for placement in [Placement::Thread, Placement::Inline] {
+        for bind in ["127.0.0.1:0", "[::1]:0", "0.0.0.0:0"] {
+            let host = Host::start(HostConfig { bind: bind.parse().unwrap(), placement, ..config() }).unwrap();
+            let mut address = host.address();
+            if address.ip().is_unspecified() {
+                address.set_ip("127.0.0.1".parse().unwrap());
+            }
+            exchange_at((&host, &host), address, "itself");
+            let counters = host.link_counters().unwrap();
+            assert_eq!((counters.sent_frames, counters.received_frames), (0, 0), "{placement:?} {bind}");
+            // And others by it.
+            let other = self::host();
+            exchange(&host, &other, "other");
+            assert!(host.link_counters().unwrap().sent_frames > 0);
+        }
+    }
 }
 
 #[test]

@@ -9,6 +9,7 @@ pub(crate) mod bells;
 mod clock;
 mod commands;
 pub(crate) mod fault;
+mod looped;
 mod meter;
 mod monitor;
 mod ports;
@@ -45,6 +46,7 @@ use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
 pub(crate) use bells::{Bell, Bells, Culprit, MAX_APPLICATIONS};
 pub(crate) use clock::SystemClock;
+pub(crate) use looped::{Looped, Own};
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
 pub(crate) use monitor::{Inline, Monitor, is_inside};
@@ -165,6 +167,7 @@ pub(crate) struct Parts {
     pub(crate) published: Arc<Published>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) readiness: Arc<Readiness>,
+    pub(crate) looped: Looped,
     pub(crate) meter: Meter,
     /// Wakes the thread of an application that waits in the executive's place ([`Monitor`]).
     pub(crate) waker: Arc<Wake>,
@@ -187,6 +190,7 @@ const UNSENT: usize = 64;
 pub(crate) struct Surroundings<L, C> {
     clock: C,
     link: L,
+    looped: Looped,
     slots: Box<[Option<Box<Slot>>]>,
     commands: rtrb::Consumer<Command>,
     notices: rtrb::Producer<Notice>,
@@ -223,6 +227,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             published,
             meter,
             readiness,
+            looped,
             waker,
             ..
         } = parts;
@@ -231,6 +236,7 @@ impl<L, C: Clock> Surroundings<L, C> {
         let around = Self {
             clock,
             link,
+            looped,
             slots,
             commands,
             notices,
@@ -266,7 +272,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.begin(scheduling, spin);
         for turn in 1.. {
             self.around.published.turns.store(turn, Ordering::Relaxed);
-            match self.driver.turn(&mut self.around) {
+            match self.turn() {
                 Next::Again | Next::Look(_) => self.spin.worked(),
                 Next::Sleep(sleep) if self.spins(&sleep) => {}
                 Next::Sleep(sleep) => self.sleep(&sleep),
@@ -274,6 +280,14 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             }
         }
         self.end();
+    }
+
+    /// One turn of the driver. It does not sleep while a packet of the host's own has not been looked at.
+    fn turn(&mut self) -> Next {
+        match self.driver.turn(&mut self.around) {
+            Next::Look(_) | Next::Sleep(_) if !self.around.looped.is_empty() => Next::Again,
+            next => next,
+        }
     }
 
     /// The calling thread is the executive's.

@@ -143,7 +143,7 @@ impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
     /// One turn; [`Next::Stop`] also if the executive is gone, or has panicked.
     fn turn(&mut self) -> Next {
         let Self { executive: Some(executive), is_broken: false, .. } = self else { return Next::Stop };
-        let turn = AssertUnwindSafe(|| executive.driver.turn(&mut executive.around));
+        let turn = AssertUnwindSafe(|| executive.turn());
         let next = catch_unwind(turn).unwrap_or_else(|_| {
             self.is_broken = true;
             Next::Stop

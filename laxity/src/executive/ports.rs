@@ -15,6 +15,7 @@ use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work}
 use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
+use super::looped::Passing;
 use super::{Notice, Published, Surroundings};
 use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot, Told};
 
@@ -63,13 +64,18 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         1
     }
     fn room(&self, _: LinkId) -> usize {
-        self.link.room()
+        self.link.room().min(self.looped.room())
     }
     fn transmit(&mut self, _: LinkId, packet: Transmit, frames: &mut F) {
         if fault::is_on(Fault::DiscardSent) && packet.message.is_some() {
             return frames.free(packet.frame);
         }
-        self.link.transmit(packet.frame, packet.len, packet.peer);
+        let Transmit { frame, len, peer, .. } = packet;
+        if self.looped.is_own(peer) {
+            let since = self.clock.now();
+            return self.looped.push(Passing { frame, len, address: peer, since });
+        }
+        self.link.transmit(frame, len, peer);
     }
     fn flush(&mut self, _: LinkId, frames: &mut F) {
         if fault::is_on(Fault::WithholdFlush) {
@@ -91,8 +97,8 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         let counters = self.link.counters();
         Passed {
             // What the kernel refused has left us: the network, or the way to it, would not have it.
-            departed: counters.sent_frames + counters.send_dropped + self.link.staged() as u64,
-            received: counters.received_frames,
+            departed: counters.sent_frames + counters.send_dropped + self.link.staged() as u64 + self.looped.sent,
+            received: counters.received_frames + self.looped.received(),
             lost: self.link.lost(),
         }
     }
@@ -104,8 +110,19 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         if fault::is_on(Fault::SkipLook) {
             return 0;
         }
+        let mut found = 0;
+        // At most half: what comes from others has its turn in each look.
+        while found < limit.div_ceil(2) {
+            let Some(Passing { frame, len, address, since }) = self.looped.pop() else { break };
+            found += 1;
+            if fault::is_on(Fault::DiscardReceived) {
+                frames.free(frame);
+                continue;
+            }
+            endpoint.handle_frame(Found { at: now, arrived: Some(since) }, link, address, frame, len, frames);
+        }
         let Self { clock, platform, slept_at, published, .. } = self;
-        let got = self.link.receive(limit, frames, |received, frames| {
+        let got = self.link.receive(limit - found, frames, |received, frames| {
             let Received { frame, len, peer, arrived, .. } = received;
             if let Some(slept_at) = slept_at.take() {
                 // The first that came while the executive slept should have woken it.
@@ -134,7 +151,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
                 None => break,
             }
         }
-        got.unwrap_or(0)
+        found + got.unwrap_or(0)
     }
 
     fn expect(&mut self, _: LinkId, place: u32, expected: &Expected) -> bool {

@@ -216,6 +216,7 @@ impl LiveHost {
             published: Arc::new(Published::default()),
             stopped: Arc::new(AtomicBool::new(false)),
             readiness: Arc::default(),
+            looped: Looped::new(Own::One(config.address), 8),
             meter: Meter::new(Instant::ZERO, &platform, &Claims::default(), None),
             waker: Arc::new(Wake::new().unwrap()),
         };

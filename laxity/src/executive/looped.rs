@@ -1,0 +1,126 @@
+//! Packets of a host to itself: they are given to its own input, and the network has nothing to do with them.
+//!
+//! The link scheduler treats them like all others, so that admission need not know of them: what it counts on, one order and one spacing for all that leaves, holds. They only take
+//! less of the processor than a packet that the kernel carries back.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+
+use laxity_core::frames::FrameId;
+use laxity_core::units::Instant;
+
+/// The addresses of an executive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Own {
+    /// The one that it is bound to.
+    One(SocketAddr),
+    /// Its port of all addresses of the host: those of the loopback interface, and these.
+    Any(u16, Vec<IpAddr>),
+}
+
+impl Own {
+    fn has(&self, address: SocketAddr) -> bool {
+        match self {
+            Self::One(own) => *own == address,
+            Self::Any(port, addresses) => {
+                let ip = address.ip();
+                address.port() == *port && (ip.is_loopback() || addresses.contains(&ip))
+            }
+        }
+    }
+}
+
+/// A packet on its way.
+#[derive(Debug)]
+pub(crate) struct Passing {
+    pub(crate) frame: FrameId,
+    pub(crate) len: usize,
+    /// Where it goes, which is where it comes from.
+    pub(crate) address: SocketAddr,
+    pub(crate) since: Instant,
+}
+
+/// Those that were sent and not yet received.
+#[derive(Debug)]
+pub(crate) struct Looped {
+    own: Own,
+    passing: VecDeque<Passing>,
+    most: usize,
+    /// How many were sent so far.
+    pub(crate) sent: u64,
+}
+
+impl Looped {
+    /// For at most so many packets at once.
+    pub(crate) fn new(own: Own, most: usize) -> Self {
+        Self { own, passing: VecDeque::with_capacity(most), most, sent: 0 }
+    }
+
+    pub(crate) fn is_own(&self, peer: SocketAddr) -> bool {
+        self.own.has(peer)
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.most - self.passing.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.passing.is_empty()
+    }
+
+    /// How many were received so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.sent - self.passing.len() as u64
+    }
+
+    /// Takes a packet.
+    ///
+    /// # Panics
+    /// If there is no room.
+    pub(crate) fn push(&mut self, passing: Passing) {
+        assert!(self.passing.len() < self.most, "no room for a packet of the host to itself");
+        self.passing.push_back(passing);
+        self.sent += 1;
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Passing> {
+        self.passing.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_the_bound_one_or_all_of_the_host() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        let one = Own::One(at("127.0.0.1:5709"));
+        assert!(one.has(at("127.0.0.1:5709")));
+        for other in ["127.0.0.1:5710", "127.0.0.2:5709", "[::1]:5709"] {
+            assert!(!one.has(at(other)), "{other}");
+        }
+        let any = Own::Any(5709, vec!["10.0.0.7".parse().unwrap(), "2001:db8::7".parse().unwrap()]);
+        for own in ["127.0.0.1:5709", "127.3.2.1:5709", "[::1]:5709", "10.0.0.7:5709", "[2001:db8::7]:5709"] {
+            assert!(any.has(at(own)), "{own}");
+        }
+        for other in ["10.0.0.8:5709", "10.0.0.7:5710", "[2001:db8::8]:5709"] {
+            assert!(!any.has(at(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_was_sent_first_is_received_first() {
+        use laxity_core::frames::{Frames, HeapFrames};
+        let mut frames = HeapFrames::new(3, 100);
+        let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
+        let mut looped = Looped::new(Own::One(address), 2);
+        for len in 1..=2 {
+            let frame = frames.take().unwrap();
+            looped.push(Passing { frame, len, address, since: Instant::ZERO });
+        }
+        assert_eq!((looped.room(), looped.sent, looped.received(), looped.is_empty()), (0, 2, 0, false));
+        let received: Vec<usize> = std::iter::from_fn(|| looped.pop()).map(|one| one.len).collect();
+        assert_eq!((received, looped.room(), looped.sent, looped.received()), (vec![1, 2], 2, 2, 2));
+    }
+}
