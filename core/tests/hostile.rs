@@ -9,6 +9,7 @@ use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig,
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
+use laxity_core::receive::Found;
 use laxity_core::send::SendConfig;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
@@ -77,9 +78,13 @@ impl Scene {
     }
 
     fn hear(&mut self, from: SocketAddr, token: u64, control: &Control<'_>) {
+        self.find(Found::from(self.now), from, token, control);
+    }
+
+    fn find(&mut self, found: Found, from: SocketAddr, token: u64, control: &Control<'_>) {
         let frame = self.frames.take().unwrap();
         let len = control.write(token, self.frames.packet_mut(&frame)).unwrap();
-        self.endpoint.handle_frame(self.now, 0, from, frame, len, &mut self.frames);
+        self.endpoint.handle_frame(found, 0, from, frame, len, &mut self.frames);
     }
 
     /// A message of one packet comes for a granted channel; true if it was taken.
@@ -419,6 +424,13 @@ fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
     let (channel, token, clock) = scene.ask(address(3));
     assert!(clock != 0 && !said_same(&mut scene, address(3), 9, clock), "another connection");
     assert!(!said_same(&mut scene, address(3), token, clock), "it is this host's own");
+    // What no network has had is this host's word to itself.
+    let own = Found { is_own: true, ..Found::from(scene.now) };
+    scene.find(own, address(3), token, &Control::Open(Open { clock, ..open() }));
+    scene.turn();
+    let Some(Event::Requested(request)) = scene.events.pop() else { panic!("it asks itself") };
+    assert!(request.same_clock);
+    scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
     scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
     scene.run_for(ms(2_000));
     assert!(!said_same(&mut scene, address(3), token, clock), "too late");

@@ -320,7 +320,7 @@ impl World {
         let place = self.observer.is_some().then(|| self.place_of(number, bytes, endpoint)).flatten();
         let before = place.map(|(_, key)| drops(endpoint, key));
         let waited = self.hosts[number].now.since(at);
-        let found = Found { at: now, arrived: Some(now.before(waited)) };
+        let found = Found { arrived: Some(now.before(waited)), ..Found::from(now) };
         endpoint.handle_frame(found, link, peer, frame, len, frames);
         let host = &mut self.hosts[number];
         host.counters.received += 1;

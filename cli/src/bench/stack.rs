@@ -216,8 +216,15 @@ fn throughput_page(report: &Throughput, plan: &Plan) -> String {
     )
 }
 
-/// Where a stack is, as the legend has it, and the end of its name behind the link's. What is not in every picture is the last.
-const KINDS: [(&str, &str); 4] = [("kernel", "kernel"), ("thread", ""), ("server", "-server"), ("inline", "-inline")];
+/// Where a stack is, as the legend has it, and the end of its name behind the link's. What is not in every picture comes last.
+const KINDS: [(&str, &str); 6] = [
+    ("kernel", "kernel"),
+    ("thread", ""),
+    ("server", "-server"),
+    ("inline", "-inline"),
+    ("kernel, one host", "kernel-one-host"),
+    ("server, one host", "-one-host"),
+];
 
 /// The end of a stack's name behind its link's.
 fn kind(stack: &str) -> &str {

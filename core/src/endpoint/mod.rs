@@ -497,7 +497,6 @@ impl Endpoint {
         frames: &mut impl Frames,
     ) {
         let found = found.into();
-        let now = found.at;
         self.counters.handled += 1;
         let bytes = &frames.packet(&frame)[..len.min(frames.packet_capacity())];
         match crate::receive::route(bytes) {
@@ -512,7 +511,7 @@ impl Endpoint {
                 let mut control = [0; MAX_CONTROL_BYTES];
                 if len <= control.len() {
                     control[..len].copy_from_slice(bytes);
-                    self.handle_control(now, link, peer, &control[..len]);
+                    self.handle_control(found, link, peer, &control[..len]);
                 } else {
                     self.counters.control_invalid += 1;
                 }

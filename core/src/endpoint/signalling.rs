@@ -19,6 +19,7 @@ use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
+use crate::receive::Found;
 use crate::signal::{Association, Due, GRACE, RETRY, State, is_same_clock};
 use crate::units::{Duration, Instant};
 use crate::wire::{Accept, Close, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, token};
@@ -267,7 +268,8 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ inputs
 
-    pub(super) fn handle_control(&mut self, now: Instant, link: LinkId, peer: SocketAddr, frame: &[u8]) {
+    pub(super) fn handle_control(&mut self, found: Found, link: LinkId, peer: SocketAddr, frame: &[u8]) {
+        let now = found.at;
         let number = match self.signalling.authentication.as_ref().map(|authentication| authentication.check(frame)) {
             Some(None) => {
                 self.counters.unauthenticated += 1;
@@ -297,7 +299,7 @@ impl Endpoint {
         match control {
             // It has been taken, or this host has no key, and nobody to challenge it.
             Control::Challenge => {}
-            Control::Open(open) => self.handle_open(now, link, peer, token, &open),
+            Control::Open(open) => self.handle_open(found, link, peer, token, &open),
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
             Control::Refuse(refuse) => {
                 let asked = |key| self.channels.get(key).is_some_and(|channel| channel.is_question);
@@ -356,7 +358,8 @@ impl Endpoint {
         }
     }
 
-    fn handle_open(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
+    fn handle_open(&mut self, found: Found, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
+        let now = found.at;
         if let Some(key) = self.find(peer, token, true) {
             // A repetition.
             if self.lacks_accept(key) {
@@ -393,8 +396,8 @@ impl Endpoint {
         if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_WAITING_OF_HOST {
             return;
         }
-        // What this host said itself is not taken from who heard it.
-        let same_clock = self.outgoing(peer, token).is_none()
+        // What this host said itself is taken from itself, and not from who heard it.
+        let same_clock = (found.is_own || self.outgoing(peer, token).is_none())
             && is_same_clock(self.config.clock, now, token, ControlType::Open, open.clock);
         let request = Request {
             id: RequestId(self.signalling.secret.draw()),

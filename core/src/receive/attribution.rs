@@ -89,12 +89,14 @@ pub struct Found {
     pub at: Instant,
     /// When this host had it, on the same clock, by a witness that does not depend on the executive; `None` if there is none.
     pub arrived: Option<Instant>,
+    /// Whether this host has sent it to itself, and no network could have changed, kept or made it.
+    pub is_own: bool,
 }
 
 impl From<Instant> for Found {
     /// Found as soon as it had arrived.
     fn from(at: Instant) -> Self {
-        Self { at, arrived: Some(at) }
+        Self { at, arrived: Some(at), is_own: false }
     }
 }
 
@@ -407,7 +409,7 @@ mod tests {
             ahead_micros: 0,
         };
         let arrived = at(100 + waited + transit);
-        let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived) };
+        let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived), is_own: false };
         let delay = Delay { way: Way::of(found, &header, true), ..Delay::default() };
         let completion = found.at + ms(here);
         let due_here = found.at.max(at(112)) + config.stage;

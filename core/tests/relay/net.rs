@@ -211,7 +211,7 @@ impl Net {
             let host = &mut self.hosts[to];
             let Some(frame) = (if host.dead { None } else { host.frames.take() }) else { continue };
             host.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-            let found = Found { at: self.now, arrived: Some(key.0) };
+            let found = Found { arrived: Some(key.0), ..Found::from(self.now) };
             host.endpoint.handle_frame(found, 0, address(from), frame, bytes.len(), &mut host.frames);
         }
         for number in 0..self.hosts.len() {

@@ -282,7 +282,14 @@ impl Pair {
             _ if stack.starts_with("laxity-xdp") => Devices::Whole,
             _ => Devices::Default,
         };
-        let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let mut places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        // Where either end is.
+        let is_one = stack.ends_with("one-host");
+        let of_end = |end: usize| if is_one { 0 } else { end };
+        if is_one {
+            places[1].address.set_ip(places[0].address.ip());
+            places[1].address.set_port(places[0].address.port() + 1);
+        }
         let urgent = |processor| Manner { processor, priority };
         let (manners, spin) = match stack {
             "udp" => ([Manner::default(); 2], Duration::ZERO),
@@ -316,7 +323,7 @@ impl Pair {
                 socket.set_nonblocking(host == 0 && !spin.is_zero())?;
                 Ok(socket)
             };
-            let socket = |host| lab.on(host, || open(host)).map_err(Error::system("a UDP socket"));
+            let socket = |host| lab.on(of_end(host), || open(host)).map_err(Error::system("a UDP socket"));
             let (asks, answers) = (
                 Asks::Plain { socket: socket(0)?, spin },
                 Answers::Plain { socket: socket(1)?, bytes: plan.largest() },
@@ -331,12 +338,14 @@ impl Pair {
             // Only who asks, as with the expert.
             let spin = if host == 0 && stack.ends_with("spin") { SPIN } else { Duration::ZERO };
             let (address, manner) = (places[host].address, manners[host]);
-            let started = if stack.contains("server") {
-                let socket = directory.join(format!("{number}-{host}"));
-                let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp };
-                let one = Served::start(lab, host, manner, told)?;
-                outside.push(one.process());
-                served.push(one);
+            let started = if is_one || stack.ends_with("server") {
+                let socket = directory.join(format!("{number}-{}", of_end(host)));
+                if of_end(host) == host {
+                    let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp };
+                    let one = Served::start(lab, host, manner, told)?;
+                    outside.push(one.process());
+                    served.push(one);
+                }
                 Host::start(HostConfig { placement: Placement::Server, server: Some(socket), ..HostConfig::default() })?
             } else {
                 let link = if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };

@@ -11,6 +11,8 @@
 //! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
 //! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives in processes of their own, `laxity serve` ([`laxity::Placement::Server`]) |
 //! | `kernel` | plain UDP under the conditions of Laxity's: SCHED_FIFO, a processor for each end, and no end spins |
+//! | `kernel-one-host` | the same, with both ends on one host |
+//! | `laxity-udp-one-host` | both applications are attached to one executive, on the processor of who asks: what they send does not touch the network |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
 //! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
@@ -42,11 +44,13 @@ use ends::{Asks, Pair, Traffic};
 pub use throughput::{Carried, Stream, Throughput, throughput};
 
 /// The paper's comparison: where the stack is `[nps §5.2]`. None of them spins: on the one processor that a host has here an executive cannot.
-pub const PLACEMENTS: [&str; 7] = [
+pub const PLACEMENTS: [&str; 9] = [
     "kernel",
+    "kernel-one-host",
     "laxity-udp-inline",
     "laxity-udp",
     "laxity-udp-server",
+    "laxity-udp-one-host",
     "laxity-xdp-inline",
     "laxity-xdp",
     "laxity-xdp-server",

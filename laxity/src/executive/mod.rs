@@ -282,10 +282,12 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.end();
     }
 
-    /// One turn of the driver. It does not sleep while a packet of the host's own has not been looked at.
+    /// One turn of the driver. A sleep that a frame would end does not begin while one of the host to itself waits.
     fn turn(&mut self) -> Next {
         match self.driver.turn(&mut self.around) {
-            Next::Look(_) | Next::Sleep(_) if !self.around.looped.is_empty() => Next::Again,
+            Next::Look(sleep) | Next::Sleep(sleep) if sleep.hears_frames && !self.around.looped.is_empty() => {
+                Next::Again
+            }
             next => next,
         }
     }
@@ -322,6 +324,10 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let mut time = start;
         loop {
             self.driver.feed(time, &mut self.around);
+            // What it says to itself is not heard any more, and makes room.
+            while let Some(passing) = self.around.looped.pop() {
+                self.driver.frames.free(passing.frame);
+            }
             if !self.driver.has_control(&self.around) || time.since(start) >= GOODBYE {
                 return;
             }

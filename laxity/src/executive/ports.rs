@@ -119,7 +119,14 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
                 frames.free(frame);
                 continue;
             }
-            endpoint.handle_frame(Found { at: now, arrived: Some(since) }, link, address, frame, len, frames);
+            endpoint.handle_frame(
+                Found { at: now, arrived: Some(since), is_own: true },
+                link,
+                address,
+                frame,
+                len,
+                frames,
+            );
         }
         let Self { clock, platform, slept_at, published, .. } = self;
         let got = self.link.receive(limit - found, frames, |received, frames| {
@@ -137,7 +144,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
             if fault::is_on(Fault::DiscardReceived) {
                 return frames.free(frame);
             }
-            endpoint.handle_frame(Found { at: now, arrived }, link, peer, frame, len, frames);
+            endpoint.handle_frame(Found { at: now, arrived, is_own: false }, link, peer, frame, len, frames);
         });
         for _ in 0..limit {
             let Some((place, packets)) = self.link.poll_policed() else { break };
