@@ -8,6 +8,7 @@ use clap::Args;
 use laxity::serving::ServeConfig;
 use laxity::serving::access::{Access, DIRECTORY, Quota};
 use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use sd_notify::NotifyState;
 
 use crate::failure::Failure;
@@ -62,10 +63,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let config = HostConfig { placement: Placement::Thread, ..config };
+    // All its threads begin after this.
+    give_up_rights().map_err(|error| Failure::NotPermitted(format!("giving up privileges: {error}")))?;
     let stop = Stop::on_signals()?;
-    // Nothing that it starts may have more rights than it has; all its threads begin after this.
-    rustix::thread::set_no_new_privs(true)
-        .map_err(|error| Failure::NotPermitted(format!("giving up further privileges: {error}")))?;
     let socket = arguments.socket.clone().unwrap_or_else(|| config.place());
     let host = Host::start(config)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
@@ -92,6 +92,20 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     drop(host);
     drop(serving);
     if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
+}
+
+/// Keeps what an executive needs: real-time priority, locked memory and, over AF_XDP, the interface and its program. Nothing that it starts gets more.
+fn give_up_rights() -> rustix::io::Result<()> {
+    let needed = CapabilitySet::SYS_NICE
+        | CapabilitySet::IPC_LOCK
+        | CapabilitySet::NET_ADMIN
+        | CapabilitySet::NET_RAW
+        | CapabilitySet::BPF
+        | CapabilitySet::PERFMON;
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    let (effective, permitted) = (effective & needed, permitted & needed);
+    set_capabilities(None, CapabilitySets { effective, permitted, inheritable: CapabilitySet::empty() })?;
+    set_no_new_privs(true)
 }
 
 /// Tells it to the process manager, if that has said where. If it cannot be told, it acts as if this process were stuck, which is its part.

@@ -84,6 +84,12 @@ fn two_processes_of_one_server_send_and_receive() {
     let (server, socket, address) = server(&scratch);
     let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
     assert!(status.contains("NoNewPrivs:\t1"), "{status}");
+    // Real-time priority, locked memory, and what AF_XDP needs (CAP_NET_ADMIN, NET_RAW, IPC_LOCK, SYS_NICE, PERFMON, BPF), as far as this user has them.
+    let needed = [12, 13, 14, 23, 38, 39].iter().map(|number| 1u64 << number).sum::<u64>();
+    for set in ["CapEff:\t", "CapPrm:\t"] {
+        let line = status.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+        assert_eq!(u64::from_str_radix(line, 16).unwrap() & !needed, 0, "{status}");
+    }
     let receiver = receiver(&socket, "a", &["--json"]);
     let input = scratch.file("input", &"0123456789".repeat(500));
     let sent = sender(&socket, &format!("{address}/a"), &CONTRACT).stdin(File::open(&input).unwrap()).output().unwrap();

@@ -424,6 +424,7 @@ fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
     let (channel, token, clock) = scene.ask(address(3));
     assert!(clock != 0 && !said_same(&mut scene, address(3), 9, clock), "another connection");
     assert!(!said_same(&mut scene, address(3), token, clock), "it is this host's own");
+    assert!(!said_same(&mut scene, address(4), token, clock), "from another place, too");
     // What no network has had is this host's word to itself.
     let own = Found { is_own: true, ..Found::from(scene.now) };
     scene.find(own, address(3), token, &Control::Open(Open { clock, ..open() }));

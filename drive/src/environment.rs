@@ -54,9 +54,9 @@ pub trait Clock {
 /// has given and got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Passed {
-    /// Handed to the network, refused by it, or still staged.
+    /// Handed to the network or to this host itself, refused by it, or still staged.
     pub departed: u64,
-    /// Got from the network.
+    /// Got from the network, or from this host itself.
     pub received: u64,
     /// This host had them in its input and lost them, by its own counters.
     pub lost: u64,

@@ -224,12 +224,8 @@ fn frames(config: &HostConfig, batch: usize) -> usize {
 
 /// What a host that is bound to that address sends to itself. Without knowledge of its addresses packets to those go through the network.
 pub(crate) fn own(bound: SocketAddr) -> Own {
-    if !bound.ip().is_unspecified() {
-        return Own::One(bound);
-    }
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
-    let addresses = interfaces.iter().flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address));
-    Own::Any(bound.port(), addresses.collect())
+    Own::new(bound, &interfaces)
 }
 
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
@@ -304,10 +300,10 @@ mod tests {
         let config = HostConfig { frames: 1000, ..HostConfig::default() };
         let usual = XdpOptions::default();
         assert_eq!(usual.waiting, [512, 512, 256]);
-        // 1,000 of channels, 256 of batches, 128 on their way out, and what may wait on each queue.
-        assert_eq!(usual.most_locked(&config, 1), (1000 + 256 + 128 + 1280) * 4096);
+        // 1,000 of channels, 320 of batches, 128 on their way out, and what may wait on each queue.
+        assert_eq!(usual.most_locked(&config, 1), (1000 + 320 + 128 + 1280) * 4096);
         let asked = XdpOptions { waiting: [1000, 1, 3], ..usual };
         assert_eq!(xdp_config(config.bind, &asked).waiting, [1000, 1, 3]);
-        assert_eq!(asked.most_locked(&config, 2), (1000 + 256 + 128 + 2 * (1024 + 1 + 4)) * 4096);
+        assert_eq!(asked.most_locked(&config, 2), (1000 + 320 + 128 + 2 * (1024 + 1 + 4)) * 4096);
     }
 }

@@ -26,8 +26,11 @@ impl Secret {
     /// Under what number the channel stands that `peer` knows by `token`; `receiving` if the peer opened it.
     pub(super) fn place(&self, peer: &SocketAddr, token: u64, receiving: bool) -> u64 {
         let mut input = [0; 27];
-        input[..16].copy_from_slice(&octets(peer));
-        input[16..18].copy_from_slice(&peer.port().to_be_bytes());
+        // The token of a sending channel is this host's own, whoever says it.
+        if receiving {
+            input[..16].copy_from_slice(&octets(peer));
+            input[16..18].copy_from_slice(&peer.port().to_be_bytes());
+        }
         input[18..26].copy_from_slice(&token.to_be_bytes());
         input[26] = receiving.into();
         self.function.hash(&input)

@@ -397,7 +397,7 @@ impl Endpoint {
             return;
         }
         // What this host said itself is taken from itself, and not from who heard it.
-        let same_clock = (found.is_own || self.outgoing(peer, token).is_none())
+        let same_clock = (found.is_own || self.named(peer, token, false).is_none())
             && is_same_clock(self.config.clock, now, token, ControlType::Open, open.clock);
         let request = Request {
             id: RequestId(self.signalling.secret.draw()),
@@ -631,12 +631,15 @@ impl Endpoint {
 
     /// The channel of `peer` that `token` names, `receiving` or sending.
     pub(super) fn find(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
+        self.named(peer, token, receiving).filter(|key| self.channels.get(*key).is_some_and(|it| it.peer == peer))
+    }
+
+    /// Likewise; a sending one whoever the peer.
+    fn named(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
         let place = self.signalling.tokens.get(self.signalling.secret.place(&peer, token, receiving))?;
         let key = self.channels.key_at(place)?;
         let channel = self.channels.get(key)?;
-        let is_it =
-            channel.peer == peer && channel.association.token == token && channel.job.is_receiving() == receiving;
-        is_it.then_some(key)
+        (channel.association.token == token && channel.job.is_receiving() == receiving).then_some(key)
     }
 
     /// The sending channel to `peer` that `token` names.

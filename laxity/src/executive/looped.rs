@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
+use laxity_link::netlink::Interface;
+
 use laxity_core::frames::FrameId;
 use laxity_core::units::Instant;
 
@@ -15,16 +17,36 @@ pub(crate) enum Own {
     /// The one that it is bound to.
     One(SocketAddr),
     /// Its port of all addresses of the host: those of the loopback interface, and these.
-    Any(u16, Vec<IpAddr>),
+    Any(SocketAddr, Vec<IpAddr>),
+}
+
+/// Whether an address is the same host's wherever it is said: one of IPv6 that is for a link is another host's on another link.
+fn is_of_one_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(_) => true,
+        IpAddr::V6(address) => !address.is_unicast_link_local(),
+    }
 }
 
 impl Own {
+    /// Of an executive that is bound so, on a host with these interfaces: those that are up.
+    pub(crate) fn new(bound: SocketAddr, interfaces: &[Interface]) -> Self {
+        if !bound.ip().is_unspecified() {
+            return Self::One(bound);
+        }
+        let up = interfaces.iter().filter(|interface| interface.is_up);
+        let addresses = up.flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address));
+        Self::Any(bound, addresses.filter(|address| is_of_one_host(*address)).collect())
+    }
+
     fn has(&self, address: SocketAddr) -> bool {
         match self {
             Self::One(own) => *own == address,
-            Self::Any(port, addresses) => {
+            Self::Any(bound, addresses) => {
                 let ip = address.ip();
-                address.port() == *port && (ip.is_loopback() || addresses.contains(&ip))
+                // A socket of IPv6 hears both.
+                let is_heard = address.port() == bound.port() && (bound.is_ipv6() || ip.is_ipv4());
+                is_heard && (ip.is_loopback() || addresses.contains(&ip))
             }
         }
     }
@@ -46,6 +68,8 @@ pub(crate) struct Looped {
     own: Own,
     passing: VecDeque<Passing>,
     most: usize,
+    /// An odd look's frame in the middle is the network's, or the host's own, in turn.
+    is_favoured: bool,
     /// How many were sent so far.
     pub(crate) sent: u64,
 }
@@ -53,7 +77,7 @@ pub(crate) struct Looped {
 impl Looped {
     /// For at most so many packets at once.
     pub(crate) fn new(own: Own, most: usize) -> Self {
-        Self { own, passing: VecDeque::with_capacity(most), most, sent: 0 }
+        Self { own, passing: VecDeque::with_capacity(most), most, is_favoured: false, sent: 0 }
     }
 
     pub(crate) fn is_own(&self, peer: SocketAddr) -> bool {
@@ -62,6 +86,12 @@ impl Looped {
 
     pub(crate) fn room(&self) -> usize {
         self.most - self.passing.len()
+    }
+
+    /// How many of the frames of a look may be these if the network has as many: half of them.
+    pub(crate) fn share(&mut self, limit: usize) -> usize {
+        self.is_favoured = !self.is_favoured;
+        (limit + usize::from(self.is_favoured)) / 2
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -100,12 +130,25 @@ mod tests {
         for other in ["127.0.0.1:5710", "127.0.0.2:5709", "[::1]:5709"] {
             assert!(!one.has(at(other)), "{other}");
         }
-        let any = Own::Any(5709, vec!["10.0.0.7".parse().unwrap(), "2001:db8::7".parse().unwrap()]);
-        for own in ["127.0.0.1:5709", "127.3.2.1:5709", "[::1]:5709", "10.0.0.7:5709", "[2001:db8::7]:5709"] {
-            assert!(any.has(at(own)), "{own}");
-        }
-        for other in ["10.0.0.8:5709", "10.0.0.7:5710", "[2001:db8::8]:5709"] {
-            assert!(!any.has(at(other)), "{other}");
+        let interface = |is_up, addresses: &[&str]| Interface {
+            is_up,
+            addresses: addresses.iter().map(|address| (address.parse().unwrap(), 24)).collect(),
+            ..Interface::default()
+        };
+        let interfaces = [interface(true, &["10.0.0.7", "2001:db8::7", "fe80::7"]), interface(false, &["10.1.0.7"])];
+        assert_eq!(Own::new(at("10.0.0.7:5709"), &interfaces), Own::One(at("10.0.0.7:5709")));
+        for (bound, hears_six) in [("0.0.0.0:5709", false), ("[::]:5709", true)] {
+            let any = Own::new(at(bound), &interfaces);
+            for own in ["127.0.0.1:5709", "127.3.2.1:5709", "10.0.0.7:5709"] {
+                assert!(any.has(at(own)), "{bound}: {own}");
+            }
+            for own in ["[::1]:5709", "[2001:db8::7]:5709"] {
+                assert_eq!(any.has(at(own)), hears_six, "{bound}: {own}");
+            }
+            // Of another host, another executive, an interface that is down, and of whichever link.
+            for other in ["10.0.0.8:5709", "10.0.0.7:5710", "10.1.0.7:5709", "[2001:db8::8]:5709", "[fe80::7%2]:5709"] {
+                assert!(!any.has(at(other)), "{bound}: {other}");
+            }
         }
     }
 
@@ -121,6 +164,10 @@ mod tests {
         }
         assert_eq!((looped.room(), looped.sent, looped.received(), looped.is_empty()), (0, 2, 0, false));
         let received: Vec<usize> = std::iter::from_fn(|| looped.pop()).map(|one| one.len).collect();
+        assert_eq!(
+            [looped.share(1), looped.share(1), looped.share(5), looped.share(5), looped.share(4)],
+            [1, 0, 3, 2, 2]
+        );
         assert_eq!((received, looped.room(), looped.sent, looped.received()), (vec![1, 2], 2, 2, 2));
     }
 }

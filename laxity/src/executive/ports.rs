@@ -35,6 +35,29 @@ impl<L, C> Surroundings<L, C> {
     }
 }
 
+impl<L, C> Surroundings<L, C> {
+    /// Gives at most so many packets of the host to itself to the endpoint: how many there were.
+    fn receive_own<F: Frames>(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        limit: usize,
+        frames: &mut F,
+        endpoint: &mut Endpoint,
+    ) -> usize {
+        for found in 0..limit {
+            let Some(Passing { frame, len, address, since }) = self.looped.pop() else { return found };
+            if fault::is_on(Fault::DiscardReceived) {
+                frames.free(frame);
+                continue;
+            }
+            let own = Found { at: now, arrived: Some(since), is_own: true };
+            endpoint.handle_frame(own, link, address, frame, len, frames);
+        }
+        limit
+    }
+}
+
 /// Publishes that the platform took so much at once.
 fn note_gap(published: &Published, platform: &Platform, taken: Duration) {
     if taken > platform.interference.within(taken) {
@@ -110,24 +133,9 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         if fault::is_on(Fault::SkipLook) {
             return 0;
         }
-        let mut found = 0;
-        // At most half: what comes from others has its turn in each look.
-        while found < limit.div_ceil(2) {
-            let Some(Passing { frame, len, address, since }) = self.looped.pop() else { break };
-            found += 1;
-            if fault::is_on(Fault::DiscardReceived) {
-                frames.free(frame);
-                continue;
-            }
-            endpoint.handle_frame(
-                Found { at: now, arrived: Some(since), is_own: true },
-                link,
-                address,
-                frame,
-                len,
-                frames,
-            );
-        }
+        // What comes from others has its turn in each look, and what neither wants is the other's.
+        let share = self.looped.share(limit);
+        let mut found = self.receive_own(now, link, share, frames, endpoint);
         let Self { clock, platform, slept_at, published, .. } = self;
         let got = self.link.receive(limit - found, frames, |received, frames| {
             let Received { frame, len, peer, arrived, .. } = received;
@@ -158,7 +166,8 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
                 None => break,
             }
         }
-        found + got.unwrap_or(0)
+        found += got.unwrap_or(0);
+        found + self.receive_own(now, link, limit - found, frames, endpoint)
     }
 
     fn expect(&mut self, _: LinkId, place: u32, expected: &Expected) -> bool {
