@@ -26,7 +26,7 @@ impl Secret {
     /// Under what number the channel stands that `peer` knows by `token`; `receiving` if the peer opened it.
     pub(super) fn place(&self, peer: &SocketAddr, token: u64, receiving: bool) -> u64 {
         let mut input = [0; 27];
-        // The token of a sending channel is this host's own, whoever says it.
+        // The token of a sending channel is this host's own, and names it without a peer.
         if receiving {
             input[..16].copy_from_slice(&octets(peer));
             input[16..18].copy_from_slice(&peer.port().to_be_bytes());

@@ -634,7 +634,7 @@ impl Endpoint {
         self.named(peer, token, receiving).filter(|key| self.channels.get(*key).is_some_and(|it| it.peer == peer))
     }
 
-    /// Likewise; a sending one whoever the peer.
+    /// Likewise; a sending channel by its token alone.
     fn named(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
         let place = self.signalling.tokens.get(self.signalling.secret.place(&peer, token, receiving))?;
         let key = self.channels.key_at(place)?;
