@@ -6,17 +6,16 @@
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-use laxity_link::netlink::Interface;
-
 use laxity_core::frames::FrameId;
 use laxity_core::units::Instant;
+use laxity_link::netlink::Interface;
 
 /// The addresses of an executive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     /// The one that it is bound to.
     One(SocketAddr),
-    /// Its port of all addresses of the host: those of the loopback interface, and these.
+    /// It is bound to all addresses of the host: those of the loopback interface, and these.
     Any(SocketAddr, Vec<IpAddr>),
 }
 
@@ -59,6 +58,7 @@ pub(crate) struct Passing {
     pub(crate) len: usize,
     /// Where it goes, which is where it comes from.
     pub(crate) address: SocketAddr,
+    /// When it was handed over, and so had arrived.
     pub(crate) since: Instant,
 }
 

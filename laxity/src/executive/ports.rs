@@ -33,9 +33,7 @@ impl<L, C> Surroundings<L, C> {
             Slot::Send(_) => None,
         }
     }
-}
 
-impl<L, C> Surroundings<L, C> {
     /// Gives at most so many packets of the host to itself to the endpoint: how many there were.
     fn receive_own<F: Frames>(
         &mut self,
