@@ -65,6 +65,11 @@ impl Pair {
         Ok(Self { rearranges: true, ..Self::new(platform, Settings::work_conserving(Rule::Split))? })
     }
 
+    /// Whether channels may be served in another way for a newcomer.
+    pub(super) fn may_rearrange(&self) -> bool {
+        self.rearranges && (self.sender.may_rearrange() || self.receiver.may_rearrange())
+    }
+
     /// The least stages of a channel at one of the hosts.
     fn reserve(
         rearranges: bool,
@@ -108,7 +113,7 @@ impl Pair {
     ///
     /// # Errors
     /// The answer of the first host that refuses ([`Admission::reserve`], [`Incoming::room`]), with the least deadline for all of the way by what
-    /// that host knows; nothing changes.
+    /// that host knows. Nothing is held then, but channels may be served in another way, as those of live hosts that made room in vain.
     pub fn open(&mut self, contract: &Contract) -> Result<Channel, Refusal> {
         let (deadline, way) = (contract.deadline(), self.way());
         let sending = self.reserve_here(contract, Role::Sends, deadline.saturating_sub(way));

@@ -198,6 +198,9 @@ fn under(platform: &Platform, requests: &[Request], test: Test, answers: bool) -
         let of_split =
             (test != Test::Live && test != Test::Only(Rule::Composite)).then(|| split_figures(&world, request));
         let of_composite = (test == Test::Only(Rule::Composite)).then(|| composite_figures(&world, request));
+        // Hosts may be served in another way for a channel that the receiver then refuses, and stay so. What would have fitted is of the hosts as
+        // they were asked.
+        let asked = (answers && world.pair.may_rearrange()).then(|| world.clone());
         let took = world.take(request);
         let fits = took.is_ok();
         split.extend(of_split.map(|figures| SplitFigures { fits, ..figures }));
@@ -207,7 +210,9 @@ fn under(platform: &Platform, requests: &[Request], test: Test, answers: bool) -
             denials.push(None);
             continue;
         };
-        denials.push(answers.then(|| explain(&world, request, &refusal, explained <= MOST_EXPLAINED)));
+        denials.push(
+            answers.then(|| explain(asked.as_ref().unwrap_or(&world), request, &refusal, explained <= MOST_EXPLAINED)),
+        );
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
