@@ -3,6 +3,7 @@
 use std::io;
 
 use laxity::FileError;
+use laxity::ledger::LedgerError;
 use laxity::text::TextError;
 
 use crate::framing::FramingError;
@@ -37,6 +38,9 @@ pub(crate) enum Failure {
     /// Something that this user, or this host, does not allow.
     #[error("{0}")]
     NotPermitted(String),
+    /// A change of this host that cannot be recorded, so it was not made.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
     /// A scenario of the demonstration.
     #[error("{scenario}: {source}")]
     Scenario { scenario: String, source: Box<laxity_lab::Error> },
@@ -57,6 +61,8 @@ impl Failure {
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
             Self::NotPermitted(_) => 4,
+            Self::Ledger(LedgerError::Held { .. } | LedgerError::InTheWay { .. }) => 4,
+            Self::Ledger(_) => 2,
             Self::Lab(error) => error.exit_status(),
             Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }

@@ -16,6 +16,7 @@ mod file;
 mod framing;
 #[cfg(test)]
 mod fuzz;
+mod guardian;
 mod host;
 mod lab;
 mod line;

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 const THROTTLE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
 const PERIOD: &str = "/proc/sys/kernel/sched_rt_period_us";
-const JOURNAL: &str = "/run/laxity/doctor-journal.json";
+const JOURNAL: &str = "/run/laxity/doctor.changes.json";
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// One at a time: they change the host, or measure it.
@@ -402,7 +402,9 @@ fn when_the_doctor_is_killed_its_guardian_undoes_the_fixes() {
     until("the guardian takes the journal away", || !Path::new(JOURNAL).exists());
     let (status, said) = fixing.ends();
     assert_eq!(status, None);
-    assert!(said.contains("the doctor was killed") && said.contains("again"), "{said}");
+    let expected =
+        format!("laxity: doctor (pid {}) was killed; {THROTTLE} is {} again", fixing.child.id(), fixing.before);
+    assert!(said.contains(&expected), "{said}");
 }
 
 #[test]
@@ -414,7 +416,7 @@ fn when_both_are_killed_the_next_doctor_undoes_the_fixes() {
     fixing.child.kill().unwrap();
     fixing.child.wait().unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    assert_eq!(throttle(), "-1", "somebody has put it back already");
+    assert_eq!(throttle(), "-1", "it is put back already");
     assert!(Path::new(JOURNAL).exists());
     let output = doctor(&["--quick", "--json"]);
     assert_eq!(throttle(), fixing.before);
@@ -422,11 +424,13 @@ fn when_both_are_killed_the_next_doctor_undoes_the_fixes() {
     let findings = findings(&output);
     let found = named(&findings, "changes in force")["found"].as_str().unwrap();
     assert!(found.contains(&format!("{THROTTLE} is {} again", fixing.before)), "{found}");
-    assert!(text(&output.stderr).contains("killed earlier"), "{}", text(&output.stderr));
+    let who = format!("doctor (pid {})", fixing.child.id());
+    assert!(found.contains(&format!("{who} and its guardian were killed earlier")), "{found}");
+    assert!(text(&output.stderr).contains(&format!("{who} was killed; ")), "{}", text(&output.stderr));
 }
 
 #[test]
-fn what_somebody_else_changed_meanwhile_stays_and_is_told() {
+fn what_another_program_changed_meanwhile_stays_and_is_told() {
     let _alone = alone();
     let Some(mut fixing) = started() else { return };
     // More than it was: less than the sum of its groups the kernel would refuse.
@@ -436,6 +440,6 @@ fn what_somebody_else_changed_meanwhile_stays_and_is_told() {
     // The guard puts back what was there before the test.
     let left = throttle();
     assert_eq!((status, left.as_str()), (Some(0), "960000"), "{said}");
-    assert!(said.contains("left at 960000: somebody else changed it"), "{said}");
+    assert!(said.contains("left at 960000: another program changed it"), "{said}");
     assert!(!Path::new(JOURNAL).exists());
 }

@@ -54,6 +54,7 @@ mod holdings;
 mod home;
 mod host;
 pub mod key;
+pub mod ledger;
 mod link;
 mod link_rate;
 mod listening;

@@ -2,16 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use laxity::ledger::value::{HUGE_PAGES, RECEIVE_MOST, SEND_MOST};
 use laxity_core::units::Duration;
 use laxity_link::udp::{Udp, UdpConfig};
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit};
 
 use super::{Doctor, Finding, Root, State};
-
-pub(super) const HUGE_PAGES: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-pub(super) const RECEIVE_MOST: &str = "proc/sys/net/core/rmem_max";
-pub(super) const SEND_MOST: &str = "proc/sys/net/core/wmem_max";
 
 /// What a link asks for, bytes.
 pub(super) const WANTED: usize = UdpConfig::DEFAULT_BUFFER_BYTES;

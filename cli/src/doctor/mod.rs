@@ -41,6 +41,7 @@ use clap::Args;
 use laxity_core::units::Duration;
 
 use crate::failure::Failure;
+use crate::guardian;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use finding::{Finding, State};
@@ -57,7 +58,7 @@ fixable}; cost_ns is an integer that was measured here, or null. The names are e
 With --fix: {changes, command}; each of changes: {name, state: changed|failed, old, new, text}. It is printed when the \
 changes are in force; to standard error if there is a COMMAND, whose standard output it would disturb. What was undone is told on \
 standard error. --fix undoes its changes when it ends, is interrupted, or is killed; if it is killed together with its guardian, \
-the next laxity doctor undoes them. What somebody else changed meanwhile stays.";
+the next laxity doctor undoes them. What another program changed meanwhile stays.";
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -75,7 +76,7 @@ pub(crate) struct DoctorArguments {
     /// With --fix: run this, and undo the changes when it ends
     #[arg(last = true, requires = "fix", value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
-    /// Wait for the end of standard input, then undo what the journal in this directory says
+    /// Wait for the end of standard input, then undo what the journals of dead processes in this directory say
     #[arg(long, hide = true, value_name = "DIRECTORY", exclusive = true)]
     pub(crate) guardian: Option<PathBuf>,
 }
@@ -128,10 +129,10 @@ const PROBES: &[Probe] = &[
 
 /// The exit status.
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
-    let root = Root::host();
     if let Some(directory) = &arguments.guardian {
-        return fix::guard(&root, directory);
+        return guardian::run(directory);
     }
+    let root = Root::host();
     let stop = Stop::on_signals()?;
     if arguments.fix {
         return fix::run(&root, arguments, &stop);

@@ -2,7 +2,9 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use laxity::ledger::value::chosen;
 
 /// The root of the file system that is looked at.
 #[derive(Clone, Debug)]
@@ -15,8 +17,12 @@ impl Root {
     }
     /// Another one.
     #[cfg(test)]
-    pub(crate) fn at(directory: &std::path::Path) -> Self {
+    pub(crate) fn at(directory: &Path) -> Self {
         Self(directory.to_owned())
+    }
+    /// The directory.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.0
     }
     /// A file; its name without the leading `/`.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
@@ -50,12 +56,6 @@ impl Root {
         let target = fs::read_link(self.path(file)).ok()?;
         Some(target.file_name()?.to_string_lossy().into_owned())
     }
-}
-
-/// The choice in brackets.
-pub(crate) fn chosen(text: &str) -> Option<&str> {
-    let (_, rest) = text.split_once('[')?;
-    Some(rest.split_once(']')?.0)
 }
 
 /// `cpu10` comes after `cpu9`.

@@ -1,10 +1,10 @@
 //! Does the kernel stop real-time threads that run for too long, and what does that look like from inside?
 
+use laxity::ledger::value::RUNTIME;
 use laxity_core::units::Duration;
 
 use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
 
-pub(super) const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
 pub(super) const PERIOD: &str = "proc/sys/kernel/sched_rt_period_us";
 const NAME: &str = "real-time throttle";
 

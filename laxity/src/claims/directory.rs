@@ -83,32 +83,41 @@ pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
 }
 
-/// The lock of a directory of `user`: while it is open, no other process changes claims there. Its file is never replaced; where it was removed, the
-/// lock of the new one counts.
+/// The lock of a directory of `user`: while it is open, no other process changes claims there.
 ///
 /// # Errors
 /// Others have held it for a second.
 pub(super) fn lock(directory: &Path, user: u32) -> Result<File, ClaimsError> {
     let path = directory.join("claims.lock");
     let error = |source| ClaimsError::io(&path, "locking", source);
+    let file = lock_file(&path, LOCK_PATIENCE).map_err(error)?.ok_or_else(|| {
+        let text = format!("others have held it for {} ms", LOCK_PATIENCE.as_millis());
+        error(io::Error::new(io::ErrorKind::TimedOut, text))
+    })?;
+    trusted(&file.metadata().map_err(error)?, &path, user)?;
+    Ok(file)
+}
+
+/// Locks a file, which is made if it is not there, until it is closed; `None` where others hold it for longer than `patience`. Its holder may remove it:
+/// then the lock of the new one counts.
+pub(crate) fn lock_file(path: &Path, patience: Duration) -> io::Result<Option<File>> {
     let start = Instant::now();
     loop {
-        let file = open(OpenOptions::new().read(true).write(true).create(true), &path)
-            .map_err(|source| ClaimsError::io(&path, "opening", source))?;
-        trusted(&file.metadata().map_err(error)?, &path, user)?;
+        let file = open(OpenOptions::new().read(true).write(true).create(true), path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
-                let (ours, there) = (file.metadata().map_err(error)?, fs::symlink_metadata(&path));
+                let (ours, there) = (file.metadata()?, fs::symlink_metadata(path));
                 if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
-                    return Ok(file);
+                    return Ok(Some(file));
                 }
+                // Removed since it was opened: nothing to wait for.
+                continue;
             }
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
-            Err(source) => return Err(error(source.into())),
+            Err(source) => return Err(source.into()),
         }
-        if start.elapsed() > LOCK_PATIENCE {
-            let text = format!("others have held it for {} ms", LOCK_PATIENCE.as_millis());
-            return Err(error(io::Error::new(io::ErrorKind::TimedOut, text)));
+        if start.elapsed() >= patience {
+            return Ok(None);
         }
         std::thread::sleep(Duration::from_millis(1));
     }

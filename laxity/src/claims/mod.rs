@@ -24,7 +24,7 @@ use directory::{ROOTS, is_roots, lock, open, own_directory, trusted};
 
 use holder::presentable;
 
-pub(crate) use directory::{directory, make_directory};
+pub(crate) use directory::{directory, lock_file, make_directory};
 pub use holder::{Claimed, ClaimedLink, Holder, NetworkNamespace};
 
 /// A claim of all processors is shorter.

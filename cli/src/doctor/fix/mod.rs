@@ -1,12 +1,10 @@
 //! `laxity doctor --fix`: what is safe and can be undone is changed, for as long as it runs.
 //!
-//! Before the first change the old and new values stand in a journal, and a guardian waits for the doctor's end. So the changes
-//! are undone at an orderly end, by the doctor; if the doctor is killed, by the guardian; if both are killed, by the next
-//! doctor. `/dev/cpu_dma_latency` needs no journal: the kernel forgets it with the process that held it.
+//! Before the first change the old and new values stand in the [ledger](laxity::ledger), and a guardian waits for the doctor's
+//! end. So the changes are undone at an orderly end, by the doctor; if the doctor is killed, by the guardian; if both are killed,
+//! by the next doctor. `/dev/cpu_dma_latency` needs no journal: the kernel forgets it with the process that held it.
 
-mod change;
-mod guardian;
-mod journal;
+mod wishes;
 
 use std::fs::File;
 use std::io;
@@ -15,7 +13,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity::ClaimDirectory;
+use laxity::ledger::{self, Found, Ledger, LedgerError, Owned, value};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -24,12 +22,13 @@ use super::idle::{LATENCY, keep_awake};
 use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
 use crate::file::failed;
+use crate::guardian::Guardian;
 use crate::report::to_json;
 use crate::stop::Stop;
-use journal::{Entry, Journal, Place};
+use wishes::wishes;
 
-pub(super) use guardian::guard;
-
+/// Under which its changes are recorded.
+const OWNER: &str = "doctor";
 /// Longer than it takes to undo everything.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
@@ -60,7 +59,7 @@ struct Change {
 
 impl Change {
     /// What became of a wish.
-    fn of(Entry { file, old, new }: &Entry, outcome: io::Result<()>) -> Self {
+    fn of(value::Value { file, old, new }: &value::Value, outcome: io::Result<()>) -> Self {
         let (state, new, text) = match outcome {
             Ok(()) => (Became::Changed, Some(new.clone()), format!("/{file} was {old}, is {new}")),
             Err(error) => (Became::Failed, None, format!("/{file} stays {old}: {error}")),
@@ -71,24 +70,19 @@ impl Change {
 
 /// Changes what it may, waits or runs the command, and undoes it. The exit status.
 pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Result<u8, Failure> {
-    let directory = ClaimDirectory::Default.directory().map_err(laxity::Error::from)?;
-    let place = Place::at(&directory);
-    let Some(locked) = place.lock(PATIENCE).map_err(failed(&place.file()))? else {
-        let who = match place.read() {
-            Ok(Some(journal)) => format!(" (pid {})", journal.pid),
-            _ => String::new(),
-        };
-        let problem = format!("another laxity doctor --fix{who} is at work on this host; end it first");
-        return Err(Failure::NotPermitted(problem));
-    };
-    for line in undo_journal(root, &place) {
-        eprintln!("laxity: a doctor was killed earlier; {line}");
+    let ledger = Ledger::of_this_host().map_err(laxity::Error::from)?;
+    let (owned, lines) = ledger.own(OWNER, PATIENCE).map_err(|error| match error {
+        LedgerError::Held { pid, .. } => {
+            let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+            let problem = format!("another laxity doctor --fix{who} is at work on this host; end it first");
+            Failure::NotPermitted(problem)
+        }
+        other => other.into(),
+    })?;
+    for line in lines {
+        eprintln!("laxity: {line}");
     }
-    if place.file().exists() {
-        let problem = format!("{} is in the way; see above, then remove it", place.file().display());
-        return Err(Failure::NotPermitted(problem));
-    }
-    let (applied, changes) = Applied::start(root, place, locked)?;
+    let (applied, changes) = Applied::start(root, &ledger, owned)?;
     let changed = changes.iter().any(|change| change.state == Became::Changed);
     if !changed && changes.iter().any(|change| change.state == Became::Failed) {
         let each: Vec<&str> = changes.iter().map(|change| change.text.as_str()).collect();
@@ -141,35 +135,33 @@ fn passed_on(status: ExitStatus) -> u8 {
 /// The changes that are in force. Dropping it undoes them.
 #[derive(Debug)]
 struct Applied {
-    root: Root,
-    place: Place,
-    /// Its end of standard input is the doctor's.
-    guardian: Option<Child>,
     /// Held open, it keeps processors awake.
     awake: Option<File>,
-    _locked: File,
+    owned: Owned,
+    /// Goes last: until then it guards.
+    _guardian: Option<Guardian>,
 }
 
 impl Applied {
     /// Changes what it may; tells what became of everything.
-    fn start(root: &Root, place: Place, locked: File) -> Result<(Self, Vec<Change>), Failure> {
+    fn start(root: &Root, ledger: &Ledger, mut owned: Owned) -> Result<(Self, Vec<Change>), Failure> {
         let mut changes = Vec::new();
-        let (mut permitted, wishes) = (Vec::new(), change::wishes(root));
-        for wish in wishes {
-            match change::may_write(root, &wish.file) {
+        let mut permitted = Vec::new();
+        for wish in wishes(root) {
+            match wish.may_be_set(root.directory()) {
                 Ok(()) => permitted.push(wish),
                 refused => changes.push(Change::of(&wish, refused)),
             }
         }
-        let mut applied = Self { root: root.clone(), place, guardian: None, awake: None, _locked: locked };
+        let mut guardian = None;
         if !permitted.is_empty() {
-            // If one of these fails nothing was changed, and dropping `applied` takes the journal away.
-            let journal = Journal::new(permitted.clone()).and_then(|journal| applied.place.write(&journal));
-            let guardian = journal.and_then(|()| guardian::start(&applied.place));
-            applied.guardian = Some(guardian.map_err(failed(&applied.place.file()))?);
+            // If one of these fails nothing was changed, and dropping `owned` takes the journal away.
+            owned.record(permitted.iter().cloned().map(ledger::Change::Value).collect())?;
+            guardian = Some(Guardian::start(ledger.directory()).map_err(failed(ledger.directory()))?);
         }
+        let mut applied = Self { awake: None, owned, _guardian: guardian };
         for wish in &permitted {
-            changes.push(Change::of(wish, change::write(root, &wish.file, &wish.new)));
+            changes.push(Change::of(wish, wish.set(root.directory())));
         }
         let name = format!("/{LATENCY}");
         let (state, text) = match keep_awake(root) {
@@ -189,29 +181,10 @@ impl Drop for Applied {
         if self.awake.take().is_some() {
             eprintln!("laxity: undone: /{LATENCY} is given back");
         }
-        for line in undo_journal(&self.root, &self.place) {
+        for line in self.owned.undo() {
             eprintln!("laxity: undone: {line}");
         }
-        if let Some(mut guardian) = self.guardian.take() {
-            // That closes its standard input, so it ends.
-            let _ = guardian.wait();
-        }
     }
-}
-
-/// Undoes what the journal says and removes it, in words; the caller holds the lock. What cannot be put back stays in the
-/// journal's place for somebody with more rights.
-fn undo_journal(root: &Root, place: &Place) -> Vec<String> {
-    let journal = match place.read() {
-        Ok(Some(journal)) => journal,
-        Ok(None) => return Vec::new(),
-        Err(error) => return vec![format!("its journal {} cannot be used: {error}", place.file().display())],
-    };
-    let (mut said, is_over) = if journal.is_of_this_boot() { change::undo(root, &journal) } else { (Vec::new(), true) };
-    if is_over && let Err(error) = place.remove() {
-        said.push(format!("its journal {} cannot be removed: {error}", place.file().display()));
-    }
-    said
 }
 
 /// What is in force, for people or programs; beside a command on standard error.
@@ -234,118 +207,125 @@ fn tell(changes: &[Change], arguments: &DoctorArguments) {
     }
 }
 
-/// What an earlier doctor left because it was killed together with its guardian: undone, or told to whom it belongs.
+/// What processes left because they were killed together with their guardians: undone, or told to whom it belongs.
 pub(super) fn left_over(root: &Root) -> Vec<Finding> {
-    let Ok(directory) = ClaimDirectory::Default.directory() else { return Vec::new() };
-    let ours = Place::at(&directory);
-    let mut findings: Vec<Finding> = left_in(root, &ours).into_iter().collect();
-    if directory != Path::new(ROOTS_PLACE) {
-        findings.extend(left_by_root(&Place::at(Path::new(ROOTS_PLACE))));
+    let Ok(ours) = Ledger::of_this_host() else { return Vec::new() };
+    let mut findings = left_in(&ours);
+    let roots = Path::new(ROOTS_PLACE);
+    if ours.directory() != roots {
+        findings.extend(left_by_root(&Ledger::at(roots, root.directory())));
     }
     findings
 }
 
-const NAME: &str = "changes in force";
-
-fn left_in(root: &Root, place: &Place) -> Option<Finding> {
-    if !place.file().exists() {
-        return None;
+fn left_in(ledger: &Ledger) -> Vec<Finding> {
+    let found = ledger.recover();
+    for line in found.iter().flat_map(Found::lines) {
+        eprintln!("laxity: {line}");
     }
-    let in_the_way = |error: &dyn std::fmt::Display| {
-        Finding::new(NAME, State::Bad, format!("{}: {error}", place.file().display()))
-            .mended_by(format!("compare what it says with the values in force, then remove {}", place.file().display()))
-    };
-    match place.lock(Duration::ZERO) {
-        Err(error) => Some(in_the_way(&error)),
-        Ok(None) => Some(at_work(place)),
-        Ok(Some(_locked)) => {
-            let said = undo_journal(root, place);
-            for line in &said {
-                eprintln!("laxity: a doctor was killed earlier; {line}");
-            }
-            if place.file().exists() {
-                return Some(in_the_way(&said.join("; ")));
-            }
-            let said = if said.is_empty() { "nothing was left to undo".to_owned() } else { said.join("; ") };
-            Some(Finding::new(NAME, State::Good, format!("a doctor and its guardian were killed earlier; {said}")))
+    found.iter().map(told).collect()
+}
+
+/// Another user may read root's journals, but undo nothing. What he cannot read says nothing.
+fn left_by_root(ledger: &Ledger) -> Vec<Finding> {
+    ledger.look().iter().filter(|found| found.state != ledger::State::Stays).map(told).collect()
+}
+
+fn told(found: &Found) -> Finding {
+    let (owner, file, said) = (found.owner(), found.file.display(), found.said.join("; "));
+    let finding = |state, text| Finding::new("changes in force", state, text);
+    match found.state {
+        ledger::State::AtWork => {
+            finding(State::Good, format!("{owner} is at work: what is found here is with its changes"))
         }
+        ledger::State::Undone => {
+            let said = if said.is_empty() { "nothing was left to undo" } else { &said };
+            finding(State::Good, format!("{owner} and its guardian were killed earlier; {said}"))
+        }
+        ledger::State::Dead => {
+            let text = format!("{owner} of root was killed before it could undo its changes; {file} has them");
+            finding(State::Bad, text).mended_by("`sudo laxity doctor` undoes them")
+        }
+        ledger::State::Stays => finding(State::Bad, format!("{file}: {said}"))
+            .mended_by(format!("compare what it says with the values in force, then remove {file}")),
     }
-}
-
-fn at_work(place: &Place) -> Finding {
-    let who = place.read().ok().flatten().map_or(0, |journal| journal.pid);
-    Finding::new(
-        NAME,
-        State::Good,
-        format!("laxity doctor --fix (pid {who}) is at work: what is found here is with its changes"),
-    )
-}
-
-/// Another user may read root's journal, but undo nothing.
-fn left_by_root(place: &Place) -> Option<Finding> {
-    let journal = place.read().ok()??;
-    if journal.owner_lives() {
-        return Some(at_work(place));
-    }
-    let found = format!(
-        "a doctor of root (pid {}) was killed before it could undo its changes; {} has them",
-        journal.pid,
-        place.file().display()
-    );
-    Some(Finding::new(NAME, State::Bad, found).mended_by("`sudo laxity doctor` undoes them"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::fs;
 
+    use laxity::ledger::value::RUNTIME;
+
     use super::super::root::tests::Fake;
-    use super::super::throttle::RUNTIME;
-    use super::journal::tests::{entry, of_the_dead};
     use super::*;
+
+    const JOURNAL: &str = "doctor.changes.json";
+
+    fn ledger(fake: &Fake) -> Ledger {
+        Ledger::at(&fake.0, &fake.0)
+    }
+
+    /// A doctor that has switched off the throttle.
+    fn doctor(fake: &Fake) -> Owned {
+        let (mut owned, _) = ledger(fake).own(OWNER, Duration::ZERO).unwrap();
+        let value = value::Value { file: RUNTIME.to_owned(), old: "950000".to_owned(), new: "-1".to_owned() };
+        owned.record(vec![ledger::Change::Value(value)]).unwrap();
+        fake.file(RUNTIME, "-1\n");
+        owned
+    }
+
+    /// One that is gone: another process, of which the journal and its change are left.
+    fn dead_doctor(fake: &Fake) {
+        let owned = doctor(fake);
+        let text = fs::read_to_string(fake.0.join(JOURNAL)).unwrap();
+        drop(owned);
+        fake.file(JOURNAL, &text.replace("\"start\": ", "\"start\": 1")).file(RUNTIME, "-1\n");
+    }
 
     #[test]
     fn what_the_dead_left_is_undone_once() {
         let fake = Fake::new("left");
-        let (root, place) = (fake.root(), Place::at(&fake.0));
-        assert_eq!(left_in(&root, &place), None);
-        fake.file(RUNTIME, "-1\n");
-        place.write(&of_the_dead(vec![entry("950000", "-1")])).unwrap();
-        assert_eq!(left_by_root(&place).unwrap().state, State::Bad);
-        let finding = left_in(&root, &place).unwrap();
+        assert!(left_in(&ledger(&fake)).is_empty());
+        dead_doctor(&fake);
+        assert_eq!(left_by_root(&ledger(&fake))[0].state, State::Bad);
+        let findings = left_in(&ledger(&fake));
         assert!(
-            finding.state == State::Good && finding.found.contains("sched_rt_runtime_us is 950000 again"),
-            "{finding:?}"
+            findings.len() == 1
+                && findings[0].state == State::Good
+                && findings[0].found.contains("sched_rt_runtime_us is 950000 again"),
+            "{findings:?}"
         );
         assert_eq!(fs::read_to_string(fake.0.join(RUNTIME)).unwrap(), "950000");
-        assert_eq!(left_in(&root, &place), None);
+        assert!(left_in(&ledger(&fake)).is_empty());
     }
 
     #[test]
-    fn what_somebody_holds_is_left_alone() {
+    fn what_a_process_at_work_has_is_left_alone() {
         let fake = Fake::new("held");
-        let (root, place) = (fake.root(), Place::at(&fake.0));
-        fake.file(RUNTIME, "-1\n");
-        place.write(&Journal::new(vec![entry("950000", "-1")]).unwrap()).unwrap();
-        let held = place.lock(Duration::ZERO).unwrap();
-        let finding = left_in(&root, &place).unwrap();
-        assert!(finding.found.contains(&format!("pid {}", std::process::id())), "{finding:?}");
-        assert_eq!(left_by_root(&place).unwrap().state, State::Good);
+        let _owned = doctor(&fake);
+        for findings in [left_in(&ledger(&fake)), left_by_root(&ledger(&fake))] {
+            assert_eq!((findings.len(), findings[0].state), (1, State::Good));
+            let who = format!("doctor (pid {}) is at work", std::process::id());
+            assert!(findings[0].found.contains(&who), "{findings:?}");
+        }
         assert_eq!(fs::read_to_string(fake.0.join(RUNTIME)).unwrap(), "-1\n");
-        drop(held);
     }
 
     #[test]
     fn a_journal_that_cannot_be_used_stays_and_is_told() {
         let fake = Fake::new("unusable");
-        let (root, place) = (fake.root(), Place::at(&fake.0));
-        fs::write(place.file(), "nonsense").unwrap();
-        let finding = left_in(&root, &place).unwrap();
-        assert!(finding.state == State::Bad && finding.remedy.unwrap().contains("remove"), "{}", finding.found);
+        fake.file(JOURNAL, "nonsense");
+        assert!(left_by_root(&ledger(&fake)).is_empty());
+        let [finding] = &left_in(&ledger(&fake))[..] else { panic!("it is not told") };
+        let remedy = finding.remedy.as_ref().unwrap();
+        assert!(finding.state == State::Bad && remedy.contains("remove"), "{finding:?}");
         // What cannot be put back keeps the journal.
-        place.write(&of_the_dead(vec![entry("950000", "-1")])).unwrap();
-        assert_eq!(left_in(&root, &place).unwrap().state, State::Bad);
-        assert!(place.file().exists());
+        fs::remove_file(fake.0.join(JOURNAL)).unwrap();
+        dead_doctor(&fake);
+        fs::remove_file(fake.0.join(RUNTIME)).unwrap();
+        assert_eq!(left_in(&ledger(&fake))[0].state, State::Bad);
+        assert!(fake.0.join(JOURNAL).exists());
     }
 
     #[test]
