@@ -8,11 +8,13 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use laxity::ledger::{Found, Ledger};
 
 use crate::failure::Failure;
+use crate::file::failed;
 
 /// What it says when it is ready.
 const READY: &[u8] = b"ready\n";
@@ -44,6 +46,22 @@ impl Guardian {
         let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         Err(io::Error::other(format!("the guardian is not ready ({status})")))
     }
+}
+
+/// The guardian of a process that changes something for as long as it runs.
+static FOR_LIFE: OnceLock<Guardian> = OnceLock::new();
+
+/// Undoes what processes left that were killed, and says so. With `for_life` this process has a guardian from here on, until it ends.
+pub(crate) fn look_after(for_life: bool) -> Result<(), Failure> {
+    let ledger = Ledger::of_this_host().map_err(laxity::Error::from)?;
+    for line in ledger.recover().iter().flat_map(Found::lines) {
+        eprintln!("laxity: {line}");
+    }
+    if for_life {
+        let guardian = Guardian::start(ledger.directory()).map_err(failed(ledger.directory()))?;
+        let _ = FOR_LIFE.set(guardian);
+    }
+    Ok(())
 }
 
 impl Drop for Guardian {

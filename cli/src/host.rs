@@ -5,17 +5,20 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use laxity::text::HostAddress;
-use laxity::{ClaimDirectory, DEFAULT_PORT, Host, HostConfig, Placement};
+use laxity::text::{self, HostAddress};
+use laxity::{ClaimDirectory, DEFAULT_PORT, GuardConfig, Host, HostConfig, Placement};
 use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::Duration;
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
-use crate::values::{everywhere, look_up, span_within};
+use crate::guardian;
+use crate::values::{everywhere, look_up, option, span_within};
 
 const LEASE: &str = "2s";
+/// What `--guard` without a rate means.
+const USUAL_FLOOR: &str = "auto";
 
 /// How this host takes part.
 #[derive(Debug, Args)]
@@ -55,6 +58,10 @@ pub(crate) struct HostArguments {
     /// does not have it gets no answer
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
+    /// Keep what other programs of this host send behind the channels: they have what is left of the link, and in any case RATE [default: a twentieth of the link's].
+    /// Needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise
+    #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = USUAL_FLOOR)]
+    pub(crate) guard: Option<String>,
     /// The directory where hosts claim link and processors, which no two may share, or off to claim nothing [default: /run/laxity, or that of
     /// this user]
     #[arg(long, value_name = "DIRECTORY|off")]
@@ -140,6 +147,11 @@ impl HostArguments {
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;
+        let guard = self.guard.as_deref().map(|floor| match floor {
+            USUAL_FLOOR => Ok(GuardConfig::default()),
+            floor => option("--guard", floor, text::rate).map(|floor| GuardConfig { floor: Some(floor) }),
+        });
+        let guard = guard.transpose()?;
         let default = HostConfig::default();
         let placement = match placement {
             PlacementArgument::Thread => Placement::Thread,
@@ -161,6 +173,7 @@ impl HostArguments {
             server: self.server.clone(),
             spin,
             key,
+            guard,
             hold_sending: self.hold,
             hold_receiving: self.hold,
             ..default
@@ -176,11 +189,17 @@ impl HostArguments {
         }
     }
 
+    /// Undoes what hosts left that were killed; with a guard this process has a guardian.
+    pub(crate) fn look_after_changes(&self) -> Result<(), Failure> {
+        guardian::look_after(self.guard.is_some())
+    }
+
     /// Starts the host.
     ///
     /// # Errors
     /// As the library; or it is attached to an executive, of which it was told something.
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, Failure> {
+        self.look_after_changes()?;
         let host = Host::start(config)?;
         match self.of_the_executive() {
             Some(option) if host.is_attached() => Err(Failure::Usage(format!(
@@ -204,6 +223,7 @@ impl HostArguments {
             ("--spin", self.spin != "0"),
             ("--hold", self.hold),
             ("--key", self.key.is_some()),
+            ("--guard", self.guard.is_some()),
         ];
         given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity::{ChannelSpec, Error, Grant, Host, Sender};
+use laxity::{ChannelSpec, Covers, Error, Grant, Host, Sender};
 use laxity_core::send::SendCounters;
 use laxity_core::wire::Counts;
 
@@ -68,7 +68,8 @@ impl Line {
         let sender = self.host.open(self.peer, &self.name, self.spec)?;
         if let Some(bound) = sender.grant().bound {
             let guarantee = in_words(&sender.grant().guarantee);
-            eprintln!("granted: every message within {bound} of its logical arrival ({guarantee})");
+            let covered = if sender.grant().covers == Covers::Host { ", whatever else this host sends" } else { "" };
+            eprintln!("granted: every message within {bound} of its logical arrival{covered} ({guarantee})");
         }
         let progress = Progress::of_sender(sender.watch());
         self.open = Some((sender, progress));

@@ -28,6 +28,7 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
         "command": command,
         "peer": peer.map(|peer| peer.to_string()),
         "channels": channels,
+        "covers": host.covers().to_string(),
         "link": host.link_counters().as_ref().map(link),
         "early": early(host),
         "frames": host.endpoint_counters(),
@@ -115,6 +116,7 @@ pub(crate) fn link(counters: &Counters) -> Value {
 pub(crate) fn told(host: &Host, elapsed: Duration) -> Vec<String> {
     let mut lines: Vec<String> =
         host.premises().violations().iter().map(|violation| format!("{PREMISE}{violation}")).collect();
+    lines.extend(host.guard_problem().map(|problem| format!("{PREMISE}{problem}")));
     let counters = host.link_counters().unwrap_or_default();
     if counters.send_too_large > 0 {
         lines.push(format!(

@@ -63,6 +63,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let config = HostConfig { placement: Placement::Thread, ..config };
+    arguments.host.look_after_changes()?;
     // All its threads begin after this.
     give_up_rights().map_err(|error| Failure::NotPermitted(format!("giving up privileges: {error}")))?;
     let stop = Stop::on_signals()?;

@@ -211,6 +211,9 @@ pub struct Platform {
     pub transmit_batch: u32,
     /// The link.
     pub link: LinkModel,
+    /// How long packets of other programs of this host may keep the link from ours at most, beside what they have handed to it: what a guard lets
+    /// through. Zero where nothing else is sent, or nothing is known of it.
+    pub foreign: Duration,
     /// The rate of the last switch port on the way in; `None` if it is the link's.
     pub receive_rate: Option<Rate>,
     /// W: how late a sleeping executive wakes up.
@@ -349,6 +352,7 @@ impl Platform {
             upcall_step: Duration::ZERO,
             link_cost: Duration::from_micros(160),
             transmit_batch: 1,
+            foreign: Duration::ZERO,
             receive_rate: None,
             link: LinkModel {
                 setup: Duration::from_nanos(40_200),
@@ -396,6 +400,7 @@ impl Platform {
             upcall_step: Duration::ZERO,
             link_cost: Duration::from_micros(10),
             transmit_batch: 1,
+            foreign: Duration::ZERO,
             receive_rate: None,
             link: LinkModel {
                 setup: Duration::ZERO,

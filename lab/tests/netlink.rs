@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use laxity_lab::interfaces::{Interfaces, Veth};
 use laxity_lab::sys::namespace::Namespace;
-use laxity_link::netlink::{Neighbour, NeighbourState, Route, Watch};
+use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, Route, Watch};
 use laxity_link::sys::device::{Offload, offload};
 use laxity_link::sys::features::{channels, keep_vlan_tags, set_offload};
 
@@ -297,4 +297,35 @@ fn what_anybody_may_say_of_a_path_is_no_limit() {
         let route = a.within(|| Interfaces::open()?.route(other, Some(own))).unwrap();
         assert_eq!(route.mtu, None, "{route:?}");
     }
+}
+
+#[test]
+fn an_interface_is_guarded_once_and_nothing_else_is_removed() {
+    let Some((a, _b)) = pair() else { return };
+    a.within(|| {
+        let mut netlink = Interfaces::open()?;
+        let index = netlink.find("va")?.index;
+        let before = netlink.root_discipline(index)?.unwrap();
+        assert_eq!(before.handle, 0, "the kernel's own: {before:?}");
+        assert!(!netlink.unguard(index)?);
+        let classes = GuardClasses { rate: 12_500_000, floor: 625_000, mtu: 1400 };
+        netlink.guard(index, &classes)?;
+        let found = netlink.root_discipline(index)?.unwrap();
+        assert_eq!((found.kind.as_str(), found.handle), ("htb", GuardClasses::HANDLE));
+        // One that is there is left alone, also if it is a guard.
+        assert_eq!(netlink.guard(index, &classes).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(netlink.root_discipline(index)?.as_ref(), Some(&found));
+        let said = std::process::Command::new("tc").args(["-d", "class", "show", "dev", "va"]).output()?;
+        println!("{}", String::from_utf8_lossy(&said.stdout));
+        let said = std::process::Command::new("tc").args(["-d", "qdisc", "show", "dev", "va"]).output()?;
+        println!("{}", String::from_utf8_lossy(&said.stdout));
+        assert!(netlink.unguard(index)?);
+        assert_eq!(netlink.root_discipline(index)?, Some(before));
+        assert!(!netlink.unguard(index)? && !netlink.unguard(9_999)?);
+        // Faster than 32 bits say.
+        netlink.guard(index, &GuardClasses { rate: 12_500_000_000, floor: 625_000_000, mtu: 1400 })?;
+        assert!(netlink.unguard(index)?);
+        Ok(())
+    })
+    .unwrap();
 }

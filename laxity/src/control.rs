@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::executive::{Command, Inline, Notice, Published};
 use crate::experiments::Marks;
 use crate::grant::Grant;
+use crate::guard::Covers;
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::listening::{Listening, Listens};
@@ -442,6 +443,7 @@ impl Shared {
         let Needs { messages, packets, holds } = self.needs(request, upstream, stage);
         let transit = state.admission.look_ahead()
             + platform.link.occupancy(platform.packet)
+            + platform.foreign
             + platform.propagation
             + platform.clock_error
             + input_delay;
@@ -488,6 +490,7 @@ impl Shared {
             receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
             bound: request.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &request.service),
+            covers: Covers::of(platform),
             same_clock: request.same_clock,
             executive: std::process::id(),
         };
@@ -546,6 +549,7 @@ impl Shared {
             receive,
             bound: known.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &known.service),
+            covers: Covers::of(platform),
             same_clock,
             executive: std::process::id(),
         };

@@ -19,6 +19,7 @@ use laxity_link::LinkError;
 use laxity_link::xdp::XdpError;
 
 use crate::claims::{Claimed, ClaimsError, Conflict, Holder};
+use crate::guard::GuardError;
 use crate::source::FileError;
 use crate::text::DisplaySize;
 
@@ -74,6 +75,9 @@ pub enum Error {
     /// The fast path cannot be had.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// The link cannot be guarded.
+    #[error(transparent)]
+    Guard(#[from] GuardError),
     /// What may be dropped early takes more than a processor has.
     #[error(
         "{frames_per_second} frames a second may be dropped early, at {cost} each: that takes all of a processor, and nothing could be promised; expected fewer than {most}"
@@ -309,6 +313,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::OneOfSet { error, .. } => error.exit_status(),
+            Self::Guard(error) => error.exit_status(),
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
             Self::Calibration { .. } | Self::Content(_) => 2,
             Self::Violation(_) | Self::WouldBlock => 2,

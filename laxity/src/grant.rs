@@ -7,6 +7,7 @@ use laxity_core::units::Duration;
 
 use crate::calibration::Guarantee;
 use crate::error::Error;
+use crate::guard::Covers;
 
 /// The answer yes.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Grant {
     pub bound: Option<Duration>,
     /// How far this host stands behind its part of that; of the other host's part only that host can tell.
     pub guarantee: Guarantee,
+    /// Whose traffic on this host's link the promise covers.
+    pub covers: Covers,
     /// Whether both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,
     /// The process whose executive keeps the promise at this host: if it ends, the channel does.

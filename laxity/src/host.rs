@@ -28,6 +28,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
+use crate::guard::{Covers, Guard, GuardConfig, GuardPlan};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
@@ -108,6 +109,9 @@ pub struct HostConfig {
     /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
+    /// Whether other programs of this host may come in the way of its packets on the link. `None` leaves that open, and grants say so
+    /// ([`Grant::covers`](crate::Grant::covers)). A guard needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise.
+    pub guard: Option<GuardConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
 }
@@ -136,6 +140,7 @@ impl Default for HostConfig {
             command: None,
             longest_iteration: Duration::ZERO,
             key: None,
+            guard: None,
             any_port: false,
         }
     }
@@ -229,6 +234,8 @@ pub(crate) struct Here {
     _awake: Option<File>,
     /// What it has of this host for itself, until its threads have ended.
     _claim: Option<Claim>,
+    /// What keeps other programs' packets behind its own, until its threads have ended.
+    guard: Option<Guard>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     /// From when on its upcalls are ready.
@@ -338,7 +345,8 @@ impl Host {
             return Err(Error::Spin { found: config.spin });
         }
         let at_bind = |costs: Costs| costs.at(config.bind.ip());
-        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
+        let mut costs =
+            config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
         let mut platform = costs.platform.clone();
         if config.key.is_some() {
             platform = platform.authenticated();
@@ -350,7 +358,11 @@ impl Host {
             }
             platform.wake_up = platform.wake_up * 2;
         }
+        let guard = config.guard.as_ref();
+        let guard =
+            guard.map(|guard| GuardPlan::new(guard, &config.link, config.bind.ip(), &mut platform)).transpose()?;
         platform.validate()?;
+        costs.platform.foreign = platform.foreign;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
@@ -396,6 +408,11 @@ impl Host {
             Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
+        early_notes.extend(guard.as_ref().map(|guard| guard.note(&platform)));
+        let guard = guard.map(GuardPlan::set_up).transpose()?;
+        if guard.is_some() {
+            bound.take_own_class()?;
+        }
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
@@ -531,6 +548,7 @@ impl Host {
             allowed_drops,
             _awake: awake,
             _claim: claim,
+            guard,
             executive,
             control: None,
             readiness,
@@ -621,6 +639,16 @@ impl Host {
     pub fn allowed_drops(&self) -> Option<DropAllowance> {
         let here = self.here().ok()?;
         here.early.as_ref().and(here.allowed_drops)
+    }
+
+    /// Whose traffic on its link its promises cover.
+    pub fn covers(&self) -> Covers {
+        Covers::of(self.platform())
+    }
+
+    /// What is wrong with the guard of its link, if there is one, as of a second ago at most.
+    pub fn guard_problem(&self) -> Option<String> {
+        self.here().ok()?.guard.as_ref()?.problem()
     }
 
     /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.

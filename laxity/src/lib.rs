@@ -50,6 +50,7 @@ mod executive;
 #[doc(hidden)]
 pub mod experiments;
 mod grant;
+mod guard;
 mod holdings;
 mod home;
 mod host;
@@ -91,6 +92,7 @@ pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use claims::{ClaimDirectory, Claimed, ClaimedLink, ClaimsError, Holder, NetworkNamespace};
 pub use error::{Advice, Error};
 pub use grant::{ChannelSpec, Grant};
+pub use guard::{Covers, GuardConfig, GuardError};
 pub use host::{DEFAULT_PORT, Host, HostConfig, Standing};
 pub use laxity_link::LinkKind;
 pub use link::{DropAllowance, LinkChoice, XdpOptions};

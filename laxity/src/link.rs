@@ -10,7 +10,7 @@ use laxity_core::platform::{Platform, Starts};
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_link::netlink::Netlink;
+use laxity_link::netlink::{GuardClasses, Netlink};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError, LinkKind};
@@ -120,6 +120,14 @@ impl Bound {
         match &self.wire {
             Wire::Udp(link, _) => link.local_address(),
             Wire::Xdp(link, _) => link.local_address(),
+        }
+    }
+
+    /// Its packets are of Laxity's class where the interface is guarded.
+    pub(crate) fn take_own_class(&self) -> Result<(), Error> {
+        match &self.wire {
+            Wire::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
+            Wire::Xdp(..) => Ok(()),
         }
     }
 

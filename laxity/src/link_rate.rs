@@ -44,19 +44,7 @@ fn slowest(
     otherwise: Option<Rate>,
     rate: impl Fn(&Interface) -> Option<Rate>,
 ) -> (Option<Rate>, String) {
-    let address = address.to_canonical();
-    let has = |interface: &Interface| interface.addresses.iter().any(|(found, _)| *found == address);
-    let reaches_others =
-        |interface: &Interface| !is_loopback(interface) && !interface.addresses.is_empty() && interface.runs;
-    let meant = |interface: &&Interface| match address {
-        _ if address.is_loopback() => is_loopback(interface),
-        _ if address.is_unspecified() => reaches_others(interface),
-        _ => has(interface),
-    };
-    let mut meant: Vec<&Interface> = interfaces.iter().filter(meant).collect();
-    if meant.is_empty() && address.is_unspecified() {
-        meant = interfaces.iter().filter(|interface| is_loopback(interface)).collect();
-    }
+    let meant = sending_interfaces(interfaces, address, |interface| interface.runs);
     let rates = meant.into_iter().map(|interface| match rate(interface) {
         Some(rate) if is_virtual(interface) => {
             (Some(rate), format!("as fast as {} is handed packets; what is behind it is not known", interface.name))
@@ -67,6 +55,28 @@ fn slowest(
     // No rate at all is the fastest.
     let slowest = rates.min_by_key(|(rate, _)| rate.map_or(u64::MAX, Rate::as_bytes_per_second));
     slowest.unwrap_or_else(|| (otherwise, assumed(&format!("no interface has {address}"))))
+}
+
+/// The interfaces by which a host with `address` sends: that which has it, or all that reach other hosts and are in use; the loopback interface only if it is that, or there is no other.
+pub(crate) fn sending_interfaces(
+    interfaces: &[Interface],
+    address: IpAddr,
+    is_in_use: impl Fn(&Interface) -> bool,
+) -> Vec<&Interface> {
+    let address = address.to_canonical();
+    let has = |interface: &Interface| interface.addresses.iter().any(|(found, _)| *found == address);
+    let reaches_others =
+        |interface: &Interface| !is_loopback(interface) && !interface.addresses.is_empty() && is_in_use(interface);
+    let meant = |interface: &&Interface| match address {
+        _ if address.is_loopback() => is_loopback(interface),
+        _ if address.is_unspecified() => reaches_others(interface),
+        _ => has(interface),
+    };
+    let mut meant: Vec<&Interface> = interfaces.iter().filter(meant).collect();
+    if meant.is_empty() && address.is_unspecified() {
+        meant = interfaces.iter().filter(|interface| is_loopback(interface)).collect();
+    }
+    meant
 }
 
 /// One that hands packets on to somebody on this machine.

@@ -131,6 +131,18 @@ impl Udp {
         })
     }
 
+    /// Sends packets of this class of the interface's queueing discipline from here on (SO_PRIORITY).
+    ///
+    /// # Errors
+    /// The kernel's: a class needs CAP_NET_ADMIN.
+    pub fn set_class(&self, class: u32) -> Result<(), LinkError> {
+        sys::set_class(self.fd.as_fd(), class).map_err(|source| LinkError::Kernel {
+            address: self.address,
+            what: "SO_PRIORITY",
+            source,
+        })
+    }
+
     /// Bytes of receive buffer that the kernel gave; less than what was asked for if `net.core.rmem_max` is less and the
     /// process lacks CAP_NET_ADMIN.
     pub fn receive_buffer_bytes(&self) -> usize {

@@ -47,6 +47,8 @@ pub mod terms {
     pub const LINK_BLOCKING: &str = "link_blocking";
     /// C_l + A: what the link was given ahead.
     pub const LOOK_AHEAD: &str = "look_ahead";
+    /// F: packets of other programs of this host that a guard lets through.
+    pub const FOREIGN: &str = "foreign";
     /// What the platform takes while the link waits to be served.
     pub const LINK_INTERFERENCE: &str = "link_interference";
     /// K: the message on whichever resource takes longer, packet by packet.
@@ -79,8 +81,10 @@ fn addends(parts: &[(&'static str, u128)], order: &[&'static str], mut less: u12
             (*amount, less) = (*amount - off, less - off);
         }
     }
+    // A host without a guard has no such term.
     parts
         .iter()
+        .filter(|(name, amount)| *name != terms::FOREIGN || *amount > 0)
         .map(|&(name, amount)| Term { name, amount: nanos(u64::try_from(amount).unwrap_or(u64::MAX)) })
         .collect()
 }
@@ -159,7 +163,7 @@ impl Admission {
             }
             if let Some((stream, _)) = moved(held) {
                 match at(on_link.as_ref(), stream.due()) {
-                    Some(worst) => all.extend(link_terms(&link, &stream, &worst)),
+                    Some(worst) => all.extend(link_terms(&link, &stream, &worst, self.machine.foreign)),
                     None => all.push(Term { name: terms::LINK_STAGE, amount: nanos(stream.deadline) }),
                 }
             }
@@ -225,7 +229,8 @@ impl Admission {
                         (terms::OTHERS, work.saturating_sub(own)),
                         (terms::PROCESSOR_BLOCKING, block.into()),
                         (terms::LINK_BLOCKING, packet.into()),
-                        (terms::LOOK_AHEAD, constant.into()),
+                        (terms::LOOK_AHEAD, (constant - self.machine.foreign).into()),
+                        (terms::FOREIGN, self.machine.foreign.into()),
                         (terms::INTERFERENCE, interference),
                     ];
                     let order = [
@@ -233,6 +238,7 @@ impl Admission {
                         terms::PROCESSOR_BLOCKING,
                         terms::LINK_BLOCKING,
                         terms::LOOK_AHEAD,
+                        terms::FOREIGN,
                         terms::INTERFERENCE,
                         terms::OWN_MESSAGE,
                     ];
@@ -246,18 +252,19 @@ impl Admission {
     }
 }
 
-fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness) -> Vec<Term> {
-    use terms::{LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
+fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness, foreign: u64) -> Vec<Term> {
+    use terms::{FOREIGN, LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
     let (work, ahead, block) = link.parts(worst.due, worst.done);
     let own = stream.until(worst.due).min(stream.whole() - u128::from(stream.spare)).min(work);
     let parts = [
         (TRANSMISSION, own),
         (LINK_OTHERS, work - own),
         (LINK_BLOCKING, block.into()),
-        (LOOK_AHEAD, ahead.into()),
+        (LOOK_AHEAD, (ahead - foreign).into()),
+        (FOREIGN, foreign.into()),
         (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done).saturating_add(stream.late.into())),
     ];
-    let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, LINK_INTERFERENCE, TRANSMISSION];
+    let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, FOREIGN, LINK_INTERFERENCE, TRANSMISSION];
     let all = worst.done.saturating_add(stream.late);
     addends(&parts, &order, u128::from(all - response(stream.deadline, worst)))
 }

@@ -36,6 +36,10 @@
 //!
 //! which depends on the platform only: the link scheduler uses it from the start. One tick less is too little.
 //!
+//! **Foreign traffic.** Packets of other programs of this host may be in the device before ours. With a guard they keep a packet from the wire
+//! for F longer than the model says ([`Platform::foreign`](crate::platform::Platform::foreign)), at any time and in all: it adds to what
+//! the link was given ahead, once.
+//!
 //! **The link's tax** on the processor, beside Intf(s), is the least of three, each of which holds by itself: what follows from
 //! the link (a packet starts when the one before it is through), what follows from those who send (only if best effort is
 //! policed, or there is none), and what follows from the link for packets no shorter than best effort's, L_be, and from the
@@ -112,8 +116,10 @@ pub(super) struct Machine {
     pub(super) look_ahead: u64,
     /// The longest block of the processor that is no channel's: best effort, or waking up.
     pub(super) other_block: u64,
-    /// What the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A.
+    /// What the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A + F.
     pub(super) ahead: u64,
+    /// F: what of that is foreign; zero on the papers' machine.
+    pub(super) foreign: u64,
     /// Whether that last packet may be anybody's, or only one that is due later.
     pub(super) all_block: bool,
     /// L of the largest packet that is no channel's.
@@ -168,13 +174,15 @@ impl Machine {
             true => best_effort.then(|| occupancy(be.packet_min)),
         };
         let look_ahead = if papers { 0 } else { gap.max(wake_up).saturating_add(link_cost).saturating_add(1) };
+        let foreign = if papers { 0 } else { platform.foreign.as_nanos() };
         Ok(Self {
             early,
             switch,
             link_cost,
             look_ahead,
             other_block: best_effort_block.max(wake_up),
-            ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead) },
+            ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead).saturating_add(foreign) },
+            foreign,
             all_block: !papers,
             other_largest: match papers {
                 _ if mutant::is_on(Mutant::NoLinkBlock) => 0,

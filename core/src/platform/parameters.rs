@@ -128,7 +128,7 @@ macro_rules! parameters {
 }
 
 /// All of them, in the order of files. Of several that are out of range, the first is reported.
-pub static PARAMETERS: [Parameter; 30] = parameters! {
+pub static PARAMETERS: [Parameter; 31] = parameters! {
     packet: Bytes(packet), |_| MIN_PACKET_BYTES.into()..=MAX_PACKET_BYTES.into(), "S: largest packet payload";
     quantum: Count(quantum), |_| 1..=MAX_QUANTUM.into(), "P: packets between preemption points";
     switch: Span(switch), |_| COST, "C_sw: a change of handler";
@@ -148,6 +148,8 @@ pub static PARAMETERS: [Parameter; 30] = parameters! {
     link_rate: LinkRate(link.rate), |_| 1..=u64::MAX, "B: the link's rate";
     receive_rate: LinkRate(receive_rate), |_| 1..=u64::MAX,
         "the rate at which the last switch port passes on what is for this host; the link's if unlimited";
+    foreign: Span(foreign), |platform| if platform.machine.is_papers() { 0..=0 } else { COST },
+        "how long packets of other programs of this host may be in the way on the link: what a guard lets through";
     link_overhead: Bytes(link.overhead_bytes), |_| 0..=65_535, "bytes that travel with each packet beside its payload";
     link_floor: Bytes(link.floor_bytes), |platform| 0..=platform.packet.into(),
         "shorter payloads occupy the link as if they were this long";

@@ -1,10 +1,11 @@
 //! What must hold of every answer.
 
 use laxity_core::admission::answer::{Answers, Request, Role, Rule, Test};
+use laxity_core::admission::bounds::terms;
 use laxity_core::admission::plan::decide;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
-use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -273,4 +274,25 @@ fn every_size_up_to_the_advice_is_granted() {
     let granted = |size| is_granted(&platform, &requests, test, 2, changed(&requests[2], size, 13_361_000, 12_826_000));
     let refused: Vec<u64> = (1_456..=fits.into()).filter(|size| !granted(*size)).collect();
     assert!(refused.is_empty() && !granted(u64::from(fits) + 1), "{fits} {refused:?}");
+}
+
+/// What a guard lets through of other programs is a term of its own, and adds to the bound what it is, once.
+#[test]
+fn foreign_packets_are_a_term_of_the_bound() {
+    let contract = Contract::new(20_000, 1, Duration::from_millis(20), 2, Duration::from_millis(60)).unwrap();
+    let requests = [Request::only(contract, Role::Sends); 3];
+    let quiet = Platform { interference: Interference::default(), ..Platform::assumed_host() };
+    let guarded = Platform { foreign: Duration::from_micros(500), ..quiet.clone() };
+    for test in [Test::Only(Rule::Split), Test::Only(Rule::Composite), Test::Live] {
+        let of = |platform: &Platform| decide(platform, &requests, test).unwrap().channels[2].outcome.clone().unwrap();
+        let (without, with) = (of(&quiet), of(&guarded));
+        let term = with.terms.iter().find(|term| term.name == terms::FOREIGN).map(|term| term.amount);
+        assert_eq!(term, Some(guarded.foreign), "{test:?}");
+        assert!(without.terms.iter().all(|term| term.name != terms::FOREIGN));
+        let longer = with.bound.saturating_sub(without.bound);
+        assert!(longer >= guarded.foreign && longer < guarded.foreign * 2, "{test:?}: {longer}");
+    }
+    // The papers' machine has no guard.
+    let papers = Platform { machine: MachineModel::PapersInline, ..Platform::channels_table_2b() };
+    assert!(decide(&Platform { foreign: Duration::from_nanos(1), ..papers }, &requests, Test::Live).is_err());
 }

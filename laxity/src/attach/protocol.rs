@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::calibration::{Guarantee, Level, Overruns, Premises, WatchedWindow};
 use crate::error::{Advice, Error};
 use crate::grant::{ChannelSpec, Grant};
+use crate::guard::Covers;
 use crate::port::Counted;
 use crate::realtime::Scheduling;
 
@@ -186,13 +187,14 @@ pub(crate) struct Channel {
     level: Level,
     /// In units of [`Probability`].
     miss: Option<u64>,
+    covers: Covers,
     same_clock: bool,
     executive: u32,
 }
 
 impl Channel {
     pub(crate) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
-        let Grant { name, peer, service, stages, receive, bound, guarantee, same_clock, executive } = grant;
+        let Grant { name, peer, service, stages, receive, bound, guarantee, covers, same_clock, executive } = grant;
         Self {
             place,
             at,
@@ -206,6 +208,7 @@ impl Channel {
             bound: *bound,
             level: guarantee.level,
             miss: guarantee.miss.map(Probability::parts),
+            covers: *covers,
             same_clock: *same_clock,
             executive: *executive,
         }
@@ -223,6 +226,7 @@ impl Channel {
             receive: self.receive,
             bound: self.bound,
             guarantee: Guarantee { level: self.level, miss: self.miss.map(Probability::from_parts) },
+            covers: self.covers,
             same_clock: self.same_clock,
             executive: self.executive,
         })

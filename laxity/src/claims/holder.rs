@@ -50,7 +50,7 @@ pub struct NetworkNamespace {
 
 impl NetworkNamespace {
     /// Of the calling thread, as its sockets are.
-    pub(super) fn of_thread() -> Result<Self, ClaimsError> {
+    pub(crate) fn of_thread() -> Result<Self, ClaimsError> {
         let path = Path::new("/proc/thread-self/ns/net");
         let found = fs::metadata(path).map_err(|source| ClaimsError::io(path, "looking at", source))?;
         Ok(Self { device: found.dev(), inode: found.ino() })

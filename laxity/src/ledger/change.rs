@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use super::interface::GuardedInterface;
 use super::value::Value;
 
 /// A change of the machine that can be undone.
@@ -13,6 +14,8 @@ use super::value::Value;
 pub enum Change {
     /// Of a value of the kernel.
     Value(Value),
+    /// Of the queueing discipline of an interface.
+    Guard(GuardedInterface),
 }
 
 impl Change {
@@ -20,6 +23,7 @@ impl Change {
     pub fn is_known(&self) -> bool {
         match self {
             Self::Value(value) => value.is_known(),
+            Self::Guard(guarded) => guarded.is_known(),
         }
     }
 
@@ -31,6 +35,7 @@ impl Change {
     pub fn undo(&self, root: &Path) -> io::Result<Option<String>> {
         match self {
             Self::Value(value) => value.undo(root),
+            Self::Guard(guarded) => guarded.undo(root),
         }
     }
 }

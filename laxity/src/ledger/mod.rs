@@ -28,6 +28,7 @@
 //! ```
 
 mod change;
+mod interface;
 mod journal;
 pub mod value;
 
@@ -42,6 +43,7 @@ use journal::{Journal, Lock, Place};
 use crate::claims::{ClaimDirectory, ClaimsError};
 
 pub use change::Change;
+pub use interface::GuardedInterface;
 
 /// Most journals in a directory that are looked at.
 const MOST_JOURNALS: usize = 256;

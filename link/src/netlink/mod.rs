@@ -24,10 +24,12 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
 
 mod exchange;
+mod guard;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use guard::{GuardClasses, RootDiscipline};
 pub use watch::Watch;
 
 /// The longest name that an interface can have, bytes.

@@ -99,6 +99,12 @@ pub(crate) fn receive_tos(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> 
     Ok(())
 }
 
+/// Every packet that `socket` sends from here on is of this class of a queueing discipline.
+pub(crate) fn set_class(socket: BorrowedFd<'_>, class: u32) -> io::Result<()> {
+    // The kernel's option is as many bits, with a sign.
+    set(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, class.cast_signed())
+}
+
 /// Marks every packet that `socket` sends from here on with a differentiated services code point, 0 to 63. The two bits of
 /// congestion notification stay 0.
 ///

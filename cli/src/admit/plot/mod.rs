@@ -88,7 +88,7 @@ fn colour(term: &str) -> usize {
         terms::PROCESSOR_INTERFERENCE | terms::INTERFERENCE => 7,
         terms::TRANSMISSION | terms::OWN_MESSAGE => 8,
         terms::LINK_OTHERS | terms::OTHERS => 9,
-        terms::LINK_BLOCKING => 10,
+        terms::LINK_BLOCKING | terms::FOREIGN => 10,
         terms::LOOK_AHEAD => 11,
         terms::LINK_INTERFERENCE => 12,
         terms::PROCESSOR_STAGE | terms::RECEIVE_STAGE => 13,

@@ -1,0 +1,58 @@
+//! An interface whose queueing discipline is a guard of Laxity's.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use laxity_link::netlink::{Netlink, check_name};
+use serde::{Deserialize, Serialize};
+
+use crate::claims::NetworkNamespace;
+
+/// An interface that is [guarded](laxity_link::netlink::Netlink::guard). A guard is known by its handle, so nothing else is ever removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuardedInterface {
+    /// Where it is.
+    pub namespace: NetworkNamespace,
+    /// Its number there.
+    pub interface: u32,
+    /// Its name when it was guarded.
+    pub name: String,
+}
+
+impl GuardedInterface {
+    /// Whether there can be such an interface.
+    pub fn is_known(&self) -> bool {
+        self.interface != 0 && check_name(&self.name).is_ok()
+    }
+
+    pub(super) fn undo(&self, root: &Path) -> io::Result<Option<String>> {
+        let Self { namespace, interface, name } = self;
+        let failed =
+            |error: io::Error| io::Error::new(error.kind(), format!("{name} could not be freed of its guard: {error}"));
+        let here = NetworkNamespace::of_thread().map_err(|error| failed(io::Error::other(error)))?;
+        if here != *namespace {
+            return match is_there(root, namespace) {
+                false => Ok(None),
+                true => Err(failed(io::Error::other("it is in another network namespace: run `laxity doctor` there"))),
+            };
+        }
+        let removed = Netlink::open().and_then(|mut netlink| netlink.unguard(*interface)).map_err(failed)?;
+        Ok(removed.then(|| format!("{name} is guarded no more")))
+    }
+}
+
+/// Whether a process is in the namespace, or it has a name.
+fn is_there(root: &Path, namespace: &NetworkNamespace) -> bool {
+    let entries =
+        |directory: &str| fs::read_dir(root.join(directory)).into_iter().flatten().flatten().map(|entry| entry.path());
+    let processes = entries("proc").map(|process| process.join("ns/net"));
+    let mut all = processes.chain(entries("run/netns"));
+    let is_it = |path: PathBuf| {
+        let found = fs::metadata(path);
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (namespace.device, namespace.inode))
+    };
+    all.any(is_it)
+}

@@ -1,0 +1,248 @@
+//! The guard of an interface: queueing disciplines that let what other programs send have no more of it than Laxity leaves.
+//!
+//! ```text
+//! root  htb, its default class is "others"
+//!  └─ the link: rate = ceil = R
+//!      ├─ Laxity   priority 0: rate R − floor, ceil R                    ◄── sockets with that class as their SO_PRIORITY
+//!      └─ others   priority 1: rate floor, ceil R, one packet at once    ── tbf, which cuts packets that the device would have to cut
+//! ```
+//!
+//! htb serves what is within its rate first, by priority, so Laxity, which never sends faster than R − floor, never waits for a packet of
+//! others that has not been handed to the device yet; others have the floor in any case, and beyond it only what the link's bucket has left.
+//! What is in the device and on the wire of theirs is at most [`GuardClasses::foreign_bytes`] at any time:
+//! `docs/guard.md` has the argument. Sizes are those of the kernel: from the Ethernet header on, with [`WIRE`] bytes added to each packet.
+//!
+//! A packet of TCP may be 64 KiB until the device cuts it. htb would let it pass as a whole; tbf (`tbf_segment`) cuts it before it is queued. It is
+//! there for that alone, and so fast that it never holds a packet back for longer than 1 µs.
+//!
+//! Relies on: `sch_htb` and `sch_tbf`; CAP_NET_ADMIN. The kernel lets only processes with CAP_NET_ADMIN name a class by SO_PRIORITY.
+
+use std::io;
+
+use netlink_packet_core::{DefaultNla, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL};
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
+
+use super::{Netlink, is};
+
+/// What an Ethernet frame takes of a wire beside what the kernel counts: checksum, preamble, gap.
+const WIRE: u32 = 24;
+/// An Ethernet header with a VLAN's tag.
+const HEADER: u32 = 18;
+/// The shortest Ethernet frame, with [`WIRE`].
+const SHORTEST: u16 = 84;
+/// The major number of the discipline at the root, by which it is known: "LX".
+const MAJOR: u16 = 0x4c58;
+const LINK: u16 = 1;
+const LAXITY: u16 = 0x10;
+const OTHERS: u16 = 0x20;
+/// Of psched: its unit of time.
+const TICK_NANOS: u64 = 64;
+const NANOS: u64 = 1_000_000_000;
+/// Laxity's class holds as much time of its rate, so that it never runs dry.
+const AHEAD_NANOS: u64 = NANOS / 10;
+/// What may wait of others: so much time of the link, within these bytes.
+const QUEUE_NANOS: u64 = NANOS / 10;
+const QUEUE: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// Of the tbf: as fast as anything.
+const UNHURRIED: u64 = 12_500_000_000;
+
+/// The discipline at the root of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RootDiscipline {
+    /// `htb`, `fq_codel`, `noqueue` and so on.
+    pub kind: String,
+    /// Its handle; zero if the kernel made it by itself.
+    pub handle: u32,
+}
+
+/// The rates of a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardClasses {
+    /// R: the link's rate, bytes a second.
+    pub rate: u64,
+    /// What others have in any case, bytes a second: more than zero, less than R.
+    pub floor: u64,
+    /// Bytes of the largest IP packet of the interface.
+    pub mtu: u32,
+}
+
+impl GuardClasses {
+    /// The handle of the discipline at the root.
+    pub const HANDLE: u32 = (MAJOR as u32) << 16;
+    /// The class of Laxity: the SO_PRIORITY of its socket.
+    pub const OWN_CLASS: u32 = Self::HANDLE | LAXITY as u32;
+
+    /// Bytes of the largest packet of others on the wire.
+    fn largest(&self) -> u32 {
+        self.mtu.saturating_add(HEADER + WIRE)
+    }
+
+    /// Bytes of others that may be in the device and on the wire before a packet of Laxity, at most: the bucket of the link, that of their
+    /// class, each up to a tick larger than it was asked for, and a packet beyond each.
+    pub fn foreign_bytes(&self) -> u64 {
+        4 * u64::from(self.largest()) + nanos_of(2 * TICK_NANOS, self.rate) + 1
+    }
+}
+
+impl Netlink {
+    /// The discipline at the root of an interface; `None` if it has none, or one that cannot be read.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces).
+    pub fn root_discipline(&mut self, interface: u32) -> io::Result<Option<RootDiscipline>> {
+        let answers = self.exchange.ask(Message::GetQueueDiscipline(about(interface)?), NLM_F_DUMP)?;
+        let found = answers.into_iter().find_map(|answer| {
+            let Message::NewQueueDiscipline(TcMessage { header, attributes, .. }) = answer else { return None };
+            let is_it = u32::try_from(header.index).ok() == Some(interface) && header.parent == TcHandle::ROOT;
+            let kind = attributes.into_iter().find_map(|attribute| match attribute {
+                TcAttribute::Kind(kind) => Some(kind),
+                _ => None,
+            });
+            is_it.then_some(RootDiscipline { kind: kind?, handle: header.handle.into() })
+        });
+        Ok(found)
+    }
+
+    /// Guards an interface whose discipline at the root is the kernel's own.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the interface has a discipline that was set up, by whoever; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
+    /// or tbf; no such interface. What was made before the error is removed again.
+    pub fn guard(&mut self, interface: u32, classes: &GuardClasses) -> io::Result<()> {
+        let GuardClasses { rate, floor, .. } = *classes;
+        let packet = classes.largest();
+        let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", vec![option(HTB_INIT, &htb_default())])?;
+        self.change(Message::NewQueueDiscipline(root), NLM_F_CREATE | NLM_F_EXCL)?;
+        let own = HtbClass { rate: rate - floor, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
+        let others = HtbClass { rate: floor, burst: packet.into(), priority: 1 };
+        let link = HtbClass { rate, burst: packet.into(), priority: 0 };
+        let mut made = || -> io::Result<()> {
+            for (minor, parent, class) in [(LINK, 0, link), (LAXITY, LINK, own), (OTHERS, LINK, others)] {
+                let parent = TcHandle { major: MAJOR, minor: parent };
+                let options = class.options(rate, packet);
+                let class = message(interface, (MAJOR, minor), parent, "htb", options)?;
+                self.change(Message::NewTrafficClass(class), NLM_F_CREATE | NLM_F_EXCL)?;
+            }
+            let parent = TcHandle { major: MAJOR, minor: OTHERS };
+            let leaf = message(interface, (MAJOR + 1, 0), parent, "tbf", tbf(rate, classes.mtu + HEADER))?;
+            self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)
+        };
+        made().inspect_err(|_| {
+            let _ = self.unguard(interface);
+        })
+    }
+
+    /// Removes the guard of an interface: the kernel's own discipline is back. False if there is none: nothing else is ever removed.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, and the kernel's other refusals.
+    pub fn unguard(&mut self, interface: u32) -> io::Result<bool> {
+        let root = TcMessage::clone(&message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", Vec::new())?);
+        match self.change(Message::DelQueueDiscipline(root), 0) {
+            Ok(()) => Ok(true),
+            // It has another handle, or none; the interface is gone.
+            Err(error) if [libc::EINVAL, libc::ENOENT, libc::ENODEV].iter().any(|code| is(&error, *code)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn about(interface: u32) -> io::Result<TcMessage> {
+    let mut message = TcMessage::default();
+    message.header.index = i32::try_from(interface)
+        .ok()
+        .filter(|index| *index != 0)
+        .ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    Ok(message)
+}
+
+fn message(
+    interface: u32,
+    (major, minor): (u16, u16),
+    parent: TcHandle,
+    kind: &str,
+    options: Vec<TcOption>,
+) -> io::Result<TcMessage> {
+    let mut message = about(interface)?;
+    message.header.handle = TcHandle { major, minor };
+    message.header.parent = parent;
+    message.attributes.push(TcAttribute::Kind(kind.to_owned()));
+    if !options.is_empty() {
+        message.attributes.push(TcAttribute::Options(options));
+    }
+    Ok(message)
+}
+
+// Attributes and structures of the kernel's uapi/linux/pkt_sched.h.
+const HTB_PARAMETERS: u16 = 1;
+const HTB_INIT: u16 = 2;
+const HTB_RATE64: u16 = 6;
+const HTB_CEIL64: u16 = 7;
+const TBF_PARAMETERS: u16 = 1;
+const TBF_RATE64: u16 = 4;
+const TBF_BURST: u16 = 6;
+const ETHERNET: u8 = 1;
+
+fn option(kind: u16, value: &[u8]) -> TcOption {
+    TcOption::Other(DefaultNla::new(kind, value.to_vec()))
+}
+
+/// `struct tc_htb_glob`: version, rate2quantum, default class, debug, direct packets.
+fn htb_default() -> Vec<u8> {
+    [3, 10, u32::from(OTHERS), 0, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
+}
+
+/// `struct tc_ratespec`. What does not fit is said beside it in 64 bits.
+fn rate_spec(rate: u64, overhead: u16) -> [u8; 12] {
+    let mut bytes = [0; 12];
+    bytes[1] = ETHERNET;
+    bytes[2..4].copy_from_slice(&overhead.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&if overhead == 0 { 0 } else { SHORTEST }.to_ne_bytes());
+    bytes[8..].copy_from_slice(&u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
+    bytes
+}
+
+/// Bytes in so many nanoseconds.
+fn nanos_of(nanos: u64, rate: u64) -> u64 {
+    u64::try_from(u128::from(rate) * u128::from(nanos) / u128::from(NANOS)).unwrap_or(u64::MAX)
+}
+
+/// How long so many bytes take, in psched's unit, rounded up.
+fn ticks(bytes: u64, rate: u64) -> u32 {
+    let nanos = (u128::from(bytes) * u128::from(NANOS)).div_ceil(u128::from(rate.max(1)));
+    u32::try_from(nanos.div_ceil(u128::from(TICK_NANOS))).unwrap_or(u32::MAX)
+}
+
+#[derive(Clone, Copy)]
+struct HtbClass {
+    rate: u64,
+    burst: u64,
+    priority: u32,
+}
+
+impl HtbClass {
+    /// `struct tc_htb_opt`: rate, ceil, buffer, cbuffer, quantum, level, prio. The ceiling is the link's.
+    fn options(&self, ceil: u64, packet: u32) -> Vec<TcOption> {
+        let overhead = WIRE as u16;
+        let words = [ticks(self.burst, self.rate), ticks(self.burst, ceil), packet, 0, self.priority];
+        let mut parameters = [rate_spec(self.rate, overhead), rate_spec(ceil, overhead)].concat();
+        parameters.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        let wide = [(HTB_RATE64, self.rate), (HTB_CEIL64, ceil)].into_iter().filter(|(_, rate)| *rate >= 1 << 32);
+        let wide = wide.map(|(kind, rate)| option(kind, &rate.to_ne_bytes()));
+        [option(HTB_PARAMETERS, &parameters)].into_iter().chain(wide).collect()
+    }
+}
+
+/// `struct tc_tbf_qopt`: rate, peakrate, limit, buffer, mtu. `largest` is what it does not cut.
+fn tbf(link: u64, largest: u32) -> Vec<TcOption> {
+    let limit = u32::try_from(nanos_of(QUEUE_NANOS, link).clamp(*QUEUE.start(), *QUEUE.end())).unwrap_or(u32::MAX);
+    let mut parameters = [rate_spec(UNHURRIED, 0), [0; 12]].concat();
+    let words = [limit, ticks(largest.into(), UNHURRIED), 0];
+    parameters.extend(words.iter().flat_map(|word: &u32| word.to_ne_bytes()));
+    vec![
+        option(TBF_PARAMETERS, &parameters),
+        option(TBF_RATE64, &UNHURRIED.to_ne_bytes()),
+        option(TBF_BURST, &largest.to_ne_bytes()),
+    ]
+}
