@@ -27,7 +27,7 @@ const FLOOR: u64 = 1_000_000;
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Three network namespaces in a row, until it is dropped.
-struct Network(String, MutexGuard<'static, ()>);
+struct Network(String, #[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
 
 impl Network {
     /// `None`, and a word about it, if this host does not permit it.
@@ -300,7 +300,7 @@ fn whenever_a_process_is_killed_everything_is_as_before() {
         let mut child = network.laxity("a", &arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         // Any moment, from before it changes anything until long after: the clock's last digits.
         let wait = Duration::from_millis(
-            u64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos()) % 400,
+            u64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos()) % 120,
         );
         println!("round {round}: killed after {wait:?}");
         std::thread::sleep(wait);
@@ -359,4 +359,26 @@ fn what_others_have_set_up_is_left_alone_and_bad_input_is_told() {
     assert_eq!(ended.status.code(), Some(4), "{}", text(&ended.stderr));
     let disciplines = network.disciplines();
     assert!(!disciplines.contains("htb"), "{disciplines}");
+
+    // A guard that is removed meanwhile is told, and what stands in its place is left alone.
+    let scratch = Scratch::new("guard", "removed");
+    let socket = scratch.0.join("socket");
+    let serve = ["serve", "--guard", "--claims", "off", "--bind", &at_a, "--socket", socket.to_str().unwrap()];
+    let serving = Running::start(network.laxity("a", &serve), "serving at");
+    assert!(network.disciplines().contains("htb"));
+    refused(
+        "a",
+        &["--guard", "--claims", "off", "--bind", "192.0.2.1:5710", "--socket", "/tmp/laxity-guard-second"],
+        3,
+        "is at work on this host",
+    );
+    let tc = |words: &[&str]| run("ip", &[&["netns", "exec", &name, "tc", "qdisc"], words].concat());
+    assert!(tc(&["del", "dev", "a0", "root"]) && tc(&["add", "dev", "a0", "root", "handle", "7:", "pfifo"]));
+    // It is looked at every second.
+    std::thread::sleep(Duration::from_secs(3));
+    let pid = rustix::process::Pid::from_raw(serving.child.id().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let (said, _) = serving.end();
+    assert!(said.contains("the guard of a0 is gone"), "{said}");
+    assert!(network.disciplines().contains("qdisc pfifo 7:"), "{}", network.disciplines());
 }
