@@ -13,6 +13,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use common::{Scratch, golden, text};
 use laxity_lab::sys::namespace::Namespace;
+use laxity_link::sys::device::Offload;
+use laxity_link::sys::features::set_offload;
 use serde_json::Value;
 
 const A: &str = "192.0.2.1";
@@ -68,6 +70,10 @@ impl Network {
             within(&wire, "tc qdisc add dev wb root tbf rate 100mbit burst 3028 limit 150000"),
         ];
         assert!(steps.iter().all(|done| *done), "{steps:?}");
+        // What comes to AF_XDP has to have its checksum.
+        for (host, device) in [("a", "a0"), ("b", "b0")] {
+            network.within(host, || set_offload(device, Offload::TransmitChecksum, false));
+        }
         Some(network)
     }
 
@@ -265,6 +271,14 @@ fn beside_a_flood_of_the_same_host_guaranteed_messages_are_in_time() {
     // And the flood did not starve: it has what is left, which is most of the link.
     assert!(with.flood > 5 * FLOOR, "{} B/s of others", with.flood);
     assert_eq!(network.disciplines(), before);
+    // AF_XDP passes by: others have their floor, and no more.
+    let with = beside_a_flood(&network, &scratch, &["--link", "xdp", &format!("--guard={FLOOR}B/s")]);
+    println!("with, over xdp: {} of {MESSAGES}, flood {} B/s: {}", with.came, with.flood, with.figures);
+    assert_eq!((with.came, with.figures["delivered"].as_u64()), (MESSAGES, Some(MESSAGES as u64)), "{}", with.figures);
+    let misses = &with.figures["misses"];
+    assert_eq!((&misses["laxity"], &misses["network"]), (&0.into(), &0.into()), "{}", with.figures);
+    assert!(with.flood > FLOOR / 2 && with.flood < FLOOR * 11 / 10, "{} B/s of others", with.flood);
+    assert_eq!(network.disciplines(), before);
 }
 
 /// What `doctor --fix` changes on any host.
@@ -348,7 +362,6 @@ fn what_others_have_set_up_is_left_alone_and_bad_input_is_told() {
     refused("a", &["--guard", "--claims", "off", "--bind", "127.0.0.1:5709"], 2, "lo cannot be guarded");
     refused("a", &["--guard=10GB/s", "--claims", "off", "--bind", &at_a], 2, "the guard's floor is 10GB/s");
     refused("a", &["--guard=much", "--claims", "off", "--bind", &at_a], 2, "--guard");
-    refused("a", &["--guard", "--claims", "off", "--link", "xdp", "--bind", &at_a], 2, "a guard needs the link udp");
     // Without the right to.
     let name = network.namespace("a");
     let words = ["netns", "exec", &name, "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"];

@@ -308,22 +308,21 @@ fn an_interface_is_guarded_once_and_nothing_else_is_removed() {
         let before = netlink.root_discipline(index)?.unwrap();
         assert_eq!(before.handle, 0, "the kernel's own: {before:?}");
         assert!(!netlink.unguard(index)?);
-        let classes = GuardClasses { rate: 12_500_000, floor: 625_000, mtu: 1400 };
+        let classes = GuardClasses { rate: 12_500_000, floor: 625_000, ceiling: 12_500_000, mtu: 1400 };
         netlink.guard(index, &classes)?;
         let found = netlink.root_discipline(index)?.unwrap();
         assert_eq!((found.kind.as_str(), found.handle), ("htb", GuardClasses::HANDLE));
         // One that is there is left alone, also if it is a guard.
         assert_eq!(netlink.guard(index, &classes).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         assert_eq!(netlink.root_discipline(index)?.as_ref(), Some(&found));
-        let said = std::process::Command::new("tc").args(["-d", "class", "show", "dev", "va"]).output()?;
-        println!("{}", String::from_utf8_lossy(&said.stdout));
-        let said = std::process::Command::new("tc").args(["-d", "qdisc", "show", "dev", "va"]).output()?;
-        println!("{}", String::from_utf8_lossy(&said.stdout));
         assert!(netlink.unguard(index)?);
         assert_eq!(netlink.root_discipline(index)?, Some(before));
         assert!(!netlink.unguard(index)? && !netlink.unguard(9_999)?);
         // Faster than 32 bits say.
-        netlink.guard(index, &GuardClasses { rate: 12_500_000_000, floor: 625_000_000, mtu: 1400 })?;
+        netlink.guard(
+            index,
+            &GuardClasses { rate: 12_500_000_000, floor: 625_000_000, ceiling: 625_000_000, mtu: 1400 },
+        )?;
         assert!(netlink.unguard(index)?);
         Ok(())
     })

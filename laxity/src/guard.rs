@@ -9,7 +9,9 @@
 //! What was changed stands in the [ledger](crate::ledger) before it is changed, and is undone when the host ends; after `kill -9` by the next one,
 //! by `laxity doctor`, or by the guardian of the command. A discipline that is there already is left alone, and the guard refused.
 //!
-//! **Leaves out.** AF_XDP, whose packets pass by the queueing disciplines; processes with CAP_NET_ADMIN that name Laxity's class as their own; interfaces that others stand
+//! Packets of AF_XDP pass by the queueing disciplines. There others have the floor and no more: a fixed part of the link, by default a quarter.
+//!
+//! **Leaves out.** A ceiling over AF_XDP that follows what Laxity uses; processes with CAP_NET_ADMIN that name Laxity's class as their own; interfaces that others stand
 //! on (VLANs, bridges); what comes in.
 
 use std::io;
@@ -19,18 +21,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
-use laxity_core::platform::Platform;
+use laxity_core::platform::{Platform, PlatformError};
 use laxity_core::units::Rate;
+use laxity_link::LinkKind;
 use laxity_link::netlink::{GuardClasses, Interface, Netlink};
 
 use crate::claims::NetworkNamespace;
 use crate::ledger::{Change, GuardedInterface, Ledger, LedgerError, Owned};
-use crate::link::LinkChoice;
 use crate::link_rate::{is_loopback, sending_interfaces};
 use crate::text::DisplayRate;
 
 /// Others have a twentieth of the link in any case.
 const FLOOR: u64 = 20;
+/// A quarter where they have no more than that: what Laxity leaves of the rest is lost to them.
+const XDP_FLOOR: u64 = 4;
 /// How often it is looked whether the guard is still there.
 const LOOK: StdDuration = StdDuration::from_secs(1);
 /// How long another guard may take to end that is about to.
@@ -40,7 +44,7 @@ const PATIENCE: StdDuration = StdDuration::from_secs(2);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardConfig {
     /// What other programs may send in any case: more than nothing, and less than the link's rate, of which Laxity has the rest. `None` is a
-    /// twentieth of the link's rate.
+    /// twentieth of the link's rate; over AF_XDP, where it is also all that they may send, a quarter.
     pub floor: Option<Rate>,
 }
 
@@ -77,9 +81,9 @@ impl Covers {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// The link is not one that goes through queueing disciplines.
-    #[error("a guard needs the link udp: the packets of AF_XDP pass by the queueing disciplines of an interface")]
-    Link,
+    /// The bounds cannot contain what a guard lets through: the link is too slow.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
     /// The host sends by no interface, or by several.
     #[error(
         "a guard needs one interface, and a host that is bound to {address} sends by {found}: bind it to an address of the interface to guard"
@@ -136,7 +140,7 @@ impl GuardError {
     /// As [`Error::exit_status`](crate::Error::exit_status).
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::Link | Self::Interfaces { .. } | Self::Kind { .. } | Self::Rate | Self::Floor { .. } => 2,
+            Self::Platform(_) | Self::Interfaces { .. } | Self::Kind { .. } | Self::Rate | Self::Floor { .. } => 2,
             Self::Taken { .. } | Self::Ledger(LedgerError::Held { .. }) => 3,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::System { .. } | Self::Ledger(_) => 5,
@@ -153,40 +157,39 @@ pub(crate) struct GuardPlan {
 }
 
 impl GuardPlan {
-    /// For a host that is bound to `address`. The platform becomes one with a guard.
+    /// For a host whose link is of this kind, bound to `address` or on the interface `named`. The platform becomes one with a guard.
     pub(crate) fn new(
         config: &GuardConfig,
-        link: &LinkChoice,
-        address: IpAddr,
+        kind: LinkKind,
+        (address, named): (IpAddr, Option<&str>),
         platform: &mut Platform,
     ) -> Result<Self, GuardError> {
-        if *link != LinkChoice::Udp {
-            return Err(GuardError::Link);
-        }
         let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
-        let interface = only_interface(&all, address)?;
+        let interface = only_interface(&all, address, named)?;
         let rate = platform.link.rate.ok_or(GuardError::Rate)?;
         let whole = rate.as_bytes_per_second();
-        let floor = config.floor.map_or(whole / FLOOR, Rate::as_bytes_per_second);
+        let usual = if kind == LinkKind::Udp { FLOOR } else { XDP_FLOOR };
+        let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
         let ours = whole.checked_sub(floor).filter(|_| floor > 0).and_then(Rate::bytes_per_second);
         let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
-        let classes = GuardClasses { rate: whole, floor, mtu: interface.mtu };
+        let ceiling = if kind == LinkKind::Udp { whole } else { floor };
+        let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu };
         platform.link.rate = Some(ours);
         // What comes in has all of it.
         platform.receive_rate.get_or_insert(rate);
         platform.foreign += rate.time_for(classes.foreign_bytes());
+        platform.validate()?;
         Ok(Self { interface: interface.index, name: interface.name.clone(), classes })
     }
 
     /// What is to be said of it.
     pub(crate) fn note(&self, platform: &Platform) -> String {
-        let GuardClasses { rate, floor, .. } = self.classes;
+        let GuardClasses { rate, floor, ceiling, .. } = self.classes;
+        let more = if ceiling > floor { " in any case, and what Laxity leaves" } else { ", and no more" };
+        let (floor, rate, foreign) = (DisplayRate(floor), DisplayRate(rate), platform.foreign);
         format!(
-            "{} is guarded: other programs have {} of its {} in any case, and what Laxity leaves; every bound contains {} for their packets",
-            self.name,
-            DisplayRate(floor),
-            DisplayRate(rate),
-            platform.foreign
+            "{} is guarded: other programs have {floor} of its {rate}{more}; every bound contains {foreign} for their packets",
+            self.name
         )
     }
 
@@ -222,9 +225,12 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
 }
 
 /// The interface by which a host with this address sends, if it is one that can be guarded.
-fn only_interface(all: &[Interface], address: IpAddr) -> Result<&Interface, GuardError> {
+fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Result<&'a Interface, GuardError> {
     // One that has lost its carrier may have it again.
-    let found = sending_interfaces(all, address, |interface| interface.is_up);
+    let found = match named {
+        Some(name) => all.iter().filter(|interface| interface.name == name).collect(),
+        None => sending_interfaces(all, address, |interface| interface.is_up),
+    };
     let interface = match found.as_slice() {
         [] => return Err(GuardError::Interfaces { address, found: "none".to_owned() }),
         [only] => *only,

@@ -358,11 +358,7 @@ impl Host {
             }
             platform.wake_up = platform.wake_up * 2;
         }
-        let guard = config.guard.as_ref();
-        let guard =
-            guard.map(|guard| GuardPlan::new(guard, &config.link, config.bind.ip(), &mut platform)).transpose()?;
         platform.validate()?;
-        costs.platform.foreign = platform.foreign;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
@@ -401,6 +397,9 @@ impl Host {
             ));
             allowed_drops = Some(allowance);
         }
+        let at = (address.ip(), config.link.interface());
+        let guard = config.guard.map(|guard| GuardPlan::new(&guard, link, at, &mut platform)).transpose()?;
+        costs.platform.foreign = platform.foreign;
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();

@@ -63,6 +63,8 @@ pub struct GuardClasses {
     pub rate: u64,
     /// What others have in any case, bytes a second: more than zero, less than R.
     pub floor: u64,
+    /// What others have at most: R where Laxity's packets pass the discipline, too, and take what they need first; the floor where they pass by it.
+    pub ceiling: u64,
     /// Bytes of the largest IP packet of the interface.
     pub mtu: u32,
 }
@@ -110,17 +112,17 @@ impl Netlink {
     /// `AlreadyExists` if the interface has a discipline that was set up, by whoever; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
     /// or tbf; no such interface. What was made before the error is removed again.
     pub fn guard(&mut self, interface: u32, classes: &GuardClasses) -> io::Result<()> {
-        let GuardClasses { rate, floor, .. } = *classes;
+        let GuardClasses { rate, floor, ceiling, .. } = *classes;
         let packet = classes.largest();
         let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", vec![option(HTB_INIT, &htb_default())])?;
         self.change(Message::NewQueueDiscipline(root), NLM_F_CREATE | NLM_F_EXCL)?;
-        let own = HtbClass { rate: rate - floor, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
-        let others = HtbClass { rate: floor, burst: packet.into(), priority: 1 };
-        let link = HtbClass { rate, burst: packet.into(), priority: 0 };
+        let own = HtbClass { rate: rate - floor, ceiling: rate, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
+        let others = HtbClass { rate: floor, ceiling, burst: packet.into(), priority: 1 };
+        let link = HtbClass { rate, ceiling: rate, burst: packet.into(), priority: 0 };
         let mut made = || -> io::Result<()> {
             for (minor, parent, class) in [(LINK, 0, link), (LAXITY, LINK, own), (OTHERS, LINK, others)] {
                 let parent = TcHandle { major: MAJOR, minor: parent };
-                let options = class.options(rate, packet);
+                let options = class.options(packet);
                 let class = message(interface, (MAJOR, minor), parent, "htb", options)?;
                 self.change(Message::NewTrafficClass(class), NLM_F_CREATE | NLM_F_EXCL)?;
             }
@@ -217,13 +219,15 @@ fn ticks(bytes: u64, rate: u64) -> u32 {
 #[derive(Clone, Copy)]
 struct HtbClass {
     rate: u64,
+    ceiling: u64,
     burst: u64,
     priority: u32,
 }
 
 impl HtbClass {
-    /// `struct tc_htb_opt`: rate, ceil, buffer, cbuffer, quantum, level, prio. The ceiling is the link's.
-    fn options(&self, ceil: u64, packet: u32) -> Vec<TcOption> {
+    /// `struct tc_htb_opt`: rate, ceil, buffer, cbuffer, quantum, level, prio.
+    fn options(&self, packet: u32) -> Vec<TcOption> {
+        let ceil = self.ceiling;
         let overhead = WIRE as u16;
         let words = [ticks(self.burst, self.rate), ticks(self.burst, ceil), packet, 0, self.priority];
         let mut parameters = [rate_spec(self.rate, overhead), rate_spec(ceil, overhead)].concat();
