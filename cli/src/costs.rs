@@ -10,7 +10,7 @@ use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{LinkModel, Platform};
 use laxity_lab::workload::Row;
 use serde_json::{Value, json};
 
@@ -78,7 +78,11 @@ fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
         let problem = "the machine of the papers runs on no host; it is for laxity admit";
         return Err(Failure::Usage(format!("{name}: {problem}")));
     }
-    Ok(Costs { platform, link, ..costs })
+    // Whatever it would be without the file.
+    let unpaced = Platform { link: LinkModel { rate: None, ..costs.platform.link }, ..costs.platform.clone() };
+    let is_given = platform_file::parse(&text, &name, unpaced).is_ok_and(|platform| platform.link.rate.is_some());
+    let link_is_known = is_given || costs.link_is_known;
+    Ok(Costs { platform, link, link_is_known, ..costs })
 }
 
 /// What `read` makes of a file that may give some of the costs; what it leaves out are those of the packet size that it has.

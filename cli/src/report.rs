@@ -28,7 +28,6 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
         "command": command,
         "peer": peer.map(|peer| peer.to_string()),
         "channels": channels,
-        "covers": host.covers().to_string(),
         "link": host.link_counters().as_ref().map(link),
         "early": early(host),
         "frames": host.endpoint_counters(),

@@ -12,6 +12,8 @@ use laxity_core::figures::{Figures, Misses};
 use laxity_core::send::{SendCounters, Violation};
 use laxity_lab::figures::promises_kept;
 
+use serde_json::json;
+
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
 use crate::host::HostArguments;
@@ -110,7 +112,9 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
             false => report::channel(figures),
         }
     });
-    publish(&report::run("send", Some(peer), &channels.collect::<Vec<_>>(), &host), &arguments.pipe, false)?;
+    let report = report::run("send", Some(peer), &channels.collect::<Vec<_>>(), &host);
+    let covers = over.last().map(|over| over.grant.covers.to_string());
+    publish(&report::with(report, json!({ "covers": covers })), &arguments.pipe, false)?;
     if !arguments.pipe.json {
         over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, &over.counters));
         report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));

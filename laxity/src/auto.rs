@@ -11,6 +11,7 @@ use laxity_link::sys;
 use crate::attached::{Attached, HostTold};
 use crate::claims::ClaimDirectory;
 use crate::error::Error;
+use crate::guard::Covers;
 use crate::host::{Attachment, Host, HostConfig, Standing, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
@@ -51,6 +52,10 @@ impl Host {
         if config.key.is_some() {
             attached.leave();
             return Err(Error::KeyElsewhere);
+        }
+        if config.guard.is_some() && Covers::of(&costs.platform) == Covers::Laxity {
+            attached.leave();
+            return Err(Error::GuardElsewhere { pid });
         }
         let is_real_time = matches!(scheduling, Scheduling::Fifo(_));
         if let Some(priority) = config.fifo_priority.filter(|_| !is_real_time)

@@ -62,6 +62,8 @@ pub(crate) struct Behaviour {
     pub(crate) published: Arc<Published>,
     /// Whether it is measured: then nothing is refused for what comes in.
     pub(crate) is_metered: bool,
+    /// The interface that is guarded for it.
+    pub(crate) guarded: Option<u32>,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -441,9 +443,8 @@ impl Shared {
         let input_delay = self.input_delay + arrival;
         let platform = &self.platform;
         let Needs { messages, packets, holds } = self.needs(request, upstream, stage);
-        let transit = state.admission.look_ahead()
+        let transit = state.admission.look_ahead().max(request.pace.ahead)
             + platform.link.occupancy(platform.packet)
-            + platform.foreign
             + platform.propagation
             + platform.clock_error
             + input_delay;
@@ -490,7 +491,8 @@ impl Shared {
             receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
             bound: request.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &request.service),
-            covers: Covers::of(platform),
+            // Only its sender knows.
+            covers: Covers::Laxity,
             same_clock: request.same_clock,
             executive: std::process::id(),
         };
@@ -549,7 +551,7 @@ impl Shared {
             receive,
             bound: known.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &known.service),
-            covers: Covers::of(platform),
+            covers: self.covers(known.peer),
             same_clock,
             executive: std::process::id(),
         };
@@ -557,6 +559,15 @@ impl Shared {
         state.review_bounds();
         state.outcomes.push(Outcome::Command(Command::Begin { channel, stages }));
         state.outcomes.push(Outcome::Opened { opened, reply: opener.reply });
+    }
+
+    /// Whose traffic on its link is in the bound of a channel to `peer`.
+    fn covers(&self, peer: SocketAddr) -> Covers {
+        let is_guarded = |interface| crate::guard::leaves_by(interface, peer.ip());
+        match self.behaviour.guarded {
+            Some(interface) if !is_guarded(interface) => Covers::Laxity,
+            _ => Covers::of(&self.platform),
+        }
     }
 
     /// How far this host stands behind a channel; best effort has no promise to stand behind.

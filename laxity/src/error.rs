@@ -288,6 +288,14 @@ pub enum Error {
         "a key is for the executive, and with the placements `server` and `auto` that may be another process's: start that one with it"
     )]
     KeyElsewhere,
+    /// The executive to attach to has no guard.
+    #[error(
+        "a guard is for the executive, and process {pid} is that without one: start that one with it, or do without"
+    )]
+    GuardElsewhere {
+        /// Its process.
+        pid: u32,
+    },
     /// The executive is another process's.
     #[error("upcalls, and serving others, take an executive in this process: it is attached to another process's")]
     Elsewhere,
@@ -335,7 +343,11 @@ impl Error {
             Self::ServedBelow { .. } => 4,
             Self::Attach { .. } | Self::Serves { .. } => 5,
             Self::ExecutiveEnded { .. } | Self::ExecutiveLost { .. } => 5,
-            Self::ServesInline | Self::ServesMemory { .. } | Self::Elsewhere | Self::KeyElsewhere => 2,
+            Self::ServesInline
+            | Self::ServesMemory { .. }
+            | Self::Elsewhere
+            | Self::KeyElsewhere
+            | Self::GuardElsewhere { .. } => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Claims(ClaimsError::Damaged { .. }) => 2,

@@ -11,7 +11,7 @@
 //!
 //! Packets of AF_XDP pass by the queueing disciplines. There others have the floor and no more: a fixed part of the link, by default a quarter.
 //!
-//! **Leaves out.** A ceiling over AF_XDP that follows what Laxity uses; processes with CAP_NET_ADMIN that name Laxity's class as their own; interfaces that others stand
+//! **Leaves out.** A ceiling over AF_XDP that follows what Laxity uses; processes with CAP_NET_ADMIN or CAP_NET_RAW that name Laxity's class as their own; interfaces that others stand
 //! on (VLANs, bridges); what comes in.
 
 use std::io;
@@ -27,7 +27,7 @@ use laxity_link::LinkKind;
 use laxity_link::netlink::{GuardClasses, Interface, Netlink};
 
 use crate::claims::NetworkNamespace;
-use crate::ledger::{Change, GuardedInterface, Ledger, LedgerError, Owned};
+use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
 use crate::link_rate::{is_loopback, sending_interfaces};
 use crate::text::DisplayRate;
 
@@ -35,6 +35,8 @@ use crate::text::DisplayRate;
 const FLOOR: u64 = 20;
 /// A quarter where they have no more than that: what Laxity leaves of the rest is lost to them.
 const XDP_FLOOR: u64 = 4;
+/// Less would be a packet a minute.
+const LEAST_FLOOR: u64 = 1_000;
 /// How often it is looked whether the guard is still there.
 const LOOK: StdDuration = StdDuration::from_secs(1);
 /// How long another guard may take to end that is about to.
@@ -48,7 +50,7 @@ pub struct GuardConfig {
     pub floor: Option<Rate>,
 }
 
-/// Whose traffic on the link a bound contains.
+/// Whose traffic on the sending host's link a bound contains.
 #[derive(
     Clone,
     Copy,
@@ -102,11 +104,13 @@ pub enum GuardError {
         /// What it is.
         found: String,
     },
-    /// How fast the link is is not known.
-    #[error("a guard needs the rate of the link: link_rate in [platform] gives it")]
+    /// How fast the link is is not known: it is assumed, or a virtual interface's.
+    #[error(
+        "a guard needs the rate of the link, and the interface does not tell that of a wire: link_rate in [platform] gives it"
+    )]
     Rate,
     /// Others would have all of it, or nothing.
-    #[error("the guard's floor is {}, expected less than the link's rate of {}", DisplayRate(*.floor), DisplayRate(*.rate))]
+    #[error("the guard's floor is {}, expected 1KB/s at least, and less than the link's rate of {}", DisplayRate(*.floor), DisplayRate(*.rate))]
     Floor {
         /// Bytes a second.
         floor: u64,
@@ -122,6 +126,14 @@ pub enum GuardError {
         interface: String,
         /// The kind of the discipline.
         kind: String,
+    },
+    /// The interface is guarded for another host.
+    #[error(
+        "{interface} is guarded for another host, and packets of this one would go with those of other programs: attach to that one, or end it; `laxity doctor` as root undoes what a dead one left"
+    )]
+    Others {
+        /// The interface.
+        interface: String,
     },
     /// Another host guards the interface, or it cannot be recorded that this one does.
     #[error(transparent)]
@@ -141,7 +153,7 @@ impl GuardError {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Platform(_) | Self::Interfaces { .. } | Self::Kind { .. } | Self::Rate | Self::Floor { .. } => 2,
-            Self::Taken { .. } | Self::Ledger(LedgerError::Held { .. }) => 3,
+            Self::Taken { .. } | Self::Others { .. } | Self::Ledger(LedgerError::Held { .. }) => 3,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::System { .. } | Self::Ledger(_) => 5,
         }
@@ -162,15 +174,19 @@ impl GuardPlan {
         config: &GuardConfig,
         kind: LinkKind,
         (address, named): (IpAddr, Option<&str>),
-        platform: &mut Platform,
+        (platform, link_is_known): (&mut Platform, bool),
     ) -> Result<Self, GuardError> {
         let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
         let interface = only_interface(&all, address, named)?;
         let rate = platform.link.rate.ok_or(GuardError::Rate)?;
-        let whole = rate.as_bytes_per_second();
+        // Of a link that is not known a guard would be too narrow for others, or no guard at all.
+        if !link_is_known {
+            return Err(GuardError::Rate);
+        }
+        let whole = GuardClasses::shaped(rate.as_bytes_per_second());
         let usual = if kind == LinkKind::Udp { FLOOR } else { XDP_FLOOR };
         let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
-        let ours = whole.checked_sub(floor).filter(|_| floor > 0).and_then(Rate::bytes_per_second);
+        let ours = whole.checked_sub(floor).filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
         let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
         let ceiling = if kind == LinkKind::Udp { whole } else { floor };
         let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu };
@@ -216,7 +232,7 @@ impl GuardPlan {
             .name("laxity-guard".to_owned())
             .spawn(move || watch(&mut netlink, interface, &watching.0, &watching.1))
             .map_err(failed)?;
-        Ok(Guard { name, owned, is_over, is_gone, watch: Some(watch) })
+        Ok(Guard { interface, name, owned, is_over, is_gone, watch: Some(watch), process: std::process::id() })
     }
 }
 
@@ -224,13 +240,48 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
     move |source| GuardError::System { what: what.to_owned(), source }
 }
 
+/// Says what became of guards that hosts left which were killed.
+///
+/// # Errors
+/// One is still on an interface by which a host sends that has none itself: its packets would go with those of others.
+pub(crate) fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardError> {
+    let mut said = Vec::new();
+    let Ok(mut netlink) = Netlink::open() else { return Ok(said) };
+    let all = netlink.interfaces().unwrap_or_default();
+    for interface in interfaces_of(&all, address, named) {
+        let mut is_guarded = || {
+            let found = netlink.root_discipline(interface.index).ok().flatten();
+            found.is_some_and(|found| found.handle == GuardClasses::HANDLE)
+        };
+        if is_guarded() {
+            let found = Ledger::of_this_host().map(|ledger| ledger.recover()).unwrap_or_default();
+            said.extend(found.iter().flat_map(Found::lines));
+        }
+        if is_guarded() {
+            return Err(GuardError::Others { interface: interface.name.clone() });
+        }
+    }
+    Ok(said)
+}
+
+/// Whether packets to `peer` leave by the interface, or not at all.
+pub(crate) fn leaves_by(interface: u32, peer: IpAddr) -> bool {
+    let route = Netlink::open().and_then(|mut netlink| netlink.route(peer, None));
+    route.is_ok_and(|route| route.is_local || route.interface == interface)
+}
+
+fn interfaces_of<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Vec<&'a Interface> {
+    match named {
+        Some(name) => all.iter().filter(|interface| interface.name == name).collect(),
+        // One that has lost its carrier may have it again.
+        None => sending_interfaces(all, address, |interface| interface.is_up),
+    }
+}
+
 /// The interface by which a host with this address sends, if it is one that can be guarded.
 fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Result<&'a Interface, GuardError> {
     // One that has lost its carrier may have it again.
-    let found = match named {
-        Some(name) => all.iter().filter(|interface| interface.name == name).collect(),
-        None => sending_interfaces(all, address, |interface| interface.is_up),
-    };
+    let found = interfaces_of(all, address, named);
     let interface = match found.as_slice() {
         [] => return Err(GuardError::Interfaces { address, found: "none".to_owned() }),
         [only] => *only,
@@ -247,28 +298,38 @@ fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>
     }
 }
 
-/// Looks whether the guard is there until `is_over`. One that is gone is not set up again: whatever removed it had a reason.
+/// Looks whether the guard is there until `is_over`, and removes it. One that is gone is not set up again: whatever removed it had a reason.
 fn watch(netlink: &mut Netlink, interface: u32, is_over: &AtomicBool, is_gone: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         let found = netlink.root_discipline(interface);
-        if !matches!(found, Ok(Some(found)) if found.handle == GuardClasses::HANDLE) {
+        // What the kernel does not answer says nothing.
+        if found.is_ok_and(|found| found.is_none_or(|found| found.handle != GuardClasses::HANDLE)) {
             is_gone.store(true, Ordering::Relaxed);
         }
         std::thread::park_timeout(LOOK);
     }
+    // By the connection that it has: the thread that ends the host may be in another network namespace by now.
+    let _ = netlink.unguard(interface);
 }
 
 /// A guard. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Guard {
+    interface: u32,
     name: String,
     owned: Owned,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
     watch: Option<JoinHandle<()>>,
+    /// That which set it up, and not one that was forked from it.
+    process: u32,
 }
 
 impl Guard {
+    pub(crate) fn interface(&self) -> u32 {
+        self.interface
+    }
+
     /// What it was found to lack, in words.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = || format!("the guard of {} is gone: packets of other programs may be in the way", self.name);
@@ -278,6 +339,9 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(watch) = self.watch.take() {
             watch.thread().unpark();

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
-use crate::guard::{Covers, Guard, GuardConfig, GuardPlan};
+use crate::guard::{self, Guard, GuardConfig, GuardPlan};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
@@ -110,7 +110,8 @@ pub struct HostConfig {
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
     /// Whether other programs of this host may come in the way of its packets on the link. `None` leaves that open, and grants say so
-    /// ([`Grant::covers`](crate::Grant::covers)). A guard needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise.
+    /// ([`Grant::covers`](crate::Grant::covers)). A guard needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise. A host that would attach to an executive without one is refused
+    /// ([`Error::GuardElsewhere`]).
     pub guard: Option<GuardConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
@@ -345,8 +346,7 @@ impl Host {
             return Err(Error::Spin { found: config.spin });
         }
         let at_bind = |costs: Costs| costs.at(config.bind.ip());
-        let mut costs =
-            config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
+        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
         let mut platform = costs.platform.clone();
         if config.key.is_some() {
             platform = platform.authenticated();
@@ -398,8 +398,11 @@ impl Host {
             allowed_drops = Some(allowance);
         }
         let at = (address.ip(), config.link.interface());
-        let guard = config.guard.map(|guard| GuardPlan::new(&guard, link, at, &mut platform)).transpose()?;
-        costs.platform.foreign = platform.foreign;
+        let guard = config.guard.map(|guard| GuardPlan::new(&guard, link, at, (&mut platform, costs.link_is_known)));
+        let guard = guard.transpose()?;
+        if guard.is_none() {
+            early_notes.extend(guard::unguarded(at.0, at.1)?);
+        }
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
@@ -523,6 +526,7 @@ impl Host {
                 backing: standing.backing.clone(),
                 published: Arc::clone(&published),
                 is_metered,
+                guarded: guard.as_ref().map(Guard::interface),
             },
             doorbell,
             notified,
@@ -638,11 +642,6 @@ impl Host {
     pub fn allowed_drops(&self) -> Option<DropAllowance> {
         let here = self.here().ok()?;
         here.early.as_ref().and(here.allowed_drops)
-    }
-
-    /// Whose traffic on its link its promises cover.
-    pub fn covers(&self) -> Covers {
-        Covers::of(self.platform())
     }
 
     /// What is wrong with the guard of its link, if there is one, as of a second ago at most.

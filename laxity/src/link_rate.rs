@@ -13,20 +13,20 @@ use laxity_link::sys::device;
 
 use crate::text::DisplayRate;
 
-/// `platform` with the rate of the link of a host that has `address`, and in a line where that comes from.
-pub(crate) fn told(platform: Platform, address: IpAddr) -> (Platform, String) {
+/// `platform` with the rate of the link of a host that has `address`, in a line where that comes from, and whether it is that of a wire.
+pub(crate) fn told(platform: Platform, address: IpAddr) -> (Platform, String, bool) {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces());
     let found = match interfaces {
         Ok(interfaces) => {
             let known = |interface: &Interface| rate(interface, &interfaces, &platform, device_speed);
             slowest(&interfaces, address, platform.link.rate, known)
         }
-        Err(error) => (platform.link.rate, assumed(&format!("the interfaces: {error}"))),
+        Err(error) => (platform.link.rate, assumed(&format!("the interfaces: {error}")), false),
     };
-    let (rate, from) = found;
+    let (rate, from, is_known) = found;
     let shown = rate.map_or_else(|| "no limit".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let link = LinkModel { rate, ..platform.link };
-    (Platform { link, ..platform }, format!("the link: {shown}, {from}"))
+    (Platform { link, ..platform }, format!("the link: {shown}, {from}"), is_known)
 }
 
 fn assumed(why: &str) -> String {
@@ -37,24 +37,26 @@ fn device_speed(name: &str) -> Option<u32> {
     device::speed(name).ok().flatten()
 }
 
-/// The rate of the slowest interface by which a host with `address` sends, and where it comes from; what does not tell has `otherwise`.
+/// The rate of the slowest interface by which a host with `address` sends, where it comes from, and whether a driver told it; what does not tell has `otherwise`.
 fn slowest(
     interfaces: &[Interface],
     address: IpAddr,
     otherwise: Option<Rate>,
     rate: impl Fn(&Interface) -> Option<Rate>,
-) -> (Option<Rate>, String) {
+) -> (Option<Rate>, String, bool) {
     let meant = sending_interfaces(interfaces, address, |interface| interface.runs);
     let rates = meant.into_iter().map(|interface| match rate(interface) {
-        Some(rate) if is_virtual(interface) => {
-            (Some(rate), format!("as fast as {} is handed packets; what is behind it is not known", interface.name))
-        }
-        Some(rate) => (Some(rate), format!("as {} has it", interface.name)),
-        None => (otherwise, assumed(&format!("{} does not tell its rate", interface.name))),
+        Some(rate) if is_virtual(interface) => (
+            Some(rate),
+            format!("as fast as {} is handed packets; what is behind it is not known", interface.name),
+            false,
+        ),
+        Some(rate) => (Some(rate), format!("as {} has it", interface.name), true),
+        None => (otherwise, assumed(&format!("{} does not tell its rate", interface.name)), false),
     });
     // No rate at all is the fastest.
-    let slowest = rates.min_by_key(|(rate, _)| rate.map_or(u64::MAX, Rate::as_bytes_per_second));
-    slowest.unwrap_or_else(|| (otherwise, assumed(&format!("no interface has {address}"))))
+    let slowest = rates.min_by_key(|(rate, ..)| rate.map_or(u64::MAX, Rate::as_bytes_per_second));
+    slowest.unwrap_or_else(|| (otherwise, assumed(&format!("no interface has {address}")), false))
 }
 
 /// The interfaces by which a host with `address` sends: that which has it, or all that reach other hosts and are in use; the loopback interface only if it is that, or there is no other.
@@ -181,7 +183,7 @@ mod tests {
 
     #[test]
     fn this_host_has_a_rate_and_says_where_it_comes_from() {
-        let (platform, said) = told(Platform::assumed_host(), "127.0.0.1".parse().unwrap());
+        let (platform, said, _) = told(Platform::assumed_host(), "127.0.0.1".parse().unwrap());
         assert_eq!(platform.link.rate, Rate::bytes_per_second(153_800_000));
         assert_eq!(said, "the link: 153.8MB/s, as lo has it");
     }

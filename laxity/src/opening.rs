@@ -173,7 +173,7 @@ impl Shared {
         let outgoing =
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
-        let ahead = state.admission.look_ahead();
+        let ahead = state.admission.ahead();
         let outgoing = outgoing.paced(Pace { rate, ahead, spacing }).handed_over_within(handover);
         let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
         let (reply, answer) = mpsc::sync_channel(1);

@@ -112,7 +112,7 @@ fn try_admit<A: BorrowMut<Admission>>(
     let ways: Vec<_> = (0..=last).map(way).collect();
     let transit = |place: usize| {
         next(place).map_or(Duration::ZERO, |(platform, _)| {
-            admission(place).look_ahead() + platform.link.occupancy(platform.packet) + ways[place]
+            admission(place).ahead() + platform.link.occupancy(platform.packet) + ways[place]
         })
     };
     let transit: Vec<_> = (0..=last).map(transit).collect();

@@ -45,7 +45,7 @@ pub(super) fn page(report: &Report) -> String {
 
 /// Whose machine it is, and for upcalls what a change costs there.
 pub(super) fn machine(report: &Report) -> String {
-    let Costs { platform, calibration, link, passed_over } = &report.costs;
+    let Costs { platform, calibration, link, passed_over, .. } = &report.costs;
     if let Answered::Nothing = report.answered {
         return match platform.upcall_switch {
             Duration::ZERO => "On a thread of upcalls, where a change of upcall costs nothing".to_owned(),

@@ -151,7 +151,7 @@ impl Pair {
     ) -> Result<(ReservationId, Duration, FlowId, Duration), Refusal> {
         let elsewhere = upstream + self.way() + self.receiver.input_delay();
         let budget = contract.deadline().saturating_sub(elsewhere);
-        let (link, ahead) = (self.sender.platform().link, self.sender.look_ahead());
+        let (link, ahead) = (self.sender.platform().link, self.sender.ahead());
         let packet = self.sender.platform().packet;
         let source = Source { host: 0, rate: link.rate, ahead, spacing: link.spacing };
         let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());

@@ -104,7 +104,7 @@ impl World {
             return self.pair.clone().reserve_here(contract, role, deadline).map(|_| None);
         }
         let least = self.pair.clone().reserve_here(contract, role, deadline)?.1.processor;
-        let (link, ahead, host) = (&here.link, here.look_ahead(), self.held.len() as u64);
+        let (link, ahead, host) = (&here.link, here.ahead(), self.held.len() as u64);
         let source = Source { host, rate: link.rate, ahead, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;

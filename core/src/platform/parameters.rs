@@ -149,7 +149,7 @@ pub static PARAMETERS: [Parameter; 31] = parameters! {
     receive_rate: LinkRate(receive_rate), |_| 1..=u64::MAX,
         "the rate at which the last switch port passes on what is for this host; the link's if unlimited";
     foreign: Span(foreign), |platform| if platform.machine.is_papers() { 0..=0 } else { COST },
-        "how long packets of other programs of this host may be in the way on the link: what a guard lets through";
+        "how long other programs' packets may be in the way on the link: what a guard lets through";
     link_overhead: Bytes(link.overhead_bytes), |_| 0..=65_535, "bytes that travel with each packet beside its payload";
     link_floor: Bytes(link.floor_bytes), |platform| 0..=platform.packet.into(),
         "shorter payloads occupy the link as if they were this long";

@@ -22,6 +22,8 @@ pub struct Costs {
     pub calibration: Option<Arc<Calibration>>,
     /// Where the rate of the link comes from, in a line, if it was neither measured nor given.
     pub link: Option<String>,
+    /// Whether that rate is of a wire: it was measured, given, or told by a driver; not assumed, nor that of a virtual interface.
+    pub link_is_known: bool,
     /// Why these costs are assumed though there is a calibration, and what would help.
     pub passed_over: Option<String>,
 }
@@ -67,8 +69,8 @@ impl Costs {
         if self.calibration.is_some() {
             return self;
         }
-        let (platform, link) = link_rate::told(self.platform, address);
-        Self { platform, link: Some(link), ..self }
+        let (platform, link, link_is_known) = link_rate::told(self.platform, address);
+        Self { platform, link: Some(link), link_is_known, ..self }
     }
 
     /// What bounds of `level` rest on, in a line.
@@ -94,7 +96,7 @@ impl Costs {
 impl From<Platform> for Costs {
     /// Costs that nobody measured.
     fn from(platform: Platform) -> Self {
-        Self { platform, calibration: None, link: None, passed_over: None }
+        Self { platform, calibration: None, link: None, link_is_known: true, passed_over: None }
     }
 }
 
@@ -102,7 +104,7 @@ impl From<Calibration> for Costs {
     fn from(calibration: Calibration) -> Self {
         let mut platform = calibration.platform.clone();
         platform.claims = derive::claims(&calibration.costs, &calibration.windows, &platform);
-        Self { platform, calibration: Some(Arc::new(calibration)), link: None, passed_over: None }
+        Self { platform, calibration: Some(Arc::new(calibration)), link: None, link_is_known: true, passed_over: None }
     }
 }
 

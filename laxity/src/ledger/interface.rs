@@ -44,15 +44,16 @@ impl GuardedInterface {
     }
 }
 
-/// Whether a process is in the namespace, or it has a name.
+/// Whether a process is in the namespace, or it has a name, as far as that can be seen.
 fn is_there(root: &Path, namespace: &NetworkNamespace) -> bool {
     let entries =
         |directory: &str| fs::read_dir(root.join(directory)).into_iter().flatten().flatten().map(|entry| entry.path());
     let processes = entries("proc").map(|process| process.join("ns/net"));
     let mut all = processes.chain(entries("run/netns"));
-    let is_it = |path: PathBuf| {
-        let found = fs::metadata(path);
-        found.is_ok_and(|found| (found.dev(), found.ino()) == (namespace.device, namespace.inode))
+    let is_it = |path: PathBuf| match fs::metadata(path) {
+        Ok(found) => (found.dev(), found.ino()) == (namespace.device, namespace.inode),
+        // What cannot be looked at may be it.
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
     };
     all.any(is_it)
 }

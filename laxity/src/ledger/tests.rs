@@ -63,7 +63,7 @@ pub(super) fn runtime(old: &str, new: &str) -> Change {
 }
 
 fn make(change: &Change, fake: &Fake) {
-    let Change::Value(value) = change;
+    let Change::Value(value) = change else { panic!("{change:?}") };
     value.set(&fake.0).unwrap();
 }
 

@@ -60,6 +60,7 @@ fn every_key_is_read_into_its_own_place() {
         link_setup = "13ns"
         link_rate = "14B/s"
         receive_rate = "37B/s"
+        foreign = "38ns"
         link_overhead = "15B"
         link_floor = "16B"
         packet_spacing = "36ns"
@@ -105,6 +106,7 @@ fn every_key_is_read_into_its_own_place() {
         receive_batch: 10,
         link_cost: ns(11),
         transmit_batch: 12,
+        foreign: ns(38),
         receive_rate: Rate::bytes_per_second(37),
         link: LinkModel {
             setup: ns(13),

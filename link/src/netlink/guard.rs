@@ -9,13 +9,14 @@
 //!
 //! htb serves what is within its rate first, by priority, so Laxity, which never sends faster than R − floor, never waits for a packet of
 //! others that has not been handed to the device yet; others have the floor in any case, and beyond it only what the link's bucket has left.
-//! What is in the device and on the wire of theirs is at most [`GuardClasses::foreign_bytes`] at any time:
-//! `docs/guard.md` has the argument. Sizes are those of the kernel: from the Ethernet header on, with [`WIRE`] bytes added to each packet.
+//! What is in the device and on the wire of theirs is at most [`GuardClasses::foreign_bytes`] at any time, as long as the wire is no slower than R, which
+//! is to be less than it is said to be ([`GuardClasses::shaped`]): `docs/guard.md` has the argument. A packet counts as on an Ethernet wire, with a VLAN's tag,
+//! and with what the kernel's rounding to nanoseconds may lose.
 //!
 //! A packet of TCP may be 64 KiB until the device cuts it. htb would let it pass as a whole; tbf (`tbf_segment`) cuts it before it is queued. It is
 //! there for that alone, and so fast that it never holds a packet back for longer than 1 µs.
 //!
-//! Relies on: `sch_htb` and `sch_tbf`; CAP_NET_ADMIN. The kernel lets only processes with CAP_NET_ADMIN name a class by SO_PRIORITY.
+//! Relies on: `sch_htb` and `sch_tbf`; CAP_NET_ADMIN. The kernel lets only processes with CAP_NET_ADMIN or CAP_NET_RAW name a class by SO_PRIORITY.
 
 use std::io;
 
@@ -25,12 +26,12 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use super::{Netlink, is};
 
-/// What an Ethernet frame takes of a wire beside what the kernel counts: checksum, preamble, gap.
-const WIRE: u32 = 24;
-/// An Ethernet header with a VLAN's tag.
+/// What an Ethernet frame takes of a wire beside what the kernel counts: a VLAN's tag, checksum, preamble, gap.
+const WIRE: u32 = 28;
+/// An Ethernet header. A tag may be in the packet, too.
 const HEADER: u32 = 18;
-/// The shortest Ethernet frame, with [`WIRE`].
-const SHORTEST: u16 = 84;
+/// The shortest Ethernet frame, without [`WIRE`].
+const SHORTEST: u16 = 60;
 /// The major number of the discipline at the root, by which it is known: "LX".
 const MAJOR: u16 = 0x4c58;
 const LINK: u16 = 1;
@@ -44,6 +45,8 @@ const AHEAD_NANOS: u64 = NANOS / 10;
 /// What may wait of others: so much time of the link, within these bytes.
 const QUEUE_NANOS: u64 = NANOS / 10;
 const QUEUE: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
+/// Packets of Laxity that may wait, whatever the interface's own queue is: its link scheduler never lets so many.
+const OWN_QUEUE: u32 = 10_000;
 /// Of the tbf: as fast as anything.
 const UNHURRIED: u64 = 12_500_000_000;
 
@@ -75,9 +78,21 @@ impl GuardClasses {
     /// The class of Laxity: the SO_PRIORITY of its socket.
     pub const OWN_CLASS: u32 = Self::HANDLE | LAXITY as u32;
 
-    /// Bytes of the largest packet of others on the wire.
+    /// The rate that a link is to be shaped to that is said to be of `nominal` bytes a second: 0.4 % less. What a wire is slower than it is said to be, as two
+    /// clocks differ, would add up for as long as others send.
+    pub fn shaped(nominal: u64) -> u64 {
+        nominal - nominal / 256
+    }
+
+    /// Bytes that count for a packet beside its own: [`WIRE`], and those of a nanosecond, as the kernel rounds down to whole ones.
+    fn overhead(&self) -> u16 {
+        let fastest = self.rate.max(self.ceiling);
+        u16::try_from(u64::from(WIRE) + fastest / NANOS + 1).unwrap_or(u16::MAX)
+    }
+
+    /// Bytes that count for the largest packet of others.
     fn largest(&self) -> u32 {
-        self.mtu.saturating_add(HEADER + WIRE)
+        self.mtu.saturating_add(HEADER).saturating_add(self.overhead().into())
     }
 
     /// Bytes of others that may be in the device and on the wire before a packet of Laxity, at most: the bucket of the link, that of their
@@ -122,10 +137,14 @@ impl Netlink {
         let mut made = || -> io::Result<()> {
             for (minor, parent, class) in [(LINK, 0, link), (LAXITY, LINK, own), (OTHERS, LINK, others)] {
                 let parent = TcHandle { major: MAJOR, minor: parent };
-                let options = class.options(packet);
+                let options = class.options(packet, classes.overhead());
                 let class = message(interface, (MAJOR, minor), parent, "htb", options)?;
                 self.change(Message::NewTrafficClass(class), NLM_F_CREATE | NLM_F_EXCL)?;
             }
+            let parent = TcHandle { major: MAJOR, minor: LAXITY };
+            let mut leaf = message(interface, (MAJOR + 2, 0), parent, "pfifo", Vec::new())?;
+            leaf.attributes.push(TcAttribute::Other(DefaultNla::new(OPTIONS, OWN_QUEUE.to_ne_bytes().to_vec())));
+            self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)?;
             let parent = TcHandle { major: MAJOR, minor: OTHERS };
             let leaf = message(interface, (MAJOR + 1, 0), parent, "tbf", tbf(rate, classes.mtu + HEADER))?;
             self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)
@@ -177,6 +196,8 @@ fn message(
 }
 
 // Attributes and structures of the kernel's uapi/linux/pkt_sched.h.
+/// A `struct tc_fifo_qopt` stands in it as it is.
+const OPTIONS: u16 = 2;
 const HTB_PARAMETERS: u16 = 1;
 const HTB_INIT: u16 = 2;
 const HTB_RATE64: u16 = 6;
@@ -198,9 +219,10 @@ fn htb_default() -> Vec<u8> {
 /// `struct tc_ratespec`. What does not fit is said beside it in 64 bits.
 fn rate_spec(rate: u64, overhead: u16) -> [u8; 12] {
     let mut bytes = [0; 12];
+    let shortest = if overhead == 0 { 0 } else { overhead.saturating_add(SHORTEST) };
     bytes[1] = ETHERNET;
     bytes[2..4].copy_from_slice(&overhead.to_ne_bytes());
-    bytes[6..8].copy_from_slice(&if overhead == 0 { 0 } else { SHORTEST }.to_ne_bytes());
+    bytes[6..8].copy_from_slice(&shortest.to_ne_bytes());
     bytes[8..].copy_from_slice(&u32::try_from(rate).unwrap_or(u32::MAX).to_ne_bytes());
     bytes
 }
@@ -226,9 +248,8 @@ struct HtbClass {
 
 impl HtbClass {
     /// `struct tc_htb_opt`: rate, ceil, buffer, cbuffer, quantum, level, prio.
-    fn options(&self, packet: u32) -> Vec<TcOption> {
+    fn options(&self, packet: u32, overhead: u16) -> Vec<TcOption> {
         let ceil = self.ceiling;
-        let overhead = WIRE as u16;
         let words = [ticks(self.burst, self.rate), ticks(self.burst, ceil), packet, 0, self.priority];
         let mut parameters = [rate_spec(self.rate, overhead), rate_spec(ceil, overhead)].concat();
         parameters.extend(words.iter().flat_map(|word| word.to_ne_bytes()));

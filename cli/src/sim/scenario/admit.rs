@@ -111,7 +111,7 @@ fn reserve(
         let stages = from.admission.relax(here, deadlines[0])?.with_handover(ours.handover);
         let receive = to.admission.relax(there, deadlines[1])?.processor;
         let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
-        plan.transit = from.admission.look_ahead() + ours.link.occupancy(ours.packet) + outside;
+        plan.transit = from.admission.ahead() + ours.link.occupancy(ours.packet) + outside;
         plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
         Ok((plan, [here, there]))
     });
