@@ -113,6 +113,11 @@ impl Host {
         self.attached().map_or_else(std::process::id, |attached| attached.pid())
     }
 
+    /// What is wrong with the guard of its link, if there is one, as of a second ago at most; `None` if the executive is another process's.
+    pub fn guard_problem(&self) -> Option<String> {
+        self.here().ok()?.guard.as_ref()?.problem()
+    }
+
     /// Finds another executive, after that of another process has ended ([`Error::is_of_lost_executive`]): attaches to the process that serves
     /// now, or, with [`Placement::Auto`] and if none does, becomes the executive and serves the others, at the address that the old one had. One that was there to serve
     /// ([`Host::serve`]), had a key, or another kind of link, is not followed but waited for. Waits up to five seconds. Channels and listeners of the old one are over: they are to be opened again. True if the executive is now in this process.

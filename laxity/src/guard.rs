@@ -160,17 +160,55 @@ impl GuardError {
     }
 }
 
+/// What is to be done before a host promises anything.
+pub(crate) enum GuardPlan {
+    /// Nothing but to say this.
+    None(Vec<String>),
+    /// To set up a guard.
+    Guard(Planned, String),
+}
+
+impl GuardPlan {
+    /// For a host whose link is of this kind, bound to an address or on the interface that is named. With a guard the platform becomes one with it.
+    ///
+    /// # Errors
+    /// There can be no guard; or none is wanted, and one of another host is on the interface.
+    pub(crate) fn of_host(
+        config: Option<&GuardConfig>,
+        kind: LinkKind,
+        at: (IpAddr, Option<&str>),
+        (platform, link_is_known): (&mut Platform, bool),
+    ) -> Result<Self, GuardError> {
+        let Some(config) = config else { return unguarded(at.0, at.1).map(Self::None) };
+        let planned = Planned::new(config, kind, at, (platform, link_is_known))?;
+        let note = planned.note(platform);
+        Ok(Self::Guard(planned, note))
+    }
+
+    /// Does it, and adds what is to be said.
+    pub(crate) fn set_up(self, notes: &mut Vec<String>) -> Result<Option<Guard>, GuardError> {
+        match self {
+            Self::None(said) => {
+                notes.extend(said);
+                Ok(None)
+            }
+            Self::Guard(planned, note) => {
+                notes.push(note);
+                planned.set_up().map(Some)
+            }
+        }
+    }
+}
+
 /// A guard that can be, before it is there.
-#[derive(Clone, Debug)]
-pub(crate) struct GuardPlan {
+pub(crate) struct Planned {
     interface: u32,
     name: String,
     classes: GuardClasses,
 }
 
-impl GuardPlan {
-    /// For a host whose link is of this kind, bound to `address` or on the interface `named`. The platform becomes one with a guard.
-    pub(crate) fn new(
+impl Planned {
+    fn new(
         config: &GuardConfig,
         kind: LinkKind,
         (address, named): (IpAddr, Option<&str>),
@@ -199,7 +237,7 @@ impl GuardPlan {
     }
 
     /// What is to be said of it.
-    pub(crate) fn note(&self, platform: &Platform) -> String {
+    fn note(&self, platform: &Platform) -> String {
         let GuardClasses { rate, floor, ceiling, .. } = self.classes;
         let more = if ceiling > floor { " in any case, and what Laxity leaves" } else { ", and no more" };
         let (floor, rate, foreign) = (DisplayRate(floor), DisplayRate(rate), platform.foreign);
@@ -209,8 +247,7 @@ impl GuardPlan {
         )
     }
 
-    /// Sets it up.
-    pub(crate) fn set_up(self) -> Result<Guard, GuardError> {
+    fn set_up(self) -> Result<Guard, GuardError> {
         let Self { interface, name, classes } = self;
         let what = format!("guarding {name}");
         let failed = |source| GuardError::System { what: what.clone(), source };
@@ -244,7 +281,7 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
 ///
 /// # Errors
 /// One is still on an interface by which a host sends that has none itself: its packets would go with those of others.
-pub(crate) fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardError> {
+fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardError> {
     let mut said = Vec::new();
     let Ok(mut netlink) = Netlink::open() else { return Ok(said) };
     let all = netlink.interfaces().unwrap_or_default();

@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
-use crate::guard::{self, Guard, GuardConfig, GuardPlan};
+use crate::guard::{Guard, GuardConfig, GuardPlan};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
@@ -109,9 +109,8 @@ pub struct HostConfig {
     /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
-    /// Whether other programs of this host may come in the way of its packets on the link. `None` leaves that open, and grants say so
-    /// ([`Grant::covers`](crate::Grant::covers)). A guard needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise. A host that would attach to an executive without one is refused
-    /// ([`Error::GuardElsewhere`]).
+    /// Keeps what other programs of this host send behind its packets on the link. With `None` that may delay them, and grants say so
+    /// ([`Grant::covers`](crate::Grant::covers)). To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
     pub guard: Option<GuardConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
@@ -235,8 +234,8 @@ pub(crate) struct Here {
     _awake: Option<File>,
     /// What it has of this host for itself, until its threads have ended.
     _claim: Option<Claim>,
-    /// What keeps other programs' packets behind its own, until its threads have ended.
-    guard: Option<Guard>,
+    /// Until its threads have ended.
+    pub(crate) guard: Option<Guard>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     /// From when on its upcalls are ready.
@@ -398,11 +397,7 @@ impl Host {
             allowed_drops = Some(allowance);
         }
         let at = (address.ip(), config.link.interface());
-        let guard = config.guard.map(|guard| GuardPlan::new(&guard, link, at, (&mut platform, costs.link_is_known)));
-        let guard = guard.transpose()?;
-        if guard.is_none() {
-            early_notes.extend(guard::unguarded(at.0, at.1)?);
-        }
+        let guard = GuardPlan::of_host(config.guard.as_ref(), link, at, (&mut platform, costs.link_is_known))?;
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
@@ -410,8 +405,7 @@ impl Host {
             Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
-        early_notes.extend(guard.as_ref().map(|guard| guard.note(&platform)));
-        let guard = guard.map(GuardPlan::set_up).transpose()?;
+        let guard = guard.set_up(&mut early_notes)?;
         if guard.is_some() {
             bound.take_own_class()?;
         }
@@ -453,9 +447,7 @@ impl Host {
         }
         notes.extend(link::room_for_signalling(&config, &platform));
         notes.extend(crate::witnesses::missing(Path::new("/")));
-        notes.extend(shortened);
-        notes.extend(early_notes);
-        notes.extend(bound.notes);
+        notes.extend(shortened.into_iter().chain(early_notes).chain(bound.notes));
         let memory = config.lock_memory.then(realtime::lock_memory).transpose();
         let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));
         let awake = config.keep_awake.then(realtime::keep_awake).transpose();
@@ -561,8 +553,8 @@ impl Host {
         };
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
-        let has_key = config.key.is_some();
-        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, has_key, attachment: None })
+        let (executive, has_key) = (Executives::Here(Box::new(here)), config.key.is_some());
+        Ok(Self { executive, address, standing, has_key, attachment: None })
     }
 
     /// The address of its link, with the real port.
@@ -642,11 +634,6 @@ impl Host {
     pub fn allowed_drops(&self) -> Option<DropAllowance> {
         let here = self.here().ok()?;
         here.early.as_ref().and(here.allowed_drops)
-    }
-
-    /// What is wrong with the guard of its link, if there is one, as of a second ago at most.
-    pub fn guard_problem(&self) -> Option<String> {
-        self.here().ok()?.guard.as_ref()?.problem()
     }
 
     /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.

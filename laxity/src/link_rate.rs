@@ -142,7 +142,7 @@ mod tests {
     fn of(interfaces: &[Interface], address: &str) -> (u64, String) {
         let platform = Platform::assumed_host();
         let rate = |interface: &Interface| rate(interface, interfaces, &platform, speed);
-        let (rate, said) = slowest(interfaces, address.parse().unwrap(), platform.link.rate, rate);
+        let (rate, said, _) = slowest(interfaces, address.parse().unwrap(), platform.link.rate, rate);
         (rate.unwrap().as_bytes_per_second(), said)
     }
 

@@ -93,6 +93,13 @@ pub struct Source {
     pub spacing: Duration,
 }
 
+impl Admission {
+    /// A + F: how much more than its rate a host may send in any span, as its packets come out together that had waited.
+    pub fn ahead(&self) -> Duration {
+        self.look_ahead() + self.platform().foreign
+    }
+}
+
 /// The traffic of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {

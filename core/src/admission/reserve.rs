@@ -222,11 +222,6 @@ impl Admission {
         Duration::from_nanos(self.machine.look_ahead)
     }
 
-    /// A + F: how much more than its rate a host may send in any span, as its packets come out together that had waited.
-    pub fn ahead(&self) -> Duration {
-        self.look_ahead() + self.platform().foreign
-    }
-
     /// How much longer a stage is delayed than the platform took from it beyond the envelope: 1 / (1 − ρ), with ρ the rate
     /// of what goes on taking while a gap is made up for (interference and the link's hand-overs; the demand of the channels
     /// themselves does not grow). Parts per million, rounded up.
