@@ -390,6 +390,10 @@ fn what_others_have_set_up_is_left_alone_and_bad_input_is_told() {
     let ended = unable.args(words).arg(golden::binary()).args(serve).stdin(Stdio::null()).output().unwrap();
     std::fs::remove_file(public).unwrap();
     assert_eq!(ended.status.code(), Some(4), "{}", text(&ended.stderr));
+    // What could not be done is not left to be undone.
+    let journals = std::fs::read_dir("/tmp/laxity-65534").unwrap().map(|entry| entry.unwrap().file_name());
+    let left: Vec<_> = journals.filter(|name| name.to_string_lossy().starts_with("guard-")).collect();
+    assert!(left.is_empty(), "{left:?}");
     let disciplines = network.disciplines();
     assert!(!disciplines.contains("htb"), "{disciplines}");
 

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use laxity_link::netlink::{Netlink, check_name};
+use laxity_link::netlink::{GuardClasses, Netlink, check_name};
 use serde::{Deserialize, Serialize};
 
 use crate::claims::NetworkNamespace;
@@ -39,7 +39,13 @@ impl GuardedInterface {
                 true => Err(failed(io::Error::other("it is in another network namespace: run `laxity doctor` there"))),
             };
         }
-        let removed = Netlink::open().and_then(|mut netlink| netlink.unguard(*interface)).map_err(failed)?;
+        let mut netlink = Netlink::open().map_err(failed)?;
+        // To look takes no rights: what may not guard an interface has no guard to undo.
+        let found = netlink.root_discipline(*interface).map_err(failed)?;
+        if found.is_none_or(|found| found.handle != GuardClasses::HANDLE) {
+            return Ok(None);
+        }
+        let removed = netlink.unguard(*interface).map_err(failed)?;
         Ok(removed.then(|| format!("{name} is guarded no more")))
     }
 }
