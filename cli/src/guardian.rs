@@ -1,5 +1,5 @@
 //! A process that outlives the one that changes the machine: it waits until that is gone, however that came, and undoes what is
-//! left in the [ledger](laxity::ledger).
+//! left in the [`laxity::ledger`].
 //!
 //! It has a session of its own, so that no terminal takes it along. It notices the end of the other process by the end of a
 //! pipe. After an orderly end it finds nothing to do, or is told so.

@@ -1,6 +1,6 @@
 //! `laxity doctor --fix`: what is safe and can be undone is changed, for as long as it runs.
 //!
-//! Before the first change the old and new values stand in the [ledger](laxity::ledger), and a guardian waits for the doctor's
+//! Before the first change the old and new values stand in the [`laxity::ledger`], and a guardian waits for the doctor's
 //! end. So the changes are undone at an orderly end, by the doctor; if the doctor is killed, by the guardian; if both are killed,
 //! by the next doctor. `/dev/cpu_dma_latency` needs no journal: the kernel forgets it with the process that held it.
 
