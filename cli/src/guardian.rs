@@ -54,7 +54,7 @@ static FOR_LIFE: OnceLock<Guardian> = OnceLock::new();
 /// Undoes what processes left that were killed, and says so. With `for_life` this process has a guardian from here on, until it ends.
 pub(crate) fn look_after(for_life: bool) -> Result<(), Failure> {
     let ledger = match Ledger::of_this_host() {
-        // Who changes nothing can do without.
+        // A process that changes nothing needs no ledger.
         Err(_) if !for_life => return Ok(()),
         ledger => ledger.map_err(laxity::Error::from)?,
     };

@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::executive::{Command, Inline, Notice, Published};
 use crate::experiments::Marks;
 use crate::grant::Grant;
-use crate::guard::Covers;
+use crate::guard::{Covers, Watched};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::listening::{Listening, Listens};
@@ -62,8 +62,8 @@ pub(crate) struct Behaviour {
     pub(crate) published: Arc<Published>,
     /// Whether it is measured: then nothing is refused for what comes in.
     pub(crate) is_metered: bool,
-    /// The interface that is guarded for it.
-    pub(crate) guarded: Option<u32>,
+    /// The guard of its link, and the address that its packets are from.
+    pub(crate) guard: Option<(Watched, IpAddr)>,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -563,9 +563,8 @@ impl Shared {
 
     /// Whose traffic on its link is in the bound of a channel to `peer`.
     fn covers(&self, peer: SocketAddr) -> Covers {
-        let is_guarded = |interface| crate::guard::leaves_by(interface, peer.ip());
-        match self.behaviour.guarded {
-            Some(interface) if !is_guarded(interface) => Covers::Laxity,
+        match &self.behaviour.guard {
+            Some((guard, from)) if !guard.covers(*from, peer.ip()) => Covers::Laxity,
             _ => Covers::of(&self.platform),
         }
     }

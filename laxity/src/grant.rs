@@ -27,7 +27,7 @@ pub struct Grant {
     pub bound: Option<Duration>,
     /// How far this host stands behind its part of that; of the other host's part only that host can tell.
     pub guarantee: Guarantee,
-    /// Whose traffic on the sending host's link the promise covers. A receiver does not know, and has [`Covers::Laxity`].
+    /// Whose traffic on the sending host's link the promise covers, as of the opening. A receiver does not know, and has [`Covers::Laxity`].
     pub covers: Covers,
     /// Whether both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant};
 
 use laxity_core::platform::{Platform, PlatformError};
 use laxity_core::units::Rate;
@@ -35,17 +35,19 @@ use crate::text::DisplayRate;
 const FLOOR: u64 = 20;
 /// A quarter where they have no more than that: what Laxity leaves of the rest is lost to them.
 const XDP_FLOOR: u64 = 4;
-/// Less would be a packet a minute.
+/// A packet every second or two.
 const LEAST_FLOOR: u64 = 1_000;
 /// How often it is looked whether the guard is still there.
 const LOOK: StdDuration = StdDuration::from_secs(1);
+/// How often it is looked whether another one has ended.
+const RETRY: StdDuration = StdDuration::from_millis(20);
 /// How long another guard may take to end that is about to.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
 /// A guard for the interface by which a host sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// What other programs may send in any case: more than nothing, and less than the link's rate, of which Laxity has the rest. `None` is a
+    /// What other programs may send in any case: 1,000 bytes a second at least, and less than the link's rate less 0.4 %, of which Laxity has the rest. `None` is a
     /// twentieth of the link's rate; over AF_XDP, where it is also all that they may send, a quarter.
     pub floor: Option<Rate>,
 }
@@ -110,7 +112,7 @@ pub enum GuardError {
     )]
     Rate,
     /// Others would have all of it, or nothing.
-    #[error("the guard's floor is {}, expected 1KB/s at least, and less than the link's rate of {}", DisplayRate(*.floor), DisplayRate(*.rate))]
+    #[error("the guard's floor is {}, expected 1KB/s at least, and less than {}, the link's rate less 0.4 %", DisplayRate(*.floor), DisplayRate(*.rate))]
     Floor {
         /// Bytes a second.
         floor: u64,
@@ -231,7 +233,8 @@ impl Planned {
         platform.link.rate = Some(ours);
         // What comes in has all of it.
         platform.receive_rate.get_or_insert(rate);
-        platform.foreign += rate.time_for(classes.foreign_bytes());
+        let shaped = Rate::bytes_per_second(whole).unwrap_or(ours);
+        platform.foreign += shaped.time_for(classes.foreign_bytes());
         platform.validate()?;
         Ok(Self { interface: interface.index, name: interface.name.clone(), classes })
     }
@@ -284,26 +287,33 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
 fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardError> {
     let mut said = Vec::new();
     let Ok(mut netlink) = Netlink::open() else { return Ok(said) };
-    let all = netlink.interfaces().unwrap_or_default();
-    for interface in interfaces_of(&all, address, named) {
-        let mut is_guarded = || {
-            let found = netlink.root_discipline(interface.index).ok().flatten();
-            found.is_some_and(|found| found.handle == GuardClasses::HANDLE)
-        };
-        if is_guarded() {
-            let found = Ledger::of_this_host().map(|ledger| ledger.recover()).unwrap_or_default();
-            said.extend(found.iter().flat_map(Found::lines));
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let guarded = netlink.guarded_interfaces().unwrap_or_default();
+        if guarded.is_empty() {
+            return Ok(said);
         }
-        if is_guarded() {
+        let all = netlink.interfaces().unwrap_or_default();
+        let is_guarded = |interface: &&Interface| {
+            // A VLAN's packets leave by the interface below.
+            let below = interface.vlan.map(|(below, _)| below);
+            guarded.contains(&interface.index) || below.is_some_and(|below| guarded.contains(&below))
+        };
+        let Some(interface) = interfaces_of(&all, address, named).into_iter().find(is_guarded) else { return Ok(said) };
+        let found = Ledger::of_this_host().map(|ledger| ledger.recover()).unwrap_or_default();
+        said.extend(found.iter().flat_map(Found::lines));
+        // One that has just ended, or was killed, has its guard for a moment.
+        if Instant::now() >= until {
             return Err(GuardError::Others { interface: interface.name.clone() });
         }
+        std::thread::sleep(RETRY);
     }
-    Ok(said)
 }
 
 /// Whether packets to `peer` leave by the interface, or not at all.
-pub(crate) fn leaves_by(interface: u32, peer: IpAddr) -> bool {
-    let route = Netlink::open().and_then(|mut netlink| netlink.route(peer, None));
+fn leaves_by(interface: u32, from: IpAddr, peer: IpAddr) -> bool {
+    let from = Some(from).filter(|from| from.is_ipv4() == peer.is_ipv4());
+    let route = Netlink::open().and_then(|mut netlink| netlink.route(peer, from));
     route.is_ok_and(|route| route.is_local || route.interface == interface)
 }
 
@@ -335,8 +345,8 @@ fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>
     }
 }
 
-/// Looks whether the guard is there until `is_over`, and removes it. One that is gone is not set up again: whatever removed it had a reason.
-fn watch(netlink: &mut Netlink, interface: u32, is_over: &AtomicBool, is_gone: &AtomicBool) {
+/// Looks whether the guard is there until `is_over`, and removes it: true if it is there no more. One that is gone is not set up again: whatever removed it had a reason.
+fn watch(netlink: &mut Netlink, interface: u32, is_over: &AtomicBool, is_gone: &AtomicBool) -> bool {
     while !is_over.load(Ordering::Relaxed) {
         let found = netlink.root_discipline(interface);
         // What the kernel does not answer says nothing.
@@ -346,7 +356,21 @@ fn watch(netlink: &mut Netlink, interface: u32, is_over: &AtomicBool, is_gone: &
         std::thread::park_timeout(LOOK);
     }
     // By the connection that it has: the thread that ends the host may be in another network namespace by now.
-    let _ = netlink.unguard(interface);
+    netlink.unguard(interface).is_ok()
+}
+
+/// A guard, as it was found to be a second ago at most.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched {
+    interface: u32,
+    is_gone: Arc<AtomicBool>,
+}
+
+impl Watched {
+    /// Whether packets from the address `from` to `peer` are guarded.
+    pub(crate) fn covers(&self, from: IpAddr, peer: IpAddr) -> bool {
+        !self.is_gone.load(Ordering::Relaxed) && leaves_by(self.interface, from, peer)
+    }
 }
 
 /// A guard. Dropping it removes it.
@@ -357,14 +381,15 @@ pub(crate) struct Guard {
     owned: Owned,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
-    watch: Option<JoinHandle<()>>,
+    watch: Option<JoinHandle<bool>>,
     /// That which set it up, and not one that was forked from it.
     process: u32,
 }
 
 impl Guard {
-    pub(crate) fn interface(&self) -> u32 {
-        self.interface
+    /// For those that have to know whether it covers something.
+    pub(crate) fn watched(&self) -> Watched {
+        Watched { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }
     }
 
     /// What it was found to lack, in words.
@@ -382,7 +407,9 @@ impl Drop for Guard {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(watch) = self.watch.take() {
             watch.thread().unpark();
-            let _ = watch.join();
+            if watch.join().is_ok_and(|is_removed| is_removed) {
+                return self.owned.forget();
+            }
         }
         self.owned.undo();
     }

@@ -110,7 +110,7 @@ pub struct HostConfig {
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
     /// Keeps what other programs of this host send behind its packets on the link. With `None` that may delay them, and grants say so
-    /// ([`Grant::covers`](crate::Grant::covers)). To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
+    /// ([`Grant::covers`](crate::Grant::covers)); and an interface that is guarded for another host is refused. To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
     pub guard: Option<GuardConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
@@ -232,10 +232,10 @@ pub(crate) struct Here {
     allowed_drops: Option<DropAllowance>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
+    /// Until its threads have ended, and before another host may have the link.
+    pub(crate) guard: Option<Guard>,
     /// What it has of this host for itself, until its threads have ended.
     _claim: Option<Claim>,
-    /// Until its threads have ended.
-    pub(crate) guard: Option<Guard>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     /// From when on its upcalls are ready.
@@ -518,7 +518,7 @@ impl Host {
                 backing: standing.backing.clone(),
                 published: Arc::clone(&published),
                 is_metered,
-                guarded: guard.as_ref().map(Guard::interface),
+                guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
             },
             doorbell,
             notified,

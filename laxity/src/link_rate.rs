@@ -81,7 +81,7 @@ pub(crate) fn sending_interfaces(
     meant
 }
 
-/// One that hands packets on to somebody on this machine.
+/// One that hands packets on to another part of this machine.
 fn is_virtual(interface: &Interface) -> bool {
     matches!(interface.kind.as_deref(), Some("veth" | "tun"))
 }

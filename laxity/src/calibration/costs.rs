@@ -36,7 +36,7 @@ impl Costs {
     /// # Errors
     /// There is a calibration that cannot be read.
     pub fn of_this_host(link: LinkKind) -> Result<Self, Error> {
-        let Some(file) = place::find(link)? else { return Ok(Platform::assumed_host().into()) };
+        let Some(file) = place::find(link)? else { return Ok(Self::assumed()) };
         let measured = Self::from(Calibration::read(&file)?);
         Ok(if place::is_named() { measured } else { measured.unless_worthless(&file) })
     }
@@ -58,7 +58,11 @@ impl Costs {
             file.display(),
             place::VARIABLE
         );
-        Self { passed_over: Some(passed_over), ..Platform::assumed_host().into() }
+        Self { passed_over: Some(passed_over), ..Self::assumed() }
+    }
+
+    fn assumed() -> Self {
+        Self { link_is_known: false, ..Platform::assumed_host().into() }
     }
 
     /// These costs, whose link was not given, for a host that has `address`: without a calibration its link is as fast as the slowest interface by which it may send
@@ -94,7 +98,7 @@ impl Costs {
 }
 
 impl From<Platform> for Costs {
-    /// Costs that nobody measured.
+    /// Costs that were not measured, but given: the rate of the link, too.
     fn from(platform: Platform) -> Self {
         Self { platform, calibration: None, link: None, link_is_known: true, passed_over: None }
     }

@@ -310,6 +310,15 @@ impl Owned {
     }
 }
 
+impl Owned {
+    /// What is recorded is undone already: the journal goes, if it can be removed.
+    pub(crate) fn forget(&mut self) {
+        if self.place.remove().is_ok() {
+            self.changes.clear();
+        }
+    }
+}
+
 impl Drop for Owned {
     fn drop(&mut self) {
         if self.lock.is_of_this_process() && !self.changes.is_empty() {

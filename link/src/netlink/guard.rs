@@ -108,23 +108,38 @@ impl Netlink {
     /// # Errors
     /// As [`interfaces`](Self::interfaces).
     pub fn root_discipline(&mut self, interface: u32) -> io::Result<Option<RootDiscipline>> {
-        let answers = self.exchange.ask(Message::GetQueueDiscipline(about(interface)?), NLM_F_DUMP)?;
-        let found = answers.into_iter().find_map(|answer| {
+        let found = self.root_disciplines(about(interface)?)?;
+        Ok(found.into_iter().find(|(found, _)| *found == interface).map(|(_, found)| found))
+    }
+
+    /// The interfaces that have a guard.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces).
+    pub fn guarded_interfaces(&mut self) -> io::Result<Vec<u32>> {
+        let all = self.root_disciplines(TcMessage::default())?;
+        let guarded = all.into_iter().filter(|(_, found)| found.handle == GuardClasses::HANDLE);
+        Ok(guarded.map(|(interface, _)| interface).collect())
+    }
+
+    fn root_disciplines(&mut self, question: TcMessage) -> io::Result<Vec<(u32, RootDiscipline)>> {
+        let answers = self.exchange.ask(Message::GetQueueDiscipline(question), NLM_F_DUMP)?;
+        let found = answers.into_iter().filter_map(|answer| {
             let Message::NewQueueDiscipline(TcMessage { header, attributes, .. }) = answer else { return None };
-            let is_it = u32::try_from(header.index).ok() == Some(interface) && header.parent == TcHandle::ROOT;
             let kind = attributes.into_iter().find_map(|attribute| match attribute {
                 TcAttribute::Kind(kind) => Some(kind),
                 _ => None,
             });
-            is_it.then_some(RootDiscipline { kind: kind?, handle: header.handle.into() })
+            let root = RootDiscipline { kind: kind?, handle: header.handle.into() };
+            (header.parent == TcHandle::ROOT).then_some((u32::try_from(header.index).ok()?, root))
         });
-        Ok(found)
+        Ok(found.collect())
     }
 
     /// Guards an interface whose discipline at the root is the kernel's own.
     ///
     /// # Errors
-    /// `AlreadyExists` if the interface has a discipline that was set up, by whoever; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
+    /// `AlreadyExists` if the interface has a discipline that was set up, whatever made it; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
     /// or tbf; no such interface. What was made before the error is removed again.
     pub fn guard(&mut self, interface: u32, classes: &GuardClasses) -> io::Result<()> {
         let GuardClasses { rate, floor, ceiling, .. } = *classes;
@@ -135,9 +150,13 @@ impl Netlink {
         let others = HtbClass { rate: floor, ceiling, burst: packet.into(), priority: 1 };
         let link = HtbClass { rate, ceiling: rate, burst: packet.into(), priority: 0 };
         let mut made = || -> io::Result<()> {
-            for (minor, parent, class) in [(LINK, 0, link), (LAXITY, LINK, own), (OTHERS, LINK, others)] {
+            // Laxity's packets are paced by its link model, whatever that counts: its own class is not to hold them back.
+            let overhead = classes.overhead();
+            for (minor, parent, class, overhead) in
+                [(LINK, 0, link, overhead), (LAXITY, LINK, own, 0), (OTHERS, LINK, others, overhead)]
+            {
                 let parent = TcHandle { major: MAJOR, minor: parent };
-                let options = class.options(packet, classes.overhead());
+                let options = class.options(packet, overhead);
                 let class = message(interface, (MAJOR, minor), parent, "htb", options)?;
                 self.change(Message::NewTrafficClass(class), NLM_F_CREATE | NLM_F_EXCL)?;
             }
