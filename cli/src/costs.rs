@@ -78,7 +78,7 @@ fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
         let problem = "the machine of the papers runs on no host; it is for laxity admit";
         return Err(Failure::Usage(format!("{name}: {problem}")));
     }
-    // Whatever it would be without the file.
+    // A rate that happens to be the assumed one is given all the same.
     let unpaced = Platform { link: LinkModel { rate: None, ..costs.platform.link }, ..costs.platform.clone() };
     let is_given = platform_file::parse(&text, &name, unpaced).is_ok_and(|platform| platform.link.rate.is_some());
     let link_is_known = is_given || costs.link_is_known;

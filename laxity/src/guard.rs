@@ -35,7 +35,7 @@ use crate::text::DisplayRate;
 const FLOOR: u64 = 20;
 /// A quarter where they have no more than that: what Laxity leaves of the rest is lost to them.
 const XDP_FLOOR: u64 = 4;
-/// A packet every second or two.
+/// Less than a packet every second or two is no floor.
 const LEAST_FLOOR: u64 = 1_000;
 /// How often it is looked whether the guard is still there.
 const LOOK: StdDuration = StdDuration::from_secs(1);
@@ -53,18 +53,7 @@ pub struct GuardConfig {
 }
 
 /// Whose traffic on the sending host's link a bound contains.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    strum::Display,
-    strum::IntoStaticStr,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Covers {
@@ -131,7 +120,7 @@ pub enum GuardError {
     },
     /// The interface is guarded for another host.
     #[error(
-        "{interface} is guarded for another host, and packets of this one would go with those of other programs: attach to that one, or end it; `laxity doctor` as root undoes what a dead one left"
+        "{interface} is guarded for another host, and packets of this one would go with those of other programs: attach to that one, or end it; if there is none, `laxity doctor` as root or `tc qdisc del dev {interface} root` removes the guard"
     )]
     Others {
         /// The interface.
@@ -327,7 +316,6 @@ fn interfaces_of<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>)
 
 /// The interface by which a host with this address sends, if it is one that can be guarded.
 fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Result<&'a Interface, GuardError> {
-    // One that has lost its carrier may have it again.
     let found = interfaces_of(all, address, named);
     let interface = match found.as_slice() {
         [] => return Err(GuardError::Interfaces { address, found: "none".to_owned() }),
