@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use laxity_lab::interfaces::{Interfaces, Veth};
 use laxity_lab::sys::namespace::Namespace;
-use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, Route, Watch};
+use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, Route, StreamClasses, Watch};
 use laxity_link::sys::device::{Offload, offload};
 use laxity_link::sys::features::{channels, keep_vlan_tags, set_offload};
 
@@ -308,7 +308,13 @@ fn an_interface_is_guarded_once_and_nothing_else_is_removed() {
         let before = netlink.root_discipline(index)?.unwrap();
         assert_eq!(before.handle, 0, "the kernel's own: {before:?}");
         assert!(!netlink.unguard(index)?);
-        let classes = GuardClasses { rate: 12_500_000, floor: 625_000, ceiling: 12_500_000, mtu: 1400 };
+        let classes = GuardClasses {
+            rate: 12_500_000,
+            floor: 625_000,
+            ceiling: 12_500_000,
+            mtu: 1400,
+            streams: StreamClasses::default(),
+        };
         netlink.guard(index, &classes)?;
         let found = netlink.root_discipline(index)?.unwrap();
         assert_eq!((found.kind.as_str(), found.handle), ("htb", GuardClasses::HANDLE));
@@ -321,7 +327,13 @@ fn an_interface_is_guarded_once_and_nothing_else_is_removed() {
         // Faster than 32 bits say.
         netlink.guard(
             index,
-            &GuardClasses { rate: 12_500_000_000, floor: 625_000_000, ceiling: 625_000_000, mtu: 1400 },
+            &GuardClasses {
+                rate: 12_500_000_000,
+                floor: 625_000_000,
+                ceiling: 625_000_000,
+                mtu: 1400,
+                streams: StreamClasses::default(),
+            },
         )?;
         assert!(netlink.unguard(index)?);
         Ok(())

@@ -24,7 +24,7 @@ use std::time::{Duration as StdDuration, Instant};
 use laxity_core::platform::{Platform, PlatformError};
 use laxity_core::units::Rate;
 use laxity_link::LinkKind;
-use laxity_link::netlink::{GuardClasses, Interface, Netlink};
+use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
 
 use crate::claims::NetworkNamespace;
 use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
@@ -218,7 +218,8 @@ impl Planned {
         let ours = whole.checked_sub(floor).filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
         let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
         let ceiling = if kind == LinkKind::Udp { whole } else { floor };
-        let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu };
+        let classes =
+            GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams: StreamClasses::default() };
         platform.link.rate = Some(ours);
         // What comes in has all of it.
         platform.receive_rate.get_or_insert(rate);

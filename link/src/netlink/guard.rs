@@ -3,8 +3,9 @@
 //! ```text
 //! root  htb, its default class is "others"
 //!  └─ the link: rate = ceil = R
-//!      ├─ Laxity   priority 0: rate R − floor, ceil R                    ◄── sockets with that class as their SO_PRIORITY
-//!      └─ others   priority 1: rate floor, ceil R, one packet at once    ── tbf, which cuts packets that the device would have to cut
+//!      ├─ Laxity   priority 0: rate R − floor − streams, ceil R          ◄── sockets with that class as their SO_PRIORITY
+//!      ├─ stream n priority 1: rate and ceil its own, one packet at once ── tbf, as below; what the streams of an interface have together is reserved
+//!      └─ others   priority 2: rate floor, ceil R, one packet at once    ── tbf, which cuts packets that the device would have to cut
 //! ```
 //!
 //! htb serves what is within its rate first, by priority, so Laxity, which never sends faster than R − floor, never waits for a packet of
@@ -37,6 +38,7 @@ const MAJOR: u16 = 0x4c58;
 const LINK: u16 = 1;
 const LAXITY: u16 = 0x10;
 const OTHERS: u16 = 0x20;
+const FIRST_STREAM: u16 = 0x100;
 /// Of psched: its unit of time.
 const TICK_NANOS: u64 = 64;
 const NANOS: u64 = 1_000_000_000;
@@ -70,6 +72,17 @@ pub struct GuardClasses {
     pub ceiling: u64,
     /// Bytes of the largest IP packet of the interface.
     pub mtu: u32,
+    /// What is reserved for streams.
+    pub streams: StreamClasses,
+}
+
+/// What the streams of a guarded interface have together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamClasses {
+    /// Bytes a second. Laxity has as much less.
+    pub rate: u64,
+    /// Most of them.
+    pub most: u32,
 }
 
 impl GuardClasses {
@@ -96,9 +109,15 @@ impl GuardClasses {
     }
 
     /// Bytes of others that may be in the device and on the wire before a packet of Laxity, at most: the bucket of the link, that of their
-    /// class, each up to a tick larger than it was asked for, and a packet beyond each.
+    /// class and of each stream's, each up to a tick larger than it was asked for, and a packet beyond each.
     pub fn foreign_bytes(&self) -> u64 {
-        4 * u64::from(self.largest()) + nanos_of(2 * TICK_NANOS, self.rate) + 1
+        let buckets = 2 + u64::from(self.streams.most);
+        2 * buckets * u64::from(self.largest()) + nanos_of(buckets * TICK_NANOS, self.rate) + 1
+    }
+
+    /// The class of stream `number`: the priority of its packets.
+    pub fn stream_class(number: u8) -> u32 {
+        Self::HANDLE | u32::from(FIRST_STREAM + u16::from(number))
     }
 }
 
@@ -146,8 +165,9 @@ impl Netlink {
         let packet = classes.largest();
         let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", vec![option(HTB_INIT, &htb_default())])?;
         self.change(Message::NewQueueDiscipline(root), NLM_F_CREATE | NLM_F_EXCL)?;
-        let own = HtbClass { rate: rate - floor, ceiling: rate, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
-        let others = HtbClass { rate: floor, ceiling, burst: packet.into(), priority: 1 };
+        let ours = rate - floor - classes.streams.rate;
+        let own = HtbClass { rate: ours, ceiling: rate, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
+        let others = HtbClass { rate: floor, ceiling, burst: packet.into(), priority: 2 };
         let link = HtbClass { rate, ceiling: rate, burst: packet.into(), priority: 0 };
         let mut made = || -> io::Result<()> {
             // Laxity's packets are paced by its link model, whatever that counts: its own class is not to hold them back.
@@ -164,8 +184,7 @@ impl Netlink {
             let mut leaf = message(interface, (MAJOR + 2, 0), parent, "pfifo", Vec::new())?;
             leaf.attributes.push(TcAttribute::Other(DefaultNla::new(OPTIONS, OWN_QUEUE.to_ne_bytes().to_vec())));
             self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)?;
-            let parent = TcHandle { major: MAJOR, minor: OTHERS };
-            let leaf = message(interface, (MAJOR + 1, 0), parent, "tbf", tbf(rate, classes.mtu + HEADER))?;
+            let leaf = cutting_leaf(interface, OTHERS, MAJOR + 1, classes)?;
             self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)
         };
         made().inspect_err(|_| {
@@ -173,13 +192,62 @@ impl Netlink {
         })
     }
 
+    /// Gives stream `number` of a guarded interface a class of so many bytes a second, and no more: what it sends beyond that waits.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if it has one; `NotFound` or `InvalidInput` where the interface has no guard; as [`guard`](Self::guard).
+    pub fn add_stream(&mut self, interface: u32, number: u8, rate: u64, classes: &GuardClasses) -> io::Result<()> {
+        let (minor, packet) = (FIRST_STREAM + u16::from(number), classes.largest());
+        let class = HtbClass { rate, ceiling: rate, burst: packet.into(), priority: 1 };
+        let (parent, options) = (TcHandle { major: MAJOR, minor: LINK }, class.options(packet, classes.overhead()));
+        let class = message(interface, (MAJOR, minor), parent, "htb", options)?;
+        self.change(Message::NewTrafficClass(class), NLM_F_CREATE | NLM_F_EXCL)?;
+        let leaf = cutting_leaf(interface, minor, MAJOR + minor, classes);
+        leaf.and_then(|leaf| self.change(Message::NewQueueDiscipline(leaf), NLM_F_CREATE | NLM_F_EXCL)).inspect_err(
+            |_| {
+                let _ = self.remove_stream(interface, number);
+            },
+        )
+    }
+
+    /// Removes the class of stream `number`; what waits in it is lost. False if there is none.
+    ///
+    /// # Errors
+    /// As [`unguard`](Self::unguard).
+    pub fn remove_stream(&mut self, interface: u32, number: u8) -> io::Result<bool> {
+        let (minor, parent) = (FIRST_STREAM + u16::from(number), TcHandle { major: MAJOR, minor: LINK });
+        let class = message(interface, (MAJOR, minor), parent, "htb", Vec::new())?;
+        self.change_if_there(Message::DelTrafficClass(class))
+    }
+
+    /// Packets that each class of an interface has sent so far.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces).
+    pub fn class_packets(&mut self, interface: u32) -> io::Result<Vec<(u32, u64)>> {
+        let answers = self.exchange.ask(Message::GetTrafficClass(about(interface)?), NLM_F_DUMP)?;
+        let found = answers.into_iter().filter_map(|answer| {
+            let Message::NewTrafficClass(TcMessage { header, attributes, .. }) = answer else { return None };
+            let packets = attributes.iter().find_map(|attribute| match attribute {
+                TcAttribute::Stats(counted) => Some(u64::from(counted.packets)),
+                _ => None,
+            });
+            Some((header.handle.into(), packets?))
+        });
+        Ok(found.collect())
+    }
+
     /// Removes the guard of an interface: the kernel's own discipline is back. False if there is none: nothing else is ever removed.
     ///
     /// # Errors
     /// `PermissionDenied`, and the kernel's other refusals.
     pub fn unguard(&mut self, interface: u32) -> io::Result<bool> {
-        let root = TcMessage::clone(&message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", Vec::new())?);
-        match self.change(Message::DelQueueDiscipline(root), 0) {
+        let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", Vec::new())?;
+        self.change_if_there(Message::DelQueueDiscipline(root))
+    }
+
+    fn change_if_there(&mut self, change: Message) -> io::Result<bool> {
+        match self.change(change, 0) {
             Ok(()) => Ok(true),
             // It has another handle, or none; the interface is gone.
             Err(error) if [libc::EINVAL, libc::ENOENT, libc::ENODEV].iter().any(|code| is(&error, *code)) => Ok(false),
@@ -228,6 +296,12 @@ const ETHERNET: u8 = 1;
 
 fn option(kind: u16, value: &[u8]) -> TcOption {
     TcOption::Other(DefaultNla::new(kind, value.to_vec()))
+}
+
+/// The discipline of a class, which cuts what the device would have to cut.
+fn cutting_leaf(interface: u32, class: u16, major: u16, classes: &GuardClasses) -> io::Result<TcMessage> {
+    let parent = TcHandle { major: MAJOR, minor: class };
+    message(interface, (major, 0), parent, "tbf", tbf(classes.rate, classes.mtu + HEADER))
 }
 
 /// `struct tc_htb_glob`: version, rate2quantum, default class, debug, direct packets.

@@ -29,7 +29,7 @@ mod guard;
 mod tests;
 mod watch;
 
-pub use guard::{GuardClasses, RootDiscipline};
+pub use guard::{GuardClasses, RootDiscipline, StreamClasses};
 pub use watch::Watch;
 
 /// The longest name that an interface can have, bytes.

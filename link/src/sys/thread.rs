@@ -164,6 +164,19 @@ fn set_attributes(attributes: Attributes) -> io::Result<()> {
     }
 }
 
+/// The processes, and threads of the kernel's, whose name is such a one, as far as they can be seen.
+///
+/// # Errors
+/// There is no `/proc`.
+pub fn threads_called(is_it: impl Fn(&str) -> bool) -> io::Result<Vec<i32>> {
+    let found = std::fs::read_dir("/proc")?.flatten().filter_map(|entry| {
+        let number = entry.file_name().to_str()?.parse().ok()?;
+        let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
+        is_it(name.trim_end()).then_some(number)
+    });
+    Ok(found.collect())
+}
+
 /// How long a thread of this process has had a processor so far.
 ///
 /// # Errors

@@ -3,7 +3,7 @@
 // Early demultiplexing [rio §2.1]: whose packet is this? Decided in the driver, or as soon as the kernel has a buffer, before any
 // protocol work.
 //
-//   not for our address and port                                        -> the kernel, untouched
+//   not for our address and port                                        -> the kernel, untouched, by the path of its stream if it has one (steer.bpf.h)
 //   ours, and no frame of ours; no such channel; beyond its contract    -> dropped here, counted by reason
 //   everything else                                                     -> the socket of its class, on the queue where it came in
 //
@@ -32,6 +32,7 @@
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*const time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
 static long (*const adjust_meta)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_meta;
+static __u64 (*const cgroup_of)(struct __sk_buff *packet) = (void *)BPF_FUNC_skb_cgroup_id;
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 
 // Most channels of an executive, queues of an interface, addresses of a host that are looked at; the loader has them, too.
@@ -481,8 +482,9 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     return udp(context, header + 1, end, bytes, own, &datagram);
 }
 
-SEC("xdp")
-int demultiplex(struct xdp_md *context)
+#include "steer.bpf.h"
+
+static __attribute__((always_inline)) int judge(struct xdp_md *context)
 {
     const void *end = (const void *)(long)context->data_end;
     const struct ethhdr *ethernet = (const void *)(long)context->data;
@@ -514,6 +516,36 @@ int demultiplex(struct xdp_md *context)
     if (protocol == be16(ETH_P_IPV6))
         return ipv6(context, start, end, own);
     return pass();
+}
+
+SEC("xdp")
+int demultiplex(struct xdp_md *context)
+{
+    int verdict = judge(context);
+    return verdict == XDP_PASS ? steer(context) : verdict;
+}
+
+// A packet of a stream that leaves is of its class. Whatever else looks at it does so as before.
+SEC("classifier")
+int classify(struct __sk_buff *packet)
+{
+    __u32 only = 0;
+    struct steering *own = lookup(&steering, &only);
+    struct flow flow = {};
+    if (!own || !own->streams || !dissect(&flow, (void *)(long)packet->data, (void *)(long)packet->data_end))
+        return -1;
+    for (__u32 place = 0; place < STREAMS; place++) {
+        const struct stream *stream = &own->stream[place];
+        if (place >= own->streams)
+            break;
+        __u64 cgroup = stream->known_by & CGROUP ? cgroup_of(packet) : 0;
+        if (!is_of(stream, &flow, 0, cgroup))
+            continue;
+        if (stream->class)
+            packet->priority = stream->class;
+        break;
+    }
+    return -1; // TC_ACT_UNSPEC: the next program has it
 }
 
 char license_of_program[] SEC("license") = "Dual MIT/GPL";

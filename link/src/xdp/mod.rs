@@ -28,6 +28,7 @@ mod peers;
 mod program;
 mod queue;
 mod region;
+pub mod steer;
 mod watcher;
 
 use std::collections::VecDeque;

@@ -430,7 +430,7 @@ fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::R
     Ok(Duration::from_nanos(u64::from(most)))
 }
 
-fn of_program(interface: &str, error: program::Error) -> XdpError {
+pub(super) fn of_program(interface: &str, error: program::Error) -> XdpError {
     let interface = interface.to_owned();
     match error {
         program::Error::NotPermitted { .. } => XdpError::NotPermitted { interface, what: "load and attach a program" },

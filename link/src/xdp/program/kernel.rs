@@ -12,9 +12,11 @@ use netlink_sys::protocols::NETLINK_ROUTE;
 
 // enum bpf_cmd, enum bpf_attach_type, and the flags of IFLA_XDP_FLAGS.
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_DELETE_ELEM: libc::c_long = 3;
 const PROG_TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
 const ATTACH_XDP: u32 = 37;
+const ATTACH_TCX_EGRESS: u32 = 47;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
@@ -38,8 +40,16 @@ struct LinkAttributes {
 
 /// Attaches a program to an interface for as long as the descriptor is open.
 pub(super) fn link(program: BorrowedFd<'_>, interface: u32, is_native: bool) -> io::Result<OwnedFd> {
-    let flags = if is_native { NATIVE } else { GENERIC };
-    let mut attributes = LinkAttributes { program: program.as_raw_fd() as u32, interface, kind: ATTACH_XDP, flags };
+    create_link(program, interface, ATTACH_XDP, if is_native { NATIVE } else { GENERIC })
+}
+
+/// Has a program of traffic control see what leaves by an interface, behind those that are there, for as long as the descriptor is open. Since Linux 6.6.
+pub(super) fn link_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
+    create_link(program, interface, ATTACH_TCX_EGRESS, 0)
+}
+
+fn create_link(program: BorrowedFd<'_>, interface: u32, kind: u32, flags: u32) -> io::Result<OwnedFd> {
+    let mut attributes = LinkAttributes { program: program.as_raw_fd() as u32, interface, kind, flags };
     // SAFETY: those of BPF_LINK_CREATE, without addresses.
     let fd = unsafe { bpf(LINK_CREATE, &mut attributes) }?;
     // SAFETY: a new descriptor, which is ours.
@@ -61,6 +71,17 @@ pub(super) fn look_up_per_processor(map: BorrowedFd<'_>, key: u32, values: &mut 
     let mut attributes = LookupAttributes { map: map.as_raw_fd() as u32, unused: 0, key, value, flags: 0 };
     // SAFETY: those of BPF_MAP_LOOKUP_ELEM; the kernel writes 8 bytes for each processor that the machine can have.
     unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.map(drop)
+}
+
+/// Deletes the entry at `key`, which may not be there.
+pub(super) fn delete(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
+    let key = &raw const key as u64;
+    let mut attributes = LookupAttributes { map: map.as_raw_fd() as u32, unused: 0, key, value: 0, flags: 0 };
+    // SAFETY: those of BPF_MAP_DELETE_ELEM; the kernel reads a key of 4 bytes, that of every map here.
+    match unsafe { bpf(MAP_DELETE_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        other => other.map(drop),
+    }
 }
 
 /// What came of a run.

@@ -11,6 +11,7 @@ mod kernel;
 mod layout;
 mod observer;
 mod shared;
+mod steering;
 #[cfg(test)]
 mod tests;
 
@@ -20,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-use aya::Ebpf;
+use aya::EbpfLoader;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, XskMap};
 use aya::programs::Xdp;
 use laxity_core::limits::MAX_PACKET_BYTES;
@@ -33,6 +34,7 @@ pub(crate) use kernel::TestRun;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
 pub(crate) use observer::Observer;
 use shared::Shared;
+pub(crate) use steering::{Match, STREAMS, Steered};
 
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.
 pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
@@ -119,6 +121,8 @@ pub(crate) struct Program {
     peers: HashMap<MapData, Sender, u64>,
     sockets: XskMap<MapData>,
     reasons: Observer,
+    /// Until it is taken.
+    steered: Option<Steered>,
     channels: Shared<Channel>,
     paid_until: Shared<AtomicU64>,
     dropped: Shared<Drops>,
@@ -138,12 +142,17 @@ impl Program {
     /// # Errors
     /// The user may not; the kernel is too old, has no memory, or its verifier refuses the program.
     pub(crate) fn load() -> Result<Self, Error> {
-        let mut object = Ebpf::load(aya::include_bytes_aligned!("../demux.bpf.o")).map_err(Error::from_load)?;
+        let processors = aya::util::nr_cpus().map_err(|(path, source)| Error::Kernel { what: path, source })?;
+        let mut loader = EbpfLoader::new();
+        for path in steering::PATHS {
+            loader.map_max_entries(path, processors as u32);
+        }
+        let mut object = loader.load(aya::include_bytes_aligned!("../demux.bpf.o")).map_err(Error::from_load)?;
         let xdp: &mut Xdp =
             object.program_mut("demultiplex").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
         xdp.load().map_err(Error::program)?;
         let fd = xdp.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
-        let mut take = |name| object.take_map(name).ok_or(Error::Object);
+        let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
         let settings = Array::try_from(take("settings")?).map_err(Error::map)?;
         let addresses = HashMap::try_from(take("addresses")?).map_err(Error::map)?;
         let peers = HashMap::try_from(take("peers")?).map_err(Error::map)?;
@@ -153,11 +162,15 @@ impl Program {
         PerCpuArray::<_, u64>::try_from(&reasons).map_err(Error::map)?;
         let Map::PerCpuArray(reasons) = reasons else { return Err(Error::Object) };
         let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
-        let processors = aya::util::nr_cpus().map_err(|(path, source)| Error::Kernel { what: path, source })?;
+        let channels = Shared::writable(take("channels")?, CHANNELS)?;
+        let paid_until = Shared::writable(take("paid_until")?, CHANNELS + 1)?;
+        let dropped = Shared::read_only(take("dropped")?, CHANNELS + 1)?;
+        let steered = Steered::load(&mut object)?;
         Ok(Self {
-            channels: Shared::writable(take("channels")?, CHANNELS)?,
-            paid_until: Shared::writable(take("paid_until")?, CHANNELS + 1)?,
-            dropped: Shared::read_only(take("dropped")?, CHANNELS + 1)?,
+            steered: Some(steered),
+            channels,
+            paid_until,
+            dropped,
             senders: vec![None; CHANNELS as usize].into_boxed_slice(),
             link: None,
             fd,
@@ -169,6 +182,11 @@ impl Program {
             sockets,
             reasons: Observer::new(reasons, processors),
         })
+    }
+
+    /// Its part for streams, once.
+    pub(crate) fn take_steered(&mut self) -> Option<Steered> {
+        self.steered.take()
     }
 
     /// Says which frames are ours, of those to one of our addresses. Before this, none is.

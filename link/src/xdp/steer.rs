@@ -1,0 +1,226 @@
+//! Streams: prioritised paths through the kernel for flows of its own sockets [rio §2.0.1].
+//!
+//! The packets of a stream that come in on an interface are told apart in the driver (or as soon as the kernel has a buffer) and processed by a kernel
+//! thread of their own, an entry of a CPUMAP. That thread has the priority that it is given, as RIO's threads have: so the protocol work for one
+//! flow neither waits for that of the others nor, where that is less urgent, delays it. What leaves gets the class of its stream, for the queueing discipline of the
+//! interface.
+//!
+//! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
+//!
+//! Needs: Linux 5.12, 6.6 for classes; rights as [`Xdp`](super::Xdp). Relies on: checksums of what comes in are in the packets (a virtual pair leaves them out unless its other end has
+//! `ethtool -K DEV tx off`); VLANs' tags are in the packets, too (`rxvlan off`).
+//!
+//! Left out: fragments and packets with IPv6 extension headers, which have no ports; ranges of addresses or ports; what comes in by cgroup, since a packet's
+//! socket is not known yet.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use laxity_core::units::Duration;
+
+use super::error::XdpError;
+use super::mode::Mode;
+use super::open::of_program;
+use super::program::{Match, Program, STREAMS, Steered};
+use crate::netlink::Netlink;
+use crate::sys;
+
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+}
+
+/// What all packets of a flow have in common; what is `None` may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// Protocol.
+    pub protocol: Option<Protocol>,
+    /// Address of this host.
+    pub local: Option<IpAddr>,
+    /// Port of this host.
+    pub local_port: Option<u16>,
+    /// Address of the other host.
+    pub remote: Option<IpAddr>,
+    /// Port of the other host.
+    pub remote_port: Option<u16>,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: Option<u8>,
+    /// The control group (version 2) of the socket, by its number: the inode of its directory. Known of packets that leave alone.
+    pub cgroup: Option<u64>,
+}
+
+impl Flow {
+    /// Whether a packet can be of both.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
+            one.zip(other).is_none_or(|(one, other)| one == other)
+        }
+        agree(self.protocol, other.protocol)
+            && agree(self.local, other.local)
+            && agree(self.local_port, other.local_port)
+            && agree(self.remote, other.remote)
+            && agree(self.remote_port, other.remote_port)
+            && agree(self.dscp, other.dscp)
+            && agree(self.cgroup, other.cgroup)
+    }
+
+    fn to_match(self) -> Match {
+        let Self { protocol, local, local_port, remote, remote_port, dscp, cgroup } = self;
+        let protocol = protocol.map(|protocol| match protocol {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+        });
+        Match { local, remote, local_port, remote_port, protocol, dscp, cgroup }
+    }
+}
+
+/// How many packets a stream may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policing {
+    /// So many at once, at least one,
+    pub packets: u32,
+    /// and as many in each such span on average [rio §2.0.3].
+    pub period: Duration,
+    /// More are dropped where they come in; else they are only counted.
+    pub is_dropped: bool,
+}
+
+/// The streams of an interface.
+#[derive(Debug)]
+pub struct Steering {
+    steered: Steered,
+    /// That which steers, unless the link has it.
+    _program: Option<Program>,
+    /// That which classifies, for as long as it is open.
+    egress: io::Result<OwnedFd>,
+    flows: [Option<Flow>; STREAMS],
+}
+
+impl Steering {
+    /// Most streams of an interface.
+    pub const MOST: usize = STREAMS;
+
+    /// Of an interface that no [`Xdp`](super::Xdp) link drives: its number in the calling thread's network namespace. Packets go their usual way until there is a stream.
+    ///
+    /// # Errors
+    /// No rights; another program is attached; no such interface; the kernel is too old.
+    pub fn open(interface: u32) -> Result<Self, XdpError> {
+        let asked = format!("interface {interface}");
+        let failed =
+            |source| XdpError::Kernel { interface: asked.clone(), what: "a question about interfaces", source };
+        let found = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(interface)).map_err(failed)?;
+        let name = found.ok_or(XdpError::NoInterface { interface: asked.clone() })?.name;
+        let of = |error| of_program(&name, error);
+        let mut program = Program::load().map_err(of)?;
+        let steered = program.take_steered().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        program.attach(interface, Mode::Any).map_err(of)?;
+        Ok(Self::new(steered, interface, Some(program)))
+    }
+
+    /// Of an interface of the calling thread's network namespace; `program` unless its link has it.
+    pub(super) fn new(steered: Steered, interface: u32, program: Option<Program>) -> Self {
+        let egress = steered.attach_classifier(interface);
+        Self { steered, _program: program, egress, flows: [None; STREAMS] }
+    }
+
+    /// A stream for a flow, whose packets are processed on `processor` from now on; its place.
+    ///
+    /// # Errors
+    /// `InvalidInput`: the flow has nothing by which it is known, a code point above 63, no packets or no period; `AlreadyExists`: a packet could be of another stream, too;
+    /// `StorageFull`: there are [`MOST`](Self::MOST); the kernel's: there is no such processor.
+    pub fn add(&mut self, flow: &Flow, policing: Option<&Policing>, processor: usize) -> io::Result<usize> {
+        let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
+        if *flow == Flow::default() {
+            return Err(invalid("a stream of all packets would be none: say an address, a port, a protocol"));
+        }
+        if flow.dscp.is_some_and(|dscp| dscp > 63) {
+            return Err(invalid("a code point is 0 to 63"));
+        }
+        if self.flows.iter().flatten().any(|other| other.overlaps(flow)) {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "a packet could be of another stream, too"));
+        }
+        let place = self.flows.iter().position(Option::is_none);
+        let place =
+            place.ok_or_else(|| io::Error::new(io::ErrorKind::StorageFull, "an interface has 8 streams at most"))?;
+        let policed = match policing {
+            Some(Policing { packets: 0, .. }) => return Err(invalid("a stream has one packet in a period at least")),
+            Some(Policing { period, .. }) if period.is_zero() => {
+                return Err(invalid("a period is longer than nothing"));
+            }
+            Some(Policing { packets, period, is_dropped }) => {
+                // As with channels a thousandth less, for a clock that is faster than ours.
+                let spacing = (period.as_nanos() / u64::from(*packets)).max(1);
+                let spacing = spacing - spacing / 1024;
+                (spacing, spacing.saturating_mul(u64::from(*packets) - 1), *is_dropped)
+            }
+            None => (0, 0, false),
+        };
+        let processor = u32::try_from(processor).map_err(|_| invalid("there is no such processor"))?;
+        self.steered.set(place, &flow.to_match(), policed, processor)?;
+        self.flows[place] = Some(*flow);
+        Ok(place)
+    }
+
+    /// Packets of the stream at `place` go their usual way again.
+    ///
+    /// # Errors
+    /// The kernel's. The stream is gone all the same.
+    pub fn remove(&mut self, place: usize) -> io::Result<()> {
+        match self.flows.get_mut(place).and_then(Option::take) {
+            Some(_) => self.steered.clear(place),
+            None => Ok(()),
+        }
+    }
+
+    /// The kernel thread of the stream at `place`, whose priority may be set; `None` if there is none, or it cannot be seen (in another namespace of processes).
+    pub fn thread(&self, place: usize) -> Option<i32> {
+        self.thread_called(self.steered.thread_name(place)?)
+    }
+
+    fn thread_called(&self, name: String) -> Option<i32> {
+        // Kernels before 5.17 show the first 15 bytes.
+        let is_it = |found: &str| found == name || found.len() == 15 && name.starts_with(found);
+        match sys::threads_called(is_it).ok()?.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
+    /// All packets that are of no stream, and not Laxity's, are processed by a thread on `processor`, an ordinary one until it is given a priority: then what
+    /// they cost, but for telling them apart, is no more urgent than other work; `None` as usual. The thread.
+    ///
+    /// # Errors
+    /// The kernel's: there is no such processor. They go their usual way then.
+    pub fn set_others(&mut self, processor: Option<usize>) -> io::Result<Option<i32>> {
+        let processor = processor.map(u32::try_from).transpose().map_err(io::Error::other)?;
+        self.steered.set_others(processor)?;
+        Ok(self.steered.thread_name(STREAMS).and_then(|name| self.thread_called(name)))
+    }
+
+    /// What leaves of the stream at `place` is of this class of the interface's queueing discipline: its priority (SO_PRIORITY) is that number; 0 leaves it as it is.
+    ///
+    /// # Errors
+    /// The kernel's; `Unsupported` or `InvalidInput` before 6.6.
+    pub fn set_class(&self, place: usize, class: u32) -> io::Result<()> {
+        if let Err(error) = &self.egress {
+            return Err(io::Error::new(error.kind(), format!("packets that leave cannot be classified: {error}")));
+        }
+        if self.flows.get(place).is_some_and(Option::is_some) {
+            self.steered.set_class(place, class);
+        }
+        Ok(())
+    }
+
+    /// Packets of the stream at `place` that came in so far, and those of them beyond what it may have.
+    pub fn counted(&self, place: usize) -> (u64, u64) {
+        match self.flows.get(place) {
+            Some(Some(_)) => self.steered.counted(place),
+            _ => (0, 0),
+        }
+    }
+}
