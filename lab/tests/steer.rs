@@ -170,7 +170,6 @@ fn what_leaves_is_of_the_class_of_its_stream() {
         .on(0, || {
             let mut netlink = Netlink::open()?;
             let sent = netlink.class_packets(interface)?;
-            steering.set_class(place, 0)?;
             Ok((sent, [netlink.remove_stream(interface, 0)?, netlink.remove_stream(interface, 0)?]))
         })
         .unwrap();
