@@ -24,6 +24,9 @@ pub(crate) enum Command {
     /// Runs an executive that serves the processes which attach to it, so that all their channels share one link in one order
     #[command(after_long_help = crate::serve::HELP)]
     Serve(crate::serve::ServeArguments),
+    /// Gives flows of other programs' sockets prioritised paths through the kernel
+    #[command(after_long_help = crate::stream::HELP)]
+    Stream(crate::stream::StreamArguments),
     /// Shows guaranteed channels under attack beside what people use today: simulated, then live on this host
     #[command(after_long_help = crate::demo::HELP)]
     Demo(crate::demo::DemoArguments),

@@ -31,6 +31,7 @@ mod send;
 mod serve;
 mod sim;
 mod stop;
+mod stream;
 mod table;
 mod values;
 
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         Command::Send(arguments) => send::run(&arguments).map(status),
         Command::Recv(arguments) => recv::run(&arguments).map(status),
         Command::Serve(arguments) => serve::run(&arguments).map(status),
+        Command::Stream(arguments) => stream::run(&arguments).map(status),
         Command::Demo(arguments) => demo::run(&arguments).map(status),
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),

@@ -7,7 +7,7 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use laxity::serving::ServeConfig;
 use laxity::serving::access::{Access, DIRECTORY, Quota};
-use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
+use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, StreamsConfig, text};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities, set_no_new_privs};
 use sd_notify::NotifyState;
 
@@ -41,6 +41,12 @@ pub(crate) struct ServeArguments {
     /// Memory for the messages of each process, 64KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) memory: String,
+    /// Keep a share of the processor, and with --guard of the link, for streams (laxity stream): 1% to 50% [default: 10%]. Needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
+    #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "10%")]
+    pub(crate) streams: Option<String>,
+    /// With --streams: what comes in and is neither of a stream nor Laxity's is processed by an ordinary kernel thread on this processor, and is no more urgent than other work
+    #[arg(long, value_name = "PROCESSOR", requires = "streams")]
+    pub(crate) others: Option<usize>,
     #[command(flatten)]
     pub(crate) host: HostArguments,
 }
@@ -62,7 +68,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     }
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
-    let config = HostConfig { placement: Placement::Thread, ..config };
+    let streams = arguments.streams.as_deref().map(share).transpose()?;
+    let streams = streams.map(|share_ppm| StreamsConfig { share_ppm, others: arguments.others });
+    let config = HostConfig { placement: Placement::Thread, streams, ..config };
     arguments.host.look_after_changes()?;
     // All its threads begin after this.
     give_up_rights().map_err(|error| Failure::NotPermitted(format!("giving up privileges: {error}")))?;
@@ -93,6 +101,16 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     drop(host);
     drop(serving);
     if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
+}
+
+/// A share in percent, as parts per million.
+fn share(text: &str) -> Result<u64, Failure> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim();
+    let [least, most] = StreamsConfig::SHARES;
+    let found = percent.parse::<u64>().ok().and_then(|percent| percent.checked_mul(10_000));
+    found
+        .filter(|share| (least..=most).contains(share))
+        .ok_or_else(|| Failure::Usage(format!("--streams is {text:?}, expected 1% to 50%, in whole percents")))
 }
 
 /// Keeps what an executive needs: real-time priority, locked memory and, over AF_XDP, the interface and its program. Nothing that it starts gets more.

@@ -30,6 +30,7 @@ use crate::platform_file;
 use crate::port::{self, Counted, Port, ReceivePort, SendPort};
 use crate::realtime::Scheduling;
 use crate::receiver::{Accepted, AcceptedPort, Unclaimed};
+use crate::streams::{StreamReport, StreamSpec};
 
 /// How long the executive's process may take to let an application in.
 const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
@@ -101,6 +102,7 @@ enum Answer {
     Refused(Said),
     Counted(Option<Box<Figured>>),
     Status(Box<Status>),
+    Streams(Vec<StreamReport>),
 }
 
 impl fmt::Debug for Attached {
@@ -323,6 +325,28 @@ impl Attached {
         }
     }
 
+    pub(crate) fn add_stream(&self, spec: StreamSpec) -> Result<StreamReport, Error> {
+        self.one_stream(|ticket| Ask::AddStream { ticket, spec: Box::new(spec) })
+    }
+
+    pub(crate) fn remove_stream(&self, name: &str) -> Result<StreamReport, Error> {
+        self.one_stream(|ticket| Ask::RemoveStream { ticket, name: name.to_owned() })
+    }
+
+    pub(crate) fn streams(&self) -> Result<Vec<StreamReport>, Error> {
+        match self.ask(|ticket| Ask::Streams { ticket })? {
+            Answer::Streams(streams) => Ok(streams),
+            _ => Err(Error::Stopped),
+        }
+    }
+
+    fn one_stream(&self, ask: impl FnOnce(u64) -> Ask) -> Result<StreamReport, Error> {
+        match self.ask(ask)? {
+            Answer::Streams(mut streams) => streams.pop().ok_or(Error::Stopped),
+            _ => Err(Error::Stopped),
+        }
+    }
+
     /// A channel that is open: its memory, what was granted, and its port.
     fn channel(&self, channel: &Channel, is_sent: bool) -> Result<(Place, Grant, Arc<Port>), Error> {
         let &Channel { place, at, slots, bytes, .. } = channel;
@@ -357,6 +381,7 @@ impl Attached {
             Tell::Listens { ticket } => answered(ticket, Answer::Listens),
             Tell::Refused { ticket, error } => answered(ticket, Answer::Refused(error)),
             Tell::Counted { ticket, figures } => answered(ticket, Answer::Counted(figures)),
+            Tell::Streams { ticket, streams } => answered(ticket, Answer::Streams(streams)),
             Tell::Status { ticket, status } => answered(ticket, Answer::Status(status)),
             Tell::Accepted { channel } => {
                 let Ok((port, grant)) = self.received(&channel) else { return };

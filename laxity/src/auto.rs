@@ -12,11 +12,12 @@ use crate::attached::{Attached, HostTold};
 use crate::claims::ClaimDirectory;
 use crate::error::Error;
 use crate::guard::Covers;
-use crate::host::{Attachment, Host, HostConfig, Standing, own_name};
+use crate::host::{Attachment, Host, HostConfig, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
 use crate::serving::access::Access;
 use crate::serving::{ServeConfig, claim, default_place, place_in, place_of_host};
+use crate::standing::Standing;
 
 /// How long it may take until another process serves, which is about to, or has let go of its place.
 const TO_SETTLE: StdDuration = StdDuration::from_secs(5);

@@ -21,6 +21,7 @@ use laxity_link::xdp::XdpError;
 use crate::claims::{Claimed, ClaimsError, Conflict, Holder};
 use crate::guard::GuardError;
 use crate::source::FileError;
+use crate::streams::StreamError;
 use crate::text::DisplaySize;
 
 /// Most names that a text has.
@@ -78,6 +79,9 @@ pub enum Error {
     /// The link cannot be guarded.
     #[error(transparent)]
     Guard(#[from] GuardError),
+    /// There is no such stream, or can be none.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
     /// What may be dropped early takes more than a processor has.
     #[error(
         "{frames_per_second} frames a second may be dropped early, at {cost} each: that takes all of a processor, and nothing could be promised; expected fewer than {most}"
@@ -322,6 +326,7 @@ impl Error {
         match self {
             Self::OneOfSet { error, .. } => error.exit_status(),
             Self::Guard(error) => error.exit_status(),
+            Self::Stream(error) => error.exit_status(),
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
             Self::Calibration { .. } | Self::Content(_) => 2,
             Self::Violation(_) | Self::WouldBlock => 2,

@@ -29,6 +29,7 @@ use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
 use crate::claims::NetworkNamespace;
 use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
 use crate::link_rate::{is_loopback, sending_interfaces};
+use crate::streams::StreamsConfig;
 use crate::text::DisplayRate;
 
 /// Others have a twentieth of the link in any case.
@@ -79,7 +80,7 @@ pub enum GuardError {
     Platform(#[from] PlatformError),
     /// The host sends by no interface, or by several.
     #[error(
-        "a guard needs one interface, and a host that is bound to {address} sends by {found}: bind it to an address of the interface to guard"
+        "a guard, and streams, need one interface, and a host that is bound to {address} sends by {found}: bind it to an address of that interface"
     )]
     Interfaces {
         /// The address of the host.
@@ -88,7 +89,9 @@ pub enum GuardError {
         found: String,
     },
     /// The interface is not one that can be guarded.
-    #[error("{interface} cannot be guarded: it is {found}; expected an Ethernet interface that nothing else stands on")]
+    #[error(
+        "{interface} can have no guard and no streams: it is {found}; expected an Ethernet interface that nothing else stands on"
+    )]
     Kind {
         /// The interface.
         interface: String,
@@ -101,7 +104,7 @@ pub enum GuardError {
     )]
     Rate,
     /// Others would have all of it, or nothing.
-    #[error("the guard's floor is {}, expected 1KB/s at least, and less than {}, the link's rate less 0.4 %", DisplayRate(*.floor), DisplayRate(*.rate))]
+    #[error("the guard's floor is {}, expected 1KB/s at least, and with what streams have less than {}, the link's rate less 0.4 %", DisplayRate(*.floor), DisplayRate(*.rate))]
     Floor {
         /// Bytes a second.
         floor: u64,
@@ -165,13 +168,13 @@ impl GuardPlan {
     /// # Errors
     /// There can be no guard; or none is wanted, and one of another host is on the interface.
     pub(crate) fn of_host(
-        config: Option<&GuardConfig>,
+        (config, streams): (Option<&GuardConfig>, Option<&StreamsConfig>),
         kind: LinkKind,
         at: (IpAddr, Option<&str>),
         (platform, link_is_known): (&mut Platform, bool),
     ) -> Result<Self, GuardError> {
         let Some(config) = config else { return unguarded(at.0, at.1).map(Self::None) };
-        let planned = Planned::new(config, kind, at, (platform, link_is_known))?;
+        let planned = Planned::new((config, streams), kind, at, (platform, link_is_known))?;
         let note = planned.note(platform);
         Ok(Self::Guard(planned, note))
     }
@@ -200,13 +203,12 @@ pub(crate) struct Planned {
 
 impl Planned {
     fn new(
-        config: &GuardConfig,
+        (config, streams): (&GuardConfig, Option<&StreamsConfig>),
         kind: LinkKind,
         (address, named): (IpAddr, Option<&str>),
         (platform, link_is_known): (&mut Platform, bool),
     ) -> Result<Self, GuardError> {
-        let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
-        let interface = only_interface(&all, address, named)?;
+        let interface = interface_of_host(address, named)?;
         let rate = platform.link.rate.ok_or(GuardError::Rate)?;
         // Of a link that is not known a guard would be too narrow for others, or no guard at all.
         if !link_is_known {
@@ -215,11 +217,12 @@ impl Planned {
         let whole = GuardClasses::shaped(rate.as_bytes_per_second());
         let usual = if kind == LinkKind::Udp { FLOOR } else { XDP_FLOOR };
         let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
-        let ours = whole.checked_sub(floor).filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
+        let streams = streams.map_or_else(StreamClasses::default, |streams| streams.classes(whole));
+        let ours = whole.checked_sub(floor).and_then(|left| left.checked_sub(streams.rate));
+        let ours = ours.filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
         let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
         let ceiling = if kind == LinkKind::Udp { whole } else { floor };
-        let classes =
-            GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams: StreamClasses::default() };
+        let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams };
         platform.link.rate = Some(ours);
         // What comes in has all of it.
         platform.receive_rate.get_or_insert(rate);
@@ -262,7 +265,7 @@ impl Planned {
             .name("laxity-guard".to_owned())
             .spawn(move || watch(&mut netlink, interface, &watching.0, &watching.1))
             .map_err(failed)?;
-        Ok(Guard { interface, name, owned, is_over, is_gone, watch: Some(watch), process: std::process::id() })
+        Ok(Guard { interface, name, classes, owned, is_over, is_gone, watch: Some(watch), process: std::process::id() })
     }
 }
 
@@ -315,7 +318,12 @@ fn interfaces_of<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>)
     }
 }
 
-/// The interface by which a host with this address sends, if it is one that can be guarded.
+/// The interface by which a host with this address sends, if it is one that can be guarded and have streams.
+pub(crate) fn interface_of_host(address: IpAddr, named: Option<&str>) -> Result<Interface, GuardError> {
+    let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
+    only_interface(&all, address, named).cloned()
+}
+
 fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Result<&'a Interface, GuardError> {
     let found = interfaces_of(all, address, named);
     let interface = match found.as_slice() {
@@ -367,6 +375,7 @@ impl Watched {
 pub(crate) struct Guard {
     interface: u32,
     name: String,
+    classes: GuardClasses,
     owned: Owned,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
@@ -376,6 +385,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
+    /// How it was set up.
+    pub(crate) fn classes(&self) -> GuardClasses {
+        self.classes
+    }
+
     /// For those that have to know whether it covers something.
     pub(crate) fn watched(&self) -> Watched {
         Watched { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }

@@ -20,7 +20,7 @@ use laxity_link::{Counters, LinkKind};
 
 use crate::application::Serves;
 use crate::attached::Attached;
-use crate::calibration::{Backing, Claims, Costs, Premises, Running};
+use crate::calibration::{Claims, Costs, Premises, Running};
 use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
@@ -28,7 +28,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
-use crate::guard::{Guard, GuardConfig, GuardPlan};
+use crate::guard::{Guard, GuardConfig, GuardPlan, interface_of_host};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
@@ -39,6 +39,8 @@ use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sender::Sender;
 use crate::signal::Signal;
+use crate::standing::Standing;
+use crate::streams::{Streams, StreamsConfig};
 
 /// The port of a host's first executive.
 pub const DEFAULT_PORT: u16 = 5709;
@@ -112,6 +114,8 @@ pub struct HostConfig {
     /// Keeps what other programs of this host send behind its packets on the link. With `None` that may delay them, and grants say so
     /// ([`Grant::covers`](crate::Grant::covers)); and an interface that is guarded for another host is refused. To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
     pub guard: Option<GuardConfig>,
+    /// Keeps a share of the processor, and with a guard of the link, for flows of kernel sockets ([`Host::add_stream`]).
+    pub streams: Option<StreamsConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
 }
@@ -141,6 +145,7 @@ impl Default for HostConfig {
             longest_iteration: Duration::ZERO,
             key: None,
             guard: None,
+            streams: None,
             any_port: false,
         }
     }
@@ -150,41 +155,6 @@ impl HostConfig {
     /// The default, but for the costs: those of a platform that nobody measured, or of a calibration.
     pub fn with_costs(costs: impl Into<Costs>) -> Self {
         Self { costs: Some(costs.into()), ..Self::default() }
-    }
-}
-
-/// What the host could and could not have.
-#[derive(Clone, Debug)]
-pub struct Standing {
-    /// Where its costs come from.
-    pub costs: Costs,
-    /// What guarantee they give as it runs: the level of its grants, and why it is no higher.
-    pub backing: Backing,
-    /// What carries its packets.
-    pub link: LinkKind,
-    /// What the executive's thread runs as.
-    pub scheduling: Scheduling,
-    /// True if memory is locked.
-    pub memory_locked: bool,
-    /// True if it keeps the processors from idling deeply.
-    pub kept_awake: bool,
-    /// What could not be had, and why, in plain words; one a line.
-    pub notes: Vec<String>,
-}
-
-impl Standing {
-    /// Of a host that runs so. `notes` are about what it could not have; what its bounds rest on is said before them.
-    fn new(costs: Costs, running: &Running, notes: Vec<String>) -> Self {
-        let backing = Backing::of_running(&costs, running);
-        let mut said = vec![costs.summary(backing.level())];
-        said.extend([&costs.link, &costs.passed_over].into_iter().flatten().cloned());
-        if costs.calibration.is_some() {
-            said.extend(backing.why().iter().map(|why| format!("guarantee level {}: {why}", backing.level())));
-            said.extend(costs.doubts());
-        }
-        said.extend(notes);
-        let Running { link, scheduling, memory_locked, kept_awake, .. } = *running;
-        Self { costs, backing, link, scheduling, memory_locked, kept_awake, notes: said }
     }
 }
 
@@ -232,6 +202,8 @@ pub(crate) struct Here {
     allowed_drops: Option<DropAllowance>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
+    /// Those that it has for kernel sockets, as long as there is a guard.
+    pub(crate) streams: Option<Arc<Streams>>,
     /// Until its threads have ended, and before another host may have the link.
     pub(crate) guard: Option<Guard>,
     /// What it has of this host for itself, until its threads have ended.
@@ -373,7 +345,7 @@ impl Host {
         };
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
-        let bound = link::bind(&config, &platform, batch)?;
+        let mut bound = link::bind(&config, &platform, batch)?;
         let (address, early) = (bound.address(), bound.status());
         let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if early.is_none() && shortened.take().is_some() {
@@ -397,7 +369,9 @@ impl Host {
             allowed_drops = Some(allowance);
         }
         let at = (address.ip(), config.link.interface());
-        let guard = GuardPlan::of_host(config.guard.as_ref(), link, at, (&mut platform, costs.link_is_known))?;
+        let asked = (config.guard.as_ref(), config.streams.as_ref());
+        let guard = GuardPlan::of_host(asked, link, at, (&mut platform, costs.link_is_known))?;
+        early_notes.extend(Streams::reserve(config.streams.as_ref(), &mut platform)?);
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
@@ -409,6 +383,15 @@ impl Host {
         if guard.is_some() {
             bound.take_own_class()?;
         }
+        let streams = match &config.streams {
+            Some(wanted) => {
+                let interface = interface_of_host(at.0, at.1)?;
+                let steering = bound.steering(interface.index)?;
+                Some(Streams::new(steering, interface, guard.as_ref().map(Guard::classes), wanted)?)
+            }
+            None => None,
+        };
+        early_notes.extend(streams.as_ref().and_then(|streams| streams.note.clone()));
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
@@ -543,6 +526,7 @@ impl Host {
             allowed_drops,
             _awake: awake,
             _claim: claim,
+            streams: streams.map(Arc::new),
             guard,
             executive,
             control: None,

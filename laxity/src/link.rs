@@ -11,6 +11,7 @@ use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::netlink::{GuardClasses, Netlink};
+use laxity_link::steer::Steering;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError, LinkKind};
@@ -128,6 +129,14 @@ impl Bound {
         match &self.wire {
             Wire::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
             Wire::Xdp(..) => Ok(()),
+        }
+    }
+
+    /// Its part of the program that steers packets into streams; a program of its own where the link has none.
+    pub(crate) fn steering(&mut self, interface: u32) -> Result<Steering, Error> {
+        match &mut self.wire {
+            Wire::Udp(..) => Ok(Steering::open(interface)?),
+            Wire::Xdp(link, _) => Ok(link.take_steering().ok_or(Error::Stopped)?),
         }
     }
 

@@ -24,9 +24,10 @@ use crate::grant::{ChannelSpec, Grant};
 use crate::guard::Covers;
 use crate::port::Counted;
 use crate::realtime::Scheduling;
+use crate::streams::{StreamReport, StreamSpec};
 
 /// The version of all this, the memory's layout included.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 
 /// What an application says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -40,6 +41,9 @@ pub(crate) enum Ask {
     Forget { place: u32 },
     Figures { ticket: u64, place: u32 },
     Status { ticket: u64 },
+    AddStream { ticket: u64, spec: Box<StreamSpec> },
+    RemoveStream { ticket: u64, name: String },
+    Streams { ticket: u64 },
 }
 
 /// What the executive's process says.
@@ -81,6 +85,11 @@ pub(crate) enum Tell {
     Status {
         ticket: u64,
         status: Box<Status>,
+    },
+    /// The stream that was added or removed, or all of them.
+    Streams {
+        ticket: u64,
+        streams: Vec<StreamReport>,
     },
     /// It ends as soon as what applications have sent is through: nothing is sent any more.
     Leaving,

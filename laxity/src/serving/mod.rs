@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -37,6 +37,7 @@ use crate::error::Error;
 use crate::executive::{Bell, Command, Culprit, MAX_APPLICATIONS, Published};
 use crate::host::{Here, Host};
 use crate::platform_file;
+use crate::streams::{StreamError, StreamReport, Streams};
 
 pub use self::place::default_place;
 pub(crate) use self::place::{ServingPlace, claim, place_in, place_of_host};
@@ -90,6 +91,8 @@ struct Server {
     published: Arc<Published>,
     told: Box<dyn Fn() -> Told + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
+    /// For as long as the host has them.
+    streams: Option<Weak<Streams>>,
     access: Access,
     accounts: Accounts,
     memory: usize,
@@ -133,7 +136,7 @@ impl Host {
         memory: usize,
         stays: bool,
     ) -> Result<Serving, Error> {
-        let Here { shared, published, .. } = self.here()?;
+        let Here { shared, published, streams, .. } = self.here()?;
         let system = |what| move |source| Error::System { what, source };
         let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
         let stop = Wake::new().map_err(system("creating the wake-up event"))?;
@@ -169,6 +172,7 @@ impl Host {
             published: Arc::clone(published),
             told: Box::new(told),
             status: Box::new(status),
+            streams: streams.as_ref().map(Arc::downgrade),
             access,
             accounts: Accounts::default(),
             memory,
@@ -492,8 +496,33 @@ impl Server {
                 let figures = client.held().channels.get(&place).and_then(Owned::counted);
                 client.tell(&Tell::Counted { ticket, figures: figures.map(|counted| Box::new(counted.into())) });
             }
+            Ask::AddStream { ticket, spec } => {
+                self.answer_streams(client, ticket, |streams| streams.add(*spec).map(|one| vec![one]));
+            }
+            Ask::RemoveStream { ticket, name } => {
+                self.answer_streams(client, ticket, |streams| streams.remove(&name).map(|one| vec![one]));
+            }
+            Ask::Streams { ticket } => self.answer_streams(client, ticket, |streams| Ok(streams.list())),
             Ask::Status { ticket } => client.tell(&Tell::Status { ticket, status: Box::new((self.status)()) }),
         }
+    }
+
+    /// What is asked of streams is for root and this user.
+    fn answer_streams(
+        &self,
+        client: &Client,
+        ticket: u64,
+        work: impl FnOnce(&Streams) -> Result<Vec<StreamReport>, StreamError>,
+    ) {
+        let streams = self.streams.as_ref().ok_or(StreamError::NotKept);
+        let streams = streams.and_then(|streams| match client.account.quota() {
+            None => streams.upgrade().ok_or(StreamError::NotKept),
+            Some(_) => Err(StreamError::NotPermitted),
+        });
+        client.tell(&match streams.and_then(|streams| work(&streams)) {
+            Ok(streams) => Tell::Streams { ticket, streams },
+            Err(error) => Tell::Refused { ticket, error: Said::of(&error.into()) },
+        });
     }
 
     fn open(&self, client: &Arc<Client>, ticket: u64, peer: SocketAddr, name: &str, spec: &Spec) {

@@ -74,6 +74,8 @@ impl XdpConfig {
 pub struct Opened {
     /// The interface that is driven: the one below, if the address is a VLAN's.
     pub interface: String,
+    /// Its number in its network namespace.
+    pub index: u32,
     /// The VLAN that packets are tagged with.
     pub vlan: Option<u16>,
     /// Native or generic.

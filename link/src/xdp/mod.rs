@@ -214,6 +214,12 @@ impl Xdp {
         Ok(())
     }
 
+    /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.
+    pub fn take_steering(&mut self) -> Option<steer::Steering> {
+        let below = self.watcher.status().opened().index;
+        self.program.take_steered().map(|steered| steer::Steering::new(steered, below, None))
+    }
+
     /// The kernel reads and writes the region that the sockets were made with, and only whoever drives it may say what is in it.
     fn check_region(&self, frames: &KernelFrames) {
         let is_ours = self.queues.first().is_none_or(|queue| queue.has_region(frames));

@@ -112,7 +112,9 @@ impl Xdp {
         let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
         let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
         let zero_copy = opened[0].socket(0).is_zero_copy();
-        let found = Opened { interface: name.to_owned(), vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
+        let index = place.below.index;
+        let found =
+            Opened { interface: name.to_owned(), index, vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
         let sockets =
             |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
         let watched = Watched {

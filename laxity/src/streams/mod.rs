@@ -1,0 +1,632 @@
+//! Streams: prioritised paths through the kernel for flows that are not Laxity's, of kernel sockets that do not know of it [rio].
+//!
+//! A host reserves a share of its processor, and with a [guard](crate::GuardConfig) as much of its link, for all of its streams together ([`StreamsConfig`]). It is in every bound from the
+//! start, used or not, as what a [dropped frame](crate::DropAllowance) costs is. A stream is admitted if what it declares fits into what is left of that:
+//! so it changes the bound of no channel.
+//!
+//! | | |
+//! |---|---|
+//! | in | packets of the flow are told apart in the driver and processed by a kernel thread of their own, with the stream's priority ([`laxity_link::steer`]) |
+//! | out | with a guard they have a class of their own, whose rate is what the stream declares; what is beyond that waits |
+//! | low latency | the thread has its priority whenever a packet comes [rio §2.0.2]. Beyond `packets` in a `period`, packets are dropped, or they wait: the thread is an ordinary one for a while |
+//! | periodic | the thread has its priority from the beginning of each period for as long as `packets` may take, and is an ordinary one in between [rio §2.0.3] |
+//!
+//! A thread above the executive takes from its processor: so a [watch](Watch) more urgent than all of them makes a thread an ordinary one that has had what
+//! it was admitted to have. Applications have the priority of their stream if they ask for it themselves (`chrt -f PRIORITY`).
+//!
+//! **Assumes** what a packet costs ([`StreamSpec::cost`]), watches it, and says what it saw. What it takes to tell packets apart, for all that come in, and the network stack's work that is
+//! not in the thread (acknowledgements that an application sends, timers), are not counted.
+//!
+//! **Leaves out**: more than one interface; what a stream's packets wait for behind others in the device's own queues.
+
+mod watch;
+
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
+use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
+use laxity_link::steer::{Flow, Policing, Protocol, Steering};
+use laxity_link::sys::{self, PriorityLock};
+use serde::{Deserialize, Serialize};
+
+use crate::text::DisplayRate;
+
+/// What streams may take is counted in each such span.
+pub(crate) const AGGREGATE: Duration = Duration::from_millis(20);
+/// How often it is looked whether a stream whose excess waits has some.
+const TICK: Duration = Duration::from_micros(500);
+/// What a look takes at most, assumed.
+const LOOK_COST: Duration = Duration::from_micros(10);
+/// More urgent than any stream.
+const WATCH_PRIORITY: u8 = 98;
+/// Of a name.
+const MOST_NAME: usize = 32;
+const PPM: u64 = 1_000_000;
+
+/// What a host keeps for streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamsConfig {
+    /// The share of a processor, and with a guard of the link, that all streams have together, in parts per million: [`SHARES`](Self::SHARES).
+    pub share_ppm: u64,
+    /// A processor on which what comes in and is neither Laxity's nor of a stream is processed by an ordinary kernel thread, so that it is no more urgent
+    /// than other work; `None` leaves it to the kernel's interrupts.
+    pub others: Option<usize>,
+}
+
+impl StreamsConfig {
+    /// The least and the largest share: 1 and 50 %.
+    pub const SHARES: [u64; 2] = [10_000, 500_000];
+
+    /// # Errors
+    /// The share is out of range.
+    pub(crate) fn check(&self) -> Result<(), StreamError> {
+        let [least, most] = Self::SHARES;
+        let found = self.share_ppm;
+        if (least..=most).contains(&found) { Ok(()) } else { Err(StreamError::Share { found }) }
+    }
+
+    /// Taken from the processor: so much in each such span, as interference.
+    pub(crate) fn interference(&self) -> (Duration, Duration) {
+        (AGGREGATE, AGGREGATE.mul_ratio(self.share_ppm, PPM))
+    }
+
+    /// What a guard keeps for them of a link of so many bytes a second.
+    pub(crate) fn classes(&self, link: u64) -> StreamClasses {
+        let rate = u64::try_from(u128::from(link) * u128::from(self.share_ppm) / u128::from(PPM)).unwrap_or(link);
+        StreamClasses { rate, most: Steering::MOST as u32 }
+    }
+}
+
+impl Default for StreamsConfig {
+    /// A tenth; others as usual.
+    fn default() -> Self {
+        Self { share_ppm: PPM / 10, others: None }
+    }
+}
+
+/// When the packets of a stream are processed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum StreamClass {
+    /// As soon as they come.
+    #[default]
+    LowLatency,
+    /// From the beginning of each period on.
+    Periodic,
+}
+
+/// What becomes of packets that come in beyond what a stream declares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
+pub enum Excess {
+    /// They are processed by an ordinary thread, in their order.
+    #[default]
+    Waits,
+    /// They are dropped in the driver.
+    Dropped,
+}
+
+/// A stream, as it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamSpec {
+    /// Its name: 1 to 32 letters, digits, `-`, `_` and `.`.
+    pub name: String,
+    /// True for TCP, false for UDP; `None` for any protocol. With the next six, what all its packets have in common; at least one of the seven.
+    pub is_tcp: Option<bool>,
+    /// Address of this host.
+    pub local: Option<IpAddr>,
+    /// Port of this host.
+    pub local_port: Option<u16>,
+    /// Address of the other host.
+    pub remote: Option<IpAddr>,
+    /// Port of the other host.
+    pub remote_port: Option<u16>,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: Option<u8>,
+    /// The number of a control group (the inode of its directory): what its processes send. What comes in is not told apart by it.
+    pub cgroup: Option<u64>,
+    /// When its packets are processed.
+    pub class: StreamClass,
+    /// So many packets at least one,
+    pub packets: u32,
+    /// in each such span, 1 ms to 1 s, in either direction.
+    pub period: Duration,
+    /// Bytes of a packet on the way out, headers included; `None` for the largest that the interface has.
+    pub bytes: Option<u32>,
+    /// What becomes of more that come in. Of a periodic stream they always wait.
+    pub excess: Excess,
+    /// SCHED_FIFO priority of its kernel thread, 1 to 97.
+    pub priority: u8,
+    /// Its thread's processor; `None` for the first that this process may use.
+    pub processor: Option<usize>,
+    /// What the kernel takes for a packet that comes in, in its thread, at most on average: assumed, and watched.
+    pub cost: Duration,
+}
+
+impl StreamSpec {
+    /// The usual cost of a packet.
+    pub const COST: Duration = Duration::from_micros(10);
+    /// The usual priority: below an executive's.
+    pub const PRIORITY: u8 = 60;
+    /// The shortest and the longest period.
+    pub const PERIODS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
+
+    /// A stream of low latency, whose excess waits. Its flow is still to be said.
+    pub fn new(name: &str, packets: u32, period: Duration) -> Self {
+        Self {
+            name: name.to_owned(),
+            is_tcp: None,
+            local: None,
+            local_port: None,
+            remote: None,
+            remote_port: None,
+            dscp: None,
+            cgroup: None,
+            class: StreamClass::default(),
+            packets,
+            period,
+            bytes: None,
+            excess: Excess::default(),
+            priority: Self::PRIORITY,
+            processor: None,
+            cost: Self::COST,
+        }
+    }
+
+    fn flow(&self) -> Flow {
+        let Self { is_tcp, local, local_port, remote, remote_port, dscp, cgroup, .. } = *self;
+        let protocol = is_tcp.map(|is_tcp| if is_tcp { Protocol::Tcp } else { Protocol::Udp });
+        let [local, remote] = [local, remote].map(|address| address.map(|address| address.to_canonical()));
+        Flow { protocol, local, local_port, remote, remote_port, dscp, cgroup }
+    }
+
+    /// What its thread may take in a period, as urgent as it is.
+    fn budget(&self) -> Duration {
+        self.cost * self.packets.into()
+    }
+
+    /// What its thread may take in any [`AGGREGATE`]: one overlaps so many periods at most.
+    fn within_aggregate(&self) -> Duration {
+        self.budget() * (AGGREGATE.div_ceil(self.period) + 1)
+    }
+
+    /// Whether it can take more before it is noticed.
+    fn is_looked_after(&self) -> bool {
+        self.class == StreamClass::LowLatency && self.excess == Excess::Waits
+    }
+
+    /// Bytes a second on the wire.
+    fn rate(&self, largest: u32) -> u64 {
+        let bytes = u128::from(self.bytes.unwrap_or(largest).saturating_add(WIRE)) * u128::from(self.packets);
+        let rate = (bytes * u128::from(NANOS_PER_SECOND)).div_ceil(u128::from(self.period.as_nanos().max(1)));
+        u64::try_from(rate).unwrap_or(u64::MAX)
+    }
+
+    /// # Errors
+    /// What cannot be, whatever else there is.
+    fn check(&self) -> Result<(), StreamError> {
+        let mistaken = |field: &'static str, found: String, expected: &'static str| {
+            Err(StreamError::Field { field, found, expected })
+        };
+        let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if self.name.is_empty() || self.name.len() > MOST_NAME || !self.name.bytes().all(is_letter) {
+            let found = self.name.chars().take(MOST_NAME).collect::<String>();
+            return mistaken("name", format!("{found:?}"), "1 to 32 letters, digits, `-`, `_` and `.`");
+        }
+        if self.flow() == Flow::default() {
+            return mistaken(
+                "flow",
+                "none".to_owned(),
+                "an address, a port, a protocol, a code point or a control group",
+            );
+        }
+        if self.dscp.is_some_and(|dscp| dscp > 63) {
+            return mistaken("dscp", self.dscp.unwrap_or(0).to_string(), "0 to 63");
+        }
+        let [shortest, longest] = Self::PERIODS;
+        if !(shortest..=longest).contains(&self.period) {
+            return mistaken("period", self.period.to_string(), "1ms to 1s");
+        }
+        if !(1..=MOST_PACKETS).contains(&self.packets) {
+            return mistaken("packets", self.packets.to_string(), "1 to 1000000");
+        }
+        if !(1..WATCH_PRIORITY).contains(&self.priority) {
+            return mistaken("priority", self.priority.to_string(), "1 to 97");
+        }
+        if self.bytes.is_some_and(|bytes| !(1..=65_535).contains(&bytes)) {
+            return mistaken("bytes", self.bytes.unwrap_or(0).to_string(), "1 to 65535");
+        }
+        if self.cost.is_zero() || self.cost > Duration::from_millis(1) {
+            return mistaken("cost", self.cost.to_string(), "more than 0, and 1ms at most");
+        }
+        Ok(())
+    }
+}
+
+/// Most packets of a stream in a period.
+const MOST_PACKETS: u32 = 1_000_000;
+/// What an Ethernet frame takes of a wire beside its IP packet: header, a VLAN's tag, checksum, preamble, gap.
+const WIRE: u32 = 42;
+
+/// What a stream has done, and how it fares.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamReport {
+    /// As it was admitted.
+    pub spec: StreamSpec,
+    /// The interface.
+    pub interface: String,
+    /// What it may send, bytes a second on the wire; `None` without a guard: what leaves is as that of other programs.
+    pub rate: Option<u64>,
+    /// Packets that came in.
+    pub packets: u64,
+    /// Those of them beyond what it declares.
+    pub excess: u64,
+    /// How often its thread was made an ordinary one because of them.
+    pub demoted: u64,
+    /// The largest mean cost of a packet of any second in which a hundred came; zero if there was none.
+    pub largest_cost: Duration,
+    /// Its thread is gone: the interface, or its program, is.
+    pub is_lost: bool,
+}
+
+impl StreamReport {
+    /// What is not as it was admitted, in words.
+    pub fn problem(&self) -> Option<String> {
+        let StreamReport { spec, largest_cost, .. } = self;
+        if self.is_lost {
+            return Some(format!("{} has no thread any more: its packets go their usual way", spec.name));
+        }
+        (*largest_cost > spec.cost).then(|| {
+            format!(
+                "packets of {} took {largest_cost} on average, {} was admitted: bounds may not hold",
+                spec.name, spec.cost
+            )
+        })
+    }
+}
+
+/// Why there is no such stream.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StreamError {
+    /// The share is out of range.
+    #[error("streams have {}.{:04} % of the processor, expected 1 to 50 %", found / 10_000, found % 10_000)]
+    Share {
+        /// In parts per million.
+        found: u64,
+    },
+    /// The executive keeps nothing for streams.
+    #[error("this executive keeps nothing for streams: start it with them, as `laxity serve --streams`")]
+    NotKept,
+    /// Something of what was asked for cannot be.
+    #[error("the stream's {field} is {found}, expected {expected}")]
+    Field {
+        /// What.
+        field: &'static str,
+        /// How it is.
+        found: String,
+        /// How it could be.
+        expected: &'static str,
+    },
+    /// Another stream has the name.
+    #[error("there is a stream {0} already; `laxity stream remove {0}` removes it")]
+    NameInUse(String),
+    /// No stream has it.
+    #[error("there is no stream {0}")]
+    NoSuchStream(String),
+    /// A packet could be of both.
+    #[error(
+        "a packet could be of the stream {0}, too: say more of what the packets have in common, or remove that one"
+    )]
+    Overlaps(String),
+    /// There is no room for more.
+    #[error("an interface has {} streams at most", Steering::MOST)]
+    Full,
+    /// Not enough of the processor is left.
+    #[error(
+        "refused: not enough processor time is left for streams: {needed} in {AGGREGATE}, and {left} of {whole} is left{}",
+        packets.map_or_else(String::new, |packets| format!("; {packets} packets in a period would fit"))
+    )]
+    Processor {
+        /// What it would take.
+        needed: Duration,
+        /// What others leave.
+        left: Duration,
+        /// What all have.
+        whole: Duration,
+        /// How many packets would fit, if any would.
+        packets: Option<u32>,
+    },
+    /// Not enough of the link is left.
+    #[error(
+        "refused: not enough of the link is left for streams: {}, and {} of {} is left", DisplayRate(*needed), DisplayRate(*left), DisplayRate(*whole)
+    )]
+    Link {
+        /// Bytes a second.
+        needed: u64,
+        /// Likewise.
+        left: u64,
+        /// Likewise.
+        whole: u64,
+    },
+    /// Streams are for root and the user of the executive.
+    #[error("only root and the user of the executive may change its streams")]
+    NotPermitted,
+    /// The kernel refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl StreamError {
+    /// As [`Error::exit_status`](crate::Error::exit_status).
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Share { .. } | Self::NotKept | Self::Field { .. } => 2,
+            Self::NameInUse(_) | Self::NoSuchStream(_) | Self::Overlaps(_) => 2,
+            Self::Full | Self::Processor { .. } | Self::Link { .. } => 3,
+            Self::NotPermitted => 4,
+            Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
+            Self::System { .. } => 5,
+        }
+    }
+}
+
+fn system(what: &'static str) -> impl Fn(io::Error) -> StreamError {
+    move |source| StreamError::System { what, source }
+}
+
+/// The streams of a host. Dropping it takes them away.
+#[derive(Debug)]
+pub(crate) struct Streams {
+    state: Arc<PriorityLock<State>>,
+    is_over: Arc<AtomicBool>,
+    watch: Option<JoinHandle<()>>,
+    /// What they have of the processor in an [`AGGREGATE`].
+    whole: Duration,
+    /// Why the watch is not as urgent as it should be.
+    pub(crate) note: Option<String>,
+    /// That which made it, and not one that was forked from it.
+    process: u32,
+}
+
+/// What the watch looks at.
+struct State {
+    steering: Steering,
+    netlink: Netlink,
+    interface: Interface,
+    /// Of a guard.
+    classes: Option<GuardClasses>,
+    streams: Vec<Stream>,
+}
+
+struct Stream {
+    spec: StreamSpec,
+    place: usize,
+    thread: i32,
+    rate: Option<u64>,
+    /// When it was added: periods begin there.
+    begin: Instant,
+    is_urgent: bool,
+    /// Until when it is an ordinary one.
+    demoted_until: Instant,
+    demoted: u64,
+    seen_excess: u64,
+    /// What it had taken, for how many packets, when that was looked at last.
+    sampled: (Duration, u64),
+    largest_cost: Duration,
+    is_lost: bool,
+}
+
+impl Streams {
+    /// Of an interface, whose guard has these classes.
+    pub(crate) fn new(
+        mut steering: Steering,
+        interface: Interface,
+        classes: Option<GuardClasses>,
+        config: &StreamsConfig,
+    ) -> Result<Self, StreamError> {
+        if config.others.is_some() {
+            steering.set_others(config.others).map_err(system("a thread for what others receive"))?;
+        }
+        let (_, whole) = config.interference();
+        let netlink = Netlink::open().map_err(system("a question about interfaces"))?;
+        let state = State { steering, netlink, interface, classes, streams: Vec::new() };
+        let state = PriorityLock::new(state, sys::Protocol::Inheritance).map_err(system("a lock"))?;
+        let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
+        let watched = (Arc::clone(&state), Arc::clone(&is_over));
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
+            let _ = tell.send(sys::real_time(WATCH_PRIORITY).err());
+            watch::run(&watched.0, &watched.1);
+        });
+        let watch = Some(watch.map_err(system("starting a thread"))?);
+        let could_not = told.recv().ok().flatten();
+        let note = could_not.map(|error| {
+            format!("the thread that looks after streams has no real-time priority ({error}): what is beyond a stream's share may be noticed late")
+        });
+        Ok(Self { state, is_over, watch, whole, note, process: std::process::id() })
+    }
+
+    /// Puts what they may take into a platform's bounds, and says so.
+    pub(crate) fn reserve(
+        config: Option<&StreamsConfig>,
+        platform: &mut Platform,
+    ) -> Result<Option<String>, StreamError> {
+        let Some(config) = config else { return Ok(None) };
+        config.check()?;
+        let (span, cost) = config.interference();
+        platform.interference.periodic.push((span, cost));
+        let share = format!("{}.{:02} %", config.share_ppm / 10_000, config.share_ppm % 10_000 / 100);
+        Ok(Some(format!(
+            "{share} of processor and guarded link are kept for streams: every bound contains {cost} in {span} for them"
+        )))
+    }
+
+    /// Admits a stream, and makes its paths. What it has done so far.
+    pub(crate) fn add(&self, spec: StreamSpec) -> Result<StreamReport, StreamError> {
+        spec.check()?;
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        if state.streams.iter().any(|stream| stream.spec.name == spec.name) {
+            return Err(StreamError::NameInUse(spec.name));
+        }
+        let flow = spec.flow();
+        if let Some(other) = state.streams.iter().find(|stream| stream.spec.flow().overlaps(&flow)) {
+            return Err(StreamError::Overlaps(other.spec.name.clone()));
+        }
+        if state.streams.len() >= Steering::MOST {
+            return Err(StreamError::Full);
+        }
+        self.admit(state, &spec)?;
+        let rate = state.admit_rate(&spec)?;
+        let processor = spec.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
+        let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
+        let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
+        let place = state.steering.add(&flow, Some(&policing), processor);
+        let place = place.map_err(system("a path for the stream's packets"))?;
+        match state.begin(&spec, place, rate) {
+            Ok(stream) => state.streams.push(stream),
+            Err(error) => {
+                state.undo(place, rate);
+                return Err(error);
+            }
+        }
+        let report = state.streams.last().map(|stream| state.report(stream));
+        self.look_again();
+        report.ok_or(StreamError::NoSuchStream(spec.name))
+    }
+
+    /// Whether the processor has room for it: what all streams may take in an aggregate, what one that has more may take until that is noticed at either end of it, and what looking takes.
+    fn admit(&self, state: &State, spec: &StreamSpec) -> Result<(), StreamError> {
+        let all = || state.streams.iter().map(|stream| &stream.spec);
+        let looked_after = spec.is_looked_after() || all().any(StreamSpec::is_looked_after);
+        let looking = if looked_after { TICK * 2 + LOOK_COST * (AGGREGATE.div_ceil(TICK) + 1) } else { Duration::ZERO };
+        let others: Duration = all().map(StreamSpec::within_aggregate).sum();
+        let needed = spec.within_aggregate();
+        let left = self.whole.saturating_sub(others).saturating_sub(looking);
+        if needed <= left {
+            return Ok(());
+        }
+        let each = spec.cost * (AGGREGATE.div_ceil(spec.period) + 1);
+        let packets = u32::try_from(left.as_nanos() / each.as_nanos().max(1)).ok().filter(|packets| *packets > 0);
+        Err(StreamError::Processor { needed, left, whole: self.whole, packets })
+    }
+
+    /// Takes a stream away: what it has done.
+    pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let at = state.streams.iter().position(|stream| stream.spec.name == name);
+        let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
+        let report = state.report(&stream);
+        state.undo(stream.place, stream.rate);
+        Ok(report)
+    }
+
+    /// All of them.
+    pub(crate) fn list(&self) -> Vec<StreamReport> {
+        let state = self.state.lock();
+        state.streams.iter().map(|stream| state.report(stream)).collect()
+    }
+
+    fn look_again(&self) {
+        if let Some(watch) = &self.watch {
+            watch.thread().unpark();
+        }
+    }
+}
+
+impl State {
+    /// What it may send, if there is a guard: whether the link has room for that.
+    fn admit_rate(&self, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
+        let Some(classes) = &self.classes else { return Ok(None) };
+        let whole = classes.streams.rate;
+        let left = whole.saturating_sub(self.streams.iter().filter_map(|stream| stream.rate).sum());
+        let needed = spec.rate(self.interface.mtu);
+        if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
+    }
+
+    /// Gives the path at `place` its thread's priority, and its class on the way out.
+    fn begin(&mut self, spec: &StreamSpec, place: usize, rate: Option<u64>) -> Result<Stream, StreamError> {
+        let thread = self.steering.thread(place).ok_or_else(|| {
+            let source =
+                io::Error::new(io::ErrorKind::NotFound, "it cannot be seen here (in another namespace of processes?)");
+            StreamError::System { what: "the stream's kernel thread", source }
+        })?;
+        let is_urgent = spec.class == StreamClass::LowLatency;
+        if is_urgent {
+            sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
+        }
+        if let (Some(rate), Some(classes)) = (rate, &self.classes) {
+            let added = self.netlink.add_stream(self.interface.index, place as u8, rate, classes);
+            added
+                .and_then(|()| self.steering.set_class(place, GuardClasses::stream_class(place as u8)))
+                .map_err(system("a class for what leaves of the stream"))?;
+        }
+        Ok(Stream {
+            spec: spec.clone(),
+            place,
+            thread,
+            rate,
+            begin: sys::now(),
+            is_urgent,
+            demoted_until: Instant::ZERO,
+            demoted: 0,
+            seen_excess: 0,
+            sampled: (sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO), 0),
+            largest_cost: Duration::ZERO,
+            is_lost: false,
+        })
+    }
+
+    /// Packets go their usual way again. What the kernel does not do now it does when this process ends.
+    fn undo(&mut self, place: usize, rate: Option<u64>) {
+        let _ = self.steering.remove(place);
+        if rate.is_some() {
+            let _ = self.netlink.remove_stream(self.interface.index, place as u8);
+        }
+    }
+
+    fn report(&self, stream: &Stream) -> StreamReport {
+        let (packets, excess) = self.steering.counted(stream.place);
+        StreamReport {
+            spec: stream.spec.clone(),
+            interface: self.interface.name.clone(),
+            rate: stream.rate,
+            packets,
+            excess,
+            demoted: stream.demoted,
+            largest_cost: stream.largest_cost,
+            is_lost: stream.is_lost,
+        }
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        if self.process != std::process::id() {
+            return;
+        }
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(watch) = self.watch.take() {
+            watch.thread().unpark();
+            let _ = watch.join();
+        }
+        let mut state = self.state.lock();
+        while let Some(Stream { place, rate, .. }) = state.streams.pop() {
+            state.undo(place, rate);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The thread that keeps the kernel threads of streams to what was admitted.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, PriorityLock, now};
+
+use super::{AGGREGATE, State, Stream, StreamClass, TICK};
+use laxity_link::steer::Steering;
+
+/// How often the cost of packets is looked at.
+const SAMPLE: Duration = Duration::from_secs(1);
+/// A mean of fewer says little.
+const FEWEST: u64 = 100;
+
+/// Looks after them until it is over.
+pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
+    let mut sample_at = now() + SAMPLE;
+    while !is_over.load(Ordering::Relaxed) {
+        let time = now();
+        let next = {
+            let mut state = state.lock();
+            let State { steering, streams, .. } = &mut *state;
+            if time >= sample_at {
+                sample_at = time + SAMPLE;
+                streams.iter_mut().for_each(|stream| stream.sample(steering));
+            }
+            streams.iter_mut().map(|stream| stream.look(steering, time)).min().unwrap_or(Instant::MAX)
+        };
+        let next = next.min(sample_at);
+        std::thread::park_timeout(StdDuration::from_nanos(next.since(now()).as_nanos()));
+    }
+}
+
+impl Stream {
+    /// Makes its thread as urgent as it is to be now; when to look again.
+    fn look(&mut self, steering: &Steering, time: Instant) -> Instant {
+        if self.is_lost {
+            return Instant::MAX;
+        }
+        match self.spec.class {
+            StreamClass::Periodic => {
+                let period = self.spec.period.as_nanos();
+                let into = Duration::from_nanos(time.since(self.begin).as_nanos() % period);
+                let budget = self.spec.budget().min(self.spec.period);
+                self.be_urgent(into < budget);
+                let until = if into < budget { budget } else { self.spec.period };
+                time + (until.saturating_sub(into))
+            }
+            StreamClass::LowLatency if !self.spec.is_looked_after() => Instant::MAX,
+            StreamClass::LowLatency => {
+                let (_, excess) = steering.counted(self.place);
+                if std::mem::replace(&mut self.seen_excess, excess) != excess {
+                    self.demoted_until = time + AGGREGATE;
+                    self.demoted += u64::from(self.is_urgent);
+                }
+                self.be_urgent(time >= self.demoted_until);
+                time + TICK
+            }
+        }
+    }
+
+    fn be_urgent(&mut self, is_urgent: bool) {
+        if std::mem::replace(&mut self.is_urgent, is_urgent) == is_urgent {
+            return;
+        }
+        let done = match is_urgent {
+            true => sys::real_time_of(self.thread, self.spec.priority),
+            false => sys::ordinary(self.thread),
+        };
+        self.is_lost |= done.is_err();
+    }
+
+    /// What its packets have taken since the last time, on average.
+    fn sample(&mut self, steering: &Steering) {
+        let Ok(taken) = sys::processor_time_of_process(self.thread) else {
+            self.is_lost = true;
+            return;
+        };
+        let (packets, _) = steering.counted(self.place);
+        let (taken_before, packets_before) = self.sampled;
+        let came = packets.saturating_sub(packets_before);
+        if came >= FEWEST {
+            self.sampled = (taken, packets);
+            let mean = Duration::from_nanos(taken.saturating_sub(taken_before).as_nanos() / came);
+            self.largest_cost = self.largest_cost.max(mean);
+        }
+    }
+}
