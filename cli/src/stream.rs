@@ -99,7 +99,7 @@ struct AddArguments {
     #[arg(long, value_name = "NUMBER")]
     processor: Option<usize>,
     /// What the kernel takes for a packet that comes in, on average; what it takes is watched
-    #[arg(long, value_name = "SPAN", default_value = "10us")]
+    #[arg(long, value_name = "SPAN", default_value = "50us")]
     cost: String,
     #[command(flatten)]
     at: At,

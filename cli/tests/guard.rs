@@ -1,133 +1,23 @@
-//! The guard of a link, against a program on the same host that sends as much as it can, in network namespaces: `a` and `b` are hosts, and what stands
-//! between them passes 100 Mbit/s on in the order in which it comes.
+//! The guard of a link, against a program on the same host that sends as much as it can.
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::UdpSocket;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use common::network::{A, B, Network, PLATFORM, Running, run, until};
 use common::{Scratch, golden, text};
-use laxity_lab::sys::namespace::Namespace;
-use laxity_link::sys::device::Offload;
-use laxity_link::sys::features::set_offload;
 use serde_json::Value;
 
-const A: &str = "192.0.2.1";
-const B: &str = "198.51.100.1";
-const PATIENCE: Duration = Duration::from_secs(30);
 const MESSAGES: usize = 250;
 const BYTES: usize = 4_000;
-const PLATFORM: &str = "[platform]\nlink_rate = \"100Mbit/s\"\n";
 /// What others have in any case.
 const FLOOR: u64 = 1_000_000;
-
-/// One test at a time: a flood needs the processors, and one of them looks at what holds for all.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Three network namespaces in a row, until it is dropped.
-struct Network(String, #[expect(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
-
-impl Network {
-    /// `None`, and a word about it, if this host does not permit it.
-    fn up(test: &str) -> Option<Self> {
-        let name = format!("laxity-guard-{test}-{}", std::process::id());
-        if !run("ip", &["netns", "add", &format!("{name}-a")]) {
-            println!("skipped: no network namespaces: they need root");
-            return None;
-        }
-        let network = Self(name, ALONE.lock().unwrap_or_else(PoisonError::into_inner));
-        let [a, wire, b] = ["a", "wire", "b"].map(|host| network.namespace(host));
-        let link = |name: &str, of: &str, peer: &str, of_peer: &str| {
-            run("ip", &["link", "add", name, "netns", of, "type", "veth", "peer", "name", peer, "netns", of_peer])
-        };
-        let within = |namespace: &str, words: &str| {
-            let words: Vec<&str> = words.split(' ').collect();
-            run("ip", &[&["netns", "exec", namespace], &words[..]].concat())
-        };
-        let steps = [
-            run("ip", &["netns", "add", &wire]),
-            run("ip", &["netns", "add", &b]),
-            link("a0", &a, "wa", &wire),
-            link("b0", &b, "wb", &wire),
-            within(&a, "ip address add 192.0.2.1/24 dev a0"),
-            within(&wire, "ip address add 192.0.2.254/24 dev wa"),
-            within(&wire, "ip address add 198.51.100.254/24 dev wb"),
-            within(&b, "ip address add 198.51.100.1/24 dev b0"),
-            within(&a, "ip link set a0 up"),
-            within(&a, "ip link set lo up"),
-            within(&b, "ip link set lo up"),
-            within(&wire, "ip link set wa up"),
-            within(&wire, "ip link set wb up"),
-            within(&b, "ip link set b0 up"),
-            within(&a, "ip route add default via 192.0.2.254"),
-            within(&b, "ip route add default via 198.51.100.254"),
-            within(&wire, "sysctl -q -w net.ipv4.ip_forward=1"),
-            // A wire with the room of a switch port.
-            within(&wire, "tc qdisc add dev wb root tbf rate 100mbit burst 3028 limit 150000"),
-        ];
-        assert!(steps.iter().all(|done| *done), "{steps:?}");
-        // What comes to AF_XDP has to have its checksum.
-        for (host, device) in [("a", "a0"), ("b", "b0")] {
-            network.within(host, || set_offload(device, Offload::TransmitChecksum, false));
-        }
-        Some(network)
-    }
-
-    fn namespace(&self, host: &str) -> String {
-        format!("{}-{host}", self.0)
-    }
-
-    /// `laxity` in one of the hosts.
-    fn laxity(&self, host: &str, arguments: &[&str]) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace(host)]).arg(golden::binary()).args(arguments);
-        command.env("LAXITY_CALIBRATION", "none").stdin(Stdio::null());
-        command
-    }
-
-    /// The queueing disciplines and classes of host `a`.
-    fn disciplines(&self) -> String {
-        let show = |what| {
-            let words = ["netns", "exec", &self.namespace("a"), "tc", what, "show", "dev", "a0"];
-            text(&Command::new("ip").args(words).output().unwrap().stdout)
-        };
-        show("qdisc") + &show("class")
-    }
-
-    fn within<T: Send>(&self, host: &str, work: impl FnOnce() -> std::io::Result<T> + Send) -> T {
-        Namespace::named(&self.namespace(host)).unwrap().unwrap().within(work).unwrap()
-    }
-}
-
-impl Drop for Network {
-    fn drop(&mut self) {
-        for host in ["a", "wire", "b"] {
-            run("ip", &["netns", "delete", &self.namespace(host)]);
-        }
-    }
-}
-
-fn run(program: &str, words: &[&str]) -> bool {
-    Command::new(program)
-        .args(words)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .is_ok_and(|status| status.success())
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "not in time: {what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
 
 /// A program of host `a` that sends to host `b` as much as it can, until it is dropped; what arrives is counted.
 struct Flood {
@@ -165,50 +55,6 @@ impl Drop for Flood {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Relaxed);
         self.threads.drain(..).for_each(|thread| thread.join().unwrap());
-    }
-}
-
-/// A process that is killed when it is dropped.
-struct Running {
-    child: Child,
-    /// What it said until it was ready.
-    heard: String,
-    said: BufReader<ChildStderr>,
-    /// Its standard output, read as it comes.
-    output: Option<JoinHandle<Vec<u8>>>,
-}
-
-impl Running {
-    fn start(mut command: Command, until: &str) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let output = std::thread::spawn(move || {
-            let mut read = Vec::new();
-            stdout.read_to_end(&mut read).unwrap();
-            read
-        });
-        let mut said = BufReader::new(child.stderr.take().unwrap());
-        let mut heard = String::new();
-        while !heard.contains(until) {
-            assert!(said.read_line(&mut heard).unwrap() > 0, "{until:?} is not said: {heard}");
-        }
-        Self { child, heard, said, output: Some(output) }
-    }
-
-    /// Waits for its end: what it said after its start, and its output.
-    fn end(mut self) -> (String, Vec<u8>) {
-        let output = self.output.take().unwrap().join().unwrap();
-        let mut said = String::new();
-        self.said.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        (said, output)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 
@@ -277,7 +123,7 @@ fn beside_a_flood_of_the_same_host_guaranteed_messages_are_in_time() {
     // As the kernel took them: 100 Mbit/s less 0.4 %, of which 8 are the floor.
     for class in [
         "10 parent 4c58:1 leaf 4c5a: prio 0 rate 91609Kbit ceil 99609Kbit",
-        "20 parent 4c58:1 leaf 4c59: prio 1 rate 8Mbit overhead 29 ceil 99609Kbit",
+        "20 parent 4c58:1 leaf 4c59: prio 2 rate 8Mbit overhead 29 ceil 99609Kbit",
     ] {
         assert!(with.disciplines.contains(class), "{class}: {}", with.disciplines);
     }
@@ -320,7 +166,8 @@ fn whenever_a_process_is_killed_everything_is_as_before() {
     let scratch = Scratch::new("guard", "kill");
     let platform = scratch.file("platform.toml", PLATFORM);
     let platform = platform.to_str().unwrap();
-    let serve = ["serve", "--guard", "--bind", &bind, "--platform", platform, "--claims", "off", "--socket"];
+    let serve =
+        ["serve", "--guard", "--streams", "--bind", &bind, "--platform", platform, "--claims", "off", "--socket"];
     let mut in_force = [0; 2];
     for round in 0..20 {
         let fixes = round % 2 == 1;
@@ -375,8 +222,8 @@ fn what_others_have_set_up_is_left_alone_and_bad_input_is_told() {
     let at_a = format!("{A}:5709");
     // A discipline that was set up.
     refused("wire", &["--guard", "--bind", "198.51.100.254:5709"], 3, "wb has the queueing discipline tbf already");
-    refused("wire", &["--guard", "--bind", "0.0.0.0:5709"], 2, "bind it to an address of the interface to guard");
-    refused("a", &["--guard", "--bind", "127.0.0.1:5709"], 2, "lo cannot be guarded");
+    refused("wire", &["--guard", "--bind", "0.0.0.0:5709"], 2, "bind it to an address of that interface");
+    refused("a", &["--guard", "--bind", "127.0.0.1:5709"], 2, "lo can have no guard and no streams");
     refused("a", &["--guard=10GB/s", "--bind", &at_a], 2, "the guard's floor is 10GB/s");
     refused("a", &["--guard=999B/s", "--bind", &at_a], 2, "expected 1KB/s at least");
     refused("a", &["--guard=much", "--bind", &at_a], 2, "--guard");

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
 pub mod golden;
+pub mod network;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;

@@ -1,0 +1,200 @@
+//! `laxity stream`: flows of kernel sockets between two hosts in network namespaces, each with an executive that keeps a share for streams.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+use common::network::{A, B, Network, PLATFORM, Running, until};
+use common::{Scratch, text};
+use serde_json::Value;
+
+const SHARE: &str = "--streams=20%";
+
+/// An executive of a host that keeps a share for streams, and how it is asked.
+struct Executive<'a> {
+    network: &'a Network,
+    host: &'static str,
+    socket: String,
+    running: Running,
+}
+
+impl<'a> Executive<'a> {
+    fn start(network: &'a Network, scratch: &Scratch, host: &'static str, more: &[&str]) -> Self {
+        let platform = scratch.file("platform.toml", PLATFORM);
+        let address = format!("{}:5709", if host == "a" { A } else { B });
+        let socket = scratch.0.join(host).to_str().unwrap().to_owned();
+        let fixed = ["serve", "--claims", "off", "--bind", &address, "--socket", &socket, "--platform"];
+        let serve = [&fixed[..], &[platform.to_str().unwrap()], more].concat();
+        let running = Running::start(network.laxity(host, &serve), "serving at");
+        Self { network, host, socket, running }
+    }
+
+    /// `laxity stream` with these words: its exit status, and all that it said.
+    fn stream(&self, words: &[&str]) -> (Option<i32>, String) {
+        let all = [&["stream"], words, &["--server", &self.socket]].concat();
+        let output = self.network.laxity(self.host, &all).stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    }
+
+    fn added(&self, words: &[&str]) -> String {
+        let (status, said) = self.stream(&[&["add"], words].concat());
+        assert_eq!(status, Some(0), "{said}");
+        said
+    }
+
+    fn refused(&self, words: &[&str], status: i32, expected: &str) {
+        let (found, said) = self.stream(words);
+        assert!(found == Some(status) && said.contains(expected), "{words:?}: {found:?} {said}");
+    }
+
+    /// The only stream, as it is listed.
+    fn only(&self) -> Value {
+        let (_, said) = self.stream(&["list", "--json"]);
+        serde_json::from_str(said.lines().next().unwrap()).unwrap_or_else(|error| panic!("{error}: {said}"))
+    }
+}
+
+/// Sends so many kilobytes there and back over TCP, in pieces of one.
+fn echo(network: &Network, port: u16, kilobytes: usize) {
+    let listener = network.within("b", || TcpListener::bind((B, port)));
+    let server = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().unwrap();
+        let mut buffer = [0; 1000];
+        while socket.read_exact(&mut buffer).is_ok() {
+            socket.write_all(&buffer).unwrap();
+        }
+    });
+    let mut client = network.within("a", || TcpStream::connect((B, port)));
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let mut answer = [0; 1000];
+    for number in 0..kilobytes {
+        client.write_all(&[number as u8; 1000]).unwrap();
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [number as u8; 1000]);
+    }
+    drop(client);
+    server.join().unwrap();
+}
+
+/// Kernel threads that process packets of streams, here or elsewhere.
+fn kernel_threads() -> Vec<i32> {
+    laxity_link::sys::threads_called(|name| name.starts_with("cpumap/")).unwrap()
+}
+
+/// How many have come since there were these.
+fn new_threads(before: &[i32]) -> usize {
+    kernel_threads().iter().filter(|thread| !before.contains(thread)).count()
+}
+
+#[test]
+fn a_stream_is_admitted_listed_and_removed_and_its_packets_go_by_its_paths() {
+    let Some(network) = Network::up("streams") else { return };
+    let scratch = Scratch::new("streams", "life");
+    let threads = kernel_threads();
+    let a = Executive::start(&network, &scratch, "a", &[SHARE, "--guard"]);
+    let b = Executive::start(&network, &scratch, "b", &[SHARE]);
+    assert!(a.running.heard.contains("every bound contains 4ms in 20ms for them"), "{}", a.running.heard);
+    let said =
+        a.added(&["echo", "--tcp", "--remote", ":7001", "--packets", "10", "--period", "10ms", "--bytes", "1KB"]);
+    assert!(
+        said.contains(
+            "echo on a0: low-latency; in: 10 packets in 10ms at priority 60, more wait; out: 1.042MB/s, more waits"
+        ),
+        "{said}"
+    );
+    let said = b.added(&["echo", "--tcp", "--local", &format!("{B}:7001"), "--packets", "10", "--period", "10ms"]);
+    assert!(said.contains("out: as other programs' (the executive has no guard)"), "{said}");
+    assert_eq!(new_threads(&threads), 2);
+    let shows = || network.disciplines();
+    assert!(shows().contains("4c58:100"), "{}", shows());
+
+    echo(&network, 7001, 200);
+    echo(&network, 7002, 10);
+    let of = |executive: &Executive<'_>| executive.only()["packets"].as_u64().unwrap();
+    assert!(of(&a) >= 200 && of(&b) >= 200, "{} {}", a.only(), b.only());
+    assert!(b.only()["rate_bytes_s"].is_null() && b.only()["is_lost"] == false);
+
+    let (status, said) = a.stream(&["remove", "echo"]);
+    assert!(status == Some(0) && said.contains("echo is removed; "), "{said}");
+    assert!(!shows().contains("4c58:100"), "{}", shows());
+    until("its thread is gone", || new_threads(&threads) == 1);
+    // Packets go their usual way again, and the name is free.
+    echo(&network, 7001, 10);
+    a.refused(&["remove", "echo"], 2, "there is no stream echo");
+    a.added(&["echo", "--udp", "--packets", "1", "--period", "10ms", "--class", "periodic"]);
+}
+
+#[test]
+fn an_executive_that_is_killed_leaves_no_stream() {
+    let Some(network) = Network::up("streams-kill") else { return };
+    let scratch = Scratch::new("streams", "kill");
+    let threads = kernel_threads();
+    let before = network.disciplines();
+    for more in [&[SHARE, "--guard"][..], &[SHARE, "--guard", "--others", "0"], &[SHARE, "--link", "xdp"]] {
+        let mut a = Executive::start(&network, &scratch, "a", more);
+        a.added(&["one", "--tcp", "--remote", ":7001", "--packets", "10", "--period", "10ms"]);
+        echo(&network, 7001, 20);
+        assert!(a.only()["packets"].as_u64() >= Some(20), "{more:?}: {}", a.only());
+        assert_ne!(network.disciplines(), before);
+        a.running.child.kill().unwrap();
+        a.running.child.wait().unwrap();
+        until("all is as before", || network.disciplines() == before && new_threads(&threads) == 0);
+        echo(&network, 7001, 10);
+    }
+}
+
+#[test]
+fn what_does_not_fit_or_cannot_be_is_refused_with_what_to_do() {
+    let Some(network) = Network::up("streams-no") else { return };
+    let scratch = Scratch::new("streams", "no");
+    let threads = kernel_threads();
+    let a = Executive::start(&network, &scratch, "a", &["--streams=10%", "--guard"]);
+    let flow = ["add", "one", "--tcp", "--remote", ":7001"];
+    let asked = |more: &[&'static str]| [&flow[..], more].concat();
+    // 1,000 packets at 50 us are 50 ms, and a span of 20 ms has part of three periods.
+    let many = asked(&["--packets", "1000", "--period", "10ms"]);
+    a.refused(&many, 3, "not enough processor time is left for streams: 150ms in 20ms");
+    a.refused(&many, 3, "packets in a period would fit");
+    a.refused(&asked(&["--packets", "5", "--period", "1ms", "--cost", "1us"]), 3, "not enough of the link is left");
+    a.refused(&asked(&["--packets", "0", "--period", "10ms"]), 2, "packets is 0, expected 1 to 1000000");
+    a.refused(&asked(&["--packets", "1", "--period", "1us"]), 2, "period is 1us, expected 1ms to 1s");
+    a.refused(
+        &asked(&["--packets", "1", "--period", "10ms", "--priority", "98"]),
+        2,
+        "priority is 98, expected 1 to 97",
+    );
+    a.refused(&["add", "two", "--packets", "1", "--period", "10ms"], 2, "flow is none");
+    a.refused(&["add", "a b", "--tcp", "--packets", "1", "--period", "10ms"], 2, "name is \"a b\"");
+    a.refused(&["add", "two", "--local", "here", "--packets", "1", "--period", "10ms"], 2, "--local is \"here\"");
+    a.refused(
+        &["add", "two", "--cgroup", "/tmp", "--packets", "1", "--period", "10ms"],
+        2,
+        "no directory of a control group",
+    );
+    assert_eq!(a.stream(&["list", "--json"]), (Some(0), String::new()));
+    assert_eq!(new_threads(&threads), 0);
+    let small = ["--packets", "2", "--period", "20ms", "--bytes", "100B"];
+    a.added(&[&flow[1..], &small].concat());
+    a.refused(&[&["add", "one", "--udp"][..], &small].concat(), 2, "there is a stream one already");
+    a.refused(&[&["add", "two", "--tcp"][..], &small].concat(), 2, "could be of the stream one, too");
+    drop(a);
+    // Without a share, without an executive, and where another program is on the interface.
+    let b = Executive::start(&network, &scratch, "b", &[]);
+    b.refused(&[&["add", "one", "--udp"][..], &small].concat(), 2, "this executive keeps nothing for streams");
+    drop(b);
+    let alone = network.laxity("b", &["stream", "list", "--server", "/nowhere"]).output().unwrap();
+    assert_eq!(alone.status.code(), Some(5), "{}", text(&alone.stderr));
+    let lo = ["serve", "--claims", "off", "--streams", "--bind", "127.0.0.1:5709"];
+    let refused = network.laxity("b", &lo).output().unwrap();
+    assert!(refused.status.code() == Some(2) && text(&refused.stderr).contains("lo can have no guard"), "{refused:?}");
+    for share in ["0%", "51%", "much"] {
+        let refused = network.laxity("b", &["serve", &format!("--streams={share}")]).output().unwrap();
+        assert!(
+            refused.status.code() == Some(2) && text(&refused.stderr).contains("expected 1% to 50%"),
+            "{refused:?}"
+        );
+    }
+}
