@@ -151,7 +151,7 @@ fn check_livelock(found: &Value) -> u64 {
 
 #[test]
 fn requests_are_answered_on_every_stack() {
-    const STACKS: [&str; 11] = [
+    const STACKS: [&str; 13] = [
         "udp",
         "expert-2",
         "expert-1",
@@ -161,6 +161,8 @@ fn requests_are_answered_on_every_stack() {
         "laxity-xdp-inline",
         "laxity-udp-inline-spin",
         "laxity-xdp-inline-spin",
+        "laxity-xdp-1",
+        "laxity-xdp-inline-1",
         "laxity-udp-server",
         "laxity-xdp-server",
     ];

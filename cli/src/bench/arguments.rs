@@ -41,10 +41,10 @@ median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.
 
 roundtrip asks for an answer every millisecond (or --interval), over Laxity and over plain sockets: as they come (udp), and as an expert uses them with a \
 processor for each end (expert-2, who asks spins for 150 µs) or one for both (expert-1, with a receiving thread of the kernel). Of each stack of Laxity's there is one whose applications' threads do the \
-executive's work (inline), and one of these that asks as expert-2 does (spin). It makes two network namespaces, too; a turn is a second, and every stack has ten under each attack, or under the one of --attack. Exit status: 1 if a \
+executive's work (inline), one of these that asks as expert-2 does (spin), and over xdp one that has one processor for both ends as expert-1 does (1). It makes two network namespaces, too; a turn is a second, and every stack has ten under each attack, or under the one of --attack. Exit status: 1 if a \
 message was missed by Laxity's own fault, 4 without the rights. Its JSON: {bench, message_bytes, interval_ns, flood_packets_s, duration_ns, \
 real_time, kept_awake, rows, segments, channels, notes}. Each of rows: {attack, stack: udp|expert-2|expert-1|laxity-udp|laxity-xdp| \
-laxity-udp-inline|laxity-xdp-inline|laxity-udp-inline-spin|laxity-xdp-inline-spin|laxity-udp-server|laxity-xdp-server (attached to laxity serve), round_trip: {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, beyond_interval}, lost, flooded_packets, processor_ns_per_message (null under a flood), rounds}; round_trip is of all turns, each of \
+laxity-udp-inline|laxity-xdp-inline|laxity-udp-inline-spin|laxity-xdp-inline-spin|laxity-xdp-1|laxity-xdp-inline-1|laxity-udp-server|laxity-xdp-server (attached to laxity serve), round_trip: {samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, beyond_interval}, lost, flooded_packets, processor_ns_per_message (null under a flood), rounds}; round_trip is of all turns, each of \
 rounds the same of one. Round trips count from the asking application's call until the answer is in its hand. Each of segments: {stack, answers, \
 p50: {until_handed_over_ns, until_arrived_ns, until_found_ns, until_complete_ns, until_in_hand_ns}}, the medians of where the time of an answer goes, over Laxity at rest, each in a turn of its own behind the others. channels are the figures that \
 all commands report, of requests and answers over Laxity.

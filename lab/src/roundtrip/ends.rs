@@ -277,6 +277,7 @@ impl Pair {
     ) -> Result<Self, Error> {
         let Bench { lab, plan, directory, processors, priority, notes, .. } = bench;
         let (processors, priority) = (*processors, *priority);
+        let processors = if stack.ends_with("-1") { [processors[1]; 2] } else { processors };
         let devices = match stack {
             "expert-1" => Devices::Queued,
             _ if stack.starts_with("laxity-xdp") => Devices::Whole,

@@ -9,6 +9,7 @@
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
 //! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
+//! | `laxity-xdp-1`, `laxity-xdp-inline-1` | as `laxity-xdp` and `laxity-xdp-inline`, with one processor for both ends as `expert-1` has it |
 //! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives in processes of their own, `laxity serve` ([`laxity::Placement::Server`]) |
 //! | `kernel` | plain UDP under the conditions of Laxity's: SCHED_FIFO, a processor for each end, and no end spins |
 //! | `kernel-one-host` | the same, with both ends on one host |
@@ -60,7 +61,7 @@ pub const CARRIERS: [&str; 5] = ["kernel", "laxity-udp", "laxity-udp-server", "l
 /// Bytes of a message in the paper's comparison: 64 to what is in a packet, that of its throughput among them.
 pub const SIZES: [usize; 5] = [64, 256, 512, 1024, 1400];
 /// Sockets of plain UDP and Laxity's executives, in the order of the rows.
-pub const STACKS: [&str; 11] = [
+pub const STACKS: [&str; 13] = [
     "udp",
     "expert-2",
     "expert-1",
@@ -70,6 +71,8 @@ pub const STACKS: [&str; 11] = [
     "laxity-xdp-inline",
     "laxity-udp-inline-spin",
     "laxity-xdp-inline-spin",
+    "laxity-xdp-1",
+    "laxity-xdp-inline-1",
     "laxity-udp-server",
     "laxity-xdp-server",
 ];
