@@ -53,6 +53,7 @@ pub mod emulated;
 mod error;
 pub mod netlink;
 mod staging;
+pub mod steer;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod udp;
