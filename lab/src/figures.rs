@@ -16,6 +16,25 @@ pub fn quantile(sorted: &[u64], ppm: u64) -> Option<u64> {
     sorted.get(at.min(sorted.len().checked_sub(1)?)).copied()
 }
 
+/// The mean, rounded down; `None` if there is none.
+pub fn mean(samples: &[u64]) -> Option<u64> {
+    let sum: u128 = samples.iter().copied().map(u128::from).sum();
+    u64::try_from(sum.checked_div(samples.len() as u128)?).ok()
+}
+
+/// The standard deviation, rounded down; `None` if there are no samples.
+pub fn deviation(samples: &[u64]) -> Option<u64> {
+    let mean = mean(samples)?;
+    let squares: u128 = samples.iter().map(|&sample| u128::from(sample.abs_diff(mean)).pow(2)).sum();
+    u64::try_from((squares / samples.len() as u128).isqrt()).ok()
+}
+
+/// The value in the middle, the lower one of two; `None` if there is none.
+pub fn median(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    quantile(&values, 500_000)
+}
+
 /// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
 pub fn promises_kept(figures: &[Figures]) -> bool {
     !figures.iter().any(Figures::is_broken)
@@ -44,6 +63,14 @@ mod tests {
         assert!(promises_kept(&[late(Misses { network: 2, platform: 1, ..Misses::default() }), Figures::default()]));
         assert!(!promises_kept(&[Figures::default(), late(Misses { laxity: 1, ..Misses::default() })]));
         assert!(!promises_kept(&[Figures { over_bound: 1, ..Figures::default() }]));
+    }
+
+    #[test]
+    fn a_deviation_is_around_the_mean() {
+        assert_eq!((mean(&[2, 4, 4, 4, 5, 5, 7, 9]), deviation(&[2, 4, 4, 4, 5, 5, 7, 9])), (Some(5), Some(2)));
+        assert_eq!((mean(&[7]), deviation(&[7]), median(vec![9, 1, 5, 2])), (Some(7), Some(0), Some(2)));
+        assert_eq!((mean(&[]), deviation(&[]), median(Vec::new())), (None, None, None));
+        assert_eq!((mean(&[u64::MAX, u64::MAX]), deviation(&[0, u64::MAX])), (Some(u64::MAX), Some(u64::MAX / 2)));
     }
 
     #[test]

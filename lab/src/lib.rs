@@ -13,6 +13,7 @@
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`roundtrip`] | requests and answers over Laxity and plain sockets, at rest and under attacks |
+//! | [`rio`] | an echo, and guaranteed bandwidth, where the kernel's threads receive by stream `[rio §3.2]` |
 //! | [`monitor`] | what a lock costs that several threads of a host take, under each protocol against priority inversion |
 //! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
 //! | [`upcalls`] | the paper's experiments with upcalls, beside threads and plain processes |
@@ -26,6 +27,7 @@
 #![deny(unsafe_code)]
 
 pub mod attack;
+mod conditions;
 mod error;
 pub mod experiment;
 pub mod figures;
@@ -36,6 +38,7 @@ pub mod livelock;
 pub mod monitor;
 pub mod paths;
 mod record;
+pub mod rio;
 pub mod roundtrip;
 pub mod scenario;
 mod source;

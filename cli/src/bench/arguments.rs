@@ -71,6 +71,19 @@ computes for between_ns (inversion). Exit status: 1 if ceiling-held does not rem
 SCHED_FIFO. Its JSON: {bench, duration_ns, between_ns, rows, removed_ppm, least_removed_ppm, met}. Each of rows: {protocol, case, samples, \
 min_ns, p50_ns, p99_ns, max_ns}.
 
+rio-cost, rio-latency and rio-bandwidth are the experiments with packets that the kernel processes in threads of their own, one for each stream. They make network namespaces, \
+too; all ends of one kind share a processor. rio-cost echoes 64 bytes, back to back, client and server under SCHED_FIFO: over TCP as the kernel comes (default), with ordinary kernel threads \
+(threads-normal), with that of the echo just above the applications (threads-realtime), and over channels of Laxity in their shortest interval. A turn is a second, or 20,000 \
+round trips; every path has ten. rio-latency is the same beside a bulk transfer over TCP, ordinary threads that overload the receiver. Exit status: 1 if a message was missed by Laxity's own \
+fault; ratios that are missed are said. JSON of both: {bench, message_bytes, duration_ns, real_time, kept_awake, rows, ratios, channels, notes}. Each of rows: {path: default|threads-normal| \
+threads-realtime|laxity-udp|laxity-xdp, samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, jitter_ns (the standard deviation), beyond_1ms, lost, bulk_bytes_s (of the bulk transfer, null without one), \
+rounds}; a path that this host does not have is missing. Each of ratios, to the default path, the median of those of each round: {path, figure: mean|p99.9|jitter, ppm, quartiles_ppm, most_ppm, met}; p99 \
+stands in for p99.9 where, in most rounds, more than 0.1 % took longer than 1 ms on every path, or a path had fewer than 1,000 round trips; most_ppm and met are null in rio-cost.
+
+rio-bandwidth starts a best-effort transfer over TCP, and then, each --duration later, streams of 6,400, 3,200 and 1,600 KiB a second, which are sent by a schedule, and whose threads are \
+SCHED_FIFO in the kernel and in the applications. Exit status: 1 if a guaranteed stream has a second, from its first full one on, that is not within 5 % of its request. Its JSON: {bench, \
+duration_ns, block_bytes, period_ns, real_time, kept_awake, rows, within_ppm, met, notes}. Each of rows: {second (since the first start), stream, requested_bytes_s (null: what is left), received_bytes_s}.
+
 upcall-deadlines, upcall-switches and upcall-udp are the experiments on upcalls. Exit status: 1 if a run of an upcall that admission, or the \
 exact test, had accepted missed its deadline by Laxity's own fault. JSON of upcall-deadlines: {bench, simulated, duration_ns, rows, notes}. \
 Each of rows: {utilisation, background, scheme: upcalls|fifo-threads|timer-threads|deadline-threads, accepted, reason (why the kernel \
@@ -100,7 +113,8 @@ pub(crate) struct BenchArguments {
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
-    /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency:
+    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
@@ -181,6 +195,12 @@ pub(crate) enum BenchName {
     /// What a lock costs that several threads of a host take: alone, contended, with a thread between them; under each protocol against
     /// priority inversion
     StackMonitor,
+    /// What it costs that the kernel processes the packets of a stream in a thread of its own (Fig. 7 of the paper on real-time I/O)
+    RioCost,
+    /// What it brings: an echo beside a bulk transfer that overloads the receiver (Figs. 9 and 10)
+    RioLatency,
+    /// Three streams with guaranteed bandwidth beside one that takes what is left (Fig. 11)
+    RioBandwidth,
     /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
     UpcallDeadlines,
     /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)

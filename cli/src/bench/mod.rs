@@ -8,6 +8,7 @@
 //! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
 //! | [`stack`] | the same, by where the stack is, over sizes; and messages in one direction |
 //! | [`monitor`] | the lock of a monitor that several threads enter, under each protocol against priority inversion |
+//! | [`rio`] | an echo and guaranteed bandwidth where kernel threads receive by stream: the experiments of `[rio §3.2]` |
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
@@ -19,6 +20,7 @@ mod chart;
 mod livelock;
 mod monitor;
 mod paths;
+mod rio;
 mod roundtrip;
 mod shown;
 mod stack;
@@ -82,6 +84,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::Roundtrip => (roundtrip::DURATION, LONGEST),
         BenchName::StackRoundtrip | BenchName::StackThroughput => (stack::DURATION, LONGEST),
         BenchName::StackMonitor => (monitor::DURATION, LONGEST),
+        BenchName::RioCost | BenchName::RioLatency => (rio::DURATION, LONGEST),
+        BenchName::RioBandwidth => (rio::STEP, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
         BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
@@ -89,7 +93,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         _ => (LIVE, LONGEST),
     };
     // They have many turns.
-    let least = Duration::from_millis(if is_by_placement { 20 } else { 100 });
+    let least = Duration::from_millis(match arguments.name {
+        _ if is_by_placement => 20,
+        BenchName::RioBandwidth => 1_000,
+        _ => 100,
+    });
     let within = |text| span_within("--duration", text, [least, most]);
     let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
     if let Some(path) = &arguments.plot {
@@ -103,6 +111,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (None, BenchName::StackRoundtrip) => stack::run_roundtrip(arguments, duration),
         (None, BenchName::StackThroughput) => stack::run_throughput(arguments, duration),
         (None, BenchName::StackMonitor) => monitor::run(arguments, duration),
+        (None, BenchName::RioCost) => rio::run_echo(arguments, duration, false),
+        (None, BenchName::RioLatency) => rio::run_echo(arguments, duration, true),
+        (None, BenchName::RioBandwidth) => rio::run_bandwidth(arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }
 }

@@ -40,13 +40,13 @@ pub(super) enum Traffic {
 }
 
 /// Who asks.
-pub(super) enum Asks {
+pub(crate) enum Asks {
     Plain { socket: UdpSocket, spin: Duration },
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
 
 /// Who answers.
-pub(super) enum Answers {
+pub(crate) enum Answers {
     Plain { socket: UdpSocket, bytes: usize },
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
@@ -106,7 +106,7 @@ impl Partial {
     }
 }
 
-fn is_nothing(error: &io::Error) -> bool {
+pub(crate) fn is_nothing(error: &io::Error) -> bool {
     // Who answers may not be there yet, or no more.
     use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
@@ -114,7 +114,7 @@ fn is_nothing(error: &io::Error) -> bool {
 
 impl Asks {
     /// Sends a request and waits for its answer, at most until `limit`; `None` if it did not come, else where its time went, if that is known.
-    pub(super) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<Option<Option<Segments>>, Error> {
+    pub(crate) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<Option<Option<Segments>>, Error> {
         match self {
             Self::Plain { socket, spin } => {
                 let came = ask_plainly(socket, *spin, request, limit).map_err(Error::system("a UDP socket"))?;
@@ -135,7 +135,7 @@ impl Asks {
     }
 }
 
-type Segments = [u64; SEGMENTS.len()];
+pub(crate) type Segments = [u64; SEGMENTS.len()];
 
 /// Where the time of a message in hand went.
 fn segments(message: &Message) -> Option<Segments> {
@@ -233,7 +233,7 @@ impl Answers {
     }
 
     /// Sends back what comes, until `over`.
-    pub(super) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
+    pub(crate) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
         let (mut datagram, mut partial) = ([0; DATAGRAM], Partial::default());
         let mut answer = match self {
             Self::Plain { bytes, .. } => vec![0; *bytes],
@@ -275,8 +275,8 @@ impl Pair {
         stack: &'static str,
         traffic: Traffic,
     ) -> Result<Self, Error> {
-        let Bench { lab, plan, directory, processors, priority, notes, .. } = bench;
-        let (processors, priority) = (*processors, *priority);
+        let Bench { lab, plan, directory, conditions } = bench;
+        let (processors, priority, notes) = (conditions.processors, conditions.priority, &mut conditions.notes);
         let processors = if stack.ends_with("-1") { [processors[1]; 2] } else { processors };
         let devices = match stack {
             "expert-1" => Devices::Queued,
@@ -453,12 +453,12 @@ impl Pair {
 }
 
 /// Costs that nobody measured, and a link of its own.
-fn assumed() -> HostConfig {
+pub(crate) fn assumed() -> HostConfig {
     HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 /// A host whose threads stay on the processor of its application.
-fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result<Host, Error> {
+pub(crate) fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result<Host, Error> {
     let started = lab.on(host, || {
         if let Some(processor) = manner.processor {
             let _ = sys::pin(processor);
@@ -470,7 +470,7 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
     Ok(started.map_err(Error::system("entering a network namespace"))??)
 }
 
-fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
+pub(crate) fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
     let listener = to.listen(name)?;
     let sender = from.open(to.address(), name, spec)?;
     Ok((sender, listener.accept(Some(ACCEPT))?))

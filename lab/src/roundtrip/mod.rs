@@ -36,12 +36,14 @@ use crate::Attack;
 use crate::attack::flood::{Content, strangers};
 use crate::attack::hogs::{HOGS, Hogs};
 use crate::attack::load::{Ground, Load};
+use crate::conditions::{Conditions, Manner};
 use crate::error::Error;
 #[cfg(test)]
 use crate::figures::quantile;
 use crate::hosts::Hosts;
 use crate::timing::{self, SetAtEnd, joined};
-use ends::{Asks, Pair, Traffic};
+pub(crate) use ends::{Answers, Asks, assumed, connect, is_nothing, start};
+use ends::{Pair, Traffic};
 pub use throughput::{Carried, Stream, Throughput, throughput};
 
 /// The paper's comparison: where the stack is `[nps §5.2]`. None of them spins: on the one processor that a host has here an executive cannot.
@@ -218,22 +220,6 @@ pub struct Report {
     pub notes: Vec<String>,
 }
 
-/// How the threads of one end run.
-#[derive(Clone, Copy, Debug, Default)]
-struct Manner {
-    processor: Option<usize>,
-    priority: Option<u8>,
-}
-
-impl Manner {
-    fn take(self) {
-        if let Some(processor) = self.processor {
-            let _ = sys::pin(processor);
-        }
-        timing::prepare(self.priority);
-    }
-}
-
 /// For how long it is measured what hosts take that only stand.
 const AT_REST: Duration = Duration::from_secs(1);
 
@@ -243,37 +229,16 @@ struct Bench<'a> {
     /// For sockets of executives; removed with this.
     directory: PathBuf,
     lab: Hosts,
-    processors: [Option<usize>; 2],
-    priority: Option<u8>,
-    is_kept_awake: bool,
-    _awake: Option<fs::File>,
-    notes: Vec<String>,
+    conditions: Conditions,
 }
 
 impl<'a> Bench<'a> {
     fn new(plan: &'a Plan) -> Result<Self, Error> {
-        let mut notes = Vec::new();
-        let awake = laxity::metering::keep_awake();
-        if let Err(error) = &awake {
-            notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
-        }
-        let processors = match sys::processors()[..] {
-            [first, second, ..] => [Some(first), Some(second)],
-            _ => {
-                notes.push("there is one processor only: all ends share it".to_owned());
-                [None; 2]
-            }
-        };
-        let tried = thread::scope(|scope| joined(scope.spawn(|| sys::real_time(PRIORITY))));
-        let priority = tried.as_ref().is_ok().then_some(PRIORITY);
-        if let Err(error) = tried {
-            notes.push(format!("experts and applications are ordinary threads: SCHED_FIFO: {error}"));
-        }
+        let conditions = Conditions::find(PRIORITY);
         let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-        let is_kept_awake = awake.is_ok();
         let directory = std::env::temp_dir().join(format!("laxity-bench-{}", std::process::id()));
         fs::create_dir_all(&directory).map_err(Error::system("a directory for sockets"))?;
-        Ok(Self { plan, directory, lab, processors, priority, is_kept_awake, _awake: awake.ok(), notes })
+        Ok(Self { plan, directory, lab, conditions })
     }
 
     /// A pair of ends for each stack.
@@ -347,14 +312,14 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
     let bytes = plan.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0]);
     let faster = Traffic::Contract(plan.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]));
     for (number, &stack) in (stacks..).zip(plan.stacks).filter(|(_, stack)| stack.starts_with("laxity")) {
-        let noted = bench.notes.len();
+        let noted = bench.conditions.notes.len();
         let opened = Pair::open(&mut bench, number as u8, stack, faster);
         // They have been said before.
-        bench.notes.truncate(noted);
+        bench.conditions.notes.truncate(noted);
         let mut pair = match opened {
             Ok(pair) => pair,
             Err(error) => {
-                bench.notes.push(format!("{stack}: where time goes is not known: {error}"));
+                bench.conditions.notes.push(format!("{stack}: where time goes is not known: {error}"));
                 continue;
             }
         };
@@ -362,8 +327,8 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
         segments.push(Row { attack: Attack::Idle, stack, bytes, turns });
         pair.close();
     }
-    let (is_real_time, is_kept_awake) = (bench.priority.is_some(), bench.is_kept_awake);
-    let notes = std::mem::take(&mut bench.notes);
+    let (is_real_time, is_kept_awake) = (bench.conditions.priority.is_some(), bench.conditions.is_kept_awake);
+    let notes = std::mem::take(&mut bench.conditions.notes);
     Ok(Report { rows, openings, segments, channels, is_real_time, is_kept_awake, notes })
 }
 

@@ -92,8 +92,8 @@ pub fn throughput(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Thr
         }
     }
     drop(pairs);
-    let (is_real_time, is_kept_awake) = (bench.priority.is_some(), bench.is_kept_awake);
-    Ok(Throughput { rows, is_real_time, is_kept_awake, notes: std::mem::take(&mut bench.notes) })
+    let (is_real_time, is_kept_awake) = (bench.conditions.priority.is_some(), bench.conditions.is_kept_awake);
+    Ok(Throughput { rows, is_real_time, is_kept_awake, notes: std::mem::take(&mut bench.conditions.notes) })
 }
 
 fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {

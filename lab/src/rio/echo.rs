@@ -1,0 +1,307 @@
+//! Both ends of one path: the client that asks, the server that answers, and a bulk transfer beside them.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity_core::contract::Contract;
+use laxity_core::figures::Figures;
+use laxity_core::limits::MIN_INTERVAL;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
+
+use super::steered::{Steered, Stream};
+use super::tcp::{self, Service};
+use super::{MESSAGE_BYTES, Plan, SAMPLES, Turn};
+use crate::conditions::{Conditions, Manner};
+use crate::error::Error;
+use crate::figures::per_second;
+use crate::hosts::{Devices, Hosts};
+use crate::roundtrip::{Answers, Asks, assumed, connect, start};
+use crate::timing::{SetAtEnd, joined};
+
+/// Of the server.
+const ECHO_PORT: u16 = 5710;
+const BULK_PORT: u16 = 5711;
+/// Of the kernel's threads that process the echo's packets: just above the applications.
+const THREADS: u8 = super::PRIORITY + 1;
+/// Requests at the beginning of a turn whose time is not counted.
+const WARM_UP: u64 = 16;
+/// How long a bulk transfer runs before the first request: until TCP has found its rate.
+const BULK_BEFORE: Duration = Duration::from_millis(200);
+/// How long an answer may take. TCP loses none, but a connection may be stuck.
+const PATIENCE: StdDuration = StdDuration::from_secs(5);
+/// An answer over Laxity that takes longer is lost.
+const LOST_AFTER: Duration = Duration::from_millis(500);
+const DEADLINE: Duration = Duration::from_millis(100);
+/// Intervals are tried in such steps; the first one that is granted is taken.
+const INTERVAL_STEP: Duration = Duration::from_micros(50);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
+
+enum Client {
+    Tcp(TcpStream),
+    Laxity(Asks),
+}
+
+enum Server {
+    Tcp(TcpStream),
+    Laxity(Answers),
+}
+
+/// Both ends of one path, in network namespaces of their own.
+pub(super) struct Pair {
+    path: &'static str,
+    client: Client,
+    server: Server,
+    manners: [Manner; 2],
+    bulk: Service,
+    _hosts: Vec<Host>,
+    steered: Option<Steered>,
+    lab: Hosts,
+}
+
+impl Client {
+    /// Sends a request and waits for its answer: how long it took; `None` if it did not come.
+    fn ask(&mut self, message: &[u8; MESSAGE_BYTES]) -> Result<Option<Duration>, Error> {
+        match self {
+            Self::Tcp(stream) => ask_over_tcp(stream, message).map(Some).map_err(Error::system("an echo over TCP")),
+            Self::Laxity(asks) => {
+                // The contract may have no room yet, which is no part of the round trip.
+                if let Asks::Laxity { sender, .. } = asks {
+                    drop(sender.loan(message.len())?);
+                }
+                let called = now();
+                let answer = asks.ask(message, called + LOST_AFTER)?;
+                Ok(answer.map(|_| now().since(called)))
+            }
+        }
+    }
+}
+
+fn ask_over_tcp(mut stream: &TcpStream, message: &[u8; MESSAGE_BYTES]) -> io::Result<Duration> {
+    let mut answer = [0; MESSAGE_BYTES];
+    let called = now();
+    stream.write_all(message)?;
+    stream.read_exact(&mut answer)?;
+    let took = now().since(called);
+    if answer != *message {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer that is not the request"));
+    }
+    Ok(took)
+}
+
+impl Server {
+    /// Sends back what comes, until it is `over`.
+    fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
+        match self {
+            Self::Tcp(stream) => {
+                let mut message = [0; MESSAGE_BYTES];
+                let mut serve = || -> io::Result<()> {
+                    while tcp::read(stream, &mut message, over)? {
+                        tcp::write(stream, &message, over)?;
+                    }
+                    Ok(())
+                };
+                serve().map_err(Error::system("an echo over TCP"))
+            }
+            Self::Laxity(answers) => answers.serve(over),
+        }
+    }
+}
+
+impl Pair {
+    /// Opens both ends of a path, on a network of that number.
+    pub(super) fn open(
+        conditions: &mut Conditions,
+        plan: &Plan,
+        number: u8,
+        path: &'static str,
+    ) -> Result<Self, Error> {
+        let Conditions { processors, priority, notes, .. } = conditions;
+        let manners = processors.map(|processor| Manner { processor, priority: *priority });
+        let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+        let places =
+            lab.join(number, Devices::Queued).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let bulk = Service::open(&lab, places, BULK_PORT).map_err(Error::system("a bulk transfer over TCP"))?;
+        if path.starts_with("laxity") {
+            let mut hosts = Vec::new();
+            for (host, end) in ["client", "server"].into_iter().enumerate() {
+                let link = match path {
+                    "laxity-xdp" => LinkChoice::Xdp(XdpOptions::default()),
+                    _ => LinkChoice::Udp,
+                };
+                let config = HostConfig { bind: places[host].address, link, ..assumed() };
+                let started = start(&lab, host, config, manners[host])?;
+                notes.extend(started.standing().notes.iter().map(|note| format!("{path}, {end}: {note}")));
+                hosts.push(started);
+            }
+            let ([requests, answers], interval) = channels(&hosts[0], &hosts[1])?;
+            if interval > MIN_INTERVAL {
+                notes.push(format!("{path}: the shortest interval that is granted is {interval}"));
+            }
+            let [(to_server, at_server), (to_client, at_client)] = [requests, answers];
+            return Ok(Self {
+                path,
+                client: Client::Laxity(Asks::Laxity { sender: Box::new(to_server), receiver: Box::new(at_client) }),
+                server: Server::Laxity(Answers::Laxity { sender: Box::new(to_client), receiver: Box::new(at_server) }),
+                manners,
+                bulk,
+                _hosts: hosts,
+                steered: None,
+                lab,
+            });
+        }
+        let streams = streams(path, plan.has_bulk, priority.is_some());
+        let steered = (!streams.is_empty()).then(|| Steered::open(&lab, places, *processors, &streams)).transpose();
+        let steered = steered.map_err(Error::system("kernel threads that receive by stream"))?;
+        let service = Service::open(&lab, places, ECHO_PORT);
+        let connection = service.and_then(|service| service.connect(&lab)).and_then(|ends| {
+            ends[0].set_read_timeout(Some(PATIENCE))?;
+            Ok(ends)
+        });
+        let [client, server] = connection.map_err(Error::system("an echo over TCP"))?;
+        let (client, server) = (Client::Tcp(client), Server::Tcp(server));
+        Ok(Self { path, client, server, manners, bulk, _hosts: Vec::new(), steered, lab })
+    }
+
+    /// Asks again and again for a turn.
+    pub(super) fn turn(&mut self, plan: &Plan) -> Result<Turn, Error> {
+        let bulk = plan.has_bulk.then(|| self.bulk.connect(&self.lab)).transpose();
+        let bulk = bulk.map_err(Error::system("a bulk transfer over TCP"))?;
+        let (over, bulk_over, bulk_bytes) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        let ([asking, answering], client, server) = (self.manners, &mut self.client, &mut self.server);
+        thread::scope(|scope| {
+            let transfer = bulk.as_ref().map(|[client, server]| {
+                let (over, bytes) = (&bulk_over, &bulk_bytes);
+                let took = move |_, more| {
+                    bytes.fetch_add(more, Ordering::Relaxed);
+                };
+                let received = scope.spawn(move || tcp::receive_bulk(server, over, took));
+                (scope.spawn(move || tcp::send_bulk(client, over)), received)
+            });
+            let answered = scope.spawn(|| {
+                answering.take();
+                server.serve(&over)
+            });
+            let asked = scope.spawn(|| {
+                let _over = (SetAtEnd(&over), SetAtEnd(&bulk_over));
+                asking.take();
+                if plan.has_bulk {
+                    let _ = sys::wait(&[], Some(BULK_BEFORE));
+                }
+                let (bytes, begin) = (bulk_bytes.load(Ordering::Relaxed), now());
+                let mut turn = ask(client, plan.span)?;
+                let (bytes, elapsed) = (bulk_bytes.load(Ordering::Relaxed) - bytes, now().since(begin));
+                turn.bulk_bytes_s = plan.has_bulk.then(|| per_second(bytes, elapsed));
+                Ok(turn)
+            });
+            let (asked, answered) = (joined(asked), joined(answered));
+            if let Some((sent, received)) = transfer {
+                let (sent, received) = (joined(sent), joined(received));
+                sent.and(received).map_err(Error::system("a bulk transfer over TCP"))?;
+            }
+            answered?;
+            asked
+        })
+    }
+
+    /// The figures of its channels, if it has any. `notes` are told what its kernel threads did, if it has any.
+    pub(super) fn close(mut self, notes: &mut Vec<String>) -> Vec<Figures> {
+        let counted = self.steered.as_ref().map(Steered::counted);
+        notes.extend(counted.into_iter().flatten().map(|note| format!("{}: {note}", self.path)));
+        let receiver = |receiver: Box<Receiver>| {
+            let figures = receiver.figures();
+            Figures { name: format!("{} {}", self.path, figures.name), ..figures }
+        };
+        match (self.client, self.server) {
+            (
+                Client::Laxity(Asks::Laxity { receiver: answers, .. }),
+                Server::Laxity(Answers::Laxity { receiver: requests, .. }),
+            ) => [requests, answers].map(receiver).into(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The streams that have kernel threads of their own on this path.
+fn streams(path: &str, has_bulk: bool, is_real_time: bool) -> Vec<Stream> {
+    let priority = match path {
+        "threads-normal" => None,
+        "threads-realtime" => is_real_time.then_some(THREADS),
+        _ => return Vec::new(),
+    };
+    let echo = Stream { name: "echo", port: ECHO_PORT, priority, policing: None };
+    let bulk = Stream { name: "bulk", port: BULK_PORT, priority: None, ..echo };
+    if has_bulk { vec![echo, bulk] } else { vec![echo] }
+}
+
+type Channel = (Sender, Receiver);
+
+/// A channel in each direction, and the interval of their contracts: the shortest that is granted.
+fn channels(client: &Host, server: &Host) -> Result<([Channel; 2], Duration), Error> {
+    let bytes = MESSAGE_BYTES as u64;
+    let spec = |interval, burst| -> Result<ChannelSpec, Error> {
+        let contract = Contract::new(bytes, bytes, interval, burst, DEADLINE).map_err(laxity::Error::from)?;
+        Ok(ChannelSpec::real_time(contract))
+    };
+    let mut interval = MIN_INTERVAL;
+    loop {
+        let requests = connect(client, server, "requests", spec(interval, 1)?);
+        // An answer that follows one that was late waits for nothing.
+        let answers = requests.and_then(|requests| match connect(server, client, "answers", spec(interval, 2)?) {
+            Ok(answers) => Ok([requests, answers]),
+            Err(refused) => {
+                // What it was granted is free again then.
+                requests.0.close()?;
+                Err(refused)
+            }
+        });
+        match answers {
+            Err(Error::Laxity(laxity::Error::Refused { .. })) if interval < LONGEST_INTERVAL => {
+                interval += INTERVAL_STEP;
+            }
+            opened => return Ok((opened?, interval)),
+        }
+    }
+}
+
+/// Asks, one request behind the other, until `span` is over or there are [`SAMPLES`].
+fn ask(client: &mut Client, span: Duration) -> Result<Turn, Error> {
+    let mut turn = Turn { round_trips: Vec::with_capacity(SAMPLES), ..Turn::default() };
+    let mut message = [0x5a; MESSAGE_BYTES];
+    let begin: Instant = now();
+    // What belongs to an earlier turn has a smaller number.
+    for number in begin.as_nanos().. {
+        if turn.round_trips.len() >= SAMPLES || now().since(begin) >= span {
+            break;
+        }
+        message[..8].copy_from_slice(&number.to_be_bytes());
+        match client.ask(&message)? {
+            Some(took) if number - begin.as_nanos() >= WARM_UP => turn.round_trips.push(took.as_nanos()),
+            Some(_) => {}
+            None => turn.lost += 1,
+        }
+    }
+    turn.round_trips.sort_unstable();
+    Ok(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_echo_is_above_its_applications_and_bulk_is_ordinary() {
+        let priorities = |path, is_real_time| -> Vec<Option<u8>> {
+            streams(path, true, is_real_time).iter().map(|stream| stream.priority).collect()
+        };
+        assert_eq!(priorities("threads-realtime", true), [Some(61), None]);
+        assert_eq!(priorities("threads-normal", true), [None, None]);
+        assert_eq!(priorities("threads-realtime", false), [None, None]);
+        assert_eq!((priorities("default", true), priorities("laxity-xdp", true)), (Vec::new(), Vec::new()));
+        assert_eq!(streams("threads-normal", false, true).len(), 1);
+    }
+}
