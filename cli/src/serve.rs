@@ -41,7 +41,7 @@ pub(crate) struct ServeArguments {
     /// Memory for the messages of each process, 64KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) memory: String,
-    /// Keep a share of the processor, and with --guard of the link, for streams (laxity stream): 1% to 50% [default: 10%]. Needs CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON
+    /// Keep a share of the processor, and with --guard of the link, for streams (laxity stream): 1% to 50% [default: 10%]. Needs CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_SYS_NICE
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "10%")]
     pub(crate) streams: Option<String>,
     /// With --streams: what comes in and is neither of a stream nor Laxity's is processed by an ordinary kernel thread on this processor, and is no more urgent than other work

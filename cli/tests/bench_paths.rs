@@ -313,3 +313,44 @@ fn options_of_the_others_are_refused() {
         assert!(output.status.code() == Some(2) && stderr.contains(said), "{arguments:?}: {stderr}");
     }
 }
+
+#[test]
+fn an_echo_goes_by_every_path_and_bulk_beside_it() {
+    const RIO: [&str; 5] = ["default", "threads-normal", "threads-realtime", "laxity-udp", "laxity-xdp"];
+    let _alone = alone();
+    for (bench, has_bulk) in [("rio-cost", false), ("rio-latency", true)] {
+        let Some(found) = object(&[bench, "--json", "--duration", "100ms"]) else { return };
+        let rows = found["rows"].as_array().unwrap();
+        assert_eq!(rows.iter().map(|row| row["path"].as_str().unwrap()).collect::<Vec<_>>(), RIO);
+        for row in rows {
+            let quantiles = ["min_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| number(&row[key]));
+            assert!(quantiles[0] > 1_000 && quantiles.is_sorted() && number(&row["samples"]) > 100, "{row}");
+            assert!((quantiles[0]..=quantiles[4]).contains(&number(&row["mean_ns"])), "{row}");
+            assert_eq!(row["bulk_bytes_s"].as_u64().is_some_and(|bytes| bytes > 1_000_000), has_bulk, "{row}");
+        }
+        // Each of the four beside the default, by mean, tail and jitter.
+        assert_eq!(found["ratios"].as_array().unwrap().len(), 12);
+        // The kernel's threads have had as many packets as there were answers, and more.
+        for (path, row) in RIO.iter().zip(rows).filter(|(path, _)| path.starts_with("threads")) {
+            let begin = format!("{path}: echo: ");
+            let mut notes = found["notes"].as_array().unwrap().iter().filter_map(Value::as_str);
+            let counted = notes.find_map(|note| note.strip_prefix(&begin)?.split_once(' ')?.0.parse::<u64>().ok());
+            assert!(counted >= row["samples"].as_u64(), "{path}: {counted:?} {row}");
+        }
+    }
+}
+
+#[test]
+fn streams_start_one_after_the_other_beside_best_effort() {
+    let _alone = alone();
+    let Some(found) = object(&["rio-bandwidth", "--json", "--duration", "1s"]) else { return };
+    let rows = found["rows"].as_array().unwrap();
+    let mut streams: Vec<&str> = rows.iter().map(|row| row["stream"].as_str().unwrap()).collect();
+    streams.sort_unstable();
+    streams.dedup();
+    assert_eq!(streams, ["best-effort", "guaranteed-1.6", "guaranteed-3.2", "guaranteed-6.4"]);
+    for row in rows {
+        assert_eq!(row["requested_bytes_s"].is_null(), row["stream"] == "best-effort", "{row}");
+        assert!(number(&row["received_bytes_s"]) > 0, "{row}");
+    }
+}

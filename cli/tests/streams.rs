@@ -81,7 +81,7 @@ fn echo(network: &Network, port: u16, kilobytes: usize) {
 
 /// Kernel threads that process packets of streams, here or elsewhere.
 fn kernel_threads() -> Vec<i32> {
-    laxity_link::sys::threads_called(|name| name.starts_with("cpumap/")).unwrap()
+    laxity_link::sys::kernel_threads(|name| name.starts_with("cpumap/")).unwrap()
 }
 
 /// How many have come since there were these.
@@ -127,6 +127,93 @@ fn a_stream_is_admitted_listed_and_removed_and_its_packets_go_by_its_paths() {
     a.added(&["echo", "--udp", "--packets", "1", "--period", "10ms", "--class", "periodic"]);
 }
 
+/// The real-time priority of a thread; 0 if it is an ordinary one.
+fn priority(thread: i32) -> u32 {
+    let stat = std::fs::read_to_string(format!("/proc/{thread}/stat")).unwrap();
+    // Behind the name, from the state on.
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(37).unwrap().parse().unwrap()
+}
+
+/// The one kernel thread that has come since there were these.
+fn new_thread(before: &[i32]) -> i32 {
+    let threads = kernel_threads();
+    let [thread] = threads.iter().filter(|thread| !before.contains(thread)).collect::<Vec<_>>()[..] else {
+        panic!("{before:?} {threads:?}")
+    };
+    *thread
+}
+
+#[test]
+fn a_thread_that_has_more_than_was_declared_is_an_ordinary_one_for_a_while() {
+    let Some(network) = Network::up("streams-excess") else { return };
+    let scratch = Scratch::new("streams", "excess");
+    let threads = kernel_threads();
+    let b = Executive::start(&network, &scratch, "b", &["--streams=40%"]);
+    b.added(&["waits", "--udp", "--local", ":7001", "--packets", "10", "--period", "10ms", "--priority", "33"]);
+    let thread = new_thread(&threads);
+    assert_eq!(priority(thread), 33);
+    let sink = network.within("b", || std::net::UdpSocket::bind((B, 7001)));
+    let source = network.within("a", || std::net::UdpSocket::bind((A, 0)));
+    // As it was declared: nothing happens.
+    for _ in 0..5 {
+        source.send_to(&[0; 100], (B, 7001)).unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let one = b.only();
+    assert_eq!((&one["packets"], &one["excess"], &one["demoted"]), (&5.into(), &0.into(), &0.into()), "{one}");
+    let mut seen = [false; 2];
+    until("it was an ordinary one, and is urgent again", || {
+        if !seen[0] {
+            (0..200).for_each(|_| drop(source.send_to(&[0; 100], (B, 7001))));
+        }
+        let priority = priority(thread);
+        seen[0] |= priority == 0;
+        seen[1] |= seen[0] && priority == 33;
+        seen == [true; 2]
+    });
+    let one = b.only();
+    assert!(one["excess"].as_u64() > Some(100) && one["demoted"].as_u64() >= Some(1), "{one}");
+    drop(sink);
+    b.stream(&["remove", "waits"]);
+    until("its thread is gone", || new_threads(&threads) == 0);
+    // A periodic one is urgent for 1 of each 10 ms.
+    b.added(&["periodic", "--udp", "--packets", "20", "--period", "10ms", "--class", "periodic", "--priority", "34"]);
+    let (thread, mut seen) = (new_thread(&threads), [0; 2]);
+    until("it was urgent for a part of the time, and an ordinary one for most of it", || {
+        seen[usize::from(priority(thread) == 34)] += 1;
+        std::thread::sleep(Duration::from_micros(300));
+        seen.iter().sum::<u32>() > 200 && seen[0] > seen[1] && seen[1] > 5
+    });
+    // One that is added at once in the place of one that was removed has a thread of its own.
+    b.stream(&["remove", "periodic"]);
+    b.added(&["again", "--udp", "--packets", "1", "--period", "10ms"]);
+}
+
+#[test]
+fn packets_of_laxity_are_of_no_stream_however_wide_it_is() {
+    let Some(network) = Network::up("streams-wide") else { return };
+    let scratch = Scratch::new("streams", "wide");
+    let a = Executive::start(&network, &scratch, "a", &[SHARE, "--guard", "--others", "1"]);
+    // Laxity is UDP, too: if its packets were of this stream, two in 20 ms would come through.
+    a.added(&["all", "--udp", "--packets", "1", "--period", "20ms", "--excess", "dropped"]);
+    let to = format!("{B}:5709");
+    let fixed = ["--claims", "off", "--placement", "thread", "--framing", "fixed:100"];
+    let receive = [&["recv", "x", "--json", "--bind", &to][..], &fixed].concat();
+    let receiver = Running::start(network.laxity("b", &receive), "receiving x on");
+    let peer = format!("{to}/x");
+    let contract = ["--max-message", "100B", "--interval", "1ms", "--deadline", "100ms", "--framing", "fixed:100"];
+    let send = [&["send", &peer, "--server", &a.socket, "--placement", "server"][..], &contract].concat();
+    let mut sender = network.laxity("a", &send);
+    sender.stdin(Stdio::piped());
+    let mut sender = Running::start(sender, "granted");
+    sender.child.stdin.take().unwrap().write_all(&[7; 50_000]).unwrap();
+    let (said, _) = sender.end();
+    let (_, came) = receiver.end();
+    assert_eq!(came.len(), 50_000, "{said}");
+    let one = a.only();
+    assert!(one["packets"] == 0, "{one}");
+}
+
 #[test]
 fn an_executive_that_is_killed_leaves_no_stream() {
     let Some(network) = Network::up("streams-kill") else { return };
@@ -154,9 +241,9 @@ fn what_does_not_fit_or_cannot_be_is_refused_with_what_to_do() {
     let a = Executive::start(&network, &scratch, "a", &["--streams=10%", "--guard"]);
     let flow = ["add", "one", "--tcp", "--remote", ":7001"];
     let asked = |more: &[&'static str]| [&flow[..], more].concat();
-    // 1,000 packets at 50 us are 50 ms, and a span of 20 ms has part of three periods.
+    // 1,000 packets at 50 us are 50 ms, a span of 20 ms has part of three periods, and 1.2 ms go by until it is noticed that it has more.
     let many = asked(&["--packets", "1000", "--period", "10ms"]);
-    a.refused(&many, 3, "not enough processor time is left for streams: 150ms in 20ms");
+    a.refused(&many, 3, "not enough processor time is left for streams: 151.2ms in 20ms");
     a.refused(&many, 3, "packets in a period would fit");
     a.refused(&asked(&["--packets", "5", "--period", "1ms", "--cost", "1us"]), 3, "not enough of the link is left");
     a.refused(&asked(&["--packets", "0", "--period", "10ms"]), 2, "packets is 0, expected 1 to 1000000");

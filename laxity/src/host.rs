@@ -114,7 +114,8 @@ pub struct HostConfig {
     /// Keeps what other programs of this host send behind its packets on the link. With `None` that may delay them, and grants say so
     /// ([`Grant::covers`](crate::Grant::covers)); and an interface that is guarded for another host is refused. To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
     pub guard: Option<GuardConfig>,
-    /// Keeps a share of the processor, and with a guard of the link, for flows of kernel sockets ([`Host::add_stream`]).
+    /// Keeps a share of the processor, and with a guard of the link, for flows of kernel sockets ([`Host::add_stream`]). A process that attaches to an executive
+    /// has what that keeps.
     pub streams: Option<StreamsConfig>,
     /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,

@@ -134,10 +134,13 @@ impl Bound {
 
     /// Its part of the program that steers packets into streams; a program of its own where the link has none.
     pub(crate) fn steering(&mut self, interface: u32) -> Result<Steering, Error> {
-        match &mut self.wire {
-            Wire::Udp(..) => Ok(Steering::open(interface)?),
-            Wire::Xdp(link, _) => Ok(link.take_steering().ok_or(Error::Stopped)?),
-        }
+        let port = self.address().port();
+        let steering = match &mut self.wire {
+            Wire::Udp(..) => Steering::open(interface)?,
+            Wire::Xdp(link, _) => link.take_steering().ok_or(Error::Stopped)?,
+        };
+        steering.leave_alone(port);
+        Ok(steering)
     }
 
     /// What the early demultiplexer does, for whoever watches.

@@ -143,6 +143,9 @@ pub(crate) struct BenchArguments {
     /// roundtrip: between requests, 100us to 100ms; by default 1ms
     #[arg(long, value_name = "SPAN")]
     pub(crate) interval: Option<String>,
+    /// roundtrip: what Laxity's packets have over xdp before they come to an executive: a real-time thread of the kernel just above it (thread), an ordinary one for all other packets (others), or both
+    #[arg(long, value_enum, value_name = "thread|others|both", conflicts_with = "simulated")]
+    pub(crate) prioritised: Option<PrioritisedArgument>,
     /// xdp-path: both ends on one processor; else each has its own
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) one_processor: bool,
@@ -168,6 +171,13 @@ impl BenchArguments {
         let given = [("--one-processor", self.one_processor), ("--spin", self.spin)];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrioritisedArgument {
+    Thread,
+    Others,
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -77,6 +77,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     }
     if arguments.name != BenchName::Roundtrip {
         refuse(arguments.interval.as_ref().map(|_| "--interval"), "roundtrip")?;
+        refuse(arguments.prioritised.map(|_| "--prioritised"), "roundtrip")?;
     }
     let (default, most) = match arguments.name {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),

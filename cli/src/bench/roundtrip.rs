@@ -9,10 +9,12 @@ use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
-use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, Plan, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS};
+use laxity_lab::roundtrip::{
+    self, ATTACKS, FLOOD_PACKETS_S, Plan, Prioritised, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS,
+};
 use serde_json::{Value, json};
 
-use super::arguments::BenchArguments;
+use super::arguments::{BenchArguments, PrioritisedArgument};
 use super::chart::{self, Line, Panel, Picture};
 use super::paths::of_bench;
 use super::shown::{kept, listed, show_with};
@@ -43,6 +45,10 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
         attacks,
         span: duration,
         openings: false,
+        prioritised: Prioritised {
+            thread: matches!(arguments.prioritised, Some(PrioritisedArgument::Thread | PrioritisedArgument::Both)),
+            others: matches!(arguments.prioritised, Some(PrioritisedArgument::Others | PrioritisedArgument::Both)),
+        },
         laxity: this_command()?,
     };
     let report =

@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
 use laxity_lab::roundtrip::{
-    self, CARRIERS, Carried, Opening, PLACEMENTS, Plan, ROUNDS, Report, Requests, Row, SIZES, Throughput,
+    self, CARRIERS, Carried, Opening, PLACEMENTS, Plan, Prioritised, ROUNDS, Report, Requests, Row, SIZES, Throughput,
 };
 use serde_json::{Value, json};
 
@@ -56,7 +56,16 @@ fn plan(
 ) -> Result<Plan, Failure> {
     let one = message(arguments, [Requests::BYTES[0], SIZES[SIZES.len() - 1]])?;
     let (sizes, interval) = (one.map_or_else(|| SIZES.to_vec(), |one| vec![one]), Requests::USUAL.1);
-    Ok(Plan { stacks, sizes, interval, attacks: vec![Attack::Idle], span, openings, laxity: this_command()? })
+    Ok(Plan {
+        stacks,
+        sizes,
+        interval,
+        attacks: vec![Attack::Idle],
+        span,
+        openings,
+        prioritised: Prioritised::default(),
+        laxity: this_command()?,
+    })
 }
 
 /// Runs `stack-roundtrip` and shows it; true if Laxity kept what it had promised.
@@ -298,8 +307,16 @@ mod tests {
     fn what_is_shown_stands_by_stack_and_size() {
         let (stacks, sizes) = (&["kernel", "laxity-udp", "laxity-xdp-server"][..], vec![64, 512]);
         let (interval, span) = (Requests::USUAL.1, DURATION);
-        let plan =
-            Plan { stacks, sizes, interval, attacks: Vec::new(), span, openings: false, laxity: "laxity".into() };
+        let plan = Plan {
+            stacks,
+            sizes,
+            interval,
+            attacks: Vec::new(),
+            span,
+            openings: false,
+            prioritised: Prioritised::default(),
+            laxity: "laxity".into(),
+        };
         let rows = [1u64, 2, 3, 10, 20, 30];
         let shown =
             by_stack(&plan, &rows, |row| row.to_string(), &[("more", vec!["a".into(), "b".into(), "c".into()])]);

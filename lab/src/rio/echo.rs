@@ -114,12 +114,7 @@ impl Server {
 
 impl Pair {
     /// Opens both ends of a path, on a network of that number.
-    pub(super) fn open(
-        conditions: &mut Conditions,
-        plan: &Plan,
-        number: u8,
-        path: &'static str,
-    ) -> Result<Self, Error> {
+    pub(super) fn open(conditions: &mut Conditions, number: u8, path: &'static str) -> Result<Self, Error> {
         let Conditions { processors, priority, notes, .. } = conditions;
         let manners = processors.map(|processor| Manner { processor, priority: *priority });
         let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
@@ -154,7 +149,7 @@ impl Pair {
                 lab,
             });
         }
-        let streams = streams(path, plan.has_bulk, priority.is_some());
+        let streams = streams(path, priority.is_some());
         let steered = (!streams.is_empty()).then(|| Steered::open(&lab, places, *processors, &streams)).transpose();
         let steered = steered.map_err(Error::system("kernel threads that receive by stream"))?;
         let service = Service::open(&lab, places, ECHO_PORT);
@@ -179,8 +174,16 @@ impl Pair {
                 let took = move |_, more| {
                     bytes.fetch_add(more, Ordering::Relaxed);
                 };
-                let received = scope.spawn(move || tcp::receive_bulk(server, over, took));
-                (scope.spawn(move || tcp::send_bulk(client, over)), received)
+                let ordinary = |end: Manner| Manner { priority: None, ..end };
+                let received = scope.spawn(move || {
+                    ordinary(answering).take();
+                    tcp::receive_bulk(server, over, took)
+                });
+                let sent = scope.spawn(move || {
+                    ordinary(asking).take();
+                    tcp::send_bulk(client, over)
+                });
+                (sent, received)
             });
             let answered = scope.spawn(|| {
                 answering.take();
@@ -209,7 +212,7 @@ impl Pair {
     }
 
     /// The figures of its channels, if it has any. `notes` are told what its kernel threads did, if it has any.
-    pub(super) fn close(mut self, notes: &mut Vec<String>) -> Vec<Figures> {
+    pub(super) fn close(self, notes: &mut Vec<String>) -> Vec<Figures> {
         let counted = self.steered.as_ref().map(Steered::counted);
         notes.extend(counted.into_iter().flatten().map(|note| format!("{}: {note}", self.path)));
         let receiver = |receiver: Box<Receiver>| {
@@ -226,16 +229,14 @@ impl Pair {
     }
 }
 
-/// The streams that have kernel threads of their own on this path.
-fn streams(path: &str, has_bulk: bool, is_real_time: bool) -> Vec<Stream> {
+/// The stream that has a kernel thread of its own on this path; bulk is received as what is of no stream.
+fn streams(path: &str, is_real_time: bool) -> Vec<Stream> {
     let priority = match path {
         "threads-normal" => None,
         "threads-realtime" => is_real_time.then_some(THREADS),
         _ => return Vec::new(),
     };
-    let echo = Stream { name: "echo", port: ECHO_PORT, priority, policing: None };
-    let bulk = Stream { name: "bulk", port: BULK_PORT, priority: None, ..echo };
-    if has_bulk { vec![echo, bulk] } else { vec![echo] }
+    vec![Stream { name: "echo", port: ECHO_PORT, priority, policing: None }]
 }
 
 type Channel = (Sender, Receiver);
@@ -294,14 +295,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_echo_is_above_its_applications_and_bulk_is_ordinary() {
+    fn the_echo_is_above_its_applications_where_that_is_permitted() {
         let priorities = |path, is_real_time| -> Vec<Option<u8>> {
-            streams(path, true, is_real_time).iter().map(|stream| stream.priority).collect()
+            streams(path, is_real_time).iter().map(|stream| stream.priority).collect()
         };
-        assert_eq!(priorities("threads-realtime", true), [Some(61), None]);
-        assert_eq!(priorities("threads-normal", true), [None, None]);
-        assert_eq!(priorities("threads-realtime", false), [None, None]);
+        assert_eq!(priorities("threads-realtime", true), [Some(61)]);
+        assert_eq!(priorities("threads-normal", true), [None]);
+        assert_eq!(priorities("threads-realtime", false), [None]);
         assert_eq!((priorities("default", true), priorities("laxity-xdp", true)), (Vec::new(), Vec::new()));
-        assert_eq!(streams("threads-normal", false, true).len(), 1);
     }
 }

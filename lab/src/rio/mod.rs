@@ -183,7 +183,7 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
     let mut conditions = Conditions::find(PRIORITY);
     let (mut pairs, mut rows) = (Vec::new(), Vec::new());
     for (number, path) in (0..).zip(PATHS) {
-        match Pair::open(&mut conditions, plan, number, path) {
+        match Pair::open(&mut conditions, number, path) {
             Ok(pair) => {
                 pairs.push(pair);
                 rows.push(Row { path, turns: Vec::new() });

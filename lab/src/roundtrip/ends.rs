@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, XdpOptions};
+use laxity::{
+    ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, StreamsConfig, XdpOptions,
+};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -350,9 +352,20 @@ impl Pair {
                 Host::start(HostConfig { placement: Placement::Server, server: Some(socket), ..HostConfig::default() })?
             } else {
                 let link = if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
-                start(lab, host, HostConfig { bind: address, link, placement, spin, ..assumed() }, manner)?
+                let others = processors[host].filter(|_| over_xdp && plan.prioritised.others);
+                let streams =
+                    others.map(|others| StreamsConfig { share_ppm: StreamsConfig::SHARES[0], others: Some(others) });
+                start(lab, host, HostConfig { bind: address, link, placement, spin, streams, ..assumed() }, manner)?
             };
             notes.extend(started.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
+            let urgent = HostConfig::default().fifo_priority.filter(|_| over_xdp && plan.prioritised.thread);
+            if let (Some(processor), Some(priority), false) = (processors[host], urgent, started.is_attached()) {
+                // The program is attached by now: that makes new threads.
+                match lab.receive_by_thread(host, number, processor, priority + 1) {
+                    Ok(thread) => outside.push(thread),
+                    Err(error) => notes.push(format!("{stack}: the kernel receives in soft interrupts: {error}")),
+                }
+            }
             hosts.push(started);
         }
         let (a, b) = (&hosts[0], &hosts[1]);

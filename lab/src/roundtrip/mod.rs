@@ -97,8 +97,19 @@ pub struct Plan {
     pub span: Duration,
     /// Also what it takes to open and close a channel.
     pub openings: bool,
+    /// What Laxity's hosts over xdp have before their executives, but for those that serve.
+    pub prioritised: Prioritised,
     /// The command, which serves.
     pub laxity: PathBuf,
+}
+
+/// How packets come to an executive over xdp before others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Prioritised {
+    /// A thread of the kernel receives for the interface, on the executive's processor and just above it (threaded NAPI).
+    pub thread: bool,
+    /// What is not Laxity's is processed by an ordinary thread of the kernel ([`laxity::StreamsConfig::others`]).
+    pub others: bool,
 }
 
 /// What can be asked.

@@ -23,14 +23,14 @@ mod watch;
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
-use laxity_link::steer::{Flow, Policing, Protocol, Steering};
+use laxity_link::steer::{Flow, Policing, Protocol, Steering, THREADS, is_called};
 use laxity_link::sys::{self, PriorityLock};
 use serde::{Deserialize, Serialize};
 
@@ -38,12 +38,16 @@ use crate::text::DisplayRate;
 
 /// What streams may take is counted in each such span.
 pub(crate) const AGGREGATE: Duration = Duration::from_millis(20);
-/// How often it is looked whether a stream whose excess waits has some.
+/// How often it is looked whether a stream of low latency takes more than it may.
 const TICK: Duration = Duration::from_micros(500);
+/// How late a look may be, assumed: a wake-up, and the look before it.
+const LATE: Duration = Duration::from_micros(100);
 /// What a look takes at most, assumed.
 const LOOK_COST: Duration = Duration::from_micros(10);
 /// More urgent than any stream.
 const WATCH_PRIORITY: u8 = 98;
+/// So many looks are in an [`AGGREGATE`] and one more, if none is late.
+const LOOKS: usize = 41;
 /// Of a name.
 const MOST_NAME: usize = 32;
 const PPM: u64 = 1_000_000;
@@ -192,14 +196,21 @@ impl StreamSpec {
         self.cost * self.packets.into()
     }
 
-    /// What its thread may take in any [`AGGREGATE`]: one overlaps so many periods at most.
-    fn within_aggregate(&self) -> Duration {
+    /// What its thread is to take in any [`AGGREGATE`] at most: one overlaps so many periods.
+    fn declared(&self) -> Duration {
         self.budget() * (AGGREGATE.div_ceil(self.period) + 1)
     }
 
-    /// Whether it can take more before it is noticed.
-    fn is_looked_after(&self) -> bool {
-        self.class == StreamClass::LowLatency && self.excess == Excess::Waits
+    /// What it may take, with what it takes until it is noticed that it has more, at either end of the aggregate; a slot of a periodic one may end late, and begins and ends with
+    /// a look of its own.
+    fn within_aggregate(&self) -> Duration {
+        let periods = AGGREGATE.div_ceil(self.period) + 1;
+        let more = match (self.class, self.excess) {
+            (StreamClass::Periodic, _) => (LATE + LOOK_COST * 2) * periods,
+            (StreamClass::LowLatency, Excess::Waits) => (TICK + LATE) * 2,
+            (StreamClass::LowLatency, Excess::Dropped) => Duration::ZERO,
+        };
+        self.declared() + more
     }
 
     /// Bytes a second on the wire.
@@ -240,6 +251,9 @@ impl StreamSpec {
         if !(1..WATCH_PRIORITY).contains(&self.priority) {
             return mistaken("priority", self.priority.to_string(), "1 to 97");
         }
+        if self.cgroup == Some(0) {
+            return mistaken("cgroup", "0".to_owned(), "the number of a control group");
+        }
         if self.bytes.is_some_and(|bytes| !(1..=65_535).contains(&bytes)) {
             return mistaken("bytes", self.bytes.unwrap_or(0).to_string(), "1 to 65535");
         }
@@ -270,9 +284,9 @@ pub struct StreamReport {
     pub excess: u64,
     /// How often its thread was made an ordinary one because of them.
     pub demoted: u64,
-    /// The largest mean cost of a packet of any second in which a hundred came; zero if there was none.
+    /// The largest mean cost of a hundred packets or more that came in one or more seconds; zero if fewer have come.
     pub largest_cost: Duration,
-    /// Its thread is gone: the interface, or its program, is.
+    /// Its thread, the interface or the program on it is gone.
     pub is_lost: bool,
 }
 
@@ -281,7 +295,11 @@ impl StreamReport {
     pub fn problem(&self) -> Option<String> {
         let StreamReport { spec, largest_cost, .. } = self;
         if self.is_lost {
-            return Some(format!("{} has no thread any more: its packets go their usual way", spec.name));
+            let interface = &self.interface;
+            return Some(format!(
+                "{} is lost: its thread, {interface} or the program on it is gone, and packets go their usual way",
+                spec.name
+            ));
         }
         (*largest_cost > spec.cost).then(|| {
             format!(
@@ -391,8 +409,13 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> StreamError {
 #[derive(Debug)]
 pub(crate) struct Streams {
     state: Arc<PriorityLock<State>>,
+    /// Of one change at a time: what may take long is done without the lock that the watch waits for.
+    netlink: Mutex<Netlink>,
     is_over: Arc<AtomicBool>,
     watch: Option<JoinHandle<()>>,
+    interface: Interface,
+    /// Of a guard.
+    classes: Option<GuardClasses>,
     /// What they have of the processor in an [`AGGREGATE`].
     whole: Duration,
     /// Why the watch is not as urgent as it should be.
@@ -404,11 +427,9 @@ pub(crate) struct Streams {
 /// What the watch looks at.
 struct State {
     steering: Steering,
-    netlink: Netlink,
-    interface: Interface,
-    /// Of a guard.
-    classes: Option<GuardClasses>,
     streams: Vec<Stream>,
+    /// What streams may still have taken that are gone: until when, and how much.
+    gone: Vec<(Instant, Duration)>,
 }
 
 struct Stream {
@@ -423,42 +444,18 @@ struct Stream {
     demoted_until: Instant,
     demoted: u64,
     seen_excess: u64,
-    /// What it had taken, for how many packets, when that was looked at last.
+    /// What it had taken of a processor when that was looked at last.
+    taken: Duration,
+    /// How much of that as urgent as it is, from look to look, in turn.
+    urgently: [Duration; LOOKS],
+    look: usize,
+    /// What it had taken, for how many packets, when its cost was looked at last.
     sampled: (Duration, u64),
     largest_cost: Duration,
     is_lost: bool,
 }
 
 impl Streams {
-    /// Of an interface, whose guard has these classes.
-    pub(crate) fn new(
-        mut steering: Steering,
-        interface: Interface,
-        classes: Option<GuardClasses>,
-        config: &StreamsConfig,
-    ) -> Result<Self, StreamError> {
-        if config.others.is_some() {
-            steering.set_others(config.others).map_err(system("a thread for what others receive"))?;
-        }
-        let (_, whole) = config.interference();
-        let netlink = Netlink::open().map_err(system("a question about interfaces"))?;
-        let state = State { steering, netlink, interface, classes, streams: Vec::new() };
-        let state = PriorityLock::new(state, sys::Protocol::Inheritance).map_err(system("a lock"))?;
-        let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
-        let watched = (Arc::clone(&state), Arc::clone(&is_over));
-        let (tell, told) = std::sync::mpsc::sync_channel(1);
-        let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
-            let _ = tell.send(sys::real_time(WATCH_PRIORITY).err());
-            watch::run(&watched.0, &watched.1);
-        });
-        let watch = Some(watch.map_err(system("starting a thread"))?);
-        let could_not = told.recv().ok().flatten();
-        let note = could_not.map(|error| {
-            format!("the thread that looks after streams has no real-time priority ({error}): what is beyond a stream's share may be noticed late")
-        });
-        Ok(Self { state, is_over, watch, whole, note, process: std::process::id() })
-    }
-
     /// Puts what they may take into a platform's bounds, and says so.
     pub(crate) fn reserve(
         config: Option<&StreamsConfig>,
@@ -474,13 +471,120 @@ impl Streams {
         )))
     }
 
+    /// Of an interface, whose guard has these classes; in its network namespace.
+    pub(crate) fn new(
+        mut steering: Steering,
+        interface: Interface,
+        classes: Option<GuardClasses>,
+        config: &StreamsConfig,
+    ) -> Result<Self, StreamError> {
+        if classes.is_some() {
+            steering.can_classify().map_err(system("streams with a guard"))?;
+        }
+        if config.others.is_some() {
+            steering.set_others(config.others).map_err(system("a thread for what others receive"))?;
+        }
+        let (_, whole) = config.interference();
+        let netlink = Mutex::new(Netlink::open().map_err(system("a question about interfaces"))?);
+        let state = State { steering, streams: Vec::new(), gone: Vec::new() };
+        let state = PriorityLock::new(state, sys::Protocol::Inheritance).map_err(system("a lock"))?;
+        let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
+        let watched = (Arc::clone(&state), Arc::clone(&is_over));
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
+            let _ = tell.send(sys::real_time(WATCH_PRIORITY).err());
+            watch::run(&watched.0, &watched.1);
+        });
+        let watch = Some(watch.map_err(system("starting a thread"))?);
+        let could_not = told.recv().ok().flatten();
+        let note = could_not.map(|error| {
+            format!("the thread that looks after streams has no real-time priority ({error}): what is beyond a stream's share may be noticed late")
+        });
+        Ok(Self { state, netlink, is_over, watch, interface, classes, whole, note, process: std::process::id() })
+    }
+
     /// Admits a stream, and makes its paths. What it has done so far.
     pub(crate) fn add(&self, spec: StreamSpec) -> Result<StreamReport, StreamError> {
         spec.check()?;
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_ours = |name: &str| name.starts_with(THREADS);
+        let before = sys::kernel_threads(is_ours).map_err(system("the kernel's threads"))?;
+        let processor = spec.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
+        let (place, name, rate) = {
+            let mut state = self.state.lock();
+            let rate = self.admit(&mut state, &spec)?;
+            let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
+            let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
+            let place = state.steering.add(&spec.flow(), Some(&policing), processor);
+            let place = place.map_err(system("a path for the stream's packets"))?;
+            (place, state.steering.thread_name(place).unwrap_or_default(), rate)
+        };
+        // One of an earlier stream at this place may not have ended yet.
+        let is_new = |thread: &i32| !before.contains(thread);
+        let found = sys::kernel_threads(|found| is_called(&name, found));
+        let thread = found.and_then(|found| match found.into_iter().filter(is_new).collect::<Vec<_>>()[..] {
+            [thread] => Ok(thread),
+            _ => Err(unseen()),
+        });
+        let begun = thread.map_err(system("the stream's kernel thread"));
+        let begun = begun.and_then(|thread| self.begin(&mut netlink, &spec, (place, thread), rate));
+        if begun.is_err() {
+            self.undo(&mut netlink, place, rate);
+        }
+        if let Some(watch) = &self.watch {
+            watch.thread().unpark();
+        }
+        begun
+    }
+
+    /// Gives the path at `place` its thread's priority, and its class on the way out.
+    fn begin(
+        &self,
+        netlink: &mut Netlink,
+        spec: &StreamSpec,
+        (place, thread): (usize, i32),
+        rate: Option<u64>,
+    ) -> Result<StreamReport, StreamError> {
+        if let (Some(rate), Some(classes)) = (rate, &self.classes) {
+            let added = netlink.add_stream(self.interface.index, place as u8, rate, classes);
+            added.map_err(system("a class for what leaves of the stream"))?;
+        }
         let mut state = self.state.lock();
-        let state = &mut *state;
+        if rate.is_some() {
+            let class = GuardClasses::stream_class(place as u8);
+            state.steering.set_class(place, class).map_err(system("the class of what leaves of the stream"))?;
+        }
+        // Also of a periodic one, which would not get it later.
+        sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
+        let (begin, taken) = (sys::now(), sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO));
+        let stream = Stream {
+            spec: spec.clone(),
+            place,
+            thread,
+            rate,
+            begin,
+            is_urgent: true,
+            demoted_until: Instant::ZERO,
+            demoted: 0,
+            seen_excess: 0,
+            taken,
+            urgently: [Duration::ZERO; LOOKS],
+            look: 0,
+            sampled: (taken, 0),
+            largest_cost: Duration::ZERO,
+            is_lost: false,
+        };
+        let report = self.report(&state.steering, &stream);
+        state.streams.push(stream);
+        Ok(report)
+    }
+
+    /// Whether there is room for it: what it may send, if there is a guard.
+    ///
+    /// Of the processor: what all streams may take in an aggregate, and what looking takes.
+    fn admit(&self, state: &mut State, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
         if state.streams.iter().any(|stream| stream.spec.name == spec.name) {
-            return Err(StreamError::NameInUse(spec.name));
+            return Err(StreamError::NameInUse(spec.name.clone()));
         }
         let flow = spec.flow();
         if let Some(other) = state.streams.iter().find(|stream| stream.spec.flow().overlaps(&flow)) {
@@ -489,118 +593,66 @@ impl Streams {
         if state.streams.len() >= Steering::MOST {
             return Err(StreamError::Full);
         }
-        self.admit(state, &spec)?;
-        let rate = state.admit_rate(&spec)?;
-        let processor = spec.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
-        let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
-        let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
-        let place = state.steering.add(&flow, Some(&policing), processor);
-        let place = place.map_err(system("a path for the stream's packets"))?;
-        match state.begin(&spec, place, rate) {
-            Ok(stream) => state.streams.push(stream),
-            Err(error) => {
-                state.undo(place, rate);
-                return Err(error);
-            }
-        }
-        let report = state.streams.last().map(|stream| state.report(stream));
-        self.look_again();
-        report.ok_or(StreamError::NoSuchStream(spec.name))
-    }
-
-    /// Whether the processor has room for it: what all streams may take in an aggregate, what one that has more may take until that is noticed at either end of it, and what looking takes.
-    fn admit(&self, state: &State, spec: &StreamSpec) -> Result<(), StreamError> {
-        let all = || state.streams.iter().map(|stream| &stream.spec);
-        let looked_after = spec.is_looked_after() || all().any(StreamSpec::is_looked_after);
-        let looking = if looked_after { TICK * 2 + LOOK_COST * (AGGREGATE.div_ceil(TICK) + 1) } else { Duration::ZERO };
-        let others: Duration = all().map(StreamSpec::within_aggregate).sum();
+        let time = sys::now();
+        state.gone.retain(|(until, _)| *until > time);
+        let others: Duration = state.streams.iter().map(|stream| stream.spec.within_aggregate()).sum();
+        let gone: Duration = state.gone.iter().map(|(_, taken)| *taken).sum();
+        let looking = LOOK_COST * (AGGREGATE.div_ceil(TICK) + 1);
         let needed = spec.within_aggregate();
-        let left = self.whole.saturating_sub(others).saturating_sub(looking);
-        if needed <= left {
-            return Ok(());
+        let left = [others, gone, looking].into_iter().fold(self.whole, Duration::saturating_sub);
+        if needed > left {
+            let each = spec.cost * (AGGREGATE.div_ceil(spec.period) + 1);
+            let fixed = needed.saturating_sub(spec.declared());
+            let packets = u32::try_from(left.saturating_sub(fixed).as_nanos() / each.as_nanos().max(1))
+                .ok()
+                .filter(|packets| *packets > 0);
+            return Err(StreamError::Processor { needed, left, whole: self.whole, packets });
         }
-        let each = spec.cost * (AGGREGATE.div_ceil(spec.period) + 1);
-        let packets = u32::try_from(left.as_nanos() / each.as_nanos().max(1)).ok().filter(|packets| *packets > 0);
-        Err(StreamError::Processor { needed, left, whole: self.whole, packets })
+        let Some(classes) = &self.classes else { return Ok(None) };
+        let whole = classes.streams.rate;
+        let left = whole.saturating_sub(state.streams.iter().filter_map(|stream| stream.rate).sum());
+        let needed = spec.rate(self.interface.mtu);
+        if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
     }
 
     /// Takes a stream away: what it has done.
     pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self.state.lock();
-        let state = &mut *state;
         let at = state.streams.iter().position(|stream| stream.spec.name == name);
         let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
-        let report = state.report(&stream);
-        state.undo(stream.place, stream.rate);
+        let report = self.report(&state.steering, &stream);
+        // What it has taken just now counts for as long as the next one could take as much again.
+        state.gone.push((sys::now() + AGGREGATE, stream.spec.within_aggregate()));
+        drop(state);
+        // It ends when it has processed what waits, which is no more urgent than other work.
+        let _ = sys::ordinary(stream.thread);
+        self.undo(&mut netlink, stream.place, stream.rate);
         Ok(report)
     }
 
     /// All of them.
     pub(crate) fn list(&self) -> Vec<StreamReport> {
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        // Without interface or program the threads stay, and get no packets.
+        let found = netlink.interface_by_index(self.interface.index);
+        let is_gone = found.is_ok_and(|found| found.is_none_or(|found| found.program.is_none()));
         let state = self.state.lock();
-        state.streams.iter().map(|stream| state.report(stream)).collect()
-    }
-
-    fn look_again(&self) {
-        if let Some(watch) = &self.watch {
-            watch.thread().unpark();
-        }
-    }
-}
-
-impl State {
-    /// What it may send, if there is a guard: whether the link has room for that.
-    fn admit_rate(&self, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
-        let Some(classes) = &self.classes else { return Ok(None) };
-        let whole = classes.streams.rate;
-        let left = whole.saturating_sub(self.streams.iter().filter_map(|stream| stream.rate).sum());
-        let needed = spec.rate(self.interface.mtu);
-        if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
-    }
-
-    /// Gives the path at `place` its thread's priority, and its class on the way out.
-    fn begin(&mut self, spec: &StreamSpec, place: usize, rate: Option<u64>) -> Result<Stream, StreamError> {
-        let thread = self.steering.thread(place).ok_or_else(|| {
-            let source =
-                io::Error::new(io::ErrorKind::NotFound, "it cannot be seen here (in another namespace of processes?)");
-            StreamError::System { what: "the stream's kernel thread", source }
-        })?;
-        let is_urgent = spec.class == StreamClass::LowLatency;
-        if is_urgent {
-            sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
-        }
-        if let (Some(rate), Some(classes)) = (rate, &self.classes) {
-            let added = self.netlink.add_stream(self.interface.index, place as u8, rate, classes);
-            added
-                .and_then(|()| self.steering.set_class(place, GuardClasses::stream_class(place as u8)))
-                .map_err(system("a class for what leaves of the stream"))?;
-        }
-        Ok(Stream {
-            spec: spec.clone(),
-            place,
-            thread,
-            rate,
-            begin: sys::now(),
-            is_urgent,
-            demoted_until: Instant::ZERO,
-            demoted: 0,
-            seen_excess: 0,
-            sampled: (sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO), 0),
-            largest_cost: Duration::ZERO,
-            is_lost: false,
-        })
+        let report = |stream: &Stream| self.report(&state.steering, stream);
+        let reports = state.streams.iter().map(report);
+        reports.map(|report| StreamReport { is_lost: report.is_lost || is_gone, ..report }).collect()
     }
 
     /// Packets go their usual way again. What the kernel does not do now it does when this process ends.
-    fn undo(&mut self, place: usize, rate: Option<u64>) {
-        let _ = self.steering.remove(place);
+    fn undo(&self, netlink: &mut Netlink, place: usize, rate: Option<u64>) {
+        let _ = self.state.lock().steering.remove(place);
         if rate.is_some() {
-            let _ = self.netlink.remove_stream(self.interface.index, place as u8);
+            let _ = netlink.remove_stream(self.interface.index, place as u8);
         }
     }
 
-    fn report(&self, stream: &Stream) -> StreamReport {
-        let (packets, excess) = self.steering.counted(stream.place);
+    fn report(&self, steering: &Steering, stream: &Stream) -> StreamReport {
+        let (packets, excess) = steering.counted(stream.place);
         StreamReport {
             spec: stream.spec.clone(),
             interface: self.interface.name.clone(),
@@ -624,9 +676,15 @@ impl Drop for Streams {
             watch.thread().unpark();
             let _ = watch.join();
         }
-        let mut state = self.state.lock();
-        while let Some(Stream { place, rate, .. }) = state.streams.pop() {
-            state.undo(place, rate);
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let streams = std::mem::take(&mut self.state.lock().streams);
+        for stream in &streams {
+            let _ = sys::ordinary(stream.thread);
+            self.undo(&mut netlink, stream.place, stream.rate);
         }
     }
+}
+
+fn unseen() -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, "it cannot be seen here (in another namespace of processes?)")
 }

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
+use laxity_link::steer::Steering;
 use laxity_link::sys::{self, PriorityLock, now};
 
-use super::{AGGREGATE, State, Stream, StreamClass, TICK};
-use laxity_link::steer::Steering;
+use super::{AGGREGATE, Excess, State, Stream, StreamClass, TICK};
 
 /// How often the cost of packets is looked at.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -18,9 +18,9 @@ const FEWEST: u64 = 100;
 pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
     let mut sample_at = now() + SAMPLE;
     while !is_over.load(Ordering::Relaxed) {
-        let time = now();
         let next = {
             let mut state = state.lock();
+            let time = now();
             let State { steering, streams, .. } = &mut *state;
             if time >= sample_at {
                 sample_at = time + SAMPLE;
@@ -48,10 +48,8 @@ impl Stream {
                 let until = if into < budget { budget } else { self.spec.period };
                 time + (until.saturating_sub(into))
             }
-            StreamClass::LowLatency if !self.spec.is_looked_after() => Instant::MAX,
             StreamClass::LowLatency => {
-                let (_, excess) = steering.counted(self.place);
-                if std::mem::replace(&mut self.seen_excess, excess) != excess {
+                if self.has_more(steering) {
                     self.demoted_until = time + AGGREGATE;
                     self.demoted += u64::from(self.is_urgent);
                 }
@@ -59,6 +57,22 @@ impl Stream {
                 time + TICK
             }
         }
+    }
+
+    /// Whether it takes more than it may: packets have come beyond what was declared, and are not dropped; or its thread has had more than was admitted, whatever
+    /// its packets cost.
+    fn has_more(&mut self, steering: &Steering) -> bool {
+        let (_, excess) = steering.counted(self.place);
+        let has_excess =
+            std::mem::replace(&mut self.seen_excess, excess) != excess && self.spec.excess == Excess::Waits;
+        let Ok(taken) = sys::processor_time_of_process(self.thread) else {
+            self.is_lost = true;
+            return false;
+        };
+        let more = taken.saturating_sub(std::mem::replace(&mut self.taken, taken));
+        self.urgently[self.look] = if self.is_urgent { more } else { Duration::ZERO };
+        self.look = (self.look + 1) % self.urgently.len();
+        has_excess || self.urgently.iter().copied().sum::<Duration>() > self.spec.declared()
     }
 
     fn be_urgent(&mut self, is_urgent: bool) {
@@ -69,7 +83,11 @@ impl Stream {
             true => sys::real_time_of(self.thread, self.spec.priority),
             false => sys::ordinary(self.thread),
         };
-        self.is_lost |= done.is_err();
+        if let Err(error) = done {
+            // What is refused now is tried again with the next look.
+            self.is_lost = error.raw_os_error() == Some(libc::ESRCH);
+            self.is_urgent = !is_urgent;
+        }
     }
 
     /// What its packets have taken since the last time, on average.
@@ -78,7 +96,9 @@ impl Stream {
             self.is_lost = true;
             return;
         };
-        let (packets, _) = steering.counted(self.place);
+        let (all, excess) = steering.counted(self.place);
+        let is_dropped = self.spec.excess == Excess::Dropped && self.spec.class == StreamClass::LowLatency;
+        let packets = if is_dropped { all.saturating_sub(excess) } else { all };
         let (taken_before, packets_before) = self.sampled;
         let came = packets.saturating_sub(packets_before);
         if came >= FEWEST {

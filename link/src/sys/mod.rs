@@ -26,8 +26,8 @@ pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{
-    Urgency, deadline, forks, ordinary, pin, pin_other, processor_time_of, processor_time_of_process, processors,
-    real_time, real_time_of, short_slice, thread_id, threads_called, wait_for_interruptions, watch_forks,
+    Urgency, deadline, forks, kernel_threads, ordinary, pin, pin_other, processor_time_of, processor_time_of_process,
+    processors, real_time, real_time_of, short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
 pub use wait::{Interest, MAX_WAIT, Readiness, WaitSet, wait};
 pub use wake::{Wake, WakeSet};

@@ -164,15 +164,23 @@ fn set_attributes(attributes: Attributes) -> io::Result<()> {
     }
 }
 
-/// The processes, and threads of the kernel's, whose name is such a one, as far as they can be seen.
+/// The kernel's own threads whose name is such a one, as far as they can be seen. A process may have any name, and is none of them.
 ///
 /// # Errors
 /// There is no `/proc`.
-pub fn threads_called(is_it: impl Fn(&str) -> bool) -> io::Result<Vec<i32>> {
+pub fn kernel_threads(is_it: impl Fn(&str) -> bool) -> io::Result<Vec<i32>> {
+    /// PF_KTHREAD.
+    const KERNEL: u32 = 0x20_0000;
     let found = std::fs::read_dir("/proc")?.flatten().filter_map(|entry| {
         let number = entry.file_name().to_str()?.parse().ok()?;
         let name = std::fs::read_to_string(entry.path().join("comm")).ok()?;
-        is_it(name.trim_end()).then_some(number)
+        if !is_it(name.trim_end()) {
+            return None;
+        }
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // Behind the name: state, parent, group, session, terminal, its group, flags.
+        let flags: u32 = stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()?;
+        (flags & KERNEL != 0).then_some(number)
     });
     Ok(found.collect())
 }

@@ -37,10 +37,12 @@ struct stream {
 struct steering {
     __u32 streams; // places in use are below
     __u32 others; // the processor of the path of all others and one; 0 if they have none
+    __u16 own_port; // Laxity's, as it stands in the packet: what comes to it by UDP is of no stream, and not others'
+    __u16 unused[3];
     struct stream stream[STREAMS];
 };
 
-_Static_assert(sizeof(struct stream) == 104 && sizeof(struct steering) == 8 + STREAMS * 104, "as the loader has them");
+_Static_assert(sizeof(struct stream) == 104 && sizeof(struct steering) == 16 + STREAMS * 104, "as the loader has them");
 IS_AT(stream, local, 8);
 IS_AT(stream, remote, 24);
 IS_AT(stream, local_port, 40);
@@ -163,7 +165,8 @@ static __attribute__((always_inline)) int is_of(const struct stream *stream, con
         return 0;
     if (by & REMOTE && !is_same(stream->remote, flow->address[!local]))
         return 0;
-    return !(by & CGROUP) || stream->cgroup == cgroup;
+    // Zero is no control group: what comes in has none yet.
+    return !(by & CGROUP) || (cgroup && stream->cgroup == cgroup);
 }
 
 static __attribute__((always_inline)) int to_path(__u32 place, __u64 processor)
@@ -198,7 +201,9 @@ static __attribute__((always_inline)) int steer(struct xdp_md *context)
     if (!own || !(own->streams | own->others))
         return XDP_PASS;
     struct flow flow = {};
-    if (own->streams && dissect(&flow, (void *)(long)context->data, (void *)(long)context->data_end)) {
+    if (dissect(&flow, (void *)(long)context->data, (void *)(long)context->data_end)) {
+        if (flow.has_ports && flow.protocol == IPPROTO_UDP && flow.port[1] == own->own_port)
+            return XDP_PASS;
         for (__u32 place = 0; place < STREAMS; place++) {
             struct stream *stream = &own->stream[place];
             if (place >= own->streams)

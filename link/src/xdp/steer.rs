@@ -7,7 +7,7 @@
 //!
 //! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
 //!
-//! Needs: Linux 5.12, 6.6 for classes; rights as [`Xdp`](super::Xdp). Relies on: checksums of what comes in are in the packets (a virtual pair leaves them out unless its other end has
+//! Needs: Linux 5.12, 5.15 where the driver takes no program (before, packets of streams would be lost there), 6.6 for classes; rights as [`Xdp`](super::Xdp). Relies on: checksums of what comes in are in the packets (a virtual pair leaves them out unless its other end has
 //! `ethtool -K DEV tx off`); VLANs' tags are in the packets, too (`rxvlan off`).
 //!
 //! Left out: fragments and packets with IPv6 extension headers, which have no ports; ranges of addresses or ports; what comes in by cgroup, since a packet's
@@ -50,7 +50,7 @@ pub struct Flow {
     pub remote_port: Option<u16>,
     /// Differentiated services code point, 0 to 63.
     pub dscp: Option<u8>,
-    /// The control group (version 2) of the socket, by its number: the inode of its directory. Known of packets that leave alone.
+    /// The control group (version 2) of the socket, that one and none below it, by its number: the inode of its directory. Known of packets that leave alone.
     pub cgroup: Option<u64>,
 }
 
@@ -88,6 +88,21 @@ pub struct Policing {
     pub period: Duration,
     /// More are dropped where they come in; else they are only counted.
     pub is_dropped: bool,
+}
+
+/// How the names of the kernel's threads begin that process packets of streams.
+pub const THREADS: &str = "cpumap/";
+
+/// Whether a thread that is shown as `shown` is the one that is called `name`: kernels before 5.17 show the first 15 bytes.
+pub fn is_called(name: &str, shown: &str) -> bool {
+    shown == name || shown.len() == 15 && name.starts_with(shown)
+}
+
+fn only_thread(name: &str) -> Option<i32> {
+    match sys::kernel_threads(|shown| is_called(name, shown)).ok()?.as_slice() {
+        [only] => Some(*only),
+        _ => None,
+    }
 }
 
 /// The streams of an interface.
@@ -128,6 +143,24 @@ impl Steering {
         Self { steered, _program: program, egress, flows: [None; STREAMS] }
     }
 
+    /// What comes by UDP to this port of this host is of no stream, and not others': it is Laxity's.
+    pub fn leave_alone(&self, port: u16) {
+        self.steered.set_own_port(port);
+    }
+
+    /// Whether what leaves can be [classified](Self::set_class).
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn can_classify(&self) -> io::Result<()> {
+        match &self.egress {
+            Ok(_) => Ok(()),
+            Err(error) => {
+                Err(io::Error::new(error.kind(), format!("packets that leave cannot be classified: {error}")))
+            }
+        }
+    }
+
     /// A stream for a flow, whose packets are processed on `processor` from now on; its place.
     ///
     /// # Errors
@@ -137,6 +170,9 @@ impl Steering {
         let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
         if *flow == Flow::default() {
             return Err(invalid("a stream of all packets would be none: say an address, a port, a protocol"));
+        }
+        if flow.cgroup == Some(0) {
+            return Err(invalid("no control group has the number 0"));
         }
         if flow.dscp.is_some_and(|dscp| dscp > 63) {
             return Err(invalid("a code point is 0 to 63"));
@@ -177,18 +213,14 @@ impl Steering {
         }
     }
 
-    /// The kernel thread of the stream at `place`, whose priority may be set; `None` if there is none, or it cannot be seen (in another namespace of processes).
-    pub fn thread(&self, place: usize) -> Option<i32> {
-        self.thread_called(self.steered.thread_name(place)?)
+    /// What the kernel calls the thread of the stream at `place`. For a moment that of an earlier stream at this place may have the same name.
+    pub fn thread_name(&self, place: usize) -> Option<String> {
+        self.steered.thread_name(place).filter(|_| place < STREAMS)
     }
 
-    fn thread_called(&self, name: String) -> Option<i32> {
-        // Kernels before 5.17 show the first 15 bytes.
-        let is_it = |found: &str| found == name || found.len() == 15 && name.starts_with(found);
-        match sys::threads_called(is_it).ok()?.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        }
+    /// The kernel thread of the stream at `place`, whose priority may be set; `None` if there is none, or it cannot be seen (in another namespace of processes).
+    pub fn thread(&self, place: usize) -> Option<i32> {
+        only_thread(&self.thread_name(place)?)
     }
 
     /// All packets that are of no stream, and not Laxity's, are processed by a thread on `processor`, an ordinary one until it is given a priority: then what
@@ -199,7 +231,7 @@ impl Steering {
     pub fn set_others(&mut self, processor: Option<usize>) -> io::Result<Option<i32>> {
         let processor = processor.map(u32::try_from).transpose().map_err(io::Error::other)?;
         self.steered.set_others(processor)?;
-        Ok(self.steered.thread_name(STREAMS).and_then(|name| self.thread_called(name)))
+        Ok(self.steered.thread_name(STREAMS).and_then(|name| only_thread(&name)))
     }
 
     /// What leaves of the stream at `place` is of this class of the interface's queueing discipline: its priority (SO_PRIORITY) is that number; 0 leaves it as it is.
@@ -207,9 +239,7 @@ impl Steering {
     /// # Errors
     /// The kernel's; `Unsupported` or `InvalidInput` before 6.6.
     pub fn set_class(&self, place: usize, class: u32) -> io::Result<()> {
-        if let Err(error) = &self.egress {
-            return Err(io::Error::new(error.kind(), format!("packets that leave cannot be classified: {error}")));
-        }
+        self.can_classify()?;
         if self.flows.get(place).is_some_and(Option::is_some) {
             self.steered.set_class(place, class);
         }

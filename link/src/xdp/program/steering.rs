@@ -53,13 +53,15 @@ struct Stream {
 pub(super) struct Steering {
     streams: AtomicU32,
     others: AtomicU32,
+    own_port: AtomicU16,
+    unused: [AtomicU16; 3],
     stream: [Stream; STREAMS],
 }
 
 // `steer.bpf.h` asserts the same.
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Stream>() == 104 && size_of::<Steering>() == 8 + STREAMS * 104);
+    assert!(size_of::<Stream>() == 104 && size_of::<Steering>() == 16 + STREAMS * 104);
     assert!(offset_of!(Stream, local) == 8);
     assert!(offset_of!(Stream, remote) == 24);
     assert!(offset_of!(Stream, local_port) == 40);
@@ -97,14 +99,21 @@ pub(crate) struct Match {
     pub(crate) cgroup: Option<u64>,
 }
 
+fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
+    let classifier: &mut SchedClassifier =
+        object.program_mut("classify").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
+    classifier.load().map_err(Error::program)?;
+    classifier.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))
+}
+
 /// What the program is told of streams. The program itself need not be held by it.
 pub(crate) struct Steered {
     table: Shared<Steering>,
     paths: Vec<CpuMap<MapData>>,
     /// Numbers of the maps of `paths`, and handles to delete an entry.
     handles: Vec<(u32, OwnedFd)>,
-    /// The program for the way out.
-    classifier: OwnedFd,
+    /// The program for the way out, or why there is none: the way in does not need it.
+    classifier: Result<OwnedFd, Error>,
 }
 
 impl std::fmt::Debug for Steered {
@@ -115,10 +124,7 @@ impl std::fmt::Debug for Steered {
 
 impl Steered {
     pub(super) fn load(object: &mut Ebpf) -> Result<Self, Error> {
-        let classifier: &mut SchedClassifier =
-            object.program_mut("classify").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
-        classifier.load().map_err(Error::program)?;
-        let fd = classifier.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
+        let classifier = load_classifier(object);
         let mut take = |name| object.take_map(name).ok_or(Error::Object);
         let table = Shared::writable(take("steering")?, 1)?;
         let (mut paths, mut handles) = (Vec::new(), Vec::new());
@@ -130,7 +136,7 @@ impl Steered {
             handles.push((number, handle));
             paths.push(CpuMap::try_from(map).map_err(Error::map)?);
         }
-        Ok(Self { table, paths, handles, classifier: fd })
+        Ok(Self { table, paths, handles, classifier })
     }
 
     fn table(&self) -> &Steering {
@@ -239,6 +245,14 @@ impl Steered {
 
     /// Gives what leaves by an interface the class of its stream, for as long as the descriptor is open.
     pub(crate) fn attach_classifier(&self, interface: u32) -> io::Result<OwnedFd> {
-        kernel::link_egress(self.classifier.as_fd(), interface)
+        match &self.classifier {
+            Ok(classifier) => kernel::link_egress(classifier.as_fd(), interface),
+            Err(error) => Err(io::Error::new(io::ErrorKind::Unsupported, error.to_string())),
+        }
+    }
+
+    /// What comes by UDP to this port is of no stream, and not others'.
+    pub(crate) fn set_own_port(&self, port: u16) {
+        self.table().own_port.store(port.to_be(), Relaxed);
     }
 }
