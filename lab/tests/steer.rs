@@ -8,8 +8,8 @@ use std::time::Duration;
 use laxity_core::units;
 use laxity_lab::hosts::{Devices, Hosts, Place};
 use laxity_link::netlink::{GuardClasses, Netlink, StreamClasses};
-use laxity_link::steer::{Flow, Policing, Protocol, Steering};
 use laxity_link::sys;
+use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 

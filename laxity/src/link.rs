@@ -11,8 +11,8 @@ use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::netlink::{GuardClasses, Netlink};
-use laxity_link::steer::Steering;
 use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::xdp::steer::Steering;
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError, LinkKind};
 

@@ -7,7 +7,6 @@
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
 //! | [`xdp`] | AF_XDP with early demultiplexing in the driver, and an ordinary UDP socket beside it |
-//! | [`steer`] | streams: prioritised paths through the kernel for flows of its own sockets |
 //! | [`netlink`] | the kernel's interfaces, routes and neighbours, read and watched |
 //! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
 //! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
@@ -62,7 +61,6 @@ pub mod xdp;
 
 pub use error::LinkError;
 pub use sys::StableFrames;
-pub use xdp::steer;
 
 /// What a host's packets go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
-use laxity_link::steer::Policing;
 use laxity_link::sys::now;
+use laxity_link::xdp::steer::Policing;
 
 use super::steered::{self, Steered};
 use super::tcp::{self, BLOCK_BYTES, Service};

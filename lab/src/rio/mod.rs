@@ -4,7 +4,7 @@
 //! | Path | What it is |
 //! |---|---|
 //! | `default` | TCP as the kernel comes: packets are processed in soft interrupts, in the order in which they arrive |
-//! | `threads-normal` | kernel threads that process the packets of one stream each ([`laxity_link::steer`]), ordinary ones |
+//! | `threads-normal` | kernel threads that process the packets of one stream each ([`laxity_link::xdp::steer`]), ordinary ones |
 //! | `threads-realtime` | the same; those of the echo are SCHED_FIFO, just above the applications |
 //! | `laxity-udp`, `laxity-xdp` | a channel of Laxity in each direction, in its shortest interval; applications block, executives have threads of their own |
 //!

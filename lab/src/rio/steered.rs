@@ -2,8 +2,8 @@
 
 use std::io;
 
-use laxity_link::steer::{Flow, Policing, Protocol, Steering};
 use laxity_link::sys;
+use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering};
 
 use crate::hosts::{Hosts, Place};
 

@@ -6,7 +6,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | in | packets of the flow are told apart in the driver and processed by a kernel thread of their own, with the stream's priority ([`laxity_link::steer`]) |
+//! | in | packets of the flow are told apart in the driver and processed by a kernel thread of their own, with the stream's priority ([`laxity_link::xdp::steer`]) |
 //! | out | with a guard they have a class of their own, whose rate is what the stream declares; what is beyond that waits |
 //! | low latency | the thread has its priority whenever a packet comes [rio §2.0.2]. Beyond `packets` in a `period`, packets are dropped, or they wait: the thread is an ordinary one for a while |
 //! | periodic | the thread has its priority from the beginning of each period for as long as `packets` may take, and is an ordinary one in between [rio §2.0.3] |
@@ -30,8 +30,8 @@ use std::thread::JoinHandle;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
-use laxity_link::steer::{Flow, Policing, Protocol, Steering, THREADS, is_called};
 use laxity_link::sys::{self, PriorityLock};
+use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering, THREADS, is_called};
 use serde::{Deserialize, Serialize};
 
 use crate::text::DisplayRate;

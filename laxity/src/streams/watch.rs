@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
-use laxity_link::steer::Steering;
 use laxity_link::sys::{self, PriorityLock, now};
+use laxity_link::xdp::steer::Steering;
 
 use super::{AGGREGATE, Excess, State, Stream, StreamClass, TICK};
 
