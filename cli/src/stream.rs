@@ -1,4 +1,5 @@
 //! `laxity stream`: prioritised paths through the kernel for flows of programs that do not know of Laxity.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::io::Write;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Streams: prioritised paths through the kernel for flows that are not Laxity's, of kernel sockets that do not know of it [rio].
+//! Streams: prioritised paths through the kernel for flows that are not Laxity's, of kernel sockets that do not know of it `[rio]`.
 //!
 //! A host reserves a share of its processor, and with a [guard](crate::GuardConfig) as much of its link, for all of its streams together ([`StreamsConfig`]). It is in every bound from the
 //! start, used or not, as what a [dropped frame](crate::DropAllowance) costs is. A stream is admitted if what it declares fits into what is left of that:
@@ -8,10 +8,10 @@
 //! |---|---|
 //! | in | packets of the flow are told apart in the driver and processed by a kernel thread of their own, with the stream's priority ([`laxity_link::xdp::steer`]) |
 //! | out | with a guard they have a class of their own, whose rate is what the stream declares; what is beyond that waits |
-//! | low latency | the thread has its priority whenever a packet comes [rio §2.0.2]. Beyond `packets` in a `period`, packets are dropped, or they wait: the thread is an ordinary one for a while |
-//! | periodic | the thread has its priority from the beginning of each period for as long as `packets` may take, and is an ordinary one in between [rio §2.0.3] |
+//! | low latency | the thread has its priority whenever a packet comes `[rio §2.0.2]`. Beyond `packets` in a `period`, packets are dropped, or they wait: the thread is an ordinary one for a while |
+//! | periodic | the thread has its priority from the beginning of each period for as long as `packets` may take, and is an ordinary one in between `[rio §2.0.3]` |
 //!
-//! A thread above the executive takes from its processor: so a [watch](Watch) more urgent than all of them makes a thread an ordinary one that has had what
+//! A thread above the executive takes from its processor: so a watch more urgent than all of them makes a thread an ordinary one that has had what
 //! it was admitted to have. Applications have the priority of their stream if they ask for it themselves (`chrt -f PRIORITY`).
 //!
 //! **Assumes** what a packet costs ([`StreamSpec::cost`]), watches it, and says what it saw. What it takes to tell packets apart, for all that come in, and the network stack's work that is

@@ -1,4 +1,4 @@
-//! Streams: prioritised paths through the kernel for flows of its own sockets [rio §2.0.1].
+//! Streams: prioritised paths through the kernel for flows of its own sockets `[rio §2.0.1]`.
 //!
 //! The packets of a stream that come in on an interface are told apart in the driver (or as soon as the kernel has a buffer) and processed by a kernel
 //! thread of their own, an entry of a CPUMAP. That thread has the priority that it is given, as RIO's threads have: so the protocol work for one
@@ -84,7 +84,7 @@ impl Flow {
 pub struct Policing {
     /// So many at once, at least one,
     pub packets: u32,
-    /// and as many in each such span on average [rio §2.0.3].
+    /// and as many in each such span on average `[rio §2.0.3]`.
     pub period: Duration,
     /// More are dropped where they come in; else they are only counted.
     pub is_dropped: bool,
