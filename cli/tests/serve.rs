@@ -375,6 +375,10 @@ fn other_users_have_what_a_file_allows_them() {
     };
     ends(65_533, &["recv", "camera"], 4, "user 65533 may not attach");
     ends(USER, &["recv", "other"], 3, "its user may have no more of that host");
+    // Streams are the host's.
+    let listed = of_user(&program, USER, &["stream", "list", "--server", socket.to_str().unwrap()]).output().unwrap();
+    let said = text(&listed.stderr);
+    assert!(listed.status.code() == Some(4) && said.contains("only root and the user of the executive"), "{said}");
     let to = format!("{address}/camera");
     let receive =
         of_user(&program, USER, &[&["recv", "camera", "--framing", "fixed:100"][..], &attached(&socket)].concat());

@@ -113,6 +113,7 @@ fn a_stream_is_admitted_listed_and_removed_and_its_packets_go_by_its_paths() {
 
     echo(&network, 7001, 200);
     echo(&network, 7002, 10);
+    common::golden::shape("stream-list", &[a.only(), b.only()]);
     let of = |executive: &Executive<'_>| executive.only()["packets"].as_u64().unwrap();
     assert!(of(&a) >= 200 && of(&b) >= 200, "{} {}", a.only(), b.only());
     assert!(b.only()["rate_bytes_s"].is_null() && b.only()["is_lost"] == false);

@@ -175,8 +175,8 @@ fn random_datagrams_are_nobody_elses_trouble() {
     let (_server, _serving, socket) = serving("datagrams");
     let victim = Victim::start(&socket);
     let mut random = Random(2);
-    let asks = |random: &mut Random| match random.below(9) {
-        0 => json!({ "Attach": { "version": random.below(3), "command": "x" } }),
+    let asks = |random: &mut Random| match random.below(12) {
+        0 => json!({ "Attach": { "version": random.below(4), "command": "x" } }),
         1 => json!("Mapped"),
         2 => json!({ "Close": { "place": random.below(70) } }),
         3 => json!({ "Forget": { "place": random.next() as u32 } }),
@@ -184,6 +184,12 @@ fn random_datagrams_are_nobody_elses_trouble() {
         5 => json!({ "Listen": { "ticket": 1, "name": format!("name-{}", random.below(5)), "from": null } }),
         6 => json!({ "Unlisten": { "name": format!("name-{}", random.below(5)) } }),
         7 => json!({ "Status": { "ticket": 1 } }),
+        8 => json!({ "Streams": { "ticket": random.next() } }),
+        9 => json!({ "RemoveStream": { "ticket": 1, "name": "x".repeat(random.below(3000) as usize) } }),
+        10 => json!({ "AddStream": { "ticket": 1, "spec": {
+            "name": "x", "is_tcp": true, "local": null, "local_port": random.below(65_536), "remote": null, "remote_port": null, "dscp": random.below(256),
+            "cgroup": random.next(), "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
+            "excess": "waits", "priority": random.below(256), "processor": random.word(), "cost": random.word() } } }),
         _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
             "service": { "BestEffort": { "max_message": random.word(), "queue": random.word() } }, "overload": "Block", "priority": random.below(256),
             "catch_up": null } } }),
@@ -211,7 +217,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
 fn memory_keeps_its_pages() {
     let (_server, _serving, socket) = serving("pages");
     let raw = Raw::connect(&socket);
-    assert!(raw.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
+    assert!(raw.ask(&json!({ "Attach": { "version": raw::VERSION, "command": "hostile" } })));
     let (told, mut descriptors) = raw.hear().unwrap();
     let bytes = told["Region"]["bytes"].as_u64().unwrap();
     let memory = descriptors.swap_remove(0);
@@ -220,7 +226,7 @@ fn memory_keeps_its_pages() {
     assert!(raw.ask(&json!("Mapped")));
     assert!(raw.hear().is_none_or(|(told, _)| told["NotAttached"].is_object()));
     let raw = Raw::connect(&socket);
-    assert!(raw.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
+    assert!(raw.ask(&json!({ "Attach": { "version": raw::VERSION, "command": "hostile" } })));
     let (_, mut descriptors) = raw.hear().unwrap();
     let memory = descriptors.swap_remove(0);
     let region = Region::map(memory.as_fd(), bytes as usize).unwrap();

@@ -88,7 +88,7 @@ fn one(socket: &Path, address: &str, random: &mut Random) -> bool {
                 1 => _ = raw.say(&(0..random.below(300)).map(|_| random.next() as u8).collect::<Vec<_>>()),
                 2 => _ = raw.ask(&json!({ "Attach": { "version": random.below(9), "command": "x".repeat(3000) } })),
                 _ => {
-                    raw.ask(&json!({ "Attach": { "version": 2, "command": "half" } }));
+                    raw.ask(&json!({ "Attach": { "version": raw::VERSION, "command": "half" } }));
                     // It has the memory, and touches it, or cuts it, before it says so.
                     if let Some((_, descriptors)) = raw.hear()
                         && let [memory, _] = &descriptors[..]

@@ -514,11 +514,8 @@ impl Server {
         ticket: u64,
         work: impl FnOnce(&Streams) -> Result<Vec<StreamReport>, StreamError>,
     ) {
-        let streams = self.streams.as_ref().ok_or(StreamError::NotKept);
-        let streams = streams.and_then(|streams| match client.account.quota() {
-            None => streams.upgrade().ok_or(StreamError::NotKept),
-            Some(_) => Err(StreamError::NotPermitted),
-        });
+        let kept = || self.streams.as_ref().and_then(Weak::upgrade).ok_or(StreamError::NotKept);
+        let streams = client.account.quota().map_or_else(kept, |_| Err(StreamError::NotPermitted));
         client.tell(&match streams.and_then(|streams| work(&streams)) {
             Ok(streams) => Tell::Streams { ticket, streams },
             Err(error) => Tell::Refused { ticket, error: Said::of(&error.into()) },

@@ -15,6 +15,8 @@ use rustix::net::{
 };
 use serde_json::{Value, json};
 
+/// Of what is spoken.
+pub const VERSION: u32 = 3;
 pub const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
 /// SplitMix64.
@@ -95,7 +97,7 @@ impl Raw {
 
     /// Likewise, with the memory's descriptor.
     pub fn try_attach_whole(&self) -> Option<(OwnedFd, Arc<Region>, OwnedFd)> {
-        self.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } }));
+        self.ask(&json!({ "Attach": { "version": VERSION, "command": "hostile" } }));
         let (told, descriptors) = self.hear()?;
         let bytes = told["Region"]["bytes"].as_u64()? as usize;
         let [memory, bell] = <[_; 2]>::try_from(descriptors).ok()?;
