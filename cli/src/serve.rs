@@ -44,6 +44,9 @@ pub(crate) struct ServeArguments {
     /// Keep a share of the processor, and with --guard of the link, for streams (laxity stream): 1% to 50% [default: 10%]. Needs CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_SYS_NICE
     #[arg(long, value_name = "SHARE", num_args = 0..=1, require_equals = true, default_missing_value = "10%")]
     pub(crate) streams: Option<String>,
+    /// With --streams: the processor of the kernel threads of all streams [default: the first that this process may use]
+    #[arg(long, value_name = "PROCESSOR", requires = "streams")]
+    pub(crate) streams_on: Option<usize>,
     /// With --streams: what comes in and is neither of a stream nor Laxity's is processed by an ordinary kernel thread on this processor, and is no more urgent than other work
     #[arg(long, value_name = "PROCESSOR", requires = "streams")]
     pub(crate) others: Option<usize>,
@@ -69,7 +72,8 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let streams = arguments.streams.as_deref().map(share).transpose()?;
-    let streams = streams.map(|share_ppm| StreamsConfig { share_ppm, others: arguments.others });
+    let streams =
+        streams.map(|share_ppm| StreamsConfig { share_ppm, processor: arguments.streams_on, others: arguments.others });
     let config = HostConfig { placement: Placement::Thread, streams, ..config };
     arguments.host.look_after_changes()?;
     // All its threads begin after this.

@@ -22,7 +22,7 @@ A stream is a flow of kernel sockets, TCP too, of programs that need not know of
 has a class of its own. It is admitted by the executive of this host, which keeps a share for all of them, and stays until it is removed or that executive ends:
 
     sudo laxity serve --streams=20% --guard &
-    sudo laxity stream add control --tcp --local :5000 --packets 20 --period 10ms
+    sudo laxity stream add control --tcp --local :5000 --packets 15 --period 10ms
     sudo laxity stream list
 
 A program has the priority of its stream if it is started so: `sudo chrt -f 60 PROGRAM`.
@@ -96,9 +96,6 @@ struct AddArguments {
     /// SCHED_FIFO priority of its kernel thread, 1 to 97
     #[arg(long, value_name = "NUMBER", default_value_t = StreamSpec::PRIORITY)]
     priority: u8,
-    /// The processor of its kernel thread [default: the first that the executive may use]
-    #[arg(long, value_name = "NUMBER")]
-    processor: Option<usize>,
     /// What the kernel takes for a packet that comes in, on average; what it takes is watched
     #[arg(long, value_name = "SPAN", default_value = "50us")]
     cost: String,
@@ -212,7 +209,6 @@ fn spec(arguments: &AddArguments) -> Result<StreamSpec, Failure> {
             ExcessArgument::Dropped => Excess::Dropped,
         },
         priority: arguments.priority,
-        processor: arguments.processor,
         cost: span_within("--cost", &arguments.cost, [Duration::ZERO, longest])?,
         ..StreamSpec::new(&arguments.name, arguments.packets, period)
     })

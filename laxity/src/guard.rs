@@ -25,11 +25,11 @@ use laxity_core::platform::{Platform, PlatformError};
 use laxity_core::units::Rate;
 use laxity_link::LinkKind;
 use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
+use laxity_link::xdp::steer::Steering;
 
 use crate::claims::NetworkNamespace;
 use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
 use crate::link_rate::{is_loopback, sending_interfaces};
-use crate::streams::StreamsConfig;
 use crate::text::DisplayRate;
 
 /// Others have a twentieth of the link in any case.
@@ -163,12 +163,13 @@ pub(crate) enum GuardPlan {
 }
 
 impl GuardPlan {
-    /// For a host whose link is of this kind, bound to an address or on the interface that is named. With a guard the platform becomes one with it.
+    /// For a host whose link is of this kind, bound to an address or on the interface that is named; `streams` is the share that is kept for them, in parts per
+    /// million. With a guard the platform becomes one with it.
     ///
     /// # Errors
     /// There can be no guard; or none is wanted, and one of another host is on the interface.
     pub(crate) fn of_host(
-        (config, streams): (Option<&GuardConfig>, Option<&StreamsConfig>),
+        (config, streams): (Option<&GuardConfig>, Option<u64>),
         kind: LinkKind,
         at: (IpAddr, Option<&str>),
         (platform, link_is_known): (&mut Platform, bool),
@@ -203,7 +204,7 @@ pub(crate) struct Planned {
 
 impl Planned {
     fn new(
-        (config, streams): (&GuardConfig, Option<&StreamsConfig>),
+        (config, streams): (&GuardConfig, Option<u64>),
         kind: LinkKind,
         (address, named): (IpAddr, Option<&str>),
         (platform, link_is_known): (&mut Platform, bool),
@@ -217,7 +218,7 @@ impl Planned {
         let whole = GuardClasses::shaped(rate.as_bytes_per_second());
         let usual = if kind == LinkKind::Udp { FLOOR } else { XDP_FLOOR };
         let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
-        let streams = streams.map_or_else(StreamClasses::default, |streams| streams.classes(whole));
+        let streams = streams.map_or_else(StreamClasses::default, |share| stream_classes(whole, share));
         let ours = whole.checked_sub(floor).and_then(|left| left.checked_sub(streams.rate));
         let ours = ours.filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
         let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
@@ -267,6 +268,12 @@ impl Planned {
             .map_err(failed)?;
         Ok(Guard { interface, name, classes, owned, is_over, is_gone, watch: Some(watch), process: std::process::id() })
     }
+}
+
+/// What streams have of a link of so many bytes a second: a share in parts per million.
+fn stream_classes(link: u64, share_ppm: u64) -> StreamClasses {
+    let rate = u128::from(link) * u128::from(share_ppm) / 1_000_000;
+    StreamClasses { rate: u64::try_from(rate).unwrap_or(link), most: Steering::MOST as u32 }
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
@@ -364,9 +371,14 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
+    /// Whether it is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        !self.is_gone.load(Ordering::Relaxed)
+    }
+
     /// Whether packets from the address `from` to `peer` are guarded.
     pub(crate) fn covers(&self, from: IpAddr, peer: IpAddr) -> bool {
-        !self.is_gone.load(Ordering::Relaxed) && leaves_by(self.interface, from, peer)
+        self.is_there() && leaves_by(self.interface, from, peer)
     }
 }
 

@@ -370,7 +370,7 @@ impl Host {
             allowed_drops = Some(allowance);
         }
         let at = (address.ip(), config.link.interface());
-        let asked = (config.guard.as_ref(), config.streams.as_ref());
+        let asked = (config.guard.as_ref(), config.streams.map(|streams| streams.share_ppm));
         let guard = GuardPlan::of_host(asked, link, at, (&mut platform, costs.link_is_known))?;
         early_notes.extend(Streams::reserve(config.streams.as_ref(), &mut platform)?);
         sys::watch_forks();
@@ -388,7 +388,12 @@ impl Host {
             Some(wanted) => {
                 let interface = interface_of_host(at.0, at.1)?;
                 let steering = bound.steering(interface.index)?;
-                Some(Streams::new(steering, interface, guard.as_ref().map(Guard::classes), wanted)?)
+                Some(Streams::new(
+                    steering,
+                    interface,
+                    guard.as_ref().map(|guard| (guard.classes(), guard.watched())),
+                    wanted,
+                )?)
             }
             None => None,
         };

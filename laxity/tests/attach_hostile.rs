@@ -189,7 +189,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
         10 => json!({ "AddStream": { "ticket": 1, "spec": {
             "name": "x", "is_tcp": true, "local": null, "local_port": random.below(65_536), "remote": null, "remote_port": null, "dscp": random.below(256),
             "cgroup": random.next(), "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
-            "excess": "waits", "priority": random.below(256), "processor": random.word(), "cost": random.word() } } }),
+            "excess": "waits", "priority": random.below(256), "cost": random.word() } } }),
         _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
             "service": { "BestEffort": { "max_message": random.word(), "queue": random.word() } }, "overload": "Block", "priority": random.below(256),
             "catch_up": null } } }),

@@ -353,8 +353,11 @@ impl Pair {
             } else {
                 let link = if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
                 let others = processors[host].filter(|_| over_xdp && plan.prioritised.others);
-                let streams =
-                    others.map(|others| StreamsConfig { share_ppm: StreamsConfig::SHARES[0], others: Some(others) });
+                let streams = others.map(|others| StreamsConfig {
+                    share_ppm: StreamsConfig::SHARES[0],
+                    others: Some(others),
+                    ..StreamsConfig::default()
+                });
                 start(lab, host, HostConfig { bind: address, link, placement, spin, streams, ..assumed() }, manner)?
             };
             notes.extend(started.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));

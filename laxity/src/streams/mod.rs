@@ -19,22 +19,26 @@
 //!
 //! **Leaves out**: more than one interface; what a stream's packets wait for behind others in the device's own queues.
 
+mod error;
 mod watch;
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
-use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
+use laxity_link::netlink::{GuardClasses, Interface, Netlink};
 use laxity_link::sys::{self, PriorityLock};
-use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering, THREADS, is_called};
+use laxity_link::xdp::steer::{Counts, Flow, Policing, Protocol, Steering, THREADS, is_called};
 use serde::{Deserialize, Serialize};
 
-use crate::text::DisplayRate;
+use crate::guard::Watched;
+use error::system;
+
+pub use error::StreamError;
 
 /// What streams may take is counted in each such span.
 pub(crate) const AGGREGATE: Duration = Duration::from_millis(20);
@@ -57,6 +61,8 @@ const PPM: u64 = 1_000_000;
 pub struct StreamsConfig {
     /// The share of a processor, and with a guard of the link, that all streams have together, in parts per million: [`SHARES`](Self::SHARES).
     pub share_ppm: u64,
+    /// The processor of the kernel threads of all streams; `None` for the first that the process may use.
+    pub processor: Option<usize>,
     /// A processor on which what comes in and is neither Laxity's nor of a stream is processed by an ordinary kernel thread, so that it is no more urgent
     /// than other work; `None` leaves it to the kernel's interrupts.
     pub others: Option<usize>,
@@ -78,18 +84,12 @@ impl StreamsConfig {
     pub(crate) fn interference(&self) -> (Duration, Duration) {
         (AGGREGATE, AGGREGATE.mul_ratio(self.share_ppm, PPM))
     }
-
-    /// What a guard keeps for them of a link of so many bytes a second.
-    pub(crate) fn classes(&self, link: u64) -> StreamClasses {
-        let rate = u64::try_from(u128::from(link) * u128::from(self.share_ppm) / u128::from(PPM)).unwrap_or(link);
-        StreamClasses { rate, most: Steering::MOST as u32 }
-    }
 }
 
 impl Default for StreamsConfig {
     /// A tenth; others as usual.
     fn default() -> Self {
-        Self { share_ppm: PPM / 10, others: None }
+        Self { share_ppm: PPM / 10, processor: None, others: None }
     }
 }
 
@@ -148,8 +148,6 @@ pub struct StreamSpec {
     pub excess: Excess,
     /// SCHED_FIFO priority of its kernel thread, 1 to 97.
     pub priority: u8,
-    /// Its thread's processor; `None` for the first that this process may use.
-    pub processor: Option<usize>,
     /// What the kernel takes for a packet that comes in, in its thread, at most on average: assumed, and watched.
     pub cost: Duration,
 }
@@ -179,7 +177,6 @@ impl StreamSpec {
             bytes: None,
             excess: Excess::default(),
             priority: Self::PRIORITY,
-            processor: None,
             cost: Self::COST,
         }
     }
@@ -205,17 +202,17 @@ impl StreamSpec {
     /// a look of its own.
     fn within_aggregate(&self) -> Duration {
         let periods = AGGREGATE.div_ceil(self.period) + 1;
-        let more = match (self.class, self.excess) {
-            (StreamClass::Periodic, _) => (LATE + LOOK_COST * 2) * periods,
-            (StreamClass::LowLatency, Excess::Waits) => (TICK + LATE) * 2,
-            (StreamClass::LowLatency, Excess::Dropped) => Duration::ZERO,
+        let more = match self.class {
+            StreamClass::Periodic => (LATE + LOOK_COST * 2) * periods,
+            StreamClass::LowLatency => (TICK + LATE) * 2,
         };
         self.declared() + more
     }
 
-    /// Bytes a second on the wire.
-    fn rate(&self, largest: u32) -> u64 {
-        let bytes = u128::from(self.bytes.unwrap_or(largest).saturating_add(WIRE)) * u128::from(self.packets);
+    /// Bytes a second, as the guard counts them; `largest` is the largest packet of the interface.
+    fn rate(&self, classes: &GuardClasses, largest: u32) -> u64 {
+        let each = classes.counted_bytes(self.bytes.unwrap_or(largest));
+        let bytes = u128::from(each) * u128::from(self.packets);
         let rate = (bytes * u128::from(NANOS_PER_SECOND)).div_ceil(u128::from(self.period.as_nanos().max(1)));
         u64::try_from(rate).unwrap_or(u64::MAX)
     }
@@ -237,6 +234,9 @@ impl StreamSpec {
                 "none".to_owned(),
                 "an address, a port, a protocol, a code point or a control group",
             );
+        }
+        if let Some(any) = [self.local, self.remote].into_iter().flatten().find(IpAddr::is_unspecified) {
+            return mistaken("address", any.to_string(), "the address of a host; without one it is any");
         }
         if self.dscp.is_some_and(|dscp| dscp > 63) {
             return mistaken("dscp", self.dscp.unwrap_or(0).to_string(), "0 to 63");
@@ -266,8 +266,6 @@ impl StreamSpec {
 
 /// Most packets of a stream in a period.
 const MOST_PACKETS: u32 = 1_000_000;
-/// What an Ethernet frame takes of a wire beside its IP packet: header, a VLAN's tag, checksum, preamble, gap.
-const WIRE: u32 = 42;
 
 /// What a stream has done, and how it fares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -286,7 +284,7 @@ pub struct StreamReport {
     pub demoted: u64,
     /// The largest mean cost of a hundred packets or more that came in one or more seconds; zero if fewer have come.
     pub largest_cost: Duration,
-    /// Its thread, the interface or the program on it is gone.
+    /// Its thread, the interface, the program on it or the guard is gone.
     pub is_lost: bool,
 }
 
@@ -297,7 +295,7 @@ impl StreamReport {
         if self.is_lost {
             let interface = &self.interface;
             return Some(format!(
-                "{} is lost: its thread, {interface} or the program on it is gone, and packets go their usual way",
+                "{} is lost: its thread, {interface}, the program on it or the guard is gone, and packets go their usual way",
                 spec.name
             ));
         }
@@ -310,112 +308,19 @@ impl StreamReport {
     }
 }
 
-/// Why there is no such stream.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StreamError {
-    /// The share is out of range.
-    #[error("streams have {}.{:04} % of the processor, expected 1 to 50 %", found / 10_000, found % 10_000)]
-    Share {
-        /// In parts per million.
-        found: u64,
-    },
-    /// The executive keeps nothing for streams.
-    #[error("this executive keeps nothing for streams: start it with them, as `laxity serve --streams`")]
-    NotKept,
-    /// Something of what was asked for cannot be.
-    #[error("the stream's {field} is {found}, expected {expected}")]
-    Field {
-        /// What.
-        field: &'static str,
-        /// How it is.
-        found: String,
-        /// How it could be.
-        expected: &'static str,
-    },
-    /// Another stream has the name.
-    #[error("there is a stream {0} already; `laxity stream remove {0}` removes it")]
-    NameInUse(String),
-    /// No stream has it.
-    #[error("there is no stream {0}")]
-    NoSuchStream(String),
-    /// A packet could be of both.
-    #[error(
-        "a packet could be of the stream {0}, too: say more of what the packets have in common, or remove that one"
-    )]
-    Overlaps(String),
-    /// There is no room for more.
-    #[error("an interface has {} streams at most", Steering::MOST)]
-    Full,
-    /// Not enough of the processor is left.
-    #[error(
-        "refused: not enough processor time is left for streams: {needed} in {AGGREGATE}, and {left} of {whole} is left{}",
-        packets.map_or_else(String::new, |packets| format!("; {packets} packets in a period would fit"))
-    )]
-    Processor {
-        /// What it would take.
-        needed: Duration,
-        /// What others leave.
-        left: Duration,
-        /// What all have.
-        whole: Duration,
-        /// How many packets would fit, if any would.
-        packets: Option<u32>,
-    },
-    /// Not enough of the link is left.
-    #[error(
-        "refused: not enough of the link is left for streams: {}, and {} of {} is left", DisplayRate(*needed), DisplayRate(*left), DisplayRate(*whole)
-    )]
-    Link {
-        /// Bytes a second.
-        needed: u64,
-        /// Likewise.
-        left: u64,
-        /// Likewise.
-        whole: u64,
-    },
-    /// Streams are for root and the user of the executive.
-    #[error("only root and the user of the executive may change its streams")]
-    NotPermitted,
-    /// The kernel refused.
-    #[error("{what}: {source}")]
-    System {
-        /// What was asked for.
-        what: &'static str,
-        /// What it said.
-        source: io::Error,
-    },
-}
-
-impl StreamError {
-    /// As [`Error::exit_status`](crate::Error::exit_status).
-    pub(crate) fn exit_status(&self) -> u8 {
-        match self {
-            Self::Share { .. } | Self::NotKept | Self::Field { .. } => 2,
-            Self::NameInUse(_) | Self::NoSuchStream(_) | Self::Overlaps(_) => 2,
-            Self::Full | Self::Processor { .. } | Self::Link { .. } => 3,
-            Self::NotPermitted => 4,
-            Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
-            Self::System { .. } => 5,
-        }
-    }
-}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> StreamError {
-    move |source| StreamError::System { what, source }
-}
-
 /// The streams of a host. Dropping it takes them away.
 #[derive(Debug)]
 pub(crate) struct Streams {
     state: Arc<PriorityLock<State>>,
-    /// Of one change at a time: what may take long is done without the lock that the watch waits for.
-    netlink: Mutex<Netlink>,
+    /// Of one change at a time: what waits for the kernel is done without the lock that the watch waits for.
+    changing: Mutex<Changing>,
     is_over: Arc<AtomicBool>,
     watch: Option<JoinHandle<()>>,
     interface: Interface,
     /// Of a guard.
-    classes: Option<GuardClasses>,
+    guard: Option<(GuardClasses, Watched)>,
+    /// The processor of their kernel threads.
+    processor: usize,
     /// What they have of the processor in an [`AGGREGATE`].
     whole: Duration,
     /// Why the watch is not as urgent as it should be.
@@ -424,9 +329,15 @@ pub(crate) struct Streams {
     process: u32,
 }
 
+#[derive(Debug)]
+struct Changing {
+    netlink: Netlink,
+    steering: Steering,
+}
+
 /// What the watch looks at.
 struct State {
-    steering: Steering,
+    counts: Counts,
     streams: Vec<Stream>,
     /// What streams may still have taken that are gone: until when, and how much.
     gone: Vec<(Instant, Duration)>,
@@ -449,6 +360,8 @@ struct Stream {
     /// How much of that as urgent as it is, from look to look, in turn.
     urgently: [Duration; LOOKS],
     look: usize,
+    /// When the last of these began.
+    looked: Instant,
     /// What it had taken, for how many packets, when its cost was looked at last.
     sampled: (Duration, u64),
     largest_cost: Duration,
@@ -475,50 +388,52 @@ impl Streams {
     pub(crate) fn new(
         mut steering: Steering,
         interface: Interface,
-        classes: Option<GuardClasses>,
+        guard: Option<(GuardClasses, Watched)>,
         config: &StreamsConfig,
     ) -> Result<Self, StreamError> {
-        if classes.is_some() {
+        if guard.is_some() {
             steering.can_classify().map_err(system("streams with a guard"))?;
         }
         if config.others.is_some() {
             steering.set_others(config.others).map_err(system("a thread for what others receive"))?;
         }
         let (_, whole) = config.interference();
-        let netlink = Mutex::new(Netlink::open().map_err(system("a question about interfaces"))?);
-        let state = State { steering, streams: Vec::new(), gone: Vec::new() };
+        let processor = config.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
+        let netlink = Netlink::open().map_err(system("a question about interfaces"))?;
+        let state = State { counts: steering.counts(), streams: Vec::new(), gone: Vec::new() };
+        let changing = Mutex::new(Changing { netlink, steering });
         let state = PriorityLock::new(state, sys::Protocol::Inheritance).map_err(system("a lock"))?;
         let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
         let watched = (Arc::clone(&state), Arc::clone(&is_over));
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
-            let _ = tell.send(sys::real_time(WATCH_PRIORITY).err());
+            // Where it runs, their threads do not, so that the kernel knows what they have had.
+            let _ = tell.send(sys::pin(processor).and_then(|()| sys::real_time(WATCH_PRIORITY)).err());
             watch::run(&watched.0, &watched.1);
         });
         let watch = Some(watch.map_err(system("starting a thread"))?);
         let could_not = told.recv().ok().flatten();
         let note = could_not.map(|error| {
-            format!("the thread that looks after streams has no real-time priority ({error}): what is beyond a stream's share may be noticed late")
+            format!(
+                "the thread that looks after streams has no real-time priority on processor {processor} ({error}): what is beyond a stream's share may be noticed late"
+            )
         });
-        Ok(Self { state, netlink, is_over, watch, interface, classes, whole, note, process: std::process::id() })
+        let process = std::process::id();
+        Ok(Self { state, changing, is_over, watch, interface, guard, processor, whole, note, process })
     }
 
     /// Admits a stream, and makes its paths. What it has done so far.
     pub(crate) fn add(&self, spec: StreamSpec) -> Result<StreamReport, StreamError> {
         spec.check()?;
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.changing();
         let is_ours = |name: &str| name.starts_with(THREADS);
         let before = sys::kernel_threads(is_ours).map_err(system("the kernel's threads"))?;
-        let processor = spec.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
-        let (place, name, rate) = {
-            let mut state = self.state.lock();
-            let rate = self.admit(&mut state, &spec)?;
-            let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
-            let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
-            let place = state.steering.add(&spec.flow(), Some(&policing), processor);
-            let place = place.map_err(system("a path for the stream's packets"))?;
-            (place, state.steering.thread_name(place).unwrap_or_default(), rate)
-        };
+        let rate = self.admit(&mut self.state.lock(), &spec)?;
+        let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
+        let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
+        let place = changing.steering.add(&spec.flow(), Some(&policing), self.processor);
+        let place = place.map_err(system("a path for the stream's packets"))?;
+        let name = changing.steering.thread_name(place).unwrap_or_default();
         // One of an earlier stream at this place may not have ended yet.
         let is_new = |thread: &i32| !before.contains(thread);
         let found = sys::kernel_threads(|found| is_called(&name, found));
@@ -527,9 +442,9 @@ impl Streams {
             _ => Err(unseen()),
         });
         let begun = thread.map_err(system("the stream's kernel thread"));
-        let begun = begun.and_then(|thread| self.begin(&mut netlink, &spec, (place, thread), rate));
+        let begun = begun.and_then(|thread| self.begin(&mut changing, &spec, (place, thread), rate));
         if begun.is_err() {
-            self.undo(&mut netlink, place, rate);
+            self.undo(&mut changing, place, rate);
         }
         if let Some(watch) = &self.watch {
             watch.thread().unpark();
@@ -540,20 +455,18 @@ impl Streams {
     /// Gives the path at `place` its thread's priority, and its class on the way out.
     fn begin(
         &self,
-        netlink: &mut Netlink,
+        Changing { netlink, steering }: &mut Changing,
         spec: &StreamSpec,
         (place, thread): (usize, i32),
         rate: Option<u64>,
     ) -> Result<StreamReport, StreamError> {
-        if let (Some(rate), Some(classes)) = (rate, &self.classes) {
+        if let (Some(rate), Some((classes, _))) = (rate, &self.guard) {
             let added = netlink.add_stream(self.interface.index, place as u8, rate, classes);
             added.map_err(system("a class for what leaves of the stream"))?;
+            let class = GuardClasses::stream_class(place as u8);
+            steering.set_class(place, class).map_err(system("the class of what leaves of the stream"))?;
         }
         let mut state = self.state.lock();
-        if rate.is_some() {
-            let class = GuardClasses::stream_class(place as u8);
-            state.steering.set_class(place, class).map_err(system("the class of what leaves of the stream"))?;
-        }
         // Also of a periodic one, which would not get it later.
         sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
         let (begin, taken) = (sys::now(), sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO));
@@ -570,11 +483,12 @@ impl Streams {
             taken,
             urgently: [Duration::ZERO; LOOKS],
             look: 0,
+            looked: begin,
             sampled: (taken, 0),
             largest_cost: Duration::ZERO,
             is_lost: false,
         };
-        let report = self.report(&state.steering, &stream);
+        let report = self.report(&state.counts, &stream);
         state.streams.push(stream);
         Ok(report)
     }
@@ -589,6 +503,10 @@ impl Streams {
         let flow = spec.flow();
         if let Some(other) = state.streams.iter().find(|stream| stream.spec.flow().overlaps(&flow)) {
             return Err(StreamError::Overlaps(other.spec.name.clone()));
+        }
+        if let Some(local) = flow.local.filter(|local| !self.interface.addresses.iter().any(|(own, _)| own == local)) {
+            let (field, expected) = ("local address", "one of the executive's interface, or none");
+            return Err(StreamError::Field { field, found: local.to_string(), expected });
         }
         if state.streams.len() >= Steering::MOST {
             return Err(StreamError::Full);
@@ -608,51 +526,55 @@ impl Streams {
                 .filter(|packets| *packets > 0);
             return Err(StreamError::Processor { needed, left, whole: self.whole, packets });
         }
-        let Some(classes) = &self.classes else { return Ok(None) };
+        let Some((classes, _)) = &self.guard else { return Ok(None) };
         let whole = classes.streams.rate;
         let left = whole.saturating_sub(state.streams.iter().filter_map(|stream| stream.rate).sum());
-        let needed = spec.rate(self.interface.mtu);
+        let needed = spec.rate(classes, self.interface.mtu);
         if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
     }
 
     /// Takes a stream away: what it has done.
     pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.changing();
         let mut state = self.state.lock();
         let at = state.streams.iter().position(|stream| stream.spec.name == name);
         let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
-        let report = self.report(&state.steering, &stream);
+        let report = self.report(&state.counts, &stream);
         // What it has taken just now counts for as long as the next one could take as much again.
         state.gone.push((sys::now() + AGGREGATE, stream.spec.within_aggregate()));
         drop(state);
         // It ends when it has processed what waits, which is no more urgent than other work.
         let _ = sys::ordinary(stream.thread);
-        self.undo(&mut netlink, stream.place, stream.rate);
+        self.undo(&mut changing, stream.place, stream.rate);
         Ok(report)
     }
 
     /// All of them.
     pub(crate) fn list(&self) -> Vec<StreamReport> {
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
         // Without interface or program the threads stay, and get no packets.
-        let found = netlink.interface_by_index(self.interface.index);
+        let found = self.changing().netlink.interface_by_index(self.interface.index);
         let is_gone = found.is_ok_and(|found| found.is_none_or(|found| found.program.is_none()));
+        let is_gone = is_gone || self.guard.as_ref().is_some_and(|(_, guard)| !guard.is_there());
         let state = self.state.lock();
-        let report = |stream: &Stream| self.report(&state.steering, stream);
+        let report = |stream: &Stream| self.report(&state.counts, stream);
         let reports = state.streams.iter().map(report);
         reports.map(|report| StreamReport { is_lost: report.is_lost || is_gone, ..report }).collect()
     }
 
     /// Packets go their usual way again. What the kernel does not do now it does when this process ends.
-    fn undo(&self, netlink: &mut Netlink, place: usize, rate: Option<u64>) {
-        let _ = self.state.lock().steering.remove(place);
+    fn undo(&self, Changing { netlink, steering }: &mut Changing, place: usize, rate: Option<u64>) {
+        let _ = steering.remove(place);
         if rate.is_some() {
             let _ = netlink.remove_stream(self.interface.index, place as u8);
         }
     }
 
-    fn report(&self, steering: &Steering, stream: &Stream) -> StreamReport {
-        let (packets, excess) = steering.counted(stream.place);
+    fn changing(&self) -> MutexGuard<'_, Changing> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, counts: &Counts, stream: &Stream) -> StreamReport {
+        let (packets, excess) = counts.counted(stream.place);
         StreamReport {
             spec: stream.spec.clone(),
             interface: self.interface.name.clone(),
@@ -676,11 +598,11 @@ impl Drop for Streams {
             watch.thread().unpark();
             let _ = watch.join();
         }
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changing = self.changing();
         let streams = std::mem::take(&mut self.state.lock().streams);
         for stream in &streams {
             let _ = sys::ordinary(stream.thread);
-            self.undo(&mut netlink, stream.place, stream.rate);
+            self.undo(&mut changing, stream.place, stream.rate);
         }
     }
 }

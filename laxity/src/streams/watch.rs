@@ -5,7 +5,7 @@ use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, PriorityLock, now};
-use laxity_link::xdp::steer::Steering;
+use laxity_link::xdp::steer::Counts;
 
 use super::{AGGREGATE, Excess, State, Stream, StreamClass, TICK};
 
@@ -21,12 +21,12 @@ pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
         let next = {
             let mut state = state.lock();
             let time = now();
-            let State { steering, streams, .. } = &mut *state;
+            let State { counts, streams, .. } = &mut *state;
             if time >= sample_at {
                 sample_at = time + SAMPLE;
-                streams.iter_mut().for_each(|stream| stream.sample(steering));
+                streams.iter_mut().for_each(|stream| stream.sample(counts));
             }
-            streams.iter_mut().map(|stream| stream.look(steering, time)).min().unwrap_or(Instant::MAX)
+            streams.iter_mut().map(|stream| stream.look(counts, time)).min().unwrap_or(Instant::MAX)
         };
         let next = next.min(sample_at);
         std::thread::park_timeout(StdDuration::from_nanos(next.since(now()).as_nanos()));
@@ -35,7 +35,7 @@ pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
 
 impl Stream {
     /// Makes its thread as urgent as it is to be now; when to look again.
-    fn look(&mut self, steering: &Steering, time: Instant) -> Instant {
+    fn look(&mut self, counts: &Counts, time: Instant) -> Instant {
         if self.is_lost {
             return Instant::MAX;
         }
@@ -49,7 +49,7 @@ impl Stream {
                 time + (until.saturating_sub(into))
             }
             StreamClass::LowLatency => {
-                if self.has_more(steering) {
+                if self.has_more(counts, time) {
                     self.demoted_until = time + AGGREGATE;
                     self.demoted += u64::from(self.is_urgent);
                 }
@@ -61,8 +61,8 @@ impl Stream {
 
     /// Whether it takes more than it may: packets have come beyond what was declared, and are not dropped; or its thread has had more than was admitted, whatever
     /// its packets cost.
-    fn has_more(&mut self, steering: &Steering) -> bool {
-        let (_, excess) = steering.counted(self.place);
+    fn has_more(&mut self, counts: &Counts, time: Instant) -> bool {
+        let (_, excess) = counts.counted(self.place);
         let has_excess =
             std::mem::replace(&mut self.seen_excess, excess) != excess && self.spec.excess == Excess::Waits;
         let Ok(taken) = sys::processor_time_of_process(self.thread) else {
@@ -70,8 +70,15 @@ impl Stream {
             return false;
         };
         let more = taken.saturating_sub(std::mem::replace(&mut self.taken, taken));
-        self.urgently[self.look] = if self.is_urgent { more } else { Duration::ZERO };
-        self.look = (self.look + 1) % self.urgently.len();
+        // Looks may come more often because of other streams.
+        if time.since(self.looked) >= TICK {
+            self.looked = time;
+            self.look = (self.look + 1) % self.urgently.len();
+            self.urgently[self.look] = Duration::ZERO;
+        }
+        if self.is_urgent {
+            self.urgently[self.look] += more;
+        }
         has_excess || self.urgently.iter().copied().sum::<Duration>() > self.spec.declared()
     }
 
@@ -91,12 +98,12 @@ impl Stream {
     }
 
     /// What its packets have taken since the last time, on average.
-    fn sample(&mut self, steering: &Steering) {
+    fn sample(&mut self, counts: &Counts) {
         let Ok(taken) = sys::processor_time_of_process(self.thread) else {
             self.is_lost = true;
             return;
         };
-        let (all, excess) = steering.counted(self.place);
+        let (all, excess) = counts.counted(self.place);
         let is_dropped = self.spec.excess == Excess::Dropped && self.spec.class == StreamClass::LowLatency;
         let packets = if is_dropped { all.saturating_sub(excess) } else { all };
         let (taken_before, packets_before) = self.sampled;

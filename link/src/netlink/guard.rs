@@ -31,6 +31,8 @@ use super::{Netlink, is};
 const WIRE: u32 = 28;
 /// An Ethernet header. A tag may be in the packet, too.
 const HEADER: u32 = 18;
+/// The same without.
+const ETHERNET_HEADER: u32 = 14;
 /// The shortest Ethernet frame, without [`WIRE`].
 const SHORTEST: u16 = 60;
 /// The major number of the discipline at the root, by which it is known: "LX".
@@ -113,6 +115,11 @@ impl GuardClasses {
     pub fn foreign_bytes(&self) -> u64 {
         let buckets = 2 + u64::from(self.streams.most);
         2 * buckets * u64::from(self.largest()) + nanos_of(buckets * TICK_NANOS, self.rate) + 1
+    }
+
+    /// Bytes that count for an IP packet of so many.
+    pub fn counted_bytes(&self, packet: u32) -> u32 {
+        packet.saturating_add(ETHERNET_HEADER).max(SHORTEST.into()).saturating_add(self.overhead().into())
     }
 
     /// The class of stream `number`: the priority of its packets.

@@ -22,6 +22,7 @@ use laxity_core::units::Duration;
 use super::error::XdpError;
 use super::mode::Mode;
 use super::open::of_program;
+pub use super::program::Counts;
 use super::program::{Match, Program, STREAMS, Steered};
 use crate::netlink::Netlink;
 use crate::sys;
@@ -246,10 +247,15 @@ impl Steering {
         Ok(())
     }
 
+    /// For a thread that only reads what comes.
+    pub fn counts(&self) -> Counts {
+        self.steered.counts()
+    }
+
     /// Packets of the stream at `place` that came in so far, and those of them beyond what it may have.
     pub fn counted(&self, place: usize) -> (u64, u64) {
         match self.flows.get(place) {
-            Some(Some(_)) => self.steered.counted(place),
+            Some(Some(_)) => self.steered.counts().counted(place),
             _ => (0, 0),
         }
     }

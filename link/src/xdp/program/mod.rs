@@ -34,6 +34,7 @@ pub(crate) use kernel::TestRun;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
 pub(crate) use observer::Observer;
 use shared::Shared;
+pub use steering::Counts;
 pub(crate) use steering::{Match, STREAMS, Steered};
 
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.

@@ -34,6 +34,8 @@ pub(super) struct Shared<T> {
 
 // SAFETY: the mapping belongs to this value alone, wherever it is, and is accessed by atomics.
 unsafe impl<T: Atomics + Sync> Send for Shared<T> {}
+// SAFETY: a shared reference gives no more than shared references to atomics.
+unsafe impl<T: Atomics + Sync> Sync for Shared<T> {}
 
 impl<T: Atomics> Shared<T> {
     /// To be read and written; the map has `len` elements.

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 
@@ -106,9 +107,27 @@ fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
     classifier.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))
 }
 
+/// What the program counts, for any thread; reading it takes no system call.
+#[derive(Clone)]
+pub struct Counts(Arc<Shared<Steering>>);
+
+impl std::fmt::Debug for Counts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Counts").finish_non_exhaustive()
+    }
+}
+
+impl Counts {
+    /// Packets that came in of the stream at `place` since it was added, and those of them beyond what it may have.
+    pub fn counted(&self, place: usize) -> (u64, u64) {
+        let stream = self.0[0].stream.get(place);
+        stream.map_or((0, 0), |stream| (stream.packets.load(Relaxed), stream.excess.load(Relaxed)))
+    }
+}
+
 /// What the program is told of streams. The program itself need not be held by it.
 pub(crate) struct Steered {
-    table: Shared<Steering>,
+    table: Arc<Shared<Steering>>,
     paths: Vec<CpuMap<MapData>>,
     /// Numbers of the maps of `paths`, and handles to delete an entry.
     handles: Vec<(u32, OwnedFd)>,
@@ -126,7 +145,7 @@ impl Steered {
     pub(super) fn load(object: &mut Ebpf) -> Result<Self, Error> {
         let classifier = load_classifier(object);
         let mut take = |name| object.take_map(name).ok_or(Error::Object);
-        let table = Shared::writable(take("steering")?, 1)?;
+        let table = Arc::new(Shared::writable(take("steering")?, 1)?);
         let (mut paths, mut handles) = (Vec::new(), Vec::new());
         for name in PATHS {
             let map = take(name)?;
@@ -228,10 +247,9 @@ impl Steered {
         Ok(())
     }
 
-    /// Packets that came in of the stream at `place`, and those of them beyond what it may have.
-    pub(crate) fn counted(&self, place: usize) -> (u64, u64) {
-        let stream = &self.table().stream[place];
-        (stream.packets.load(Relaxed), stream.excess.load(Relaxed))
+    /// What the program counts.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts(Arc::clone(&self.table))
     }
 
     /// What the kernel calls the thread of the path at `place`, [`STREAMS`] for that of others.
