@@ -4,12 +4,12 @@
 //! | Path | What it is |
 //! |---|---|
 //! | `default` | TCP as the kernel comes: packets are processed in soft interrupts, in the order in which they arrive |
-//! | `threads-normal` | kernel threads that process the packets of one stream each ([`laxity_link::xdp::steer`]), ordinary ones |
-//! | `threads-realtime` | the same; those of the echo are SCHED_FIFO, just above the applications |
+//! | `threads-normal` | kernel threads that process the echo's packets ([`laxity_link::xdp::steer`]), ordinary ones |
+//! | `threads-realtime` | the same as SCHED_FIFO, just above the applications |
 //! | `laxity-udp`, `laxity-xdp` | a channel of Laxity in each direction, in its shortest interval; applications block, executives have threads of their own |
 //!
 //! The echo is 64 bytes, back to back; client and server are SCHED_FIFO at the same priority, with a processor for each. Bulk is TCP on every path:
-//! blocks of 8 KiB from the client's host to the server's, ordinary threads on any processor. Each path has network namespaces and a pair of virtual
+//! blocks of 8 KiB from the client's host to the server's, ordinary threads on the processors of both ends, and of no stream. Each path has network namespaces and a pair of virtual
 //! interfaces of its own, with the same offloads, and all stand at the same time. In each round every path has its turn, in an order that rotates, so that
 //! what disturbs the machine hits all alike; what is compared is the median of the ratios of each round.
 //!
