@@ -109,8 +109,10 @@ impl Error {
             // Without rights nothing is verified, and the log is empty.
             ProgramError::LoadError { io_error: source, verifier_log } => match verifier_log.to_string() {
                 log if log.is_empty() => Self::of("the program", source),
-                // Without CAP_PERFMON it refuses arithmetic with pointers.
-                log if log.contains("prohibited for !root") => Self::NotPermitted { source },
+                // Without CAP_PERFMON it refuses arithmetic with pointers, and to write to a part of where one was kept.
+                log if ["prohibited for !root", "corrupt spilled pointer"].iter().any(|why| log.contains(why)) => {
+                    Self::NotPermitted { source }
+                }
                 log => match Self::of("the program", source) {
                     Self::NotPermitted { source } | Self::Kernel { source, .. } => Self::Rejected { source, log },
                     other => other,
