@@ -189,13 +189,7 @@ impl Hosts {
         let name = name(host, number);
         let prefix = format!("napi/{name}-");
         // Another lab may have an interface of that name, and so such a thread.
-        let threads = || -> io::Result<Vec<i32>> {
-            let found = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
-                let number = entry.file_name().to_str()?.parse().ok()?;
-                fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(&prefix).then_some(number)
-            });
-            Ok(found.collect())
-        };
+        let threads = || sys::kernel_threads(|name| name.starts_with(&prefix));
         self.on(host, || {
             namespace::private_mounts()?;
             namespace::show_devices()?;
