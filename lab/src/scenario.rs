@@ -261,7 +261,7 @@ struct Finished {
 }
 
 /// Sets its flags when it goes, however it goes: scoped threads are joined then.
-struct Ending<'a>([&'a AtomicBool; 2]);
+pub(crate) struct Ending<'a>(pub(crate) [&'a AtomicBool; 2]);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
@@ -297,7 +297,7 @@ fn perform(
             let sink = move || sink(inlet, (recorder, checker), priority, arrived, stop);
             let sink = spawn(scope, format!("sink-{number}"), sink)?;
             let source = plan.source(number, contract);
-            let feed = move || feed(outlet, source, writer, plan.until, priority, abort);
+            let feed = move || feed(outlet, source, writer, |at, _| at, (plan.until, priority, abort));
             let source = spawn(scope, format!("source-{number}"), feed)?;
             running.push((name, contract, source, sink));
         }
@@ -366,7 +366,7 @@ fn perform(
     })
 }
 
-fn spawn<'scope, T: Send + 'scope>(
+pub(crate) fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
     work: impl FnOnce() -> Result<T, Error> + Send + 'scope,
@@ -374,18 +374,17 @@ fn spawn<'scope, T: Send + 'scope>(
     thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(Error::system("starting a thread"))
 }
 
-fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
     thread.join().unwrap_or(Err(Error::Panicked(who)))
 }
 
-/// The sending application: what it offered, and what became of that.
-fn feed(
+/// The sending application: what it offered, and what became of that. `stamp` makes the stamp in each message of when it was sent and its logical arrival.
+pub(crate) fn feed(
     mut outlet: Box<dyn Outlet>,
     mut source: Source,
     mut writer: Writer,
-    until: Instant,
-    priority: Option<u8>,
-    stop: &AtomicBool,
+    stamp: impl Fn(Instant, Instant) -> Instant,
+    (until, priority, stop): (Instant, Option<u8>, &AtomicBool),
 ) -> Result<(u64, Sent), Error> {
     timing::prepare(priority);
     let mut offered = 0;
@@ -403,7 +402,7 @@ fn feed(
         for _ in 0..burst.messages {
             let logical_arrival = source.stamp(at);
             offered += 1;
-            outlet.send(writer.write(logical_arrival.map(|_| at)), logical_arrival, stop)?;
+            outlet.send(writer.write(logical_arrival.map(|arrival| stamp(at, arrival))), logical_arrival, stop)?;
         }
         source.done(at);
     }

@@ -84,6 +84,15 @@ rio-bandwidth starts a best-effort transfer over TCP, and then, each --duration 
 SCHED_FIFO in the kernel and in the applications. Exit status: 1 if a guaranteed stream has a second, from its first full one on, that is not within 5 % of its request. Its JSON: {bench, \
 duration_ns, block_bytes, period_ns, real_time, kept_awake, rows, within_ppm, met, notes}. Each of rows: {second (since the first start), stream, requested_bytes_s (null: what is left), received_bytes_s}.
 
+shared-link sends the channels of the paper on real-time channels, in bursts of a random length, and best effort at twice what they leave, over a wire of 100 Mbit/s that a program of \
+the same host floods: as experts set up the kernel's queueing disciplines (pfifo-fast: the first band by SO_PRIORITY; htb-class: a class for all real-time streams; htb-streams: one for \
+each), and over Laxity with its guard. It needs ip and tc of iproute2. Responses count from the logical arrival, as the sending application reckons it, to the receiving application's hand. \
+Exit status: 1 if a message was missed by Laxity's own fault; ratios that are missed are said. Its JSON: {bench, duration_ns, real_time, kept_awake, rows, ratios, channels, experts, notes}. \
+Each of rows: {stack: pfifo-fast|htb-class|htb-streams|laxity-udp|laxity-xdp, streams, largest_ppm (the largest p99 to its deadline, the median of the turns), best_effort_bytes_s and \
+flood_bytes_s (that arrived, likewise; of the experts' best effort each datagram counts, of Laxity's whole messages), rounds}; each of streams: {name, deadline_ns, samples, lost, late, p50_ns, \
+p99_ns, max_ns}, null where so many were lost; rounds have the same of each turn. Each of ratios, to the best expert: {stack, to, p99_ppm (of largest_ppm, the median of those of each round), \
+quartiles_ppm, most_ppm, best_effort_ppm (to the most that an expert carries), least_best_effort_ppm, met}. Each of experts: {stack, commands}.
+
 upcall-deadlines, upcall-switches and upcall-udp are the experiments on upcalls. Exit status: 1 if a run of an upcall that admission, or the \
 exact test, had accepted missed its deadline by Laxity's own fault. JSON of upcall-deadlines: {bench, simulated, duration_ns, rows, notes}. \
 Each of rows: {utilisation, background, scheme: upcalls|fifo-threads|timer-threads|deadline-threads, accepted, reason (why the kernel \
@@ -114,7 +123,7 @@ pub(crate) struct BenchArguments {
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
     /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency:
-    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. shared-link: each turn of each stack, 3s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
@@ -211,6 +220,9 @@ pub(crate) enum BenchName {
     RioLatency,
     /// Three streams with guaranteed bandwidth beside one that takes what is left (Fig. 11)
     RioBandwidth,
+    /// The channels of the paper on real-time channels on a link of 100 Mbit/s that a program of the same host floods: with the guard, and with the kernel's
+    /// queueing disciplines as experts set them up
+    SharedLink,
     /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
     UpcallDeadlines,
     /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)

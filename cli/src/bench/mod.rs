@@ -9,6 +9,7 @@
 //! | [`stack`] | the same, by where the stack is, over sizes; and messages in one direction |
 //! | [`monitor`] | the lock of a monitor that several threads enter, under each protocol against priority inversion |
 //! | [`rio`] | an echo and guaranteed bandwidth where kernel threads receive by stream: the experiments of `[rio §3.2]` |
+//! | [`shared_link`] | Table 3 beside a flood of the same host, with the guard and with the kernel's queueing disciplines |
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
@@ -22,6 +23,7 @@ mod monitor;
 mod paths;
 mod rio;
 mod roundtrip;
+mod shared_link;
 mod shown;
 mod stack;
 mod sweep;
@@ -87,6 +89,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::StackMonitor => (monitor::DURATION, LONGEST),
         BenchName::RioCost | BenchName::RioLatency => (rio::DURATION, LONGEST),
         BenchName::RioBandwidth => (rio::STEP, LONGEST),
+        BenchName::SharedLink => (shared_link::DURATION, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
         BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
@@ -97,6 +100,8 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let least = Duration::from_millis(match arguments.name {
         _ if is_by_placement => 20,
         BenchName::RioBandwidth => 1_000,
+        // A burst of each stream.
+        BenchName::SharedLink => 500,
         _ => 100,
     });
     let within = |text| span_within("--duration", text, [least, most]);
@@ -115,6 +120,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (None, BenchName::RioCost) => rio::run_echo(arguments, duration, false),
         (None, BenchName::RioLatency) => rio::run_echo(arguments, duration, true),
         (None, BenchName::RioBandwidth) => rio::run_bandwidth(arguments, duration),
+        (None, BenchName::SharedLink) => shared_link::run(arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }
 }

@@ -1,7 +1,7 @@
 //! Messages in datagrams, as an application does it by hand: a small header, and what is not complete when the next message
 //! begins is lost.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use laxity_core::frames::{Frames, HeapFrames};
@@ -163,11 +163,19 @@ pub(crate) struct Outgoing {
 const BATCH: usize = 64;
 
 impl Outgoing {
-    /// To `to`, for datagrams of at most `most` bytes, marked with the code point `dscp`.
-    pub(crate) fn bind(to: SocketAddr, most: usize, dscp: u8) -> Result<Self, Error> {
-        let link = bind(to.is_ipv6())?;
-        sys::mark(link.as_fd(), dscp).map_err(Error::system("marking a socket's packets"))?;
-        Ok(Self { link, frames: HeapFrames::new(BATCH, most), to })
+    /// From any port of `from` to `to`, for datagrams of at most `most` bytes.
+    pub(crate) fn bind(from: IpAddr, to: SocketAddr, most: usize) -> Result<Self, Error> {
+        Ok(Self { link: bind(from)?, frames: HeapFrames::new(BATCH, most), to })
+    }
+
+    /// What it sends from here on has the code point `dscp`.
+    pub(crate) fn mark(&self, dscp: u8) -> Result<(), Error> {
+        sys::mark(self.link.as_fd(), dscp).map_err(Error::system("marking a socket's packets"))
+    }
+
+    /// What it sends from here on has this priority, which may name a class of the interface's queueing discipline (SO_PRIORITY).
+    pub(crate) fn prioritise(&self, priority: u32) -> Result<(), Error> {
+        Ok(self.link.set_class(priority)?)
     }
 
     /// Adds a datagram of `len` bytes that `write` fills.
@@ -200,9 +208,9 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// On loopback, for datagrams of at most `most` bytes.
-    pub(crate) fn bind(ipv6: bool, most: usize) -> Result<Self, Error> {
-        Ok(Self { link: bind(ipv6)?, frames: HeapFrames::new(BATCH, most) })
+    /// At any port of `at`, for datagrams of at most `most` bytes.
+    pub(crate) fn bind(at: IpAddr, most: usize) -> Result<Self, Error> {
+        Ok(Self { link: bind(at)?, frames: HeapFrames::new(BATCH, most) })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -226,9 +234,8 @@ impl Incoming {
     }
 }
 
-fn bind(ipv6: bool) -> Result<Udp, LinkError> {
-    let address = if ipv6 { (Ipv6Addr::LOCALHOST, 0).into() } else { (Ipv4Addr::LOCALHOST, 0).into() };
-    Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new(address) })
+fn bind(at: IpAddr) -> Result<Udp, LinkError> {
+    Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new((at, 0).into()) })
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use crate::wire::Discipline;
 use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row, Workload};
 
 /// Best-effort messages that may wait at the sender.
-const BEST_EFFORT_QUEUE: u64 = 10;
+pub(crate) const BEST_EFFORT_QUEUE: u64 = 10;
 /// How long a receiver does not look at its stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
@@ -86,7 +86,7 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
 
 /// What an application does with a message for which there is no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Manner {
+pub(crate) enum Manner {
     /// It waits.
     Waits,
     /// It waits until its contract has room; if the channel has none, the message is dropped.
@@ -97,7 +97,8 @@ enum Manner {
     Violates,
 }
 
-struct Sender {
+/// The sending end of a channel.
+pub(crate) struct Sender {
     sender: laxity::Sender,
     manner: Manner,
     /// The sending host, and how many gaps it had seen when there was room last.
@@ -111,7 +112,7 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(sender: laxity::Sender, manner: Manner, host: &Arc<Host>) -> Self {
+    pub(crate) fn new(sender: laxity::Sender, manner: Manner, host: &Arc<Host>) -> Self {
         let host = Arc::clone(host);
         Self { sender, manner, gaps: host.gaps().0, host, no_room: Misses::default(), taken: 0, end: None }
     }
@@ -185,7 +186,8 @@ impl Outlet for Sender {
     }
 }
 
-struct Receiver(laxity::Receiver);
+/// The receiving end of a channel.
+pub(crate) struct Receiver(pub(crate) laxity::Receiver);
 
 impl Inlet for Receiver {
     fn run(mut self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {

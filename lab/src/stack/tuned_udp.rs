@@ -12,6 +12,7 @@
 //! - Pacing is part of the application here, so an application that breaks its contract does not pace either: the violator's
 //!   messages leave at once. Nobody downstream holds it to anything, which is the point.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::{Duration, Instant};
@@ -35,7 +36,8 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
     let most = HEADER_BYTES + payload;
     let contracts = rows.into_iter().map(|row| (row.name, Some(row.contract)));
     let contracts: Vec<_> = contracts.chain([(BEST_EFFORT.to_owned(), None)]).collect();
-    let inbound = contracts.iter().map(|_| Incoming::bind(false, most)).collect::<Result<Vec<_>, _>>()?;
+    const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let inbound = contracts.iter().map(|_| Incoming::bind(LOOPBACK, most)).collect::<Result<Vec<_>, _>>()?;
     let wire = wire(setup, Discipline::TwoClassesByDscp, inbound.iter().map(Incoming::address).collect())?;
     let mut notes = Vec::new();
     let wanted = laxity_link::udp::UdpConfig::DEFAULT_BUFFER_BYTES;
@@ -53,25 +55,33 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
     let mut channels = Vec::new();
     for (number, ((name, contract), incoming)) in contracts.into_iter().zip(inbound).enumerate() {
         let dscp = if contract.is_some() { EF } else { CS1 };
-        let outgoing = Outgoing::bind(wire.ingress(number), most, dscp)?;
+        let outgoing = Outgoing::bind(LOOPBACK, wire.ingress(number), most)?;
+        outgoing.mark(dscp)?;
         let cutter = Cutter { channel: number as u32, message_bytes: workload.longest(), payload };
         let paced = contract.is_some() && !(number == 0 && setup.attack.violates());
         channels.push(Ready {
             name,
             contract,
             real_time_threads: contract.is_some(),
-            outlet: Box::new(Sender { outgoing, cutter, paced, sent: 0 }),
-            inlet: Box::new(Receiver { incoming, assembler: Assembler::new(cutter) }),
+            outlet: Box::new(Sender::new(outgoing, cutter, paced)),
+            inlet: Box::new(Receiver::new(incoming, cutter)),
         });
     }
     Ok(Assembly { channels, hosts: Vec::new(), wire, notes })
 }
 
-struct Sender {
+/// Sends messages in datagrams, paced or at once.
+pub(crate) struct Sender {
     outgoing: Outgoing,
     cutter: Cutter,
     paced: bool,
     sent: u64,
+}
+
+impl Sender {
+    pub(crate) fn new(outgoing: Outgoing, cutter: Cutter, paced: bool) -> Self {
+        Self { outgoing, cutter, paced, sent: 0 }
+    }
 }
 
 impl Outlet for Sender {
@@ -98,9 +108,16 @@ impl Outlet for Sender {
     }
 }
 
-struct Receiver {
+/// Puts messages together.
+pub(crate) struct Receiver {
     incoming: Incoming,
     assembler: Assembler,
+}
+
+impl Receiver {
+    pub(crate) fn new(incoming: Incoming, cutter: Cutter) -> Self {
+        Self { incoming, assembler: Assembler::new(cutter) }
+    }
 }
 
 impl Inlet for Receiver {

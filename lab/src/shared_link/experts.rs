@@ -1,0 +1,170 @@
+//! What experts do with kernel sockets on a link that others share, as the manuals have it: tc-pfifo_fast(8), tc-htb(8), and the guide
+//! *Linux Advanced Routing & Traffic Control*, which puts the queue on the host by a rate just below the link's.
+//!
+//! In each the applications are those of [`crate::stack::tuned_udp`]: SCHED_FIFO, large buffers, a message in one system call, messages of a burst an
+//! interval apart.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use laxity_core::units::Duration;
+
+use super::network::{ADDRESSES, Network, each};
+use super::{RATE_KBIT, Stack};
+use crate::error::Error;
+use crate::record::Arrived;
+use crate::stack::datagram::{Cutter, HEADER_BYTES, Incoming, Outgoing};
+use crate::stack::tuned_udp::{Receiver, Sender};
+use crate::stack::{Inlet, Ready, Received};
+use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
+
+/// The major number of the classes.
+const HANDLE: u32 = 0x1_0000;
+/// What is not real-time has in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
+const FLOOR_KBIT: u64 = RATE_KBIT / 20;
+/// The class of the real-time streams together, of the first one alone, of best effort, and of what other programs send.
+const TOGETHER: u32 = 0x10;
+const OF_ITS_OWN: u32 = 0x11;
+const OF_BEST_EFFORT: u32 = 0x20;
+const OF_OTHERS: u32 = 0x30;
+/// TC_PRIO_INTERACTIVE, the first band of pfifo_fast.
+const FIRST_BAND: u32 = 6;
+/// Bytes of the headers of UDP, IPv4 and Ethernet, as the kernel counts a packet.
+const HEADERS: u64 = 42;
+/// How long a receiver does not look at its stop flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Takes the disciplines away again when it goes.
+pub(super) struct SetUp<'a>(&'a Network);
+
+impl Drop for SetUp<'_> {
+    fn drop(&mut self) {
+        let _ = self.0.on(0, || each(&["tc qdisc del dev a0 root"]));
+    }
+}
+
+/// The commands of a set-up, for streams with these contracts and packets of at most so much payload.
+pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String> {
+    let class = |id: u32, rate: u64, priority: usize| {
+        format!(
+            "tc class add dev a0 parent 1:1 classid 1:{id:x} htb rate {rate}kbit ceil {RATE_KBIT}kbit prio {priority}"
+        )
+    };
+    let link = [
+        format!("tc qdisc add dev a0 root handle 1: htb default {OF_OTHERS:x}"),
+        format!("tc class add dev a0 parent 1: classid 1:1 htb rate {RATE_KBIT}kbit ceil {RATE_KBIT}kbit"),
+    ];
+    // Of what streams leave, each of the two has half.
+    let rest = |priority| [OF_BEST_EFFORT, OF_OTHERS].map(|id| class(id, FLOOR_KBIT / 2, priority));
+    match stack {
+        Stack::PfifoFast => vec![
+            format!("tc qdisc add dev a0 root handle 1: tbf rate {RATE_KBIT}kbit burst 3028 limit 3000000"),
+            "tc qdisc add dev a0 parent 1:1 handle 10: pfifo_fast".to_owned(),
+        ],
+        Stack::HtbClass => [&link[..], &[class(TOGETHER, RATE_KBIT - FLOOR_KBIT, 0)], &rest(1)].concat(),
+        Stack::HtbStreams => {
+            let streams = by_deadline(rows).into_iter().enumerate().map(|(priority, number)| {
+                let contract = rows[number].contract;
+                let packets = u64::from(contract.max_message()).div_ceil(payload as u64);
+                let bytes = u64::from(contract.max_message()) + packets * (HEADERS + HEADER_BYTES as u64);
+                // A tenth more than it needs. With a longer burst than the usual one, several classes would send at once at the link's rate, and wait
+                // behind it in the order in which they came.
+                class(OF_ITS_OWN + number as u32, bytes * 8 * 1_100_000 / contract.interval().as_nanos(), priority)
+            });
+            link.into_iter().chain(streams).chain(rest(rows.len())).collect()
+        }
+        Stack::LaxityUdp | Stack::LaxityXdp => Vec::new(),
+    }
+}
+
+/// The numbers of the rows, the shortest deadline first.
+fn by_deadline(rows: &[Row]) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..rows.len()).collect();
+    numbers.sort_by_key(|number| rows[*number].contract.deadline());
+    numbers
+}
+
+/// Sets the queues up, and opens sockets for the streams and for best effort.
+pub(super) fn open<'a>(
+    network: &'a Network,
+    stack: Stack,
+    rows: &[Row],
+    payload: usize,
+    best_effort: &Arc<AtomicU64>,
+) -> Result<(Vec<Ready>, SetUp<'a>), Error> {
+    let set_up = SetUp(network);
+    network.on(0, || each(&commands(stack, rows, payload)))?;
+    let most = HEADER_BYTES + payload;
+    let contracts = rows.iter().map(|row| (row.name.clone(), Some(row.contract)));
+    let mut channels = Vec::new();
+    for (number, (name, contract)) in contracts.chain([(BEST_EFFORT.to_owned(), None)]).enumerate() {
+        let incoming = network.on(1, || Incoming::bind(ADDRESSES[1], most))?;
+        let to = incoming.address();
+        let outgoing = network.on(0, || Outgoing::bind(ADDRESSES[0], to, most))?;
+        let priority = match (contract, stack) {
+            (Some(_), Stack::PfifoFast) => FIRST_BAND,
+            (None, Stack::PfifoFast) => 0,
+            (None, _) => HANDLE + OF_BEST_EFFORT,
+            (Some(_), Stack::HtbClass) => HANDLE + TOGETHER,
+            (Some(_), _) => HANDLE + OF_ITS_OWN + number as u32,
+        };
+        outgoing.prioritise(priority)?;
+        let cutter = Cutter { channel: number as u32, message_bytes: MESSAGE_BYTES as usize, payload };
+        let inlet: Box<dyn Inlet> = match contract {
+            Some(_) => Box::new(Receiver::new(incoming, cutter)),
+            None => Box::new(Counting { incoming, bytes: Arc::clone(best_effort) }),
+        };
+        let outlet = Box::new(Sender::new(outgoing, cutter, contract.is_some()));
+        channels.push(Ready { name, contract, real_time_threads: contract.is_some(), outlet, inlet });
+    }
+    Ok((channels, set_up))
+}
+
+/// Counts what comes of best effort, datagram by datagram: of a message of many there is rarely a whole one where queues drop.
+struct Counting {
+    incoming: Incoming,
+    bytes: Arc<AtomicU64>,
+}
+
+impl Inlet for Counting {
+    fn run(mut self: Box<Self>, _: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
+        while !stop.load(Ordering::Relaxed) {
+            let bytes = &self.bytes;
+            self.incoming.receive(LOOK, |datagram| {
+                let payload = datagram.len().saturating_sub(HEADER_BYTES);
+                bytes.fetch_add(payload as u64, Ordering::Relaxed);
+            })?;
+        }
+        Ok(Received::Numbers { lost: 0, next: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::table_3;
+
+    #[test]
+    fn set_ups_are_as_the_manuals_have_them() {
+        let rows = table_3();
+        let one = commands(Stack::HtbClass, &rows, 1_400);
+        assert_eq!(one[2], "tc class add dev a0 parent 1:1 classid 1:10 htb rate 94620kbit ceil 99600kbit prio 0");
+        assert_eq!(one[3], "tc class add dev a0 parent 1:1 classid 1:20 htb rate 2490kbit ceil 99600kbit prio 1");
+        // 61,440 bytes in 44 packets with 66 around each: 64,344 in 30 ms are 17.16 Mbit/s. The shortest deadline comes first, best effort last.
+        let each = commands(Stack::HtbStreams, &rows, 1_400);
+        let classes: Vec<&str> =
+            each.iter().filter_map(|command| command.split_once("classid 1:")).map(|(_, of)| of).collect();
+        assert_eq!(
+            classes,
+            [
+                "1 htb rate 99600kbit ceil 99600kbit",
+                "12 htb rate 18873kbit ceil 99600kbit prio 0",
+                "13 htb rate 18873kbit ceil 99600kbit prio 1",
+                "11 htb rate 11324kbit ceil 99600kbit prio 2",
+                "20 htb rate 2490kbit ceil 99600kbit prio 3",
+                "30 htb rate 2490kbit ceil 99600kbit prio 3",
+            ]
+        );
+        assert!(commands(Stack::LaxityUdp, &rows, 1_400).is_empty());
+    }
+}

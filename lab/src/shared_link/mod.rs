@@ -1,0 +1,421 @@
+//! Table 3 of `[channels §5]` on a link that other programs of the same host flood: what is left of its deadlines with Laxity's guard, and with the queueing
+//! disciplines of the kernel as experts set them up.
+//!
+//! Two hosts in network namespaces, and between them a third one that passes 100 Mbit/s on, in the order in which it comes, with room for 150,000 bytes. A
+//! program on the sending host floods the receiving one with packets of 1,400 bytes, as many as its socket takes. Beside it applications send the streams of
+//! Table 3, in bursts of a random length, and best effort at twice what they leave of the link.
+//!
+//! | Stack | What it is |
+//! |---|---|
+//! | `pfifo-fast` | the kernel's default discipline, whose first band the real-time sockets name (SO_PRIORITY), behind a tbf that stands for the device's rate |
+//! | `htb-class` | one class for all real-time streams, and behind it one for best effort and one for all else; below the link's rate |
+//! | `htb-streams` | the same with a class for each stream, the one with the shortest deadline first |
+//! | `laxity-udp`, `laxity-xdp` | Laxity with its guard |
+//!
+//! The applications of each have a thread for each end of each stream, SCHED_FIFO at the same priority where that is permitted, and one processor for each
+//! host. A response counts from the logical arrival by contract, as the sending application reckons it, until the receiving application's thread has the
+//! whole message. A message that did not arrive is slower than any other.
+//!
+//! In each round every stack has its turn, in an order that rotates, with the same bursts.
+
+mod experts;
+mod laxity;
+mod network;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::now;
+
+use crate::attack::{Content, Ground, Load, strangers};
+use crate::conditions::{Conditions, Manner};
+use crate::error::Error;
+use crate::figures::{median, per_second, quantile};
+pub use crate::roundtrip::ROUNDS;
+use crate::scenario::{Ending, feed, joined, spawn};
+use crate::source::Source;
+use crate::stack::{APPLICATION_PRIORITY, Ready, Received};
+use crate::timing;
+use crate::workload::{self, MESSAGE_BYTES, Row, Writer};
+use network::{ADDRESSES, NETWORK_BITS, Network};
+
+/// 0.4 % less than the wire's rate, as Laxity's guard takes it, so that no queue builds up behind the host.
+const RATE_KBIT: u64 = 99_600;
+/// Of the flood, bytes of UDP payload.
+const FLOOD_BYTES: usize = 1_400;
+/// To which it goes.
+const FLOOD_PORT: u16 = 9;
+/// From when all threads are there until the sources start.
+const AHEAD: Duration = Duration::from_millis(50);
+/// After the sources, until everything must have arrived.
+const DRAIN: Duration = Duration::from_millis(300);
+/// Of best effort, to what the streams leave.
+const EXCESS: u64 = 2;
+
+/// What carries the streams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Stack {
+    /// Three bands by SO_PRIORITY.
+    PfifoFast,
+    /// One class of htb for all real-time streams.
+    HtbClass,
+    /// One class of htb for each.
+    HtbStreams,
+    /// Laxity over UDP, with its guard.
+    LaxityUdp,
+    /// Laxity over AF_XDP, with its guard.
+    LaxityXdp,
+}
+
+impl Stack {
+    /// Each, in the order of the rows.
+    pub const EACH: [Self; 5] = [Self::PfifoFast, Self::HtbClass, Self::HtbStreams, Self::LaxityUdp, Self::LaxityXdp];
+
+    /// Whether it is Laxity.
+    pub fn is_laxity(self) -> bool {
+        matches!(self, Self::LaxityUdp | Self::LaxityXdp)
+    }
+}
+
+/// What one stream had in a turn.
+#[derive(Clone, Debug)]
+pub struct Responses {
+    /// Of its messages that arrived, in order of size, ns; zero for one that came before its logical arrival.
+    pub sorted: Vec<u64>,
+    /// Messages that did not arrive.
+    pub lost: u64,
+}
+
+impl Responses {
+    /// The response that `ppm` of the messages do not exceed; `None` if so many did not arrive.
+    pub fn quantile(&self, ppm: u64) -> Option<u64> {
+        let all = self.sorted.len() as u64 + self.lost;
+        let at = (all * ppm).div_ceil(1_000_000).max(1) as usize - 1;
+        self.sorted.get(at).copied()
+    }
+}
+
+/// One turn of a stack.
+#[derive(Clone, Debug)]
+pub struct Turn {
+    /// In the order of [`Report::streams`].
+    pub streams: Vec<Responses>,
+    /// Bytes of best effort that arrived a second. Of the kernel's sockets each datagram counts, of Laxity only whole messages.
+    pub best_effort_bytes_s: u64,
+    /// Bytes of the flood that arrived a second.
+    pub flood_bytes_s: u64,
+}
+
+/// One stack.
+#[derive(Clone, Debug)]
+pub struct StackRow {
+    /// Which.
+    pub stack: Stack,
+    /// One in each round.
+    pub turns: Vec<Turn>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The real-time streams, with the deadlines that Laxity grants over UDP. Over AF_XDP it may have to grant longer ones, and is judged by these.
+    pub streams: Vec<Row>,
+    /// In the order of [`Stack::EACH`]; one that this host does not have is missing, and among the notes.
+    pub rows: Vec<StackRow>,
+    /// Of Laxity's channels, turn by turn.
+    pub channels: Vec<Figures>,
+    /// The commands by which the experts' queues are set up.
+    pub commands: Vec<(Stack, Vec<String>)>,
+    /// Whether applications ran as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The largest p99 of a turn's streams to their deadlines, in ppm; `None` if a stream has none.
+    pub fn largest_ppm(&self, turn: &Turn) -> Option<u64> {
+        let of = |(responses, row): (&Responses, &Row)| {
+            let scaled = u128::from(responses.quantile(990_000)?) * 1_000_000;
+            u64::try_from(scaled.div_ceil(u128::from(row.contract.deadline().as_nanos()))).ok()
+        };
+        turn.streams.iter().zip(&self.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
+    }
+
+    /// The median of that over the turns of a stack; a turn in which a stream has none counts as more than any.
+    pub fn typical_ppm(&self, row: &StackRow) -> Option<u64> {
+        let of = |turn| self.largest_ppm(turn).unwrap_or(u64::MAX);
+        median(row.turns.iter().map(of).collect()).filter(|ppm| *ppm < u64::MAX)
+    }
+
+    /// The expert whose typical one is the least.
+    pub fn best_expert(&self) -> Option<&StackRow> {
+        let experts = self.rows.iter().filter(|row| !row.stack.is_laxity());
+        experts.filter_map(|row| Some((self.typical_ppm(row)?, row))).min_by_key(|(ppm, _)| *ppm).map(|(_, row)| row)
+    }
+
+    /// What [`largest_ppm`](Self::largest_ppm) of a stack is to that of the best expert, in ppm, of each round in order of size. A round in which one of them
+    /// has none is left out.
+    pub fn ratios_ppm(&self, row: &StackRow) -> Vec<u64> {
+        let Some(best) = self.best_expert() else { return Vec::new() };
+        let ratio = |(of, to): (&Turn, &Turn)| {
+            let (of, to) = (self.largest_ppm(of)?, self.largest_ppm(to)?);
+            u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
+        };
+        let mut ratios: Vec<u64> = row.turns.iter().zip(&best.turns).filter_map(ratio).collect();
+        ratios.sort_unstable();
+        ratios
+    }
+}
+
+/// Runs all of it; each turn lasts `span`. `progress` is told how many of how many turns are done.
+///
+/// # Errors
+/// Not permitted here, or there are no `ip` and `tc`; a channel is refused; the kernel has no such interfaces or disciplines. AF_XDP that this host does not
+/// have is a note.
+pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    // Dropped at the end: it keeps the processors awake.
+    let mut conditions = Conditions::find(APPLICATION_PRIORITY);
+    let (processors, priority) = (conditions.processors, conditions.priority);
+    let notes = &mut conditions.notes;
+    let network = Network::new()?;
+    let platform = Platform::assumed_host();
+    let mut streams = workload::table_3();
+    let mut stacks = Stack::EACH.to_vec();
+    for stack in [Stack::LaxityUdp, Stack::LaxityXdp] {
+        let mut said = Vec::new();
+        match laxity::open(&network, stack, streams.clone(), processors, &mut said) {
+            // By these every stack is judged.
+            Ok(opened) if stack == Stack::LaxityUdp => streams = opened.rows,
+            Ok(_) => {}
+            Err(error) if stack == Stack::LaxityUdp || error.exit_status() == 4 => return Err(error),
+            Err(error) => {
+                said.push(format!("it is left out: {error}"));
+                stacks.retain(|other| *other != stack);
+            }
+        }
+        notes.extend(said.iter().map(|note| format!("{stack}: {note}")));
+    }
+    let commands = |stack: &Stack| (*stack, experts::commands(*stack, &streams, platform.packet as usize));
+    let commands = stacks.iter().filter(|stack| !stack.is_laxity()).map(commands).collect();
+    let mut rows: Vec<StackRow> = stacks.iter().map(|stack| StackRow { stack: *stack, turns: Vec::new() }).collect();
+    let (mut channels, mut done, all) = (Vec::new(), 0, ROUNDS * stacks.len() as u64);
+    for round in 0..ROUNDS {
+        for place in 0..rows.len() {
+            let at = (place + round as usize) % rows.len();
+            let ground = Conduct {
+                network: &network,
+                manners: processors.map(|processor| Manner { processor, priority }),
+                span,
+                round,
+            };
+            let row = &mut rows[at];
+            row.turns.push(ground.turn(row.stack, &streams, &platform, &mut channels)?);
+            done += 1;
+            progress(done, all);
+        }
+    }
+    let Conditions { is_kept_awake, notes, .. } = conditions;
+    Ok(Report { streams, rows, channels, commands, is_real_time: priority.is_some(), is_kept_awake, notes })
+}
+
+/// How a turn goes on.
+struct Conduct<'a> {
+    network: &'a Network,
+    /// The threads of each host's applications.
+    manners: [Manner; 2],
+    span: Duration,
+    round: u64,
+}
+
+impl Conduct<'_> {
+    fn turn(
+        &self,
+        stack: Stack,
+        streams: &[Row],
+        platform: &Platform,
+        figures: &mut Vec<Figures>,
+    ) -> Result<Turn, Error> {
+        let best_effort = Arc::new(AtomicU64::new(0));
+        let left = workload::left_bytes_per_second(streams, platform);
+        if stack.is_laxity() {
+            let processors = self.manners.map(|manner| manner.processor);
+            let opened = laxity::open(self.network, stack, streams.to_vec(), processors, &mut Vec::new())?;
+            let laxity::Opened { channels, hosts: _hosts, .. } = opened;
+            return self.send(channels, left, &best_effort, figures);
+        }
+        let payload = platform.packet as usize;
+        let (channels, _set_up) = experts::open(self.network, stack, streams, payload, &best_effort)?;
+        self.send(channels, left, &best_effort, figures)
+    }
+
+    /// The streams, then best effort, beside the flood.
+    fn send(
+        &self,
+        channels: Vec<Ready>,
+        left: u64,
+        best_effort: &AtomicU64,
+        figures: &mut Vec<Figures>,
+    ) -> Result<Turn, Error> {
+        let (abort, stop, flooded) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
+        let (abort, stop, flooded) = (&abort, &stop, &flooded);
+        let start = now() + AHEAD;
+        let until = start + self.span;
+        thread::scope(|scope| {
+            let ending = Ending([abort, stop]);
+            let counted = spawn(scope, "flood-sink".to_owned(), move || self.count_flood(flooded, stop))?;
+            let flood = spawn(scope, "flood".to_owned(), move || self.flood(until, abort))?;
+            let mut running = Vec::new();
+            for (number, ready) in channels.into_iter().enumerate() {
+                let Ready { name, contract, outlet, inlet, .. } = ready;
+                let urgent =
+                    |manner: Manner| Manner { priority: manner.priority.filter(|_| contract.is_some()), ..manner };
+                let [sends, receives] = self.manners.map(urgent);
+                let seed = self.round.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
+                let source = match contract {
+                    Some(contract) => Source::real_time(contract, seed, start, false),
+                    None => Source::best_effort(MESSAGE_BYTES, 1, left.saturating_mul(EXCESS), start),
+                };
+                let sink = spawn(scope, format!("sink-{number}"), move || {
+                    receives.take();
+                    let mut responses = Vec::new();
+                    let mut take = |_, message: &[u8]| match contract {
+                        Some(_) => responses.extend(workload::stamp(message).map(|due| now().since(due).as_nanos())),
+                        None => _ = best_effort.fetch_add(message.len() as u64, Ordering::Relaxed),
+                    };
+                    let received = inlet.run(&mut take, stop)?;
+                    responses.sort_unstable();
+                    Ok((responses, received))
+                })?;
+                let source = spawn(scope, format!("source-{number}"), move || {
+                    sends.take();
+                    // Each carries its logical arrival.
+                    feed(outlet, source, Writer::new(None), |_, due| due, (until, sends.priority, abort))
+                })?;
+                running.push((name, contract, source, sink));
+            }
+            timing::sleep_until(until, stop);
+            let (carried, brought) = (best_effort.load(Ordering::Relaxed), flooded.load(Ordering::Relaxed));
+            joined(flood, "the flood")?;
+            let mut fed = Vec::new();
+            for (name, contract, source, sink) in running {
+                fed.push((name, contract, joined(source, "a source"), sink));
+            }
+            timing::sleep_until(now() + DRAIN, stop);
+            drop(ending);
+            joined(counted, "the flood's sink")?;
+            let mut streams = Vec::new();
+            for (name, contract, fed, sink) in fed {
+                let (sorted, received) = joined(sink, "a sink")?;
+                let (_, sent) = fed?;
+                if let Received::Figures(of_laxity) = received {
+                    figures.push(Figures { sent: sent.messages, ..*of_laxity });
+                }
+                if contract.is_none() {
+                    continue;
+                }
+                let Some(lost) = sent.messages.checked_sub(sorted.len() as u64) else {
+                    let detail = format!("{} sent, {} received", sent.messages, sorted.len());
+                    return Err(Error::Conservation { channel: name, detail });
+                };
+                streams.push(Responses { sorted, lost });
+            }
+            let [best_effort_bytes_s, flood_bytes_s] = [carried, brought].map(|bytes| per_second(bytes, self.span));
+            Ok(Turn { streams, best_effort_bytes_s, flood_bytes_s })
+        })
+    }
+
+    /// Another program of the sending host: as much as its socket takes.
+    fn flood(&self, until: Instant, stop: &AtomicBool) -> Result<(), Error> {
+        self.network.enter(0)?;
+        Manner { priority: None, ..self.manners[0] }.take();
+        let ground = Ground::lab(&[(ADDRESSES[0], NETWORK_BITS)])?;
+        let load = Load { per_second: None, packets: u64::MAX, span: until.since(now()) };
+        let to = [(ADDRESSES[1], FLOOD_PORT).into()];
+        strangers(&to, Content::Garbage, FLOOD_BYTES, &load, &ground, stop, |_| ()).map(drop)
+    }
+
+    /// Counts what arrives of it.
+    fn count_flood(&self, bytes: &AtomicU64, stop: &AtomicBool) -> Result<(), Error> {
+        self.network.enter(1)?;
+        Manner { priority: None, ..self.manners[1] }.take();
+        let failed = |source| Error::System { what: "a flood's sink", source };
+        let sink = std::net::UdpSocket::bind((ADDRESSES[1], FLOOD_PORT)).map_err(failed)?;
+        sink.set_read_timeout(Some(std::time::Duration::from_millis(50))).map_err(failed)?;
+        let mut packet = [0; 2 * FLOOD_BYTES];
+        while !stop.load(Ordering::Relaxed) {
+            if let Ok(found) = sink.recv(&mut packet) {
+                bytes.fetch_add(found as u64, Ordering::Relaxed);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The middle of `ratios`, and what lies between its quartiles.
+pub fn quartiles(ratios: &[u64]) -> [Option<u64>; 3] {
+    [250_000, 500_000, 750_000].map(|ppm| quantile(ratios, ppm))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(sorted: [Vec<u64>; 3], lost: u64) -> Turn {
+        let streams = sorted.map(|sorted| Responses { sorted, lost }).into();
+        Turn { streams, best_effort_bytes_s: 1, flood_bytes_s: 1 }
+    }
+
+    fn report(rows: Vec<StackRow>) -> Report {
+        Report {
+            streams: workload::table_3(),
+            rows,
+            channels: Vec::new(),
+            commands: Vec::new(),
+            is_real_time: true,
+            is_kept_awake: true,
+            notes: Vec::new(),
+        }
+    }
+
+    const MILLI: u64 = 1_000_000;
+
+    #[test]
+    fn what_did_not_arrive_is_slower_than_all_that_did() {
+        let responses = Responses { sorted: (1..=99).collect(), lost: 1 };
+        assert_eq!(
+            [0, 500_000, 990_000, 1_000_000].map(|ppm| responses.quantile(ppm)),
+            [Some(1), Some(50), Some(99), None]
+        );
+        let report = report(Vec::new());
+        // 10 of 40, 10 of 25, 10 of 30 ms.
+        assert_eq!(report.largest_ppm(&turn([10, 10, 10].map(|millis| vec![millis * MILLI]), 0)), Some(400_000));
+        assert_eq!(report.largest_ppm(&turn([10, 10, 10].map(|millis| vec![millis * MILLI]), 1)), None);
+    }
+
+    #[test]
+    fn the_best_expert_is_the_one_whose_typical_turn_is_best() {
+        let row = |stack, millis: [u64; 3]| StackRow {
+            stack,
+            turns: millis.map(|millis| turn([1, millis, 1].map(|millis| vec![millis * MILLI]), 0)).into(),
+        };
+        let lossy = StackRow { stack: Stack::HtbClass, turns: vec![turn([vec![1], vec![1], vec![1]], 1); 3] };
+        let report = report(vec![
+            row(Stack::PfifoFast, [20, 20, 1]),
+            lossy,
+            row(Stack::HtbStreams, [10, 10, 20]),
+            row(Stack::LaxityUdp, [5, 10, 5]),
+        ]);
+        assert_eq!(report.best_expert().map(|row| row.stack), Some(Stack::HtbStreams));
+        assert_eq!(report.typical_ppm(&report.rows[1]), None);
+        assert_eq!(report.ratios_ppm(&report.rows[3]), [250_000, 500_000, 1_000_000]);
+        assert_eq!(quartiles(&report.ratios_ppm(&report.rows[3]))[1], Some(500_000));
+    }
+}
