@@ -62,6 +62,10 @@ pub(crate) struct HostArguments {
     /// Needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = USUAL_FLOOR)]
     pub(crate) guard: Option<String>,
+    /// Over xdp: other programs have what is left of the link, too, as with udp; but what the channels begin to use they give back only after so much time, 1ms to
+    /// 50ms, and nearly as much is in every bound
+    #[arg(long, value_name = "SPAN", requires = "guard")]
+    pub(crate) guard_lag: Option<String>,
     /// The directory where hosts claim link and processors, which no two may share, or off to claim nothing [default: /run/laxity, or that of
     /// this user]
     #[arg(long, value_name = "DIRECTORY|off")]
@@ -147,9 +151,13 @@ impl HostArguments {
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;
-        let guard = self.guard.as_deref().map(|floor| match floor {
-            USUAL_FLOOR => Ok(GuardConfig::default()),
-            floor => option("--guard", floor, text::rate).map(|floor| GuardConfig { floor: Some(floor) }),
+        let lag = self.guard_lag.as_deref().map(|lag| option("--guard-lag", lag, text::duration)).transpose()?;
+        let guard = self.guard.as_deref().map(|floor| {
+            let floor = match floor {
+                USUAL_FLOOR => None,
+                floor => Some(option("--guard", floor, text::rate)?),
+            };
+            Ok::<_, Failure>(GuardConfig { floor, lag })
         });
         let guard = guard.transpose()?;
         let default = HostConfig::default();

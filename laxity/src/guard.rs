@@ -9,24 +9,27 @@
 //! What was changed stands in the [ledger](crate::ledger) before it is changed, and is undone when the host ends; after `kill -9` by the next one,
 //! by `laxity doctor`, or by the guardian of the command. A discipline that is there already is left alone, and the guard refused.
 //!
-//! Packets of AF_XDP pass by the queueing disciplines. There others have the floor and no more: a fixed part of the link, by default a quarter.
+//! Packets of AF_XDP pass by the queueing disciplines. There others have the floor and no more: a fixed part of the link, by default a quarter. Or their ceiling
+//! is moved with what Laxity uses ([`crate::ceiling`]), and every bound contains the lag.
 //!
-//! **Leaves out.** A ceiling over AF_XDP that follows what Laxity uses; processes with CAP_NET_ADMIN or CAP_NET_RAW that name Laxity's class as their own; interfaces that others stand
+//! **Leaves out.** Processes with CAP_NET_ADMIN or CAP_NET_RAW that name Laxity's class as their own; interfaces that others stand
 //! on (VLANs, bridges); what comes in.
 
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity_core::platform::{Platform, PlatformError};
-use laxity_core::units::Rate;
+use laxity_core::units::{Duration, Rate};
 use laxity_link::LinkKind;
 use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
+use laxity_link::sys;
 use laxity_link::xdp::steer::Steering;
 
+use crate::ceiling::{Follower, Lateness};
 use crate::claims::NetworkNamespace;
 use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
 use crate::link_rate::{is_loopback, sending_interfaces};
@@ -38,6 +41,8 @@ const FLOOR: u64 = 20;
 const XDP_FLOOR: u64 = 4;
 /// Less than a packet every second or two is no floor.
 const LEAST_FLOOR: u64 = 1_000;
+/// How late others may give back what Laxity uses.
+const LAGS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(50);
 /// How often it is looked whether the guard is still there.
 const LOOK: StdDuration = StdDuration::from_secs(1);
 /// How often it is looked whether another one has ended.
@@ -51,6 +56,9 @@ pub struct GuardConfig {
     /// What other programs may send in any case: 1,000 bytes a second at least, and less than the link's rate less 0.4 %, of which Laxity has the rest. `None` is a
     /// twentieth of the link's rate; over AF_XDP, where it is also all that they may send, a quarter.
     pub floor: Option<Rate>,
+    /// Over AF_XDP: lets other programs have what Laxity leaves, too. Until they give back what Laxity begins to use so much time may pass, 1 to 50 ms, and nearly
+    /// as much is in every bound. The floor is a twentieth of the link's rate then. `None` leaves them their floor. Over UDP they have what is left without any lag.
+    pub lag: Option<Duration>,
 }
 
 /// Whose traffic on the sending host's link a bound contains.
@@ -103,6 +111,14 @@ pub enum GuardError {
         "a guard needs the rate of the link, and the interface does not tell that of a wire: link_rate in [platform] gives it"
     )]
     Rate,
+    /// Others would be too late, or need not be.
+    #[error(
+        "the guard's lag is {found}, expected 1ms to 50ms, over AF_XDP alone: over UDP others have what is left without a lag"
+    )]
+    Lag {
+        /// What was asked for.
+        found: Duration,
+    },
     /// Others would have all of it, or nothing.
     #[error("the guard's floor is {}, expected 1KB/s at least, and with what streams have less than {}, the link's rate less 0.4 %", DisplayRate(*.floor), DisplayRate(*.rate))]
     Floor {
@@ -146,7 +162,12 @@ impl GuardError {
     /// As [`Error::exit_status`](crate::Error::exit_status).
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
-            Self::Platform(_) | Self::Interfaces { .. } | Self::Kind { .. } | Self::Rate | Self::Floor { .. } => 2,
+            Self::Platform(_)
+            | Self::Interfaces { .. }
+            | Self::Kind { .. }
+            | Self::Rate
+            | Self::Lag { .. }
+            | Self::Floor { .. } => 2,
             Self::Taken { .. } | Self::Others { .. } | Self::Ledger(LedgerError::Held { .. }) => 3,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::System { .. } | Self::Ledger(_) => 5,
@@ -180,8 +201,13 @@ impl GuardPlan {
         Ok(Self::Guard(planned, note))
     }
 
-    /// Does it, and adds what is to be said.
-    pub(crate) fn set_up(self, notes: &mut Vec<String>) -> Result<Option<Guard>, GuardError> {
+    /// Does it, and adds what is to be said. `taken` is what the host takes of the wire, if its packets pass by the queueing disciplines, and `priority` that of its
+    /// executive.
+    pub(crate) fn set_up(
+        self,
+        (taken, priority): (Option<Arc<AtomicU64>>, Option<u8>),
+        notes: &mut Vec<String>,
+    ) -> Result<Option<Guard>, GuardError> {
         match self {
             Self::None(said) => {
                 notes.extend(said);
@@ -189,7 +215,7 @@ impl GuardPlan {
             }
             Self::Guard(planned, note) => {
                 notes.push(note);
-                planned.set_up().map(Some)
+                planned.set_up(taken, priority).map(Some)
             }
         }
     }
@@ -200,6 +226,7 @@ pub(crate) struct Planned {
     interface: u32,
     name: String,
     classes: GuardClasses,
+    lag: Option<Duration>,
 }
 
 impl Planned {
@@ -215,8 +242,11 @@ impl Planned {
         if !link_is_known {
             return Err(GuardError::Rate);
         }
+        if let Some(found) = config.lag.filter(|lag| kind == LinkKind::Udp || !LAGS.contains(lag)) {
+            return Err(GuardError::Lag { found });
+        }
         let whole = GuardClasses::shaped(rate.as_bytes_per_second());
-        let usual = if kind == LinkKind::Udp { FLOOR } else { XDP_FLOOR };
+        let usual = if kind == LinkKind::Udp || config.lag.is_some() { FLOOR } else { XDP_FLOOR };
         let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
         let streams = streams.map_or_else(StreamClasses::default, |share| stream_classes(whole, share));
         let ours = whole.checked_sub(floor).and_then(|left| left.checked_sub(streams.rate));
@@ -229,14 +259,20 @@ impl Planned {
         platform.receive_rate.get_or_insert(rate);
         let shaped = Rate::bytes_per_second(whole).unwrap_or(ours);
         platform.foreign += shaped.time_for(classes.foreign_bytes());
+        // Of what others have beyond their floor, until their ceiling follows.
+        platform.foreign += config.lag.map_or(Duration::ZERO, |lag| lag.mul_ratio(whole - floor, whole));
         platform.validate()?;
-        Ok(Self { interface: interface.index, name: interface.name.clone(), classes })
+        Ok(Self { interface: interface.index, name: interface.name.clone(), classes, lag: config.lag })
     }
 
     /// What is to be said of it.
     fn note(&self, platform: &Platform) -> String {
         let GuardClasses { rate, floor, ceiling, .. } = self.classes;
-        let more = if ceiling > floor { " in any case, and what Laxity leaves" } else { ", and no more" };
+        let more = match self.lag {
+            Some(lag) => format!(" in any case, and what Laxity leaves, {lag} behind it"),
+            None if ceiling > floor => " in any case, and what Laxity leaves".to_owned(),
+            None => ", and no more".to_owned(),
+        };
         let (floor, rate, foreign) = (DisplayRate(floor), DisplayRate(rate), platform.foreign);
         format!(
             "{} is guarded: other programs have {floor} of its {rate}{more}; every bound contains {foreign} for their packets",
@@ -244,8 +280,8 @@ impl Planned {
         )
     }
 
-    fn set_up(self) -> Result<Guard, GuardError> {
-        let Self { interface, name, classes } = self;
+    fn set_up(self, taken: Option<Arc<AtomicU64>>, priority: Option<u8>) -> Result<Guard, GuardError> {
+        let Self { interface, name, classes, lag } = self;
         let what = format!("guarding {name}");
         let failed = |source| GuardError::System { what: what.clone(), source };
         let namespace = NetworkNamespace::of_thread().map_err(|error| failed(io::Error::other(error)))?;
@@ -261,12 +297,22 @@ impl Planned {
         // If this fails, dropping `owned` takes the journal away.
         netlink.guard(interface, &classes).map_err(failed)?;
         let (is_over, is_gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let lateness = Arc::new(Lateness::default());
+        let follower = lag.zip(taken).map(|(lag, taken)| Follower::new(&classes, lag, taken, Arc::clone(&lateness)));
         let watching = (Arc::clone(&is_over), Arc::clone(&is_gone));
         let watch = std::thread::Builder::new()
             .name("laxity-guard".to_owned())
-            .spawn(move || watch(&mut netlink, interface, &watching.0, &watching.1))
+            .spawn(move || {
+                if follower.is_some() {
+                    // Without it the ceiling is late more often, which is told.
+                    let _ = sys::precise_timers();
+                    let _ = priority.map_or(Ok(()), |executive| sys::real_time(executive.saturating_sub(1).max(1)));
+                }
+                watch(&mut netlink, interface, (&watching.0, &watching.1), follower.map(|follower| (follower, classes)))
+            })
             .map_err(failed)?;
-        Ok(Guard { interface, name, classes, owned, is_over, is_gone, watch: Some(watch), process: std::process::id() })
+        let (late, process) = (lag.map(|lag| (lateness, lag)), std::process::id());
+        Ok(Guard { interface, name, classes, owned, is_over, is_gone, late, watch: Some(watch), process })
     }
 }
 
@@ -349,15 +395,34 @@ fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>
     }
 }
 
-/// Looks whether the guard is there until `is_over`, and removes it: true if it is there no more. One that is gone is not set up again: whatever removed it had a reason.
-fn watch(netlink: &mut Netlink, interface: u32, is_over: &AtomicBool, is_gone: &AtomicBool) -> bool {
+/// Looks whether the guard is there until `is_over`, moves its ceiling if something follows what Laxity uses, and removes it: true if it is there no more. One that is
+/// gone is not set up again: whatever removed it had a reason.
+fn watch(
+    netlink: &mut Netlink,
+    interface: u32,
+    (is_over, is_gone): (&AtomicBool, &AtomicBool),
+    mut follower: Option<(Follower, GuardClasses)>,
+) -> bool {
+    let mut looked: Option<Instant> = None;
     while !is_over.load(Ordering::Relaxed) {
-        let found = netlink.root_discipline(interface);
-        // What the kernel does not answer says nothing.
-        if found.is_ok_and(|found| found.is_none_or(|found| found.handle != GuardClasses::HANDLE)) {
-            is_gone.store(true, Ordering::Relaxed);
+        if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+            let found = netlink.root_discipline(interface);
+            // What the kernel does not answer says nothing.
+            if found.is_ok_and(|found| found.is_none_or(|found| found.handle != GuardClasses::HANDLE)) {
+                is_gone.store(true, Ordering::Relaxed);
+                follower = None;
+            }
+            looked = Some(Instant::now());
         }
-        std::thread::park_timeout(LOOK);
+        let pause = match &mut follower {
+            None => LOOK,
+            Some((follower, classes)) => {
+                // One that is gone is found to be so within a second.
+                let _ = follower.follow(netlink, interface, classes);
+                follower.pause()
+            }
+        };
+        std::thread::park_timeout(pause);
     }
     // By the connection that it has: the thread that ends the host may be in another network namespace by now.
     netlink.unguard(interface).is_ok()
@@ -391,6 +456,8 @@ pub(crate) struct Guard {
     owned: Owned,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
+    /// How late its ceiling was, and what bounds contain of that, if it is moved.
+    late: Option<(Arc<Lateness>, Duration)>,
     watch: Option<JoinHandle<bool>>,
     /// That which set it up, and not one that was forked from it.
     process: u32,
@@ -410,7 +477,8 @@ impl Guard {
     /// What it was found to lack, in words.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = || format!("the guard of {} is gone: packets of other programs may be in the way", self.name);
-        self.is_gone.load(Ordering::Relaxed).then(problem)
+        let late = || self.late.as_ref().and_then(|(lateness, lag)| lateness.told(&self.name, *lag));
+        self.is_gone.load(Ordering::Relaxed).then(problem).or_else(late)
     }
 }
 

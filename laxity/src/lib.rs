@@ -42,6 +42,7 @@ mod attached;
 mod auto;
 mod bounds;
 pub mod calibration;
+mod ceiling;
 mod claims;
 mod control;
 mod doorbell;

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
@@ -129,6 +130,14 @@ impl Bound {
         match &self.wire {
             Wire::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
             Wire::Xdp(..) => Ok(()),
+        }
+    }
+
+    /// Bytes that it has taken of the wire so far, where its packets pass by the queueing disciplines.
+    pub(crate) fn taken(&self) -> Option<Arc<AtomicU64>> {
+        match &self.wire {
+            Wire::Udp(..) => None,
+            Wire::Xdp(link, _) => Some(link.taken()),
         }
     }
 

@@ -73,7 +73,7 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
             });
             link.into_iter().chain(streams).chain(rest(rows.len())).collect()
         }
-        Stack::LaxityUdp | Stack::LaxityXdp => Vec::new(),
+        Stack::LaxityUdp | Stack::LaxityXdp | Stack::LaxityXdpLag => Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration as StdDuration;
 use laxity::{ChannelSpec, Costs, GuardConfig, Host, HostConfig, LinkChoice, Placement, XdpOptions};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
 use laxity_link::sys;
 
 use super::Stack;
@@ -16,6 +17,8 @@ use crate::stack::laxity::{BEST_EFFORT_QUEUE, Manner, Receiver, Sender};
 use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row};
 
 const PORT: u16 = 5709;
+/// Of the guard that follows what Laxity uses.
+const LAG: Duration = Duration::from_millis(4);
 /// How long a channel may take to be there.
 const ACCEPT: StdDuration = StdDuration::from_secs(2);
 
@@ -35,7 +38,8 @@ pub(super) fn open(
     processors: [Option<usize>; 2],
     notes: &mut Vec<String>,
 ) -> Result<Opened, Error> {
-    let over_xdp = stack == Stack::LaxityXdp;
+    let over_xdp = stack != Stack::LaxityUdp;
+    let guard = GuardConfig { lag: (stack == Stack::LaxityXdpLag).then_some(LAG), ..GuardConfig::default() };
     let start = |host: usize| {
         let link = if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
         let config = HostConfig {
@@ -44,7 +48,7 @@ pub(super) fn open(
             placement: Placement::Thread,
             // Two hosts of one process, each with processor and link of its own.
             claims: None,
-            guard: (host == 0).then(GuardConfig::default),
+            guard: (host == 0).then_some(guard),
             ..HostConfig::with_costs(Costs::from(Platform::assumed_host()))
         };
         network.on(host, || {

@@ -70,7 +70,8 @@ pub struct GuardClasses {
     pub rate: u64,
     /// What others have in any case, bytes a second: more than zero, less than R.
     pub floor: u64,
-    /// What others have at most: R where Laxity's packets pass the discipline, too, and take what they need first; the floor where they pass by it.
+    /// What others have at most, to begin with: R where Laxity's packets pass the discipline, too, and take what they need first; the floor where they pass by it
+    /// ([`Netlink::set_ceiling`]).
     pub ceiling: u64,
     /// Bytes of the largest IP packet of the interface.
     pub mtu: u32,
@@ -110,11 +111,20 @@ impl GuardClasses {
         self.mtu.saturating_add(HEADER).saturating_add(self.overhead().into())
     }
 
+    fn others(&self, ceiling: u64) -> HtbClass {
+        HtbClass { rate: self.floor, ceiling, burst: self.largest().into(), priority: 2 }
+    }
+
     /// Bytes of others that may be in the device and on the wire before a packet of Laxity, at most: the bucket of the link, that of their
     /// class and of each stream's, each up to a tick larger than it was asked for, and a packet beyond each.
     pub fn foreign_bytes(&self) -> u64 {
         let buckets = 2 + u64::from(self.streams.most);
         2 * buckets * u64::from(self.largest()) + nanos_of(buckets * TICK_NANOS, self.rate) + 1
+    }
+
+    /// What an Ethernet frame of so many bytes takes of a wire, bytes.
+    pub(crate) fn on_the_wire(frame: usize) -> u64 {
+        (frame as u64).max(SHORTEST.into()) + u64::from(WIRE)
     }
 
     /// Bytes that count for an IP packet of so many.
@@ -174,7 +184,7 @@ impl Netlink {
         self.change(Message::NewQueueDiscipline(root), NLM_F_CREATE | NLM_F_EXCL)?;
         let ours = rate - floor - classes.streams.rate;
         let own = HtbClass { rate: ours, ceiling: rate, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
-        let others = HtbClass { rate: floor, ceiling, burst: packet.into(), priority: 2 };
+        let others = classes.others(ceiling);
         let link = HtbClass { rate, ceiling: rate, burst: packet.into(), priority: 0 };
         let mut made = || -> io::Result<()> {
             // Laxity's packets are paced by its link model, whatever that counts: its own class is not to hold them back.
@@ -197,6 +207,19 @@ impl Netlink {
         made().inspect_err(|_| {
             let _ = self.unguard(interface);
         })
+    }
+
+    /// What others have of a guarded interface at most from here on, bytes a second: no less than their floor, which it is taken for if it is less.
+    ///
+    /// # Errors
+    /// `NotFound` or `InvalidInput` where the interface has no guard; `PermissionDenied`.
+    pub fn set_ceiling(&mut self, interface: u32, ceiling: u64, classes: &GuardClasses) -> io::Result<()> {
+        let parent = TcHandle { major: MAJOR, minor: LINK };
+        let others = classes.others(ceiling.max(classes.floor));
+        let options = others.options(classes.largest(), classes.overhead());
+        let class = message(interface, (MAJOR, OTHERS), parent, "htb", options)?;
+        // Without leave to make one: it is changed, or there is none.
+        self.change(Message::NewTrafficClass(class), 0)
     }
 
     /// Gives stream `number` of a guarded interface a class of so many bytes a second, and no more: what it sends beyond that waits.

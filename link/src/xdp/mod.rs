@@ -37,6 +37,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
@@ -48,6 +49,7 @@ pub use program::EarlyFigures;
 pub use region::KernelFrames;
 pub use watcher::Status;
 
+use crate::netlink::GuardClasses;
 use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
 use crate::sys::{Interest, wait};
@@ -114,6 +116,8 @@ pub struct Xdp {
     was_busy: bool,
     from_socket: usize,
     counters: Counters,
+    /// Bytes that its frames have taken of the wire so far, for those in other threads.
+    taken: Arc<AtomicU64>,
     events: Events,
 }
 
@@ -187,6 +191,9 @@ impl Xdp {
             {
                 self.counters.sent_frames += 1;
                 self.counters.sent_bytes += staged.len as u64;
+                let wire_bytes = GuardClasses::on_the_wire(staged.len + direct.template.len());
+                // The only one that writes it.
+                self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(wire_bytes), Ordering::Relaxed);
                 self.in_flight += 1;
                 put(staged, &direct.template, sender, frames);
                 continue;
@@ -212,6 +219,11 @@ impl Xdp {
             self.blocked = self.kick(frames)? == Kicked::Later;
         }
         Ok(())
+    }
+
+    /// Bytes that its frames have taken of the wire since its start, as they are handed over; for any thread. What goes by the socket is not in it.
+    pub fn taken(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.taken)
     }
 
     /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.

@@ -162,6 +162,7 @@ impl Xdp {
             was_busy: false,
             from_socket: super::FROM_SOCKET,
             counters: Counters::default(),
+            taken: Arc::default(),
             events: Events::new(),
         };
         Ok((link, frames))
