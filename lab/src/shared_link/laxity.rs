@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, GuardConfig, Host, HostConfig, LinkChoice, Placement, XdpOptions};
-use laxity_core::contract::Overload;
+use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::sys;
@@ -14,29 +14,61 @@ use super::network::{ADDRESSES, Network};
 use crate::error::Error;
 use crate::stack::Ready;
 use crate::stack::laxity::{BEST_EFFORT_QUEUE, Manner, Receiver, Sender};
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row};
+use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
 
 const PORT: u16 = 5709;
 /// Of the guard that follows what Laxity uses.
 const LAG: Duration = Duration::from_millis(4);
 /// How long a channel may take to be there.
 const ACCEPT: StdDuration = StdDuration::from_secs(2);
+/// How often the deadlines grow by a quarter before they are given up.
+const STRETCHES: usize = 6;
 
 /// Both hosts, and their channels.
 pub(super) struct Opened {
-    /// The streams as they were granted.
-    pub(super) rows: Vec<Row>,
     pub(super) channels: Vec<Ready>,
-    pub(super) hosts: [Arc<Host>; 2],
+    /// What they say of themselves.
+    notes: Vec<String>,
+    _hosts: [Arc<Host>; 2],
 }
 
-/// Opens channels for `rows`, with longer deadlines where these cannot be granted, and for best effort.
+/// Makes the deadlines of `rows` longer, all of them by as much, until they are granted, and adds what is to be said.
+pub(super) fn grant(
+    network: &Network,
+    stack: Stack,
+    rows: &mut [Row],
+    processors: [Option<usize>; 2],
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    for _ in 0..STRETCHES {
+        let refused = match open(network, stack, rows, processors) {
+            Ok(opened) => {
+                notes.extend(opened.notes);
+                return Ok(());
+            }
+            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) => refusal,
+            Err(error) => return Err(error),
+        };
+        let shorter = deadlines(rows);
+        for row in &mut *rows {
+            let longer = row.contract.deadline().mul_ratio(5, 4);
+            row.contract = row.contract.with_deadline(longer).map_err(laxity::Error::from)?;
+        }
+        notes.push(format!("deadlines of {shorter} are refused: {refused}; going on with {}", deadlines(rows)));
+    }
+    open(network, stack, rows, processors).map(|_| ())
+}
+
+fn deadlines(rows: &[Row]) -> String {
+    rows.iter().map(|row| row.contract.deadline().to_string()).collect::<Vec<_>>().join(", ")
+}
+
+/// Opens channels for `rows`, and for best effort.
 pub(super) fn open(
     network: &Network,
     stack: Stack,
-    rows: Vec<Row>,
+    rows: &[Row],
     processors: [Option<usize>; 2],
-    notes: &mut Vec<String>,
 ) -> Result<Opened, Error> {
     let over_xdp = stack != Stack::LaxityUdp;
     let guard = GuardConfig { lag: (stack == Stack::LaxityXdpLag).then_some(LAG), ..GuardConfig::default() };
@@ -59,39 +91,35 @@ pub(super) fn open(
         })
     };
     let hosts = [start(0)?, start(1)?];
-    for (host, of) in hosts.iter().zip(["sending", "receiving"]) {
-        notes.extend(host.standing().notes.iter().map(|note| format!("{of} host: {note}")));
-    }
+    let said = hosts
+        .iter()
+        .zip(["sending", "receiving"])
+        .flat_map(|(host, of)| host.standing().notes.iter().map(move |note| format!("{of} host: {note}")));
+    let notes = said.collect();
     let [here, there] = &hosts;
-    let (mut granted, mut channels) = (Vec::new(), Vec::new());
-    let mut rows: Vec<(usize, Row)> = rows.into_iter().enumerate().collect();
-    // Who comes first has the most of what its deadline leaves on the way it shares with the others.
-    rows.sort_by_key(|(_, row)| row.contract.deadline());
-    for (number, row) in rows {
-        let (row, sender, receiver) = workload::connect(here, there, there.address(), row, Overload::Block, notes)?;
-        let ready = Ready {
-            name: row.name.clone(),
-            contract: Some(row.contract),
-            real_time_threads: true,
-            outlet: Box::new(Sender::new(sender, Manner::Waits, here)),
-            inlet: Box::new(Receiver(receiver)),
-        };
-        channels.push((number, ready));
-        granted.push((number, row));
-    }
-    granted.sort_by_key(|(number, _)| *number);
-    channels.sort_by_key(|(number, _)| *number);
-    let mut channels: Vec<Ready> = channels.into_iter().map(|(_, ready)| ready).collect();
-    let listener = there.listen(BEST_EFFORT)?;
-    let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
-    let sender = here.open(there.address(), BEST_EFFORT, spec)?;
-    let receiver = listener.accept(Some(ACCEPT))?;
-    channels.push(Ready {
-        name: BEST_EFFORT.to_owned(),
-        contract: None,
-        real_time_threads: false,
-        outlet: Box::new(Sender::new(sender, Manner::Tries, here)),
+    let connect = |name: &str, spec| -> Result<_, Error> {
+        let listener = there.listen(name)?;
+        let sender = here.open(there.address(), name, spec)?;
+        Ok((sender, listener.accept(Some(ACCEPT))?))
+    };
+    let ready = |(sender, receiver), name: &str, contract: Option<Contract>, manner| Ready {
+        name: name.to_owned(),
+        contract,
+        real_time_threads: contract.is_some(),
+        outlet: Box::new(Sender::new(sender, manner, here)),
         inlet: Box::new(Receiver(receiver)),
-    });
-    Ok(Opened { rows: granted.into_iter().map(|(_, row)| row).collect(), channels, hosts })
+    };
+    let mut channels = Vec::new();
+    // The later one comes, the longer is its part of the deadline on the link, which it shares with the others.
+    let mut by_deadline: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
+    by_deadline.sort_by_key(|(_, row)| row.contract.deadline());
+    for (number, Row { name, contract }) in by_deadline {
+        let opened = connect(name, ChannelSpec::real_time(*contract))?;
+        channels.push((number, ready(opened, name, Some(*contract), Manner::Waits)));
+    }
+    channels.sort_by_key(|(number, _)| *number);
+    let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
+    let best_effort = ready(connect(BEST_EFFORT, spec)?, BEST_EFFORT, None, Manner::Tries);
+    let channels = channels.into_iter().map(|(_, ready)| ready).chain([best_effort]).collect();
+    Ok(Opened { channels, notes, _hosts: hosts })
 }

@@ -191,25 +191,26 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     let notes = &mut conditions.notes;
     let network = Network::new()?;
     let platform = Platform::assumed_host();
-    let mut streams = workload::table_3();
-    let mut stacks = Stack::EACH.to_vec();
-    for stack in [Stack::LaxityUdp, Stack::LaxityXdp, Stack::LaxityXdpLag] {
-        let mut said = Vec::new();
-        match laxity::open(&network, stack, streams.clone(), processors, &mut said) {
-            // By these every stack is judged.
-            Ok(opened) if stack == Stack::LaxityUdp => streams = opened.rows,
-            Ok(_) => {}
+    let mut stacks = Vec::new();
+    for stack in Stack::EACH {
+        let (mut rows, mut said) = (workload::table_3(), Vec::new());
+        let granted =
+            if stack.is_laxity() { laxity::grant(&network, stack, &mut rows, processors, &mut said) } else { Ok(()) };
+        match granted {
+            Ok(()) => stacks.push((stack, rows)),
             Err(error) if stack == Stack::LaxityUdp || error.exit_status() == 4 => return Err(error),
-            Err(error) => {
-                said.push(format!("it is left out: {error}"));
-                stacks.retain(|other| *other != stack);
-            }
+            Err(error) => said.push(format!("it is left out: {error}")),
         }
         notes.extend(said.iter().map(|note| format!("{stack}: {note}")));
     }
-    let commands = |stack: &Stack| (*stack, experts::commands(*stack, &streams, platform.packet as usize));
-    let commands = stacks.iter().filter(|stack| !stack.is_laxity()).map(commands).collect();
-    let mut rows: Vec<StackRow> = stacks.iter().map(|stack| StackRow { stack: *stack, turns: Vec::new() }).collect();
+    // By these every stack is judged.
+    let over_udp = stacks.iter().find(|(stack, _)| *stack == Stack::LaxityUdp);
+    let streams = over_udp.map_or_else(workload::table_3, |(_, rows)| rows.clone());
+    let experts = stacks.iter().filter(|(stack, _)| !stack.is_laxity());
+    let commands = experts.map(|(stack, _)| (*stack, experts::commands(*stack, &streams, platform.packet as usize)));
+    let commands = commands.collect();
+    let mut rows: Vec<StackRow> =
+        stacks.iter().map(|(stack, _)| StackRow { stack: *stack, turns: Vec::new() }).collect();
     let (mut channels, mut done, all) = (Vec::new(), 0, ROUNDS * stacks.len() as u64);
     for round in 0..ROUNDS {
         for place in 0..rows.len() {
@@ -221,7 +222,8 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
                 round,
             };
             let row = &mut rows[at];
-            row.turns.push(ground.turn(row.stack, &streams, &platform, &mut channels)?);
+            let asked = if row.stack.is_laxity() { &stacks[at].1 } else { &streams };
+            row.turns.push(ground.turn(row.stack, asked, &platform, &mut channels)?);
             done += 1;
             progress(done, all);
         }
@@ -251,8 +253,8 @@ impl Conduct<'_> {
         let left = workload::left_bytes_per_second(streams, platform);
         if stack.is_laxity() {
             let processors = self.manners.map(|manner| manner.processor);
-            let opened = laxity::open(self.network, stack, streams.to_vec(), processors, &mut Vec::new())?;
-            let laxity::Opened { channels, hosts: _hosts, .. } = opened;
+            let mut opened = laxity::open(self.network, stack, streams, processors)?;
+            let channels = std::mem::take(&mut opened.channels);
             return self.send(channels, left, &best_effort, figures);
         }
         let payload = platform.packet as usize;
