@@ -354,3 +354,27 @@ fn streams_start_one_after_the_other_beside_best_effort() {
         assert!(number(&row["received_bytes_s"]) > 0, "{row}");
     }
 }
+
+/// How late messages are is a figure; that none is lost behind a flood that has most of the link is what every row is for.
+#[test]
+fn the_channels_of_the_paper_share_a_link_with_a_flood() {
+    const STACKS: [&str; 6] = ["pfifo-fast", "htb-class", "htb-streams", "laxity-udp", "laxity-xdp", "laxity-xdp-lag"];
+    let _alone = alone();
+    let Some(found) = object(&["shared-link", "--json", "--duration", "500ms"]) else { return };
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["stack"].as_str().unwrap()).collect::<Vec<_>>(), STACKS);
+    for row in rows {
+        let streams = row["streams"].as_array().unwrap();
+        let sent: Vec<u64> =
+            streams.iter().map(|stream| number(&stream["samples"]) + number(&stream["lost"])).collect();
+        // Ten times the same bursts: at least a full one of twelve, of eight, and one message in 30 ms.
+        assert!(sent[0] >= 120 && sent[1] >= 80 && sent[2] >= 150, "{row}");
+        assert!(streams.iter().all(|stream| number(&stream["samples"]) > 0), "{row}");
+        // In each the flood has its floor at least, but for what the machine takes.
+        assert!(number(&row["flood_bytes_s"]) > 100_000, "{row}");
+    }
+    let of_laxity = found["ratios"].as_array().unwrap();
+    assert_eq!(of_laxity.iter().map(|ratio| ratio["stack"].as_str().unwrap()).collect::<Vec<_>>(), STACKS[3..]);
+    let experts = found["experts"].as_array().unwrap();
+    assert!(experts.len() == 3 && experts.iter().all(|expert| expert["commands"].as_array().unwrap().len() > 1));
+}

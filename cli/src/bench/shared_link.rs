@@ -151,6 +151,7 @@ fn json(report: &Report, span: Duration) -> String {
         "real_time": report.is_real_time,
         "kept_awake": report.is_kept_awake,
         "rows": report.rows.iter().map(row).collect::<Value>(),
+        "least_ppm": report.least_ppm(),
         "ratios": ratios(report).iter().map(ratio).collect::<Value>(),
         "channels": report.channels.iter().map(report::channel).collect::<Value>(),
         "experts": report.commands.iter().map(set_up).collect::<Value>(),
@@ -235,7 +236,11 @@ fn compared(report: &Report) -> Vec<String> {
         )
     });
     let best = report.best_expert().map_or_else(|| "none of them".to_owned(), |row| row.stack.to_string());
-    typical.chain(ratios(report).iter().map(|ratio| ratio.told(&best))).collect()
+    let least = format!(
+        "whatever the order, one of three messages that come at once, as at the start of each turn, has {} of its deadline",
+        thousandths(Some(report.least_ppm()))
+    );
+    typical.chain([least]).chain(ratios(report).iter().map(|ratio| ratio.told(&best))).collect()
 }
 
 /// For people.

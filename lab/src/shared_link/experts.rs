@@ -65,8 +65,7 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
         Stack::HtbStreams => {
             let streams = by_deadline(rows).into_iter().enumerate().map(|(priority, number)| {
                 let contract = rows[number].contract;
-                let packets = u64::from(contract.max_message()).div_ceil(payload as u64);
-                let bytes = u64::from(contract.max_message()) + packets * (HEADERS + HEADER_BYTES as u64);
+                let bytes = wire_bytes(contract.max_message(), payload as u32);
                 // A tenth more than it needs. With a longer burst than the usual one, several classes would send at once at the link's rate, and wait
                 // behind it in the order in which they came.
                 class(OF_ITS_OWN + number as u32, bytes * 8 * 1_100_000 / contract.interval().as_nanos(), priority)
@@ -75,6 +74,11 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
         }
         Stack::LaxityUdp | Stack::LaxityXdp | Stack::LaxityXdpLag => Vec::new(),
     }
+}
+
+/// What a message takes of a link, as the kernel counts it, in packets of at most so much payload.
+pub(super) fn wire_bytes(message: u32, payload: u32) -> u64 {
+    u64::from(message) + u64::from(message.div_ceil(payload)) * (HEADERS + HEADER_BYTES as u64)
 }
 
 /// The numbers of the rows, the shortest deadline first.

@@ -153,6 +153,19 @@ impl Report {
         turn.streams.iter().zip(&self.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
     }
 
+    /// What one of three messages that come at once has of its deadline at least, in ppm, whatever their order: nothing is sent faster than by [`RATE_KBIT`].
+    pub fn least_ppm(&self) -> u64 {
+        let mut rows: Vec<&Row> = self.streams.iter().collect();
+        rows.sort_by_key(|row| row.contract.deadline());
+        let (mut bytes, mut most) = (0, 0);
+        for row in rows {
+            bytes += experts::wire_bytes(row.contract.max_message(), Platform::assumed_host().packet);
+            let nanos = u128::from(bytes) * 8 * 1_000_000 / u128::from(RATE_KBIT);
+            most = most.max(nanos * 1_000_000 / u128::from(row.contract.deadline().as_nanos()));
+        }
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+
     /// The median of that over the turns of a stack; a turn in which a stream has none counts as more than any.
     pub fn typical_ppm(&self, row: &StackRow) -> Option<u64> {
         let of = |turn| self.largest_ppm(turn).unwrap_or(u64::MAX);
@@ -401,6 +414,8 @@ mod tests {
             [Some(1), Some(50), Some(99), None]
         );
         let report = report(Vec::new());
+        // Three times 64,344 bytes take 15.5 ms: of 40 ms.
+        assert_eq!(report.least_ppm() / 1_000, 387);
         // 10 of 40, 10 of 25, 10 of 30 ms.
         assert_eq!(report.largest_ppm(&turn([10, 10, 10].map(|millis| vec![millis * MILLI]), 0)), Some(400_000));
         assert_eq!(report.largest_ppm(&turn([10, 10, 10].map(|millis| vec![millis * MILLI]), 1)), None);
