@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use laxity::streams::{Excess, StreamClass, StreamReport, StreamSpec};
+use laxity::streams::{Excess, Flow, Protocol, StreamClass, StreamReport, StreamSpec};
 use laxity::text::{self, DisplayRate};
 use laxity::{ClaimDirectory, Host, HostConfig, Placement};
 use laxity_core::units::Duration;
@@ -192,13 +192,19 @@ fn spec(arguments: &AddArguments) -> Result<StreamSpec, Failure> {
     let (remote, remote_port) = part("--remote", arguments.remote.as_deref())?;
     let bytes = arguments.bytes.as_deref().map(|bytes| option("--bytes", bytes, text::size)).transpose()?;
     Ok(StreamSpec {
-        is_tcp: (arguments.tcp || arguments.udp).then_some(arguments.tcp),
-        local,
-        local_port,
-        remote,
-        remote_port,
-        dscp: arguments.dscp,
-        cgroup: arguments.cgroup.as_deref().map(control_group).transpose()?,
+        flow: Flow {
+            protocol: match (arguments.tcp, arguments.udp) {
+                (true, _) => Some(Protocol::Tcp),
+                (false, true) => Some(Protocol::Udp),
+                (false, false) => None,
+            },
+            local,
+            local_port,
+            remote,
+            remote_port,
+            dscp: arguments.dscp,
+            cgroup: arguments.cgroup.as_deref().map(control_group).transpose()?,
+        },
         class: match arguments.class {
             ClassArgument::LowLatency => StreamClass::LowLatency,
             ClassArgument::Periodic => StreamClass::Periodic,
@@ -266,12 +272,16 @@ fn show(reports: &[StreamReport]) {
         (Some(address), port) => format!("{address}{}", port.map_or_else(String::new, |port| format!(":{port}"))),
         (None, port) => format!("*{}", port.map_or_else(String::new, |port| format!(":{port}"))),
     };
-    let protocol = |spec: &StreamSpec| spec.is_tcp.map_or("any", |is_tcp| if is_tcp { "tcp" } else { "udp" });
+    let protocol = |flow: Flow| match flow.protocol {
+        None => "any",
+        Some(Protocol::Tcp) => "tcp",
+        Some(Protocol::Udp) => "udp",
+    };
     let columns: &[Column<'_, &StreamReport>] = &[
         ("stream", &|one| one.spec.name.clone()),
         ("flow", &|one| {
-            let StreamSpec { local, local_port, remote, remote_port, .. } = one.spec;
-            format!("{} {} {}", protocol(&one.spec), part(local, local_port), part(remote, remote_port))
+            let flow @ Flow { local, local_port, remote, remote_port, .. } = one.spec.flow;
+            format!("{} {} {}", protocol(flow), part(local, local_port), part(remote, remote_port))
         }),
         ("class", &|one| one.spec.class.to_string()),
         ("priority", &|one| one.spec.priority.to_string()),
@@ -287,16 +297,17 @@ fn show(reports: &[StreamReport]) {
 
 fn json(report: &StreamReport) -> Value {
     let StreamReport { spec, interface, rate, packets, excess, demoted, largest_cost, is_lost } = report;
+    let Flow { protocol, local, local_port, remote, remote_port, dscp, cgroup } = spec.flow;
     json!({
         "name": spec.name,
         "interface": interface,
-        "protocol": spec.is_tcp.map(|is_tcp| if is_tcp { "tcp" } else { "udp" }),
-        "local": spec.local,
-        "local_port": spec.local_port,
-        "remote": spec.remote,
-        "remote_port": spec.remote_port,
-        "dscp": spec.dscp,
-        "cgroup": spec.cgroup,
+        "protocol": protocol,
+        "local": local,
+        "local_port": local_port,
+        "remote": remote,
+        "remote_port": remote_port,
+        "dscp": dscp,
+        "cgroup": cgroup,
         "class": spec.class.to_string(),
         "declared_packets": spec.packets,
         "period_ns": spec.period.as_nanos(),

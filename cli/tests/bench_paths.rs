@@ -367,8 +367,8 @@ fn the_channels_of_the_paper_share_a_link_with_a_flood() {
         let streams = row["streams"].as_array().unwrap();
         let sent: Vec<u64> =
             streams.iter().map(|stream| number(&stream["samples"]) + number(&stream["lost"])).collect();
-        // Ten times the same bursts: at least a full one of twelve, of eight, and one message in 30 ms.
-        assert!(sent[0] >= 120 && sent[1] >= 80 && sent[2] >= 150, "{row}");
+        // Three times: at least a full burst of twelve, of eight, and one message in 30 ms.
+        assert!(sent[0] >= 36 && sent[1] >= 24 && sent[2] >= 45, "{row}");
         assert!(streams.iter().all(|stream| number(&stream["samples"]) > 0), "{row}");
         // In each the flood has its floor at least, but for what the machine takes.
         assert!(number(&row["flood_bytes_s"]) > 100_000, "{row}");

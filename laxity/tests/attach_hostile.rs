@@ -187,8 +187,8 @@ fn random_datagrams_are_nobody_elses_trouble() {
         8 => json!({ "Streams": { "ticket": random.next() } }),
         9 => json!({ "RemoveStream": { "ticket": 1, "name": "x".repeat(random.below(3000) as usize) } }),
         10 => json!({ "AddStream": { "ticket": 1, "spec": {
-            "name": "x", "is_tcp": true, "local": null, "local_port": random.below(65_536), "remote": null, "remote_port": null, "dscp": random.below(256),
-            "cgroup": random.next(), "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
+            "name": "x", "flow": { "protocol": "tcp", "local": null, "local_port": random.below(65_536), "remote": null, "remote_port": null,
+            "dscp": random.below(256), "cgroup": random.next() }, "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
             "excess": "waits", "priority": random.below(256), "cost": random.word() } } }),
         _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
             "service": { "BestEffort": { "max_message": random.word(), "queue": random.word() } }, "overload": "Block", "priority": random.below(256),

@@ -123,7 +123,7 @@ pub(crate) struct BenchArguments {
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
     /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency:
-    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. shared-link: each turn of each stack, 3s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. shared-link: each turn of each stack, 3s, of which there are ten, or three if they are shorter than 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,

@@ -4,7 +4,7 @@
 
 use laxity_core::units::Duration;
 use laxity_lab::figures::{broken_promise, median};
-use laxity_lab::shared_link::{self, ROUNDS, Report, Responses, Stack, StackRow, Turn, quartiles};
+use laxity_lab::shared_link::{self, Report, Responses, Stack, StackRow, Turn, quartiles};
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
@@ -163,8 +163,9 @@ fn json(report: &Report, span: Duration) -> String {
 fn conditions(report: &Report, span: Duration) -> String {
     let threads = if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" };
     format!(
-        "Table 3 and best effort at twice what it leaves of 100 Mbit/s, beside a flood of the same host; {ROUNDS} turns of {span}; applications of \
-         real-time streams: {threads}"
+        "Table 3 and best effort at twice what it leaves of 100 Mbit/s, beside a flood of the same host; {} turns of {span}; applications of \
+         real-time streams: {threads}",
+        shared_link::rounds(span)
     )
 }
 

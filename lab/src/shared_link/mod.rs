@@ -36,7 +36,7 @@ use crate::attack::{Content, Ground, Load, strangers};
 use crate::conditions::{Conditions, Manner};
 use crate::error::Error;
 use crate::figures::{median, per_second, quantile};
-pub use crate::roundtrip::ROUNDS;
+use crate::roundtrip::ROUNDS;
 use crate::scenario::{Ending, feed, joined, spawn};
 use crate::source::Source;
 use crate::stack::{APPLICATION_PRIORITY, Ready, Received};
@@ -48,6 +48,9 @@ use network::{ADDRESSES, NETWORK_BITS, Network};
 const RATE_KBIT: u64 = 99_600;
 /// Of the flood, bytes of UDP payload.
 const FLOOD_BYTES: usize = 1_400;
+/// Of shorter turns there are few: they are to see that all of it works.
+const LEAST_SPAN: Duration = Duration::from_secs(1);
+const FEW_ROUNDS: u64 = 3;
 /// To which it goes.
 const FLOOD_PORT: u16 = 9;
 /// From when all threads are there until the sources start.
@@ -192,6 +195,11 @@ impl Report {
     }
 }
 
+/// How many turns each stack has, of so long a span.
+pub fn rounds(span: Duration) -> u64 {
+    if span < LEAST_SPAN { FEW_ROUNDS } else { ROUNDS }
+}
+
 /// Runs all of it; each turn lasts `span`. `progress` is told how many of how many turns are done.
 ///
 /// # Errors
@@ -224,8 +232,8 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     let commands = commands.collect();
     let mut rows: Vec<StackRow> =
         stacks.iter().map(|(stack, _)| StackRow { stack: *stack, turns: Vec::new() }).collect();
-    let (mut channels, mut done, all) = (Vec::new(), 0, ROUNDS * stacks.len() as u64);
-    for round in 0..ROUNDS {
+    let (mut channels, mut done, all) = (Vec::new(), 0, rounds(span) * stacks.len() as u64);
+    for round in 0..rounds(span) {
         for place in 0..rows.len() {
             let at = (place + round as usize) % rows.len();
             let ground = Conduct {

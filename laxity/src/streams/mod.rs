@@ -32,7 +32,8 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use laxity_link::netlink::{GuardClasses, Interface, Netlink};
 use laxity_link::sys::{self, PriorityLock};
-use laxity_link::xdp::steer::{Counts, Flow, Policing, Protocol, Steering, THREADS, is_called};
+use laxity_link::xdp::steer::{Counts, Policing, Steering, THREADS, is_called};
+pub use laxity_link::xdp::steer::{Flow, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::guard::Watched;
@@ -122,20 +123,8 @@ pub enum Excess {
 pub struct StreamSpec {
     /// Its name: 1 to 32 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// True for TCP, false for UDP; `None` for any protocol. With the next six, what all its packets have in common; at least one of the seven.
-    pub is_tcp: Option<bool>,
-    /// Address of this host.
-    pub local: Option<IpAddr>,
-    /// Port of this host.
-    pub local_port: Option<u16>,
-    /// Address of the other host.
-    pub remote: Option<IpAddr>,
-    /// Port of the other host.
-    pub remote_port: Option<u16>,
-    /// Differentiated services code point, 0 to 63.
-    pub dscp: Option<u8>,
-    /// The number of a control group (the inode of its directory): what its processes send. What comes in is not told apart by it.
-    pub cgroup: Option<u64>,
+    /// What all its packets have in common; something.
+    pub flow: Flow,
     /// When its packets are processed.
     pub class: StreamClass,
     /// So many packets at least one,
@@ -164,13 +153,7 @@ impl StreamSpec {
     pub fn new(name: &str, packets: u32, period: Duration) -> Self {
         Self {
             name: name.to_owned(),
-            is_tcp: None,
-            local: None,
-            local_port: None,
-            remote: None,
-            remote_port: None,
-            dscp: None,
-            cgroup: None,
+            flow: Flow::default(),
             class: StreamClass::default(),
             packets,
             period,
@@ -182,10 +165,9 @@ impl StreamSpec {
     }
 
     fn flow(&self) -> Flow {
-        let Self { is_tcp, local, local_port, remote, remote_port, dscp, cgroup, .. } = *self;
-        let protocol = is_tcp.map(|is_tcp| if is_tcp { Protocol::Tcp } else { Protocol::Udp });
-        let [local, remote] = [local, remote].map(|address| address.map(|address| address.to_canonical()));
-        Flow { protocol, local, local_port, remote, remote_port, dscp, cgroup }
+        let [local, remote] =
+            [self.flow.local, self.flow.remote].map(|address| address.map(|address| address.to_canonical()));
+        Flow { local, remote, ..self.flow }
     }
 
     /// What its thread may take in a period, as urgent as it is.
@@ -228,18 +210,18 @@ impl StreamSpec {
             let found = self.name.chars().take(MOST_NAME).collect::<String>();
             return mistaken("name", format!("{found:?}"), "1 to 32 letters, digits, `-`, `_` and `.`");
         }
-        if self.flow() == Flow::default() {
+        if self.flow == Flow::default() {
             return mistaken(
                 "flow",
                 "none".to_owned(),
                 "an address, a port, a protocol, a code point or a control group",
             );
         }
-        if let Some(any) = [self.local, self.remote].into_iter().flatten().find(IpAddr::is_unspecified) {
+        if let Some(any) = [self.flow.local, self.flow.remote].into_iter().flatten().find(IpAddr::is_unspecified) {
             return mistaken("address", any.to_string(), "the address of a host; without one it is any");
         }
-        if self.dscp.is_some_and(|dscp| dscp > 63) {
-            return mistaken("dscp", self.dscp.unwrap_or(0).to_string(), "0 to 63");
+        if self.flow.dscp.is_some_and(|dscp| dscp > 63) {
+            return mistaken("dscp", self.flow.dscp.unwrap_or(0).to_string(), "0 to 63");
         }
         let [shortest, longest] = Self::PERIODS;
         if !(shortest..=longest).contains(&self.period) {
@@ -251,7 +233,7 @@ impl StreamSpec {
         if !(1..WATCH_PRIORITY).contains(&self.priority) {
             return mistaken("priority", self.priority.to_string(), "1 to 97");
         }
-        if self.cgroup == Some(0) {
+        if self.flow.cgroup == Some(0) {
             return mistaken("cgroup", "0".to_owned(), "the number of a control group");
         }
         if self.bytes.is_some_and(|bytes| !(1..=65_535).contains(&bytes)) {

@@ -18,6 +18,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use laxity_core::units::Duration;
+use serde::{Deserialize, Serialize};
 
 use super::error::XdpError;
 use super::mode::Mode;
@@ -28,7 +29,8 @@ use crate::netlink::Netlink;
 use crate::sys;
 
 /// A protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// TCP.
     Tcp,
@@ -37,7 +39,7 @@ pub enum Protocol {
 }
 
 /// What all packets of a flow have in common; what is `None` may be anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Flow {
     /// Protocol.
     pub protocol: Option<Protocol>,
