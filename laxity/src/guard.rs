@@ -417,8 +417,7 @@ fn watch(
         let pause = match &mut follower {
             None => LOOK,
             Some((follower, classes)) => {
-                // One that is gone is found to be so within a second.
-                let _ = follower.follow(netlink, interface, classes);
+                follower.follow(netlink, interface, classes);
                 follower.pause()
             }
         };

@@ -86,8 +86,8 @@ duration_ns, block_bytes, period_ns, real_time, kept_awake, rows, within_ppm, me
 
 shared-link sends the channels of the paper on real-time channels, in bursts of a random length, and best effort at twice what they leave, over a wire of 100 Mbit/s that a program of \
 the same host floods: as experts set up the kernel's queueing disciplines (pfifo-fast: the first band by SO_PRIORITY; htb-class: a class for all real-time streams; htb-streams: one for \
-each), and over Laxity with its guard. It needs ip and tc of iproute2. Responses count from the logical arrival, as the sending application reckons it, to the receiving application's hand. \
-Exit status: 1 if a message was missed by Laxity's own fault; ratios that are missed are said. Its JSON: {bench, duration_ns, real_time, kept_awake, rows, least_ppm (what one of three messages that come at once has of its deadline, \
+each), and over Laxity with its guard. It needs ip and tc of iproute2. Responses count from the logical arrival, as the sending application reckons it, to the receiving application's hand; \
+an early one counts as zero, which only Laxity's are. Exit status: 1 if a message was missed by Laxity's own fault; ratios that are missed are said. Its JSON: {bench, duration_ns, real_time, kept_awake, rows, least_ppm (what one of three messages that come at once has of its deadline, \
 whatever their order), ratios, channels, experts, notes}. Each of rows: {stack: pfifo-fast|htb-class|htb-streams|laxity-udp|laxity-xdp|laxity-xdp-lag (with a guard that follows what Laxity uses), streams, largest_ppm (the largest p99 to its deadline, the median of the turns), best_effort_bytes_s and \
 flood_bytes_s (that arrived, likewise; of the experts' best effort each datagram counts, of Laxity's whole messages), rounds}; each of streams: {name, deadline_ns, samples, lost, late, p50_ns, \
 p99_ns, max_ns}, null where so many were lost; rounds have the same of each turn. Each of ratios, to the best expert: {stack, to, p99_ppm (of largest_ppm, the median of those of each round), \

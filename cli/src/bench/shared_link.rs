@@ -53,7 +53,9 @@ impl Ratio {
 }
 
 fn thousandths(ppm: Option<u64>) -> String {
-    ppm.map_or_else(|| NONE.to_owned(), |ppm| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000))
+    // A turn in which too many messages were lost is beyond all numbers.
+    ppm.filter(|ppm| *ppm < u64::MAX)
+        .map_or_else(|| NONE.to_owned(), |ppm| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000))
 }
 
 /// Best effort of a stack, the median of its turns.

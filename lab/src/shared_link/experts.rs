@@ -20,8 +20,10 @@ use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
 
 /// The major number of the classes.
 const HANDLE: u32 = 0x1_0000;
-/// What is not real-time has in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
+/// What other programs have in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
 const FLOOR_KBIT: u64 = RATE_KBIT / 20;
+/// What the guide gives to the classes that are to have their rate at once: what timers lose that are late. Some 1.2 ms of the link.
+const BURST: &str = " burst 15k cburst 15k";
 /// The class of the real-time streams together, of the first one alone, of best effort, and of what other programs send.
 const TOGETHER: u32 = 0x10;
 const OF_ITS_OWN: u32 = 0x11;
@@ -45,32 +47,39 @@ impl Drop for SetUp<'_> {
 
 /// The commands of a set-up, for streams with these contracts and packets of at most so much payload.
 pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String> {
-    let class = |id: u32, rate: u64, priority: usize| {
+    let class = |id: u32, rate: u64, priority: usize, burst: &str| {
         format!(
-            "tc class add dev a0 parent 1:1 classid 1:{id:x} htb rate {rate}kbit ceil {RATE_KBIT}kbit prio {priority}"
+            "tc class add dev a0 parent 1:1 classid 1:{id:x} htb rate {rate}kbit ceil {RATE_KBIT}kbit prio {priority}{burst}"
         )
     };
     let link = [
         format!("tc qdisc add dev a0 root handle 1: htb default {OF_OTHERS:x}"),
-        format!("tc class add dev a0 parent 1: classid 1:1 htb rate {RATE_KBIT}kbit ceil {RATE_KBIT}kbit"),
+        format!("tc class add dev a0 parent 1: classid 1:1 htb rate {RATE_KBIT}kbit ceil {RATE_KBIT}kbit{BURST}"),
     ];
-    // Of what streams leave, each of the two has half.
-    let rest = |priority| [OF_BEST_EFFORT, OF_OTHERS].map(|id| class(id, FLOOR_KBIT / 2, priority));
+    // A tenth more than each needs.
+    let needed = |row: &Row| {
+        let bytes = wire_bytes(row.contract.max_message(), payload as u32);
+        bytes * 8 * 1_100_000 / row.contract.interval().as_nanos()
+    };
+    let streams: u64 = rows.iter().map(needed).sum();
+    // Before what other programs send; of what streams leave it is to have all but that floor.
+    let rest = |priority| {
+        let left = RATE_KBIT.saturating_sub(streams + FLOOR_KBIT).max(1);
+        [class(OF_BEST_EFFORT, left, priority, ""), class(OF_OTHERS, FLOOR_KBIT, priority + 1, "")]
+    };
     match stack {
         Stack::PfifoFast => vec![
-            format!("tc qdisc add dev a0 root handle 1: tbf rate {RATE_KBIT}kbit burst 3028 limit 3000000"),
+            format!("tc qdisc add dev a0 root handle 1: tbf rate {RATE_KBIT}kbit burst 3028 limit 150000"),
             "tc qdisc add dev a0 parent 1:1 handle 10: pfifo_fast".to_owned(),
         ],
-        Stack::HtbClass => [&link[..], &[class(TOGETHER, RATE_KBIT - FLOOR_KBIT, 0)], &rest(1)].concat(),
+        Stack::HtbClass => [&link[..], &[class(TOGETHER, streams, 0, BURST)], &rest(1)].concat(),
         Stack::HtbStreams => {
-            let streams = by_deadline(rows).into_iter().enumerate().map(|(priority, number)| {
-                let contract = rows[number].contract;
-                let bytes = wire_bytes(contract.max_message(), payload as u32);
-                // A tenth more than it needs. With a longer burst than the usual one, several classes would send at once at the link's rate, and wait
-                // behind it in the order in which they came.
-                class(OF_ITS_OWN + number as u32, bytes * 8 * 1_100_000 / contract.interval().as_nanos(), priority)
+            let classes = by_deadline(rows).into_iter().enumerate().map(|(priority, number)| {
+                // With a longer burst than the usual one, several classes would send at once at the link's rate, and wait behind it in the order in which
+                // they came.
+                class(OF_ITS_OWN + number as u32, needed(&rows[number]), priority, "")
             });
-            link.into_iter().chain(streams).chain(rest(rows.len())).collect()
+            link.into_iter().chain(classes).chain(rest(rows.len())).collect()
         }
         Stack::LaxityUdp | Stack::LaxityXdp | Stack::LaxityXdpLag => Vec::new(),
     }
@@ -152,8 +161,15 @@ mod tests {
     fn set_ups_are_as_the_manuals_have_them() {
         let rows = table_3();
         let one = commands(Stack::HtbClass, &rows, 1_400);
-        assert_eq!(one[2], "tc class add dev a0 parent 1:1 classid 1:10 htb rate 94620kbit ceil 99600kbit prio 0");
-        assert_eq!(one[3], "tc class add dev a0 parent 1:1 classid 1:20 htb rate 2490kbit ceil 99600kbit prio 1");
+        // 11,324 and twice 18,874 kbit/s; a twentieth; and what they leave.
+        assert_eq!(
+            one[2..],
+            [
+                "tc class add dev a0 parent 1:1 classid 1:10 htb rate 49072kbit ceil 99600kbit prio 0 burst 15k cburst 15k",
+                "tc class add dev a0 parent 1:1 classid 1:20 htb rate 45548kbit ceil 99600kbit prio 1",
+                "tc class add dev a0 parent 1:1 classid 1:30 htb rate 4980kbit ceil 99600kbit prio 2",
+            ]
+        );
         // 61,440 bytes in 44 packets with 66 around each: 64,344 in 30 ms are 17.16 Mbit/s, and a tenth more 18.87. The shortest deadline comes first, best effort last.
         let each = commands(Stack::HtbStreams, &rows, 1_400);
         let classes: Vec<&str> =
@@ -161,12 +177,12 @@ mod tests {
         assert_eq!(
             classes,
             [
-                "1 htb rate 99600kbit ceil 99600kbit",
+                "1 htb rate 99600kbit ceil 99600kbit burst 15k cburst 15k",
                 "12 htb rate 18874kbit ceil 99600kbit prio 0",
                 "13 htb rate 18874kbit ceil 99600kbit prio 1",
                 "11 htb rate 11324kbit ceil 99600kbit prio 2",
-                "20 htb rate 2490kbit ceil 99600kbit prio 3",
-                "30 htb rate 2490kbit ceil 99600kbit prio 3",
+                "20 htb rate 45548kbit ceil 99600kbit prio 3",
+                "30 htb rate 4980kbit ceil 99600kbit prio 4",
             ]
         );
         assert!(commands(Stack::LaxityUdp, &rows, 1_400).is_empty());

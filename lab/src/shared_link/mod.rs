@@ -8,14 +8,16 @@
 //! | Stack | What it is |
 //! |---|---|
 //! | `pfifo-fast` | the kernel's default discipline, whose first band the real-time sockets name (SO_PRIORITY), behind a tbf that stands for the device's rate |
-//! | `htb-class` | one class for all real-time streams, and behind it one for best effort and one for all else; below the link's rate |
+//! | `htb-class` | one class for all real-time streams, behind it one for best effort, and behind that one for all else; below the link's rate |
 //! | `htb-streams` | the same with a class for each stream, the one with the shortest deadline first |
 //! | `laxity-udp`, `laxity-xdp` | Laxity with its guard |
 //! | `laxity-xdp-lag` | the same over AF_XDP where others have what Laxity leaves, 4 ms behind it |
 //!
 //! The applications of each have a thread for each end of each stream, SCHED_FIFO at the same priority where that is permitted, and one processor for each
 //! host. A response counts from the logical arrival by contract, as the sending application reckons it, until the receiving application's thread has the
-//! whole message. A message that did not arrive is slower than any other.
+//! whole message; one that is early counts as zero, which only Laxity's are, as it sends on what is ahead of its contract when nothing else wants the link, and the
+//! experts' applications pace their bursts. A message that did not arrive is slower than any other. In a turn of some seconds p99 is the slowest message or the one
+//! before it.
 //!
 //! In each round every stack has its turn, in an order that rotates, with the same bursts.
 
@@ -40,7 +42,7 @@ use crate::roundtrip::ROUNDS;
 use crate::scenario::{Ending, feed, joined, spawn};
 use crate::source::Source;
 use crate::stack::{APPLICATION_PRIORITY, Ready, Received};
-use crate::timing;
+use crate::timing::{self, SetAtEnd};
 use crate::workload::{self, MESSAGE_BYTES, Row, Writer};
 use network::{ADDRESSES, NETWORK_BITS, Network};
 
@@ -55,6 +57,8 @@ const FEW_ROUNDS: u64 = 3;
 const FLOOD_PORT: u16 = 9;
 /// From when all threads are there until the sources start.
 const AHEAD: Duration = Duration::from_millis(50);
+/// What was begun at the end of a turn goes on for as long at most: a burst of twelve, 50 ms apart.
+const LONGEST_BURST: Duration = Duration::from_secs(1);
 /// After the sources, until everything must have arrived.
 const DRAIN: Duration = Duration::from_millis(300);
 /// Of best effort, to what the streams leave.
@@ -181,12 +185,13 @@ impl Report {
         experts.filter_map(|row| Some((self.typical_ppm(row)?, row))).min_by_key(|(ppm, _)| *ppm).map(|(_, row)| row)
     }
 
-    /// What [`largest_ppm`](Self::largest_ppm) of a stack is to that of the best expert, in ppm, of each round in order of size. A round in which one of them
-    /// has none is left out.
+    /// What [`largest_ppm`](Self::largest_ppm) of a stack is to that of the best expert, in ppm, of each round in order of size. It is `u64::MAX`
+    /// where the stack has none; a round in which the expert has none is left out.
     pub fn ratios_ppm(&self, row: &StackRow) -> Vec<u64> {
         let Some(best) = self.best_expert() else { return Vec::new() };
         let ratio = |(of, to): (&Turn, &Turn)| {
-            let (of, to) = (self.largest_ppm(of)?, self.largest_ppm(to)?);
+            let to = self.largest_ppm(to)?;
+            let Some(of) = self.largest_ppm(of) else { return Some(u64::MAX) };
             u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
         };
         let mut ratios: Vec<u64> = row.turns.iter().zip(&best.turns).filter_map(ratio).collect();
@@ -210,6 +215,11 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     let mut conditions = Conditions::find(APPLICATION_PRIORITY);
     let (processors, priority) = (conditions.processors, conditions.priority);
     let notes = &mut conditions.notes;
+    if priority.is_some()
+        && let Err(error) = ::laxity::metering::lock_memory()
+    {
+        notes.push(format!("memory is not locked: {error}"));
+    }
     let network = Network::new()?;
     let platform = Platform::assumed_host();
     let mut stacks = Vec::new();
@@ -244,7 +254,7 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
             };
             let row = &mut rows[at];
             let asked = if row.stack.is_laxity() { &stacks[at].1 } else { &streams };
-            row.turns.push(ground.turn(row.stack, asked, &platform, &mut channels)?);
+            row.turns.push(ground.turn(row.stack, asked, &platform, (&mut channels, notes))?);
             done += 1;
             progress(done, all);
         }
@@ -268,7 +278,7 @@ impl Conduct<'_> {
         stack: Stack,
         streams: &[Row],
         platform: &Platform,
-        figures: &mut Vec<Figures>,
+        (figures, notes): (&mut Vec<Figures>, &mut Vec<String>),
     ) -> Result<Turn, Error> {
         let best_effort = Arc::new(AtomicU64::new(0));
         let left = workload::left_bytes_per_second(streams, platform);
@@ -276,7 +286,14 @@ impl Conduct<'_> {
             let processors = self.manners.map(|manner| manner.processor);
             let mut opened = laxity::open(self.network, stack, streams, processors)?;
             let channels = std::mem::take(&mut opened.channels);
-            return self.send(channels, left, &best_effort, figures);
+            let before = figures.len();
+            let turn = self.send(channels, left, &best_effort, figures);
+            for of_channel in &mut figures[before..] {
+                of_channel.name = format!("{stack}/{}", of_channel.name);
+            }
+            let problem = opened.hosts[0].guard_problem();
+            notes.extend(problem.map(|problem| format!("{stack}, round {}: {problem}", self.round + 1)));
+            return turn;
         }
         let payload = platform.packet as usize;
         let (channels, _set_up) = experts::open(self.network, stack, streams, payload, &best_effort)?;
@@ -293,12 +310,15 @@ impl Conduct<'_> {
     ) -> Result<Turn, Error> {
         let (abort, stop, flooded) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
         let (abort, stop, flooded) = (&abort, &stop, &flooded);
+        // What is not real-time goes on until the last burst of what is.
+        let over = &AtomicBool::new(false);
         let start = now() + AHEAD;
         let until = start + self.span;
         thread::scope(|scope| {
             let ending = Ending([abort, stop]);
+            let _over = SetAtEnd(over);
             let counted = spawn(scope, "flood-sink".to_owned(), move || self.count_flood(flooded, stop))?;
-            let flood = spawn(scope, "flood".to_owned(), move || self.flood(until, abort))?;
+            let flood = spawn(scope, "flood".to_owned(), move || self.flood(until + LONGEST_BURST, over))?;
             let mut running = Vec::new();
             for (number, ready) in channels.into_iter().enumerate() {
                 let Ready { name, contract, outlet, inlet, .. } = ready;
@@ -324,17 +344,23 @@ impl Conduct<'_> {
                 let source = spawn(scope, format!("source-{number}"), move || {
                     sends.take();
                     // Each carries its logical arrival.
-                    feed(outlet, source, Writer::new(None), |_, due| due, (until, sends.priority, abort))
+                    let (until, stop) = if contract.is_some() { (until, abort) } else { (until + LONGEST_BURST, over) };
+                    feed(outlet, source, Writer::new(None), |_, due| due, (until, sends.priority, stop))
                 })?;
                 running.push((name, contract, source, sink));
             }
+            let so_far = || [best_effort, flooded].map(|bytes| bytes.load(Ordering::Relaxed));
+            timing::sleep_until(start, stop);
+            let before = so_far();
             timing::sleep_until(until, stop);
-            let (carried, brought) = (best_effort.load(Ordering::Relaxed), flooded.load(Ordering::Relaxed));
-            joined(flood, "the flood")?;
+            let after = so_far();
             let mut fed = Vec::new();
             for (name, contract, source, sink) in running {
+                // Best effort is the last.
+                over.store(contract.is_none(), Ordering::Relaxed);
                 fed.push((name, contract, joined(source, "a source"), sink));
             }
+            joined(flood, "the flood")?;
             timing::sleep_until(now() + DRAIN, stop);
             drop(ending);
             joined(counted, "the flood's sink")?;
@@ -354,7 +380,8 @@ impl Conduct<'_> {
                 };
                 streams.push(Responses { sorted, lost });
             }
-            let [best_effort_bytes_s, flood_bytes_s] = [carried, brought].map(|bytes| per_second(bytes, self.span));
+            let [best_effort_bytes_s, flood_bytes_s] =
+                [0, 1].map(|of: usize| per_second(after[of] - before[of], self.span));
             Ok(Turn { streams, best_effort_bytes_s, flood_bytes_s })
         })
     }
@@ -386,9 +413,9 @@ impl Conduct<'_> {
     }
 }
 
-/// The middle of `ratios`, and what lies between its quartiles.
+/// The middle of `ratios`, of two the upper one, and what lies between its quartiles.
 pub fn quartiles(ratios: &[u64]) -> [Option<u64>; 3] {
-    [250_000, 500_000, 750_000].map(|ppm| quantile(ratios, ppm))
+    [250_000, 500_001, 750_000].map(|ppm| quantile(ratios, ppm))
 }
 
 #[cfg(test)]
