@@ -102,6 +102,11 @@ impl Follower {
         Self { ceiling, lag, sent, lateness, last, in_force: Some(classes.ceiling) }
     }
 
+    /// Others have had no more than their floor until now, which is in force.
+    pub(crate) fn begin(&mut self) {
+        self.last = (self.sent.load(Ordering::Relaxed), sys::now());
+    }
+
     /// How long to wait until the next look.
     pub(crate) fn pause(&self) -> StdDuration {
         StdDuration::from_nanos(self.lag.as_nanos() / LOOKS)

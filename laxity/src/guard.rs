@@ -404,6 +404,9 @@ fn watch(
     mut follower: Option<(Follower, GuardClasses)>,
 ) -> bool {
     let mut looked: Option<Instant> = None;
+    if let Some((follower, _)) = &mut follower {
+        follower.begin();
+    }
     while !is_over.load(Ordering::Relaxed) {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
             let found = netlink.root_discipline(interface);

@@ -22,6 +22,7 @@ use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
 const HANDLE: u32 = 0x1_0000;
 /// What other programs have in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
 const FLOOR_KBIT: u64 = RATE_KBIT / 20;
+const BEST_EFFORT_KBIT: u64 = 1_000;
 /// What the guide gives to the classes that are to have their rate at once: what timers lose that are late. Some 1.2 ms of the link.
 const BURST: &str = " burst 15k cburst 15k";
 /// The class of the real-time streams together, of the first one alone, of best effort, and of what other programs send.
@@ -61,18 +62,18 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
         let bytes = wire_bytes(row.contract.max_message(), payload as u32);
         bytes * 8 * 1_100_000 / row.contract.interval().as_nanos()
     };
-    let streams: u64 = rows.iter().map(needed).sum();
-    // Before what other programs send; of what streams leave it is to have all but that floor.
+    // Best effort borrows what streams leave before what other programs send does; with a larger rate of its own it would come before streams that borrow.
     let rest = |priority| {
-        let left = RATE_KBIT.saturating_sub(streams + FLOOR_KBIT).max(1);
-        [class(OF_BEST_EFFORT, left, priority, ""), class(OF_OTHERS, FLOOR_KBIT, priority + 1, "")]
+        [class(OF_BEST_EFFORT, BEST_EFFORT_KBIT, priority, ""), class(OF_OTHERS, FLOOR_KBIT, priority + 1, "")]
     };
     match stack {
         Stack::PfifoFast => vec![
             format!("tc qdisc add dev a0 root handle 1: tbf rate {RATE_KBIT}kbit burst 3028 limit 150000"),
             "tc qdisc add dev a0 parent 1:1 handle 10: pfifo_fast".to_owned(),
         ],
-        Stack::HtbClass => [&link[..], &[class(TOGETHER, streams, 0, BURST)], &rest(1)].concat(),
+        Stack::HtbClass => {
+            [&link[..], &[class(TOGETHER, RATE_KBIT - FLOOR_KBIT - BEST_EFFORT_KBIT, 0, BURST)], &rest(1)].concat()
+        }
         Stack::HtbStreams => {
             let classes = by_deadline(rows).into_iter().enumerate().map(|(priority, number)| {
                 // With a longer burst than the usual one, several classes would send at once at the link's rate, and wait behind it in the order in which
@@ -161,12 +162,11 @@ mod tests {
     fn set_ups_are_as_the_manuals_have_them() {
         let rows = table_3();
         let one = commands(Stack::HtbClass, &rows, 1_400);
-        // 11,324 and twice 18,874 kbit/s; a twentieth; and what they leave.
         assert_eq!(
             one[2..],
             [
-                "tc class add dev a0 parent 1:1 classid 1:10 htb rate 49072kbit ceil 99600kbit prio 0 burst 15k cburst 15k",
-                "tc class add dev a0 parent 1:1 classid 1:20 htb rate 45548kbit ceil 99600kbit prio 1",
+                "tc class add dev a0 parent 1:1 classid 1:10 htb rate 93620kbit ceil 99600kbit prio 0 burst 15k cburst 15k",
+                "tc class add dev a0 parent 1:1 classid 1:20 htb rate 1000kbit ceil 99600kbit prio 1",
                 "tc class add dev a0 parent 1:1 classid 1:30 htb rate 4980kbit ceil 99600kbit prio 2",
             ]
         );
@@ -181,7 +181,7 @@ mod tests {
                 "12 htb rate 18874kbit ceil 99600kbit prio 0",
                 "13 htb rate 18874kbit ceil 99600kbit prio 1",
                 "11 htb rate 11324kbit ceil 99600kbit prio 2",
-                "20 htb rate 45548kbit ceil 99600kbit prio 3",
+                "20 htb rate 1000kbit ceil 99600kbit prio 3",
                 "30 htb rate 4980kbit ceil 99600kbit prio 4",
             ]
         );

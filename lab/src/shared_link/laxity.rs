@@ -97,7 +97,9 @@ pub(super) fn open(
             Ok(Arc::new(Host::start(config)?))
         })
     };
-    let hosts = [start(0)?, start(1)?];
+    // Attaching a program to an interface takes the kernel some ten milliseconds in which no class can be changed.
+    let there = start(1)?;
+    let hosts = [start(0)?, there];
     let said = hosts
         .iter()
         .zip(["sending", "receiving"])

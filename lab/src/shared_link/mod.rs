@@ -160,7 +160,7 @@ impl Report {
         turn.streams.iter().zip(&self.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
     }
 
-    /// What one of three messages that come at once has of its deadline at least, in ppm, whatever their order: nothing is sent faster than by [`RATE_KBIT`].
+    /// What one of three messages that come at once has of its deadline at least, in ppm, whatever their order: nothing is sent faster than 0.4 % less than the wire's rate.
     pub fn least_ppm(&self) -> u64 {
         let mut rows: Vec<&Row> = self.streams.iter().collect();
         rows.sort_by_key(|row| row.contract.deadline());
