@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::network::{A, B, Network, PLATFORM, Running, until};
+use common::network::{A, B, Network, PLATFORM, Running, run, until};
 use common::{Scratch, text};
 use serde_json::Value;
 
@@ -232,6 +232,41 @@ fn an_executive_that_is_killed_leaves_no_stream() {
         a.running.child.wait().unwrap();
         until("all is as before", || network.disciplines() == before && new_threads(&threads) == 0);
         echo(&network, 7001, 10);
+    }
+}
+
+#[test]
+fn an_interface_that_is_down_comes_back_and_one_that_is_gone_is_told() {
+    let Some(network) = Network::up("streams-down") else { return };
+    let scratch = Scratch::new("streams", "down");
+    let namespace = network.namespace("a");
+    let ip = |words: &str| {
+        let words: Vec<&str> = words.split(' ').collect();
+        assert!(run("ip", &[&["-n", &namespace], &words[..]].concat()), "{words:?}");
+    };
+    for (number, more) in
+        [&[SHARE, "--guard"][..], &[SHARE, "--link", "xdp", "--guard", "--guard-lag", "4ms"]].into_iter().enumerate()
+    {
+        let a = Executive::start(&network, &scratch, "a", more);
+        a.added(&["one", "--tcp", "--remote", ":7001", "--packets", "10", "--period", "10ms"]);
+        echo(&network, 7001, 10);
+        let before = a.only()["packets"].as_u64().unwrap();
+        ip("link set a0 down");
+        assert_eq!(a.only()["is_lost"], false, "{}", a.only());
+        ip("link set a0 up");
+        ip("route replace default via 192.0.2.254");
+        echo(&network, 7001, 10);
+        assert!(a.only()["packets"].as_u64().unwrap() >= before + 10, "{more:?}: {}", a.only());
+        if number == 1 {
+            ip("link delete a0");
+            until("the stream is said to be lost", || a.only()["is_lost"] == true);
+            // The guard is looked at every second.
+            std::thread::sleep(Duration::from_secs(3));
+        }
+        let pid = rustix::process::Pid::from_raw(a.running.child.id().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let (said, _) = a.running.end();
+        assert_eq!(said.contains("the guard of a0 is gone"), number == 1, "{said}");
     }
 }
 
