@@ -71,10 +71,11 @@ impl Lateness {
     pub(crate) fn told(&self, interface: &str, lag: Duration) -> Option<String> {
         let times = self.times.load(Ordering::Relaxed);
         let longest = Duration::from_nanos(self.longest.load(Ordering::Relaxed));
+        let in_time = lag.mul_ratio(IN_TIME.0, IN_TIME.1);
         (times > 0).then(|| {
             format!(
-                "the guard of {interface} followed Laxity too late {times} times, or not at all, after {longest} at the longest, bounds contain {lag}: packets of other \
-                 programs may have been in the way"
+                "the guard of {interface} followed Laxity too late {times} times, or not at all: after {longest} at the longest, expected {in_time} at most: \
+                 packets of other programs may have been in the way"
             )
         })
     }
@@ -291,7 +292,7 @@ mod tests {
         lateness.longest.fetch_max(5_000_000, Ordering::Relaxed);
         let told = lateness.told("a0", Duration::from_millis(4)).unwrap();
         assert!(
-            told.contains("too late 2 times, or not at all, after 5ms at the longest, bounds contain 4ms"),
+            told.contains("too late 2 times, or not at all: after 5ms at the longest, expected 3.2ms at most"),
             "{told}"
         );
     }
