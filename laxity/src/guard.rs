@@ -201,11 +201,11 @@ impl GuardPlan {
         Ok(Self::Guard(planned, note))
     }
 
-    /// Does it, and adds what is to be said. `taken` is what the host takes of the wire, if its packets pass by the queueing disciplines, and `priority` that of its
+    /// Does it, and adds what is to be said. `wire_bytes` is what the host takes of the wire, if its packets pass by the queueing disciplines, and `priority` that of its
     /// executive.
     pub(crate) fn set_up(
         self,
-        (taken, priority): (Option<Arc<AtomicU64>>, Option<u8>),
+        (wire_bytes, priority): (Option<Arc<AtomicU64>>, Option<u8>),
         notes: &mut Vec<String>,
     ) -> Result<Option<Guard>, GuardError> {
         match self {
@@ -215,7 +215,7 @@ impl GuardPlan {
             }
             Self::Guard(planned, note) => {
                 notes.push(note);
-                planned.set_up(taken, priority).map(Some)
+                planned.set_up(wire_bytes, priority).map(Some)
             }
         }
     }
@@ -280,7 +280,7 @@ impl Planned {
         )
     }
 
-    fn set_up(self, taken: Option<Arc<AtomicU64>>, priority: Option<u8>) -> Result<Guard, GuardError> {
+    fn set_up(self, wire_bytes: Option<Arc<AtomicU64>>, priority: Option<u8>) -> Result<Guard, GuardError> {
         let Self { interface, name, classes, lag } = self;
         let what = format!("guarding {name}");
         let failed = |source| GuardError::System { what: what.clone(), source };
@@ -298,7 +298,7 @@ impl Planned {
         netlink.guard(interface, &classes).map_err(failed)?;
         let (is_over, is_gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let lateness = Arc::new(Lateness::default());
-        let follower = lag.zip(taken).map(|(lag, taken)| Follower::new(&classes, lag, taken, Arc::clone(&lateness)));
+        let follower = lag.zip(wire_bytes).map(|(lag, sent)| Follower::new(&classes, lag, sent, Arc::clone(&lateness)));
         let watching = (Arc::clone(&is_over), Arc::clone(&is_gone));
         let watch = std::thread::Builder::new()
             .name("laxity-guard".to_owned())

@@ -380,7 +380,7 @@ impl Host {
             Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
-        let guard = guard.set_up((bound.taken(), config.fifo_priority), &mut early_notes)?;
+        let guard = guard.set_up((bound.wire_bytes(), config.fifo_priority), &mut early_notes)?;
         if guard.is_some() {
             bound.take_own_class()?;
         }

@@ -134,10 +134,10 @@ impl Bound {
     }
 
     /// Bytes that it has taken of the wire so far, where its packets pass by the queueing disciplines.
-    pub(crate) fn taken(&self) -> Option<Arc<AtomicU64>> {
+    pub(crate) fn wire_bytes(&self) -> Option<Arc<AtomicU64>> {
         match &self.wire {
             Wire::Udp(..) => None,
-            Wire::Xdp(link, _) => Some(link.taken()),
+            Wire::Xdp(link, _) => Some(link.wire_bytes()),
         }
     }
 

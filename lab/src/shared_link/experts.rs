@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use laxity_core::units::Duration;
 
 use super::network::{ADDRESSES, Network, each};
-use super::{RATE_KBIT, Stack};
+use super::{RATE_KBIT, Stack, by_deadline};
 use crate::error::Error;
 use crate::record::Arrived;
 use crate::stack::datagram::{Cutter, HEADER_BYTES, Incoming, Outgoing};
@@ -22,6 +22,7 @@ use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
 const HANDLE: u32 = 0x1_0000;
 /// What other programs have in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
 const FLOOR_KBIT: u64 = RATE_KBIT / 20;
+/// What best effort has in any case: little, so that it comes before no stream that borrows.
 const BEST_EFFORT_KBIT: u64 = 1_000;
 /// What the guide gives to the classes that are to have their rate at once: what timers lose that are late. Some 1.2 ms of the link.
 const BURST: &str = " burst 15k cburst 15k";
@@ -62,7 +63,7 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
         let bytes = wire_bytes(row.contract.max_message(), payload as u32);
         bytes * 8 * 1_100_000 / row.contract.interval().as_nanos()
     };
-    // Best effort borrows what streams leave before what other programs send does; with a larger rate of its own it would come before streams that borrow.
+    // Best effort borrows what streams leave before what other programs send does.
     let rest = |priority| {
         [class(OF_BEST_EFFORT, BEST_EFFORT_KBIT, priority, ""), class(OF_OTHERS, FLOOR_KBIT, priority + 1, "")]
     };
@@ -89,13 +90,6 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
 /// What a message takes of a link, as the kernel counts it, in packets of at most so much payload.
 pub(super) fn wire_bytes(message: u32, payload: u32) -> u64 {
     u64::from(message) + u64::from(message.div_ceil(payload)) * (HEADERS + HEADER_BYTES as u64)
-}
-
-/// The numbers of the rows, the shortest deadline first.
-fn by_deadline(rows: &[Row]) -> Vec<usize> {
-    let mut numbers: Vec<usize> = (0..rows.len()).collect();
-    numbers.sort_by_key(|number| rows[*number].contract.deadline());
-    numbers
 }
 
 /// Sets the queues up, and opens sockets for the streams and for best effort.

@@ -9,8 +9,8 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::sys;
 
-use super::Stack;
 use super::network::{ADDRESSES, Network};
+use super::{Stack, by_deadline};
 use crate::error::Error;
 use crate::stack::Ready;
 use crate::stack::laxity::{BEST_EFFORT_QUEUE, Manner, Receiver, Sender};
@@ -40,21 +40,21 @@ pub(super) fn grant(
     processors: [Option<usize>; 2],
     notes: &mut Vec<String>,
 ) -> Result<(), Error> {
-    for _ in 0..STRETCHES {
+    for stretches in 0.. {
         let refused = match open(network, stack, rows, processors) {
             Ok(opened) => {
                 notes.extend(opened.notes);
-                // What dropping frames early costs is measured anew each time, and is in what is granted.
-                return if stack == Stack::LaxityUdp { Ok(()) } else { lengthen(rows, 17, 16) };
+                break;
             }
-            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) => refusal,
+            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) if stretches < STRETCHES => refusal,
             Err(error) => return Err(error),
         };
         let shorter = deadlines(rows);
         lengthen(rows, 5, 4)?;
         notes.push(format!("deadlines of {shorter} are refused: {refused}; going on with {}", deadlines(rows)));
     }
-    open(network, stack, rows, processors).map(|_| ())
+    // What dropping frames early costs is measured anew each time, and is in what is granted.
+    if stack == Stack::LaxityUdp { Ok(()) } else { lengthen(rows, 17, 16) }
 }
 
 fn lengthen(rows: &mut [Row], of: u64, to: u64) -> Result<(), Error> {
@@ -120,9 +120,8 @@ pub(super) fn open(
     };
     let mut channels = Vec::new();
     // The later one comes, the longer is its part of the deadline on the link, which it shares with the others.
-    let mut by_deadline: Vec<(usize, &Row)> = rows.iter().enumerate().collect();
-    by_deadline.sort_by_key(|(_, row)| row.contract.deadline());
-    for (number, Row { name, contract }) in by_deadline {
+    for number in by_deadline(rows) {
+        let Row { name, contract } = &rows[number];
         let opened = connect(name, ChannelSpec::real_time(*contract))?;
         channels.push((number, ready(opened, name, Some(*contract), Manner::Waits)));
     }

@@ -50,11 +50,10 @@ use network::{ADDRESSES, NETWORK_BITS, Network};
 const RATE_KBIT: u64 = 99_600;
 /// Of the flood, bytes of UDP payload.
 const FLOOD_BYTES: usize = 1_400;
+const FLOOD_PORT: u16 = 9;
 /// Of shorter turns there are few: they are to see that all of it works.
 const LEAST_SPAN: Duration = Duration::from_secs(1);
 const FEW_ROUNDS: u64 = 3;
-/// To which it goes.
-const FLOOD_PORT: u16 = 9;
 /// From when all threads are there until the sources start.
 const AHEAD: Duration = Duration::from_millis(50);
 /// What was begun at the end of a turn goes on for as long at most: a burst of twelve, 50 ms apart.
@@ -65,7 +64,7 @@ const DRAIN: Duration = Duration::from_millis(300);
 const EXCESS: u64 = 2;
 
 /// What carries the streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Stack {
     /// Three bands by SO_PRIORITY.
@@ -162,13 +161,12 @@ impl Report {
 
     /// What one of three messages that come at once has of its deadline at least, in ppm, whatever their order: nothing is sent faster than 0.4 % less than the wire's rate.
     pub fn least_ppm(&self) -> u64 {
-        let mut rows: Vec<&Row> = self.streams.iter().collect();
-        rows.sort_by_key(|row| row.contract.deadline());
         let (mut bytes, mut most) = (0, 0);
-        for row in rows {
-            bytes += experts::wire_bytes(row.contract.max_message(), Platform::assumed_host().packet);
+        for number in by_deadline(&self.streams) {
+            let contract = self.streams[number].contract;
+            bytes += experts::wire_bytes(contract.max_message(), Platform::assumed_host().packet);
             let nanos = u128::from(bytes) * 8 * 1_000_000 / u128::from(RATE_KBIT);
-            most = most.max(nanos * 1_000_000 / u128::from(row.contract.deadline().as_nanos()));
+            most = most.max(nanos * 1_000_000 / u128::from(contract.deadline().as_nanos()));
         }
         u64::try_from(most).unwrap_or(u64::MAX)
     }
@@ -198,6 +196,13 @@ impl Report {
         ratios.sort_unstable();
         ratios
     }
+}
+
+/// The numbers of the rows, the shortest deadline first.
+fn by_deadline(rows: &[Row]) -> Vec<usize> {
+    let mut numbers: Vec<usize> = (0..rows.len()).collect();
+    numbers.sort_by_key(|number| rows[*number].contract.deadline());
+    numbers
 }
 
 /// How many turns each stack has, of so long a span.
@@ -246,7 +251,7 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     for round in 0..rounds(span) {
         for place in 0..rows.len() {
             let at = (place + round as usize) % rows.len();
-            let ground = Conduct {
+            let conduct = Conduct {
                 network: &network,
                 manners: processors.map(|processor| Manner { processor, priority }),
                 span,
@@ -254,7 +259,7 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
             };
             let row = &mut rows[at];
             let asked = if row.stack.is_laxity() { &stacks[at].1 } else { &streams };
-            row.turns.push(ground.turn(row.stack, asked, &platform, (&mut channels, notes))?);
+            row.turns.push(conduct.turn(row.stack, asked, &platform, (&mut channels, notes))?);
             done += 1;
             progress(done, all);
         }

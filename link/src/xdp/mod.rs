@@ -117,7 +117,7 @@ pub struct Xdp {
     from_socket: usize,
     counters: Counters,
     /// Bytes that its frames have taken of the wire so far, for those in other threads.
-    taken: Arc<AtomicU64>,
+    wire_bytes: Arc<AtomicU64>,
     events: Events,
 }
 
@@ -191,9 +191,10 @@ impl Xdp {
             {
                 self.counters.sent_frames += 1;
                 self.counters.sent_bytes += staged.len as u64;
-                let wire_bytes = GuardClasses::on_the_wire(staged.len + direct.template.len());
+                let of_frame = GuardClasses::on_the_wire(staged.len + direct.template.len());
                 // The only one that writes it.
-                self.taken.store(self.taken.load(Ordering::Relaxed).wrapping_add(wire_bytes), Ordering::Relaxed);
+                self.wire_bytes
+                    .store(self.wire_bytes.load(Ordering::Relaxed).wrapping_add(of_frame), Ordering::Relaxed);
                 self.in_flight += 1;
                 put(staged, &direct.template, sender, frames);
                 continue;
@@ -222,8 +223,8 @@ impl Xdp {
     }
 
     /// Bytes that its frames have taken of the wire since its start, as they are handed over; for any thread. What goes by the socket is not in it.
-    pub fn taken(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.taken)
+    pub fn wire_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.wire_bytes)
     }
 
     /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.

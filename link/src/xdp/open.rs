@@ -162,7 +162,7 @@ impl Xdp {
             was_busy: false,
             from_socket: super::FROM_SOCKET,
             counters: Counters::default(),
-            taken: Arc::default(),
+            wire_bytes: Arc::default(),
             events: Events::new(),
         };
         Ok((link, frames))
