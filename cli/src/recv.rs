@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration as StdDuration;
 
 use clap::Args;
-use laxity::{DEFAULT_PORT, Error, Grant, Host, Listener, Message, Receiver};
+use laxity::{DEFAULT_PORT, Error, Grant, Host, ListenConfig, Listener, Message, Receiver};
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::promises_kept;
@@ -97,7 +97,8 @@ struct Ended {
 
 /// Receives one channel to its end, or until Ctrl-C, on the executive that there is.
 fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<Ended>) -> Result<(), Failure> {
-    let listener = host.listen_from(&arguments.name, arguments.from)?;
+    let listener =
+        host.listen_with(&arguments.name, ListenConfig { from: arguments.from, ..ListenConfig::default() })?;
     eprintln!("receiving {} on {}", arguments.name, host.address());
     let Some(Served { mut receiver, start, first }) = serve(&listener, stop)? else { return Ok(()) };
     drop(listener);

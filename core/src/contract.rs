@@ -17,6 +17,7 @@ pub struct Contract {
     deadline: Duration,
     catch_up: Duration,
     tolerance: Option<Probability>,
+    handler: Duration,
 }
 
 /// Which part of a contract cannot be: whose fault (the caller's), what was found, what was expected.
@@ -120,8 +121,8 @@ impl Contract {
             Ok(messages @ 1..=limits::MAX_BURST) => messages,
             _ => return Err(ContractError::Burst { found: burst, most: limits::MAX_BURST }),
         };
-        let (catch_up, tolerance) = (Duration::ZERO, None);
-        Self { max_message: max, min_message: min, interval, burst, deadline, catch_up, tolerance }.checked()
+        let (catch_up, tolerance, handler) = (Duration::ZERO, None, Duration::ZERO);
+        Self { max_message: max, min_message: min, interval, burst, deadline, catch_up, tolerance, handler }.checked()
     }
 
     fn checked(self) -> Result<Self, ContractError> {
@@ -161,12 +162,12 @@ impl Contract {
         let (max, min) = (self.max_message.into(), self.min_message.into());
         Self::new(max, min, self.interval, self.burst.into(), deadline)?.as_in(self)
     }
-    /// The same traffic and deadline; how far a sender catches up, and what is tolerated, as in `other`.
+    /// The same traffic and deadline; how far a sender catches up, what is tolerated, and what a handler takes, as in `other`.
     ///
     /// # Errors
     /// As [`Contract::new`].
     pub fn as_in(self, other: &Self) -> Result<Self, ContractError> {
-        Self { catch_up: other.catch_up, tolerance: other.tolerance, ..self }.checked()
+        Self { catch_up: other.catch_up, tolerance: other.tolerance, handler: other.handler, ..self }.checked()
     }
     /// The same contract, whose application tolerates that up to this fraction of the messages, in the long run, is late because the platform took
     /// the processor for longer than was counted on. Admission counts on less interference then, where a calibration says how often there
@@ -184,6 +185,16 @@ impl Contract {
     /// The fraction of messages that may be late because of the platform; `None` if none may be.
     pub fn tolerance(&self) -> Option<Probability> {
         self.tolerance
+    }
+    /// The same contract, each of whose messages the receiving application handles in the step that completes it, which takes so much
+    /// longer then [events §3.2]. It is the receiving host's alone: no peer hears of it.
+    #[must_use]
+    pub fn with_handler(self, cost: Duration) -> Self {
+        Self { handler: cost, ..self }
+    }
+    /// What the application's handler may take for each message, in the step that completes it; zero if it has none.
+    pub fn handler(&self) -> Duration {
+        self.handler
     }
     /// The same contract, under which each message may come as much earlier than the burst allows: a sender that was held up makes up for
     /// that much. Logical arrivals, and so what admission demands of processors and links, stay the same; queues hold as much more.

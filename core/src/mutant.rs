@@ -41,6 +41,8 @@ pub enum Mutant {
     BestEffortFirst,
     /// Analysis and run time: the link is served no further ahead for the longest iteration of an upcall on the executive's thread.
     NoUpcallStep,
+    /// Analysis: what applications' handlers take in the steps that complete messages is not charged.
+    NoHandler,
     /// Judgement: the network has a frame until it is found, not until it has arrived.
     LyingIsTransit,
     /// Judgement: what no witness explains is the platform's.

@@ -203,7 +203,8 @@ pub struct Platform {
     pub receive_batch: u32,
     /// C_cs of `[rtu]`: a change of upcall.
     pub upcall_switch: Duration,
-    /// The longest iteration of an upcall on the executive's own thread; zero if it runs none.
+    /// The longest iteration of an upcall on the executive's own thread, and the longest step with a handler of the application's; zero if it
+    /// runs neither.
     pub upcall_step: Duration,
     /// C_l: handing one packet to the link, system call included.
     pub link_cost: Duration,
@@ -282,13 +283,19 @@ impl Platform {
     }
 
     /// R + P (C_step + C_csp + C_l) + 2 C_l: how long the executive is awake at most from one look at the inputs to the next, if the
-    /// link takes no packet meanwhile that waited. The last of the P steps may be an iteration of an upcall.
+    /// link takes no packet meanwhile that waited. The last of the P steps may be an iteration of an upcall, or have a handler.
     pub fn round(&self) -> Duration {
         let steps = [self.first_packet, self.packet_cost, self.receive_first, self.receive_packet];
         let step = steps.into_iter().max().unwrap_or_default();
         let last = step.max(self.upcall_step);
         let around = (self.change_of_handler() + self.link_cost) * u64::from(self.quantum);
         self.look() + step * u64::from(self.quantum.saturating_sub(1)) + last + around + self.link_cost * 2
+    }
+
+    /// What an application's handler of a message may take at most: with the rest of the step that completes the message it is no
+    /// longer than an iteration of an upcall. Zero if there may be none.
+    pub fn longest_handler(&self) -> Duration {
+        self.upcall_step.saturating_sub(self.receive_first)
     }
 
     /// How long the executive may rest between two looks at its inputs without finding a frame later than behind the steps of a round:

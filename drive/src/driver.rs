@@ -14,7 +14,7 @@ use laxity_core::upcall::Pick;
 
 use crate::environment::{Environment, Iterated, Work};
 use crate::gaps::Round;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{Handed, Mailbox};
 use crate::share::Share;
 use crate::sleep::{Next, Sleep};
 use crate::strangers::Strangers;
@@ -203,10 +203,18 @@ impl<F: Frames> Driver<F> {
             self.wakes.push_back(0, step.channel.index());
             self.drain(now, step.channel.index(), env);
         }
-        let done = if self.deliver(now, env) { env.now() } else { now };
+        let handed = self.deliver(now, env);
+        let done = if handed == Handed::Nothing { now } else { env.now() };
         env.lap(&work, done);
         if step.quantum_end {
             env.preemption_point();
+        }
+        if handed == Handed::Handled {
+            // As after an iteration of an upcall: inputs and links come next, and what handlers have sent.
+            now = done;
+            self.watch(now, env);
+            self.progress.unlooked = self.platform.quantum;
+            self.progress.unfed = self.platform.transmit_batch;
         }
         self.progress.begins_round = step.quantum_end || self.progress.unlooked >= self.platform.quantum;
         if self.progress.begins_round {

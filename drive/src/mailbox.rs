@@ -33,6 +33,17 @@ pub(crate) enum Mailbox {
     Receives,
 }
 
+/// What was done with messages that were complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Handed {
+    /// There was none.
+    Nothing,
+    /// They are in their applications' queues.
+    Queued,
+    /// Handlers of applications had them, which may have taken long.
+    Handled,
+}
+
 impl Mailbox {
     pub(crate) const SENDS: Self = Self::Sends { held: None, begun: false, closing: false };
 }
@@ -134,28 +145,33 @@ impl<F: Frames> Driver<F> {
         taken
     }
 
-    /// Hands complete messages to their applications; whether there was one. A real-time message wakes its receiver at once, a
+    /// Hands complete messages to their applications, or to these' handlers. A real-time message wakes its receiver at once, a
     /// best-effort one with others: a wake-up is a system call, and costs more than the message.
-    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
-        let mut delivered_any = false;
+    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> Handed {
+        let mut done = Handed::Nothing;
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
-            delivered_any = true;
             let place = channel.index();
-            let spare = env.spare(place);
+            let handler = env.handler(place);
+            // The bound is that of the handler's end, whatever this one takes.
+            let spare = env.spare(place) + handler;
             let beyond = delivered.beyond_bound(spare);
             // Held against the bound as a late message is against its deadline.
             let judged = || self.endpoint.judge(now, channel, &delivered, (beyond, spare));
             let beyond_bound = if beyond.is_zero() { None } else { judged() };
             let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
             let urgent = delivered.deadline.is_some();
-            env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
-            if urgent {
-                env.wake(place);
-            } else {
-                self.wakes.push_back(0, place);
+            let spent = env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
+            done = if handler.is_zero() { done.max(Handed::Queued) } else { Handed::Handled };
+            self.round.allowance += handler;
+            match spent {
+                Some(message) => self.endpoint.recycle(channel, message),
+                None if urgent => env.wake(place),
+                None => {
+                    self.wakes.push_back(0, place);
+                }
             }
         }
-        delivered_any
+        done
     }
 
     /// Wakes whoever waits for something that was not urgent.

@@ -387,7 +387,7 @@ impl Attached {
                 let Ok((port, grant)) = self.received(&channel) else { return };
                 let own = Arc::clone(&port.port);
                 let unclaimed = Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), Arc::clone(&own));
-                let accepted = Accepted { port: AcceptedPort::Here(port), grant, unclaimed: Some(unclaimed) };
+                let accepted = Accepted { port: AcceptedPort::Here(port, None), grant, unclaimed: Some(unclaimed) };
                 let listener = self.state().listeners.get(&accepted.grant.name).cloned();
                 // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {

@@ -421,6 +421,7 @@ impl Shared {
         if state.is_rearranging() {
             return false;
         }
+        state.note_handler(request);
         let decided = match request.is_question {
             true => Err(self.answer(&state, request)),
             false => self.admit(&mut state, request, may_rearrange),
@@ -472,7 +473,7 @@ impl Shared {
             let analysed = contract.and_then(|contract| in_packets(contract, request.packet, platform).ok());
             self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
         };
-        let made = listener.receiving(messages.max(2) as usize, largest, takes);
+        let made = listener.receiving(messages.max(2) as usize, largest, &request.service, takes);
         let (receive_port, slot) = match made {
             Ok(made) => made,
             Err(refusal) => {

@@ -174,8 +174,8 @@ pub enum Error {
     /// The host has a thread of upcalls, which would not know of those of another.
     #[error("this host has a thread of upcalls already: create upcalls there, or drop it first")]
     UpcallsStarted,
-    /// A handler waits for upcalls of its own thread: it would wait for itself.
-    #[error("a handler cannot wait for the upcalls of its own thread")]
+    /// A handler waits for upcalls of its own thread, or for the executive, whose thread it is on: it would wait for itself.
+    #[error("a handler cannot wait for its own thread")]
     InHandler,
     /// Nobody answered.
     #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
@@ -300,8 +300,40 @@ pub enum Error {
         /// Its process.
         pid: u32,
     },
+    /// A handler cannot take that long.
+    #[error(
+        "a handler that takes {found} for a message: at most {most} are possible; a host is started for longer ones with longest_iteration, which is what a handler \
+         and the step before it may take together"
+    )]
+    HandlerCost {
+        /// What was declared.
+        found: Duration,
+        /// What is possible.
+        most: Duration,
+    },
+    /// The channel has no place for a handler.
+    #[error(
+        "the channel has no handler: it takes a real-time channel that was listened for with one (ListenConfig::handler)"
+    )]
+    NoHandler,
+    /// A handler has ended by itself; its channel goes on.
+    #[error("the handler of `{name}` is taken out: {how}; its messages are received by the application from here on")]
+    HandlerEnded {
+        /// The channel.
+        name: String,
+        /// Panicked, over its budget, or trapped.
+        how: &'static str,
+    },
+    /// A handler without a reply channel replies.
+    #[error("the handler has no channel to reply on (Handler::replying_on)")]
+    NoReply,
+    /// A reply channel of another host.
+    #[error("the channel that the handler is to reply on is not of the host whose messages it handles")]
+    ReplyElsewhere,
     /// The executive is another process's.
-    #[error("upcalls, and serving others, take an executive in this process: it is attached to another process's")]
+    #[error(
+        "upcalls, handlers, and serving others, take an executive in this process: it is attached to another process's"
+    )]
     Elsewhere,
     /// The executive cannot spin for so long.
     #[error("spin is {found}, expected {} at most", laxity_core::limits::MAX_SPIN)]
@@ -351,6 +383,11 @@ impl Error {
             Self::ServesInline
             | Self::ServesMemory { .. }
             | Self::Elsewhere
+            | Self::HandlerCost { .. }
+            | Self::NoHandler
+            | Self::HandlerEnded { .. }
+            | Self::NoReply
+            | Self::ReplyElsewhere
             | Self::KeyElsewhere
             | Self::GuardElsewhere { .. } => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,

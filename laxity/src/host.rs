@@ -1,7 +1,7 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
 use std::fs::File;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -32,7 +32,7 @@ use crate::guard::{Guard, GuardConfig, GuardPlan, interface_of_host};
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::link::{self, DropAllowance, LinkChoice, Wire};
-use crate::listening::Listener;
+use crate::listening::{ListenConfig, Listener};
 use crate::opening::checked_name;
 use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
@@ -567,20 +567,21 @@ impl Host {
     /// # Errors
     /// If the name cannot be, or is received here already.
     pub fn listen(&self, name: &str) -> Result<Listener, Error> {
-        self.listen_from(name, None)
+        self.listen_with(name, ListenConfig::default())
     }
 
-    /// As [`Host::listen`], for peers at one address only; to all others there is no such name. Whoever can forge that address
-    /// can ask, but is not told the answer.
+    /// As [`Host::listen`], for some peers only, or with handlers.
     ///
     /// # Errors
-    /// As [`Host::listen`].
-    pub fn listen_from(&self, name: &str, from: Option<IpAddr>) -> Result<Listener, Error> {
+    /// As [`Host::listen`]; [`Error::HandlerCost`] if a handler is declared that takes longer than the host was started for, [`Error::Elsewhere`] if its
+    /// executive is another process's.
+    pub fn listen_with(&self, name: &str, config: ListenConfig) -> Result<Listener, Error> {
         let name = checked_name(name)?;
-        let from = from.map(|from| from.to_canonical());
+        let config = ListenConfig { from: config.from.map(|from| from.to_canonical()), ..config };
         let accepted = match &self.executive {
-            Executives::Here(here) => here.shared.listen(name, from)?,
-            Executives::There(attached) => attached.listen(name, from)?,
+            Executives::Here(here) => here.shared.listen(name, config)?,
+            Executives::There(_) if config.handler.is_some() => return Err(Error::Elsewhere),
+            Executives::There(attached) => attached.listen(name, config.from)?,
         };
         Ok(Listener::new(name, accepted, self.home()))
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration as StdDuration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
+use laxity_core::contract::Service;
 use laxity_core::event::{Name, Request};
 use laxity_core::limits::MAX_LISTENERS;
 
@@ -12,6 +13,7 @@ use crate::application::Application;
 use crate::control::{Shared, State};
 use crate::error::Error;
 use crate::executive::Command;
+use crate::handler::{self, HandlerSpec};
 use crate::home::Home;
 use crate::port::{self, ReceiveSlot};
 use crate::receiver::{Accepted, AcceptedPort, Receiver};
@@ -27,7 +29,7 @@ pub(crate) struct Listening {
 /// Who receives the channels of a name.
 #[derive(Clone)]
 pub(crate) enum Listens {
-    Here(mpsc::Sender<Accepted>),
+    Here(mpsc::Sender<Accepted>, Option<HandlerSpec>),
     There(Arc<dyn Application>),
 }
 
@@ -40,12 +42,17 @@ impl Listens {
         &self,
         messages: usize,
         bytes: usize,
+        service: &Service,
         takes: impl FnOnce() -> Utilisation,
     ) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
         Ok(match self {
-            Self::Here(_) => {
-                let (port, slot) = port::receiving(messages);
-                (AcceptedPort::Here(port), slot)
+            Self::Here(_, spec) => {
+                let (port, mut slot) = port::receiving(messages);
+                // Best effort has no contract that it could be a part of.
+                let (installer, handling) =
+                    spec.filter(|_| service.contract().is_some()).map(handler::handling).unzip();
+                slot.handling = handling;
+                (AcceptedPort::Here(port, installer), slot)
             }
             Self::There(application) => {
                 let slot = Arc::clone(application).receiving(messages, bytes, takes())?;
@@ -57,14 +64,14 @@ impl Listens {
     /// The channel is open. If its listener is gone, it is closed.
     pub(crate) fn accepted(&self, accepted: Accepted) {
         match self {
-            Self::Here(listener) => drop(listener.send(accepted)),
+            Self::Here(listener, _) => drop(listener.send(accepted)),
             Self::There(application) => application.accepted(accepted),
         }
     }
 
     pub(crate) fn application(&self) -> Option<Arc<dyn Application>> {
         match self {
-            Self::Here(_) => None,
+            Self::Here(..) => None,
             Self::There(application) => Some(Arc::clone(application)),
         }
     }
@@ -72,9 +79,15 @@ impl Listens {
 
 impl Shared {
     /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
+    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<Accepted>, Error> {
+        if let Some(spec) = &config.handler {
+            let (found, most) = (spec.cost(), self.platform.longest_handler());
+            if found.is_zero() || found > most {
+                return Err(Error::HandlerCost { found, most });
+            }
+        }
         let (sender, receiver) = mpsc::channel();
-        self.listen_as(name, from, Listens::Here(sender))?;
+        self.listen_as(name, config.from, Listens::Here(sender, config.handler))?;
         Ok(receiver)
     }
 
@@ -110,12 +123,31 @@ impl Shared {
 }
 
 impl State {
+    /// What is asked for by this name is handled as its listener declares.
+    pub(crate) fn note_handler(&self, request: &mut Request) {
+        if let (Some(Listens::Here(_, Some(spec))), Service::RealTime(contract)) =
+            (self.listener(request), request.service)
+        {
+            request.service = Service::RealTime(contract.with_handler(spec.cost()));
+        }
+    }
+
     pub(crate) fn listener(&self, request: &Request) -> Option<Listens> {
         let is_meant = |listening: &&Listening| {
             listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
         };
         self.listeners.iter().find(is_meant).map(|listening| listening.listens.clone())
     }
+}
+
+/// How a name is listened for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenConfig {
+    /// The only address whose peers may open channels to it; to all others there is no such name. Whoever can forge that address
+    /// can ask, but is not told the answer. `None`: all may.
+    pub from: Option<IpAddr>,
+    /// What handlers of the messages of real-time channels declare, on the executive's thread; `None` if there will be none. See [`crate::handler`].
+    pub handler: Option<HandlerSpec>,
 }
 
 /// Receives the channels that peers open to one name. Dropping it stops listening; open channels go on.

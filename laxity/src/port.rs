@@ -12,7 +12,7 @@ use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Evidence, Segments};
 use laxity_core::send::SendCounters;
-use laxity_core::units::Instant;
+use laxity_core::units::{Duration, Instant};
 use laxity_drive::Outbound;
 
 use crate::signal::Signal;
@@ -60,6 +60,16 @@ pub(crate) trait Emptied: std::fmt::Debug + Send {
     fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool;
     /// As [`Filled::bell`].
     fn bell(&self) -> (u32, u32);
+}
+
+/// What an application does with its messages on the executive's thread, as they are complete.
+pub(crate) trait Handling: std::fmt::Debug + Send {
+    /// What that may take for each.
+    fn cost(&self) -> Duration;
+    /// Does it in another way from now on, if it was told to: whether it was.
+    fn exchange(&mut self) -> bool;
+    /// Does it; whether the message is done with. If not, it is for the application's queue.
+    fn run(&mut self, inbound: &Inbound) -> bool;
 }
 
 /// The application's end of a mailbox that an executive in another process empties.
@@ -305,6 +315,8 @@ impl Returned {
 pub(crate) struct ReceiveSlot {
     mailbox: Outlet,
     pub(crate) port: Arc<Port>,
+    /// Declared with the channel, if its application handles messages on the executive's thread.
+    pub(crate) handling: Option<Box<dyn Handling>>,
 }
 
 #[derive(Debug)]
@@ -471,8 +483,8 @@ pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
     let port = Port::new(Signal::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(messages);
     let returned = Arc::new(Returned::new(messages));
-    let slot =
-        ReceiveSlot { mailbox: Outlet::Own { outbox, returned: Arc::clone(&returned) }, port: Arc::clone(&port) };
+    let mailbox = Outlet::Own { outbox, returned: Arc::clone(&returned) };
+    let slot = ReceiveSlot { mailbox, port: Arc::clone(&port), handling: None };
     (ReceivePort { mailbox: Inlet::Own(inbox), returned, port }, slot)
 }
 
@@ -483,7 +495,7 @@ pub(crate) fn slot_of_other(mailbox: Box<dyn Filled>, port: Arc<Port>) -> SendSl
 
 /// Likewise, of one that is received.
 pub(crate) fn receive_slot_of_other(mailbox: Box<dyn Emptied>, port: Arc<Port>) -> ReceiveSlot {
-    ReceiveSlot { mailbox: Outlet::Other(mailbox), port }
+    ReceiveSlot { mailbox: Outlet::Other(mailbox), port, handling: None }
 }
 
 /// The application's side of a channel whose executive is in another process.

@@ -12,6 +12,7 @@ use laxity_core::units::{Duration, Instant};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
+use crate::handler::{Handler, HandlerFigures, Installer, check_may_wait};
 use crate::home::Home;
 use crate::port::{Inbound, Port, ReceivePort, Returned, Told};
 use crate::sender::Watch;
@@ -24,6 +25,7 @@ pub struct Receiver {
     home: Arc<dyn Home>,
     /// Messages that the application was handed, with those that were late, by cause.
     handed: Handed,
+    installer: Option<Installer>,
 }
 
 /// What the application was handed on a channel.
@@ -74,14 +76,14 @@ pub(crate) struct Accepted {
 
 /// A channel's application is here, or in another process.
 pub(crate) enum AcceptedPort {
-    Here(ReceivePort),
+    Here(ReceivePort, Option<Installer>),
     There(Arc<Port>),
 }
 
 impl AcceptedPort {
     pub(crate) fn port(&self) -> &Arc<Port> {
         match self {
-            Self::Here(port) => &port.port,
+            Self::Here(port, _) => &port.port,
             Self::There(port) => port,
         }
     }
@@ -117,12 +119,12 @@ impl Receiver {
     /// `None` of a channel whose application is in another process.
     pub(crate) fn new(accepted: Accepted, home: Arc<dyn Home>) -> Option<Self> {
         let Accepted { port, grant, unclaimed } = accepted;
-        let AcceptedPort::Here(port) = port else { return None };
+        let AcceptedPort::Here(port, installer) = port else { return None };
         // Taken: from here on the receiver closes it. The guard must not.
         if let Some(unclaimed) = unclaimed {
             unclaimed.taken();
         }
-        Some(Self { port, grant, home, handed: Handed::default() })
+        Some(Self { port, grant, home, handed: Handed::default(), installer })
     }
 
     /// What was granted.
@@ -174,8 +176,46 @@ impl Receiver {
         self.receive(Some(StdInstant::now()))
     }
 
+    /// Installs the handler of this channel's messages, in the place of the one that is there, which is dropped. When this returns, the next message is its
+    /// own; those that wait in the queue are not.
+    ///
+    /// # Errors
+    /// [`Error::NoHandler`] if the channel was not listened for with one ([`ListenConfig::handler`](crate::ListenConfig::handler)), is best effort, or its executive is another
+    /// process's; [`Error::ReplyElsewhere`] if the reply channel is not of this host; [`Error::InHandler`] in a handler; how the channel ended. Of a
+    /// WebAssembly module what it is that it cannot have.
+    pub fn on_message(&mut self, handler: Handler) -> Result<(), Error> {
+        let mut handler = Box::new(handler);
+        let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
+        installer.prepare(&mut handler, self.grant.service.max_message() as usize)?;
+        self.exchange(Some(handler))
+    }
+
+    /// Takes the handler out, and drops it; messages go to the channel's queue from then on.
+    ///
+    /// # Errors
+    /// As [`Receiver::on_message`].
+    pub fn remove_handler(&mut self) -> Result<(), Error> {
+        self.exchange(None)
+    }
+
+    fn exchange(&mut self, handler: Option<Box<Handler>>) -> Result<(), Error> {
+        let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
+        if let Some(end) = self.port.port.end() {
+            return Err(self.home.of_end(end, self.grant.peer));
+        }
+        installer.exchange(handler, &self.home, &self.port.port)
+    }
+
+    /// What its handlers did so far, and what the present one does; `None` if it was not listened for with one.
+    pub fn handler(&self) -> Option<HandlerFigures> {
+        self.installer.as_ref().map(Installer::figures)
+    }
+
     fn receive(&mut self, until: Option<StdInstant>) -> Result<Message, Error> {
         loop {
+            if let Some(state) = self.installer.as_ref().and_then(Installer::has_ended) {
+                return Err(Error::HandlerEnded { name: self.grant.name.clone(), how: state.into() });
+            }
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
             if let Some(inbound) = self.port.pop() {
@@ -197,6 +237,7 @@ impl Receiver {
             }
             let look = StdDuration::from_millis(100);
             let limit = left.map_or(look, |left| left.min(look));
+            check_may_wait()?;
             if !self.lead(limit) {
                 self.port.port.signal.wait(seen, Some(limit));
             }

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::executive::Inline;
 use crate::experiments::Marks;
 use crate::grant::Grant;
+use crate::handler::check_may_wait;
 use crate::home::Home;
 use laxity_drive::Outbound;
 
@@ -193,6 +194,7 @@ impl Sender {
                 return Err(Error::Violation(Violation::Burst { wait: Duration::ZERO }));
             }
             self.is_open()?;
+            check_may_wait()?;
             since.get_or_insert_with(sys::now);
             // A stopped executive does not notify; so look now and then.
             self.port.port.signal.wait(seen, Some(StdDuration::from_millis(100)));
@@ -224,6 +226,7 @@ impl Sender {
                 };
             }
             self.home.check_running()?;
+            check_may_wait()?;
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
     }
@@ -276,7 +279,13 @@ impl Sender {
         if wait.is_zero() { Ok(()) } else { Err(Violation::Burst { wait }.into()) }
     }
 
+    /// The executive that it is of.
+    pub(crate) fn home(&self) -> &Arc<dyn Home> {
+        &self.home
+    }
+
     fn pause(&self, wait: Duration) -> Result<(), Error> {
+        check_may_wait()?;
         let until = StdInstant::now() + StdDuration::from_nanos(wait.as_nanos());
         loop {
             let seen = self.port.port.signal.seen();

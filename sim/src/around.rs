@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 
+use laxity_core::contract::Contract;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, Event, LinkId};
 use laxity_core::frames::{HeapFrames, MessageBuf};
@@ -198,9 +199,16 @@ impl Ports for Around<'_> {
         self.channel_at(place).map_or(Duration::ZERO, |channel| self.world.channels[channel].plan.spare)
     }
 
-    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) {
+    fn handler(&self, place: u32) -> Duration {
+        let contract = |channel: usize| self.world.channels[channel].plan.service.contract();
+        self.channel_at(place).and_then(contract).map_or(Duration::ZERO, Contract::handler)
+    }
+
+    /// Handlers take their time, and are done with the message.
+    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         let Delivery { channel: key, delivered, evidence, beyond_bound } = delivery;
-        let (at, Some(channel)) = (self.host().now, self.channel_at(key.index())) else { return };
+        let handler = self.handler(key.index());
+        let (at, Some(channel)) = (self.host().now, self.channel_at(key.index())) else { return None };
         let world = &mut *self.world;
         let ledger = &mut world.channels[channel];
         let judged = beyond_bound.map(|evidence| evidence.cause);
@@ -209,7 +217,14 @@ impl Ports for Around<'_> {
         let (arrival, problem) = ledger.delivered(&delivered, evidence);
         let (sequence, latency) = (delivered.sequence, delivered.response());
         let host = &mut world.hosts[self.number];
+        let mut spent = None;
         match ledger.reads {
+            _ if !handler.is_zero() => {
+                let takes = host.drawn(handler);
+                host.spend(takes);
+                ledger.handled(&delivered, takes);
+                spent = Some(delivered.message);
+            }
             None => host.give_back(key, delivered.message),
             Some(each) => {
                 ledger.reading_until = ledger.reading_until.max(at) + each;
@@ -231,6 +246,7 @@ impl Ports for Around<'_> {
             world.check_delivery(channel, at, (sequence, at.since(arrival)), late, judged);
         }
         world.check_counters(channel, at, counters);
+        spent
     }
 
     fn wake(&mut self, _: u32) {}

@@ -390,6 +390,12 @@ impl Ledger {
         (Some(arrival), found)
     }
 
+    /// The application's handler of the message took so long from then on.
+    pub(crate) fn handled(&mut self, delivered: &Delivered, took: Duration) {
+        let response = delivered.response() + took - self.plan.upstream;
+        self.responses.at_receiver = self.responses.at_receiver.max(response);
+    }
+
     /// Conservation: each message that was accepted ended once. What does not hold, if something does not.
     pub(crate) fn check(&self) -> Option<Problem> {
         let (accepted, receive) = (self.send.accepted, &self.receive);

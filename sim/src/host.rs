@@ -634,9 +634,13 @@ impl Host {
 
     /// What a step costs; the step that completes a message pays for its first packet.
     pub(crate) fn step_cost(&mut self, piece: Piece, switched: bool) -> Duration {
-        let cost = self.config.platform.step(piece, switched);
         self.counters.steps += 1;
         self.counters.switches += u64::from(switched);
+        self.drawn(self.config.platform.step(piece, switched))
+    }
+
+    /// What something takes that costs so much at worst.
+    pub(crate) fn drawn(&mut self, cost: Duration) -> Duration {
         match self.config.step_costs {
             StepCosts::Worst => cost,
             StepCosts::From { least_permille } => {

@@ -25,6 +25,7 @@ fn hunt(mutant: Mutant) -> Hunt {
     let executive_only = matches!(mutant, Mutant::NoGap | Mutant::NoWakeUp | Mutant::NoLooks);
     let is_of = |test: &Test| match mutant {
         Mutant::NoUpcallStep => matches!(test, Test::Trusted(_)),
+        Mutant::NoHandler => matches!(test, Test::Handlers(_)),
         _ => matches!(test, Test::Admission(_)),
     };
     let tests = Test::all().into_iter().filter(is_of);

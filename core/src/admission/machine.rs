@@ -27,7 +27,8 @@
 //!
 //! **Look-ahead.** Between two polls of the link lie at most `E = k (C_csp + R + step)`, `step` being the dearest packet to
 //! make or take: with messages of one packet each of the k steps may have its own switch and its own poll of the inputs. One of
-//! them may be an iteration of an upcall on this thread, behind which the link is polled in any case.
+//! them may be an iteration of an upcall on this thread, or a step with a handler of the application's, which is no longer
+//! ([`Platform::longest_handler`]): behind either the link is polled in any case.
 //! Or a sleep: `W' = W + R`. During the next C_l the link needs work too, so
 //!
 //! ```text
@@ -514,11 +515,17 @@ impl Machine {
         Ok((stream, service.saturating_add(self.idle_link_cost()).saturating_add(stream.late)))
     }
 
-    /// A receiving channel: its job, and the time that one message takes on an idle host.
+    /// A receiving channel: its job, and the time that one message takes on an idle host. What the application's handler takes is part of the
+    /// step that completes the message.
     pub(super) fn receiving(&self, contract: &Contract) -> Result<(Job, u64), Refusal> {
         let packets = self.packets(contract)?;
-        let service = self.receiving.message(packets).saturating_add(self.switch);
-        Ok((self.job(contract, self.receiving, packets), service))
+        if contract.handler() > self.platform.longest_handler() {
+            return Err(Refusal::new(Code::BadParameters, Stage::Contract));
+        }
+        let handler = if mutant::is_on(Mutant::NoHandler) { 0 } else { contract.handler().as_nanos() };
+        let steps = Steps { first: self.receiving.first.saturating_add(handler), ..self.receiving };
+        let service = steps.message(packets).saturating_add(self.switch);
+        Ok((self.job(contract, steps, packets), service))
     }
 }
 

@@ -99,6 +99,8 @@ pub struct Around {
     /// What an iteration of an upcall on the driver's thread takes, and runs that were done.
     pub iteration: Duration,
     pub completed: u64,
+    /// What the handler of every message takes; zero if channels have none.
+    pub handler: Duration,
 }
 
 /// A driver and what surrounds it.
@@ -171,6 +173,7 @@ impl Host {
             stop: false,
             is_upcall_ready: false,
             iteration: Duration::ZERO,
+            handler: Duration::ZERO,
             completed: 0,
         };
         Self { driver, around, opened: 0 }
@@ -474,8 +477,13 @@ impl Ports for Around {
     fn spare(&self, _: u32) -> Duration {
         Duration::ZERO
     }
-    fn deliver(&mut self, _: Instant, delivery: Delivery, _: &ReceiveCounters) {
+    fn handler(&self, _: u32) -> Duration {
+        self.handler
+    }
+    fn deliver(&mut self, _: Instant, delivery: Delivery, _: &ReceiveCounters) -> Option<MessageBuf> {
         self.did.push(Did::Deliver(delivery.channel.index()));
+        self.now += self.handler;
+        Some(delivery.delivered.message).filter(|_| !self.handler.is_zero())
     }
     fn wake(&mut self, place: u32) {
         self.did.push(Did::Wake(place));

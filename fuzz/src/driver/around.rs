@@ -394,7 +394,12 @@ impl Ports for Around<'_> {
         micros(100)
     }
 
-    fn deliver(&mut self, now: Instant, delivery: Delivery, counters: &ReceiveCounters) {
+    fn handler(&self, place: u32) -> Duration {
+        // Some have one.
+        if place % 3 == 2 { micros(30) } else { Duration::ZERO }
+    }
+
+    fn deliver(&mut self, now: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         self.outside(|around| {
             let Delivery { channel, delivered, .. } = delivery;
             assert_eq!(delivered.completion, now);
@@ -409,12 +414,22 @@ impl Ports for Around<'_> {
                 around.world.sent[sender].check_delivered(sender, delivered.sequence, &delivered.message);
             }
             let received = &mut around.world.received[number];
-            received.lent.push(delivered.message);
+            // A handler is done with every other message.
+            let is_done = !around.handler(place).is_zero() && delivered.sequence % 2 == 0;
+            let spent = if is_done {
+                Some(delivered.message)
+            } else {
+                received.lent.push(delivered.message);
+                None
+            };
             assert!(counters.delivered >= 1);
             let host = around.host();
             assert!(host.turn.stepped, "a message is delivered though nothing was done");
-            host.owed.insert(place);
-        });
+            if spent.is_none() {
+                host.owed.insert(place);
+            }
+            spent
+        })
     }
 
     fn wake(&mut self, place: u32) {

@@ -126,6 +126,11 @@ impl Meter {
         self.mark = now;
     }
 
+    /// So long of the piece that is going on belongs to none.
+    pub(crate) fn exclude(&mut self, took: Duration) {
+        self.mark += took;
+    }
+
     /// Handlers may change now: admission charges another look at the inputs (A4 in the
     /// head of core/src/admission/machine.rs).
     pub(crate) fn preemption_point(&mut self) {

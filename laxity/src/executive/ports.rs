@@ -179,7 +179,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
     }
 }
 
-impl<L, C> Ports for Surroundings<L, C> {
+impl<L, C: Clock> Ports for Surroundings<L, C> {
     fn look_begins(&mut self) {
         self.bells.look_begins();
     }
@@ -206,6 +206,9 @@ impl<L, C> Ports for Surroundings<L, C> {
 
     fn take_returned(&mut self, place: u32, mut give: impl FnMut(MessageBuf)) -> bool {
         let Some(slot) = self.receiver(place) else { return true };
+        if slot.handling.as_mut().is_some_and(|handling| handling.exchange()) {
+            slot.port.signal.notify();
+        }
         let mut returned = 0;
         let is_through = slot.take_returned(|message| {
             returned += 1;
@@ -244,9 +247,19 @@ impl<L, C> Ports for Surroundings<L, C> {
         slot.map_or(Duration::ZERO, |slot| slot.port().statistics.spare())
     }
 
-    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) {
+    fn handler(&self, place: u32) -> Duration {
+        match self.slots.get(place as usize).and_then(Option::as_deref) {
+            Some(Slot::Receive(slot)) => slot.handling.as_ref().map_or(Duration::ZERO, |handling| handling.cost()),
+            _ => Duration::ZERO,
+        }
+    }
+
+    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         let Delivery { channel, delivered, evidence, beyond_bound } = delivery;
-        let Some(slot) = self.receiver(channel.index()) else { return };
+        let slot = match self.slots.get_mut(channel.index() as usize)?.as_deref_mut()? {
+            Slot::Receive(slot) => slot,
+            Slot::Send(_) => return None,
+        };
         let statistics = &slot.port.statistics;
         statistics.delivered(&delivered);
         let over_bound = beyond_bound.filter(|judged| judged.cause.breaks_promise());
@@ -263,7 +276,18 @@ impl<L, C> Ports for Surroundings<L, C> {
             evidence,
             over_bound,
         };
-        slot.push(Inbound { message: delivered.message, told });
+        let inbound = Inbound { message: delivered.message, told };
+        if let Some(handling) = &mut slot.handling {
+            let begin = self.clock.now();
+            let is_done = handling.run(&inbound);
+            // It is no piece of ours, and held against its own cost.
+            self.meter.exclude(self.clock.now().since(begin));
+            if is_done {
+                return Some(inbound.message);
+            }
+        }
+        slot.push(inbound);
+        None
     }
 
     fn wake(&mut self, place: u32) {

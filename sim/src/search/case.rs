@@ -5,7 +5,9 @@ use laxity_core::admission::published::d_order::Block;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
-use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, rearranged, small, upcalls};
+use super::{
+    Attack, Draw, Kind, Outcome, Promise, attack, handlers, pattern, promise, published, rearranged, small, upcalls,
+};
 use crate::tiny::System;
 
 /// An analysis, and the run time that it speaks of.
@@ -23,6 +25,8 @@ pub enum Test {
     Beside(Rule),
     /// Admission's for upcalls on the thread of an executive with channels.
     Trusted(Rule),
+    /// Admission's for channels whose applications handle messages in the steps that complete them.
+    Handlers(Rule),
     /// Admission's for handlers under fixed priorities.
     Levels,
     /// Admission's for channels that are served in another way from some instant on, for a newcomer; by this rule to begin with.
@@ -37,7 +41,8 @@ impl Test {
             .chain([Rule::Split, Rule::Composite].map(Self::Beside))
             .chain([Self::Levels])
             .chain([Rule::Split, Rule::Composite].map(Self::Trusted))
-            .chain([Rule::Split, Rule::Composite].map(Self::Rearranged));
+            .chain([Rule::Split, Rule::Composite].map(Self::Rearranged))
+            .chain([Rule::Split, Rule::Composite].map(Self::Handlers));
         Kind::all().map(Self::Admission).chain(published).collect()
     }
 
@@ -53,6 +58,8 @@ impl Test {
             Self::Beside(_) => "upcalls-split",
             Self::Trusted(Rule::Composite) => "trusted-composite",
             Self::Trusted(_) => "trusted-split",
+            Self::Handlers(Rule::Composite) => "handlers-composite",
+            Self::Handlers(_) => "handlers-split",
             Self::Levels => "levels",
             Self::Rearranged(Rule::Composite) => "rearranged-composite",
             Self::Rearranged(_) => "rearranged-split",
@@ -69,6 +76,7 @@ impl Test {
             | Self::Rmdp
             | Self::Beside(_)
             | Self::Trusted(_)
+            | Self::Handlers(_)
             | Self::Levels
             | Self::Rearranged(_) => MachineModel::Executive,
         }
@@ -88,6 +96,7 @@ impl Test {
                 Self::ResponseTimes | Self::Rmdp => upcalls::alone(draw, self),
                 Self::Beside(rule) => upcalls::beside(draw, rule),
                 Self::Trusted(rule) => upcalls::trusted(draw, rule),
+                Self::Handlers(rule) => handlers::case(draw, rule),
                 Self::Levels => small::levels_case(draw),
                 Self::Rearranged(rule) => rearranged::case(draw, rule),
             };
@@ -138,7 +147,9 @@ impl Case {
             Test::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
             Test::ResponseTimes => upcalls::response_times(&system)?,
             Test::Rmdp => upcalls::rmdp(&system)?,
-            Test::Beside(rule) | Test::Trusted(rule) => upcalls::one_admission(&mut system, rule, slack, tighten)?,
+            Test::Beside(rule) | Test::Trusted(rule) | Test::Handlers(rule) => {
+                upcalls::one_admission(&mut system, rule, slack, tighten)?
+            }
             Test::Rearranged(rule) => rearranged::promises(&mut system, rule, slack)?,
             Test::Levels => {
                 let settings = promise::settings(&system, Rule::Levels);

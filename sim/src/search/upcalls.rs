@@ -121,7 +121,7 @@ pub fn one_admission(
         packets(contract.max_message(), system.platform.packet) * (contract.burst() + 1)
     };
     let looks = received.map(frames).sum::<u32>().div_ceil(system.platform.receive_batch);
-    if !system.trusted.is_empty() && admission.between_looks() * u64::from(looks + 1) > system.ahead {
+    if !system.platform.upcall_step.is_zero() && admission.between_looks() * u64::from(looks + 1) > system.ahead {
         return None;
     }
     let places: Option<Vec<_>> =
@@ -131,5 +131,7 @@ pub fn one_admission(
         promises.push(Promise::by(admission.upcall_response(place)?));
     }
     promises.extend(on_thread);
+    // What it counts on with what its channels tolerate.
+    system.platform.interference = admission.platform().interference.clone();
     Some(promises)
 }

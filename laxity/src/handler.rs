@@ -1,0 +1,476 @@
+//! Event upcalls in the process: an application's handler of a channel's messages, which runs as soon as one is complete [events §3.2].
+//!
+//! The executive calls it in the step that completes the message: no thread is woken, no scheduler is asked, and what it sends is on its way before
+//! anything else is done. So it is admitted with the channel. A listener declares what a handler takes at most ([`HandlerSpec`]); that is a part of each
+//! message's work from then on, in the bound of this channel and in what others wait for. The host has to be started for steps that long
+//! ([`HostConfig::longest_iteration`](crate::HostConfig::longest_iteration)), as for upcalls on the executive's own thread. Then a receiver's handler can be installed, replaced and taken out at any
+//! time, while messages come ([`Receiver::on_message`](crate::Receiver::on_message)).
+//!
+//! ```
+//! use laxity::handler::{Disposition, Handler, HandlerSpec};
+//! use laxity::{ChannelSpec, Host, HostConfig, ListenConfig};
+//! use laxity_core::contract::Contract;
+//! use laxity_core::platform::Platform;
+//! use laxity_core::units::Duration;
+//!
+//! # fn main() -> Result<(), laxity::Error> {
+//! let us = Duration::from_micros;
+//! let config = HostConfig { longest_iteration: us(200), ..HostConfig::with_costs(Platform::assumed_host()) };
+//! let host = || Host::start(HostConfig { claims: None, ..config.clone() });
+//! let (robot, operator) = (host()?, host()?);
+//!
+//! // The robot answers each message itself, which takes it 50 µs at most.
+//! let answered = ListenConfig { handler: Some(HandlerSpec::taking(us(50))), ..ListenConfig::default() };
+//! let (commands, answers) = (robot.listen_with("commands", answered)?, operator.listen("answers")?);
+//! let contract = Contract::new(64, 1, us(20_000), 1, us(60_000))?;
+//! let mut command = operator.open(robot.address(), "commands", ChannelSpec::real_time(contract))?;
+//! let answer = robot.open(operator.address(), "answers", ChannelSpec::real_time(contract))?;
+//! let mut at_robot = commands.accept(None)?;
+//! let handler = Handler::new(|event| match event.message() {
+//!     b"stop" => {
+//!         event.set(0, 1);
+//!         let _ = event.reply(b"stopped");
+//!         Disposition::Done
+//!     }
+//!     // The application's own thread receives all others.
+//!     _ => Disposition::Deliver,
+//! });
+//! at_robot.on_message(handler.replying_on(answer))?;
+//!
+//! command.send(b"stop")?;
+//! assert_eq!(&answers.accept(None)?.recv()?[..], b"stopped");
+//! assert_eq!(at_robot.handler().map(|handler| handler.state_word(0)), Some(1));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! **What a handler may do** stands in docs/events.md. It must not wait: calls of this library that would do so are refused ([`Error::InHandler`]). One
+//! that takes more than it declared is counted, and taken out if that is more than its budget, as one that panics; messages then go to the
+//! channel's queue, and the next [`recv`](crate::Receiver::recv) says so, once ([`Error::HandlerEnded`]). What it took too long is no excuse for
+//! Laxity: other channels' misses because of it are called `laxity`, as of an upcall on the executive's thread.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::time::Duration as StdDuration;
+
+use laxity_core::figures::Latencies;
+use laxity_core::receive::Cause;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys;
+use strum::{FromRepr, IntoStaticStr};
+
+use crate::error::Error;
+use crate::home::Home;
+use crate::port::{Handling, Inbound, Port, Told};
+use crate::sender::Sender;
+use crate::statistics::Histogram;
+use crate::upcall_figures::add;
+
+/// Words that a handler shares with its application ([`Event::set`]).
+pub const STATE_WORDS: usize = 16;
+
+/// What a handler of messages declares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandlerSpec {
+    cost: Duration,
+    budget: Duration,
+}
+
+impl HandlerSpec {
+    /// A handler that takes so much of the processor for a message at most: 1 ns to what the host was started for
+    /// ([`Platform::longest_handler`](laxity_core::platform::Platform::longest_handler)). Its budget is twice that.
+    pub fn taking(cost: Duration) -> Self {
+        Self { cost, budget: cost * 2 }
+    }
+    /// It is taken out if it takes more than this for one message; no less than its cost.
+    #[must_use]
+    pub fn within(self, budget: Duration) -> Self {
+        Self { budget: budget.max(self.cost), ..self }
+    }
+    /// What it takes of the processor for a message at most.
+    pub fn cost(&self) -> Duration {
+        self.cost
+    }
+    /// What it may take before it is taken out.
+    pub fn budget(&self) -> Duration {
+        self.budget
+    }
+}
+
+/// What becomes of a message after its handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// It is done with; the application's threads do not notice.
+    Done,
+    /// It goes to the channel's queue, and the application is woken.
+    Deliver,
+}
+
+/// Code that handles messages on the executive's thread.
+pub(crate) trait Code: Send {
+    /// One message. `Err`: it cannot go on.
+    fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()>;
+    /// It will be given messages of at most so many bytes, and may take so long for each.
+    ///
+    /// # Errors
+    /// It cannot be.
+    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec) -> Result<(), Error>;
+}
+
+struct Native<F>(F);
+
+impl<F: FnMut(&mut Event<'_>) -> Disposition + Send> Code for Native<F> {
+    fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
+        Ok((self.0)(event))
+    }
+    fn prepare(&mut self, _: usize, _: &HandlerSpec) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A handler of a channel's messages.
+pub struct Handler {
+    code: Box<dyn Code>,
+    reply: Option<Sender>,
+}
+
+impl std::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handler").field("reply", &self.reply).finish_non_exhaustive()
+    }
+}
+
+impl Handler {
+    /// A function of this program, for those who trust their own code: nothing ends it but itself.
+    pub fn new(on_message: impl FnMut(&mut Event<'_>) -> Disposition + Send + 'static) -> Self {
+        Self { code: Box::new(Native(on_message)), reply: None }
+    }
+
+    /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, and within its contract.
+    #[must_use]
+    pub fn replying_on(self, channel: Sender) -> Self {
+        Self { reply: Some(channel), ..self }
+    }
+}
+
+/// A message, and what its handler may do.
+pub struct Event<'a> {
+    message: &'a [u8],
+    told: &'a Told,
+    reply: Option<&'a mut Sender>,
+    record: &'a Record,
+}
+
+impl std::fmt::Debug for Event<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Event").field("message", &self.message).field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Event<'a> {
+    /// The message.
+    pub fn message(&self) -> &'a [u8] {
+        self.message
+    }
+    /// Its number on its channel, from 0.
+    pub fn sequence(&self) -> u64 {
+        self.told.sequence
+    }
+    /// When its application sent it ([`Message::sent`](crate::Message::sent)).
+    pub fn sent(&self) -> Instant {
+        self.told.sent
+    }
+    /// When it was complete.
+    pub fn completion(&self) -> Instant {
+        self.told.completion
+    }
+    /// Whose fault it is that it is late; `None` if it is in time.
+    pub fn late(&self) -> Option<Cause> {
+        self.told.evidence.map(|evidence| evidence.cause)
+    }
+    /// Sends `message` on the handler's reply channel, if its contract has room now. Never waits.
+    ///
+    /// # Errors
+    /// [`Error::NoReply`] if the handler has none; else as [`Sender::try_send`]. What was not sent is counted.
+    pub fn reply(&mut self, message: &[u8]) -> Result<(), Error> {
+        let sent = match &mut self.reply {
+            Some(channel) => channel.try_send(message),
+            None => Err(Error::NoReply),
+        };
+        add(if sent.is_ok() { &self.record.replies } else { &self.record.unsent }, 1);
+        sent
+    }
+    /// Sets one of the words that the application can read ([`HandlerFigures::state_word`]). They stay when a handler is replaced.
+    ///
+    /// # Panics
+    /// If there is no such word ([`STATE_WORDS`]): then the handler is taken out.
+    pub fn set(&mut self, word: usize, value: u64) {
+        self.record.words[word].store(value, SeqCst);
+    }
+    /// The word's value.
+    ///
+    /// # Panics
+    /// As [`Event::set`].
+    pub fn get(&self, word: usize) -> u64 {
+        self.record.words[word].load(SeqCst)
+    }
+}
+
+/// What a channel's handler does at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
+#[repr(u8)]
+pub enum HandlerState {
+    /// There is none: messages go to the channel's queue.
+    Absent = 0,
+    /// It has the messages as they are complete.
+    Installed = 1,
+    /// It panicked, and has no more messages.
+    Panicked = 2,
+    /// It took more than its budget for a message, and has no more of them.
+    OverBudget = 3,
+    /// It trapped, or used up its fuel, and has no more messages.
+    Trapped = 4,
+}
+
+/// What was counted of a channel's handlers so far.
+#[derive(Clone, Debug)]
+pub struct HandlerFigures {
+    /// What the handler does.
+    pub state: HandlerState,
+    /// What it declared.
+    pub spec: HandlerSpec,
+    /// Messages that handlers had.
+    pub runs: u64,
+    /// Of these, how many then went to the channel's queue.
+    pub delivered: u64,
+    /// Replies that were sent.
+    pub replies: u64,
+    /// Replies that were not, because the reply channel's contract had no room, was closed, or there was none.
+    pub unsent: u64,
+    /// Runs that took more of the processor than was declared.
+    pub over_cost: u64,
+    /// What runs took of the processor: the largest that was seen is the evidence for what was declared.
+    pub took: Latencies,
+    words: [u64; STATE_WORDS],
+}
+
+impl HandlerFigures {
+    /// A word that handlers have set, 0 at first.
+    ///
+    /// # Panics
+    /// If there is no such word ([`STATE_WORDS`]).
+    pub fn state_word(&self, word: usize) -> u64 {
+        self.words[word]
+    }
+}
+
+/// What the executive publishes of a channel's handlers.
+#[derive(Debug)]
+pub(crate) struct Record {
+    spec: HandlerSpec,
+    state: AtomicU8,
+    /// How a handler ended, until the application was told.
+    ended: AtomicU8,
+    runs: AtomicU64,
+    delivered: AtomicU64,
+    replies: AtomicU64,
+    unsent: AtomicU64,
+    over_cost: AtomicU64,
+    took: Histogram,
+    words: [AtomicU64; STATE_WORDS],
+}
+
+impl Record {
+    fn new(spec: HandlerSpec) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self {
+            spec,
+            state: AtomicU8::new(HandlerState::Absent as u8),
+            ended: AtomicU8::new(HandlerState::Absent as u8),
+            runs: zero(),
+            delivered: zero(),
+            replies: zero(),
+            unsent: zero(),
+            over_cost: zero(),
+            took: Histogram::default(),
+            words: std::array::from_fn(|_| zero()),
+        }
+    }
+
+    fn figures(&self) -> HandlerFigures {
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        HandlerFigures {
+            state: HandlerState::from_repr(self.state.load(SeqCst)).unwrap_or(HandlerState::Absent),
+            spec: self.spec,
+            runs: read(&self.runs),
+            delivered: read(&self.delivered),
+            replies: read(&self.replies),
+            unsent: read(&self.unsent),
+            over_cost: read(&self.over_cost),
+            took: self.took.latencies(),
+            words: std::array::from_fn(|word| self.words[word].load(SeqCst)),
+        }
+    }
+}
+
+/// A handler on its way to the executive, or back; `None` if there is to be none.
+type Moved = Option<Box<Handler>>;
+
+/// The application's side of a channel's handlers.
+#[derive(Debug)]
+pub(crate) struct Installer {
+    install: rtrb::Producer<Moved>,
+    back: rtrb::Consumer<Moved>,
+    record: Arc<Record>,
+}
+
+/// Both sides of the handlers of a channel.
+pub(crate) fn handling(spec: HandlerSpec) -> (Installer, Box<dyn Handling>) {
+    let (install, installed) = rtrb::RingBuffer::new(1);
+    let (give, back) = rtrb::RingBuffer::new(1);
+    let record = Arc::new(Record::new(spec));
+    let executive = Handlers { installed, give, present: None, record: Arc::clone(&record) };
+    (Installer { install, back, record }, Box::new(executive))
+}
+
+impl Installer {
+    pub(crate) fn figures(&self) -> HandlerFigures {
+        self.record.figures()
+    }
+
+    /// How a handler ended by itself, once.
+    pub(crate) fn has_ended(&self) -> Option<HandlerState> {
+        // One that is read and written most of the time is not written to for that.
+        if self.record.ended.load(Relaxed) == HandlerState::Absent as u8 {
+            return None;
+        }
+        HandlerState::from_repr(self.record.ended.swap(HandlerState::Absent as u8, SeqCst))
+    }
+
+    /// Has the executive take up another handler, or none, and waits until it has: the next message is the new one's. The old one is dropped here.
+    pub(crate) fn exchange(&mut self, mut handler: Moved, home: &Arc<dyn Home>, port: &Arc<Port>) -> Result<(), Error> {
+        check_may_wait()?;
+        if let Some(handler) = &mut handler {
+            let is_of_this_host = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), home.doorbell());
+            if !handler.reply.as_ref().is_none_or(is_of_this_host) {
+                return Err(Error::ReplyElsewhere);
+            }
+        }
+        // One at a time, for it is waited for.
+        let _ = self.install.push(handler);
+        loop {
+            let seen = port.signal.seen();
+            home.doorbell().ring(port);
+            if self.back.pop().is_ok() {
+                return Ok(());
+            }
+            if self.back.is_abandoned() {
+                return Err(Error::Closed);
+            }
+            home.check_running()?;
+            port.signal.wait(seen, Some(StdDuration::from_millis(100)));
+        }
+    }
+
+    /// Whether the handler can be, for messages of at most so many bytes.
+    pub(crate) fn prepare(&self, handler: &mut Handler, max_message: usize) -> Result<(), Error> {
+        handler.code.prepare(max_message, &self.record.spec)
+    }
+}
+
+thread_local! {
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread may wait for the executive.
+///
+/// # Errors
+/// [`Error::InHandler`]: it is the executive's own, in a handler.
+pub(crate) fn check_may_wait() -> Result<(), Error> {
+    if IS_INSIDE.get() { Err(Error::InHandler) } else { Ok(()) }
+}
+
+/// The executive's side.
+struct Handlers {
+    installed: rtrb::Consumer<Moved>,
+    give: rtrb::Producer<Moved>,
+    present: Moved,
+    record: Arc<Record>,
+}
+
+impl std::fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handlers").field("record", &self.record).finish_non_exhaustive()
+    }
+}
+
+impl Handlers {
+    fn set_state(&self, state: HandlerState) {
+        self.record.state.store(state as u8, SeqCst);
+    }
+
+    fn is_installed(&self) -> bool {
+        self.record.state.load(Relaxed) == HandlerState::Installed as u8
+    }
+
+    /// The handler has no message any more. Its memory is its application's to free.
+    #[cold]
+    fn end(&self, how: HandlerState) {
+        self.set_state(how);
+        self.record.ended.store(how as u8, SeqCst);
+    }
+}
+
+impl Handling for Handlers {
+    fn cost(&self) -> Duration {
+        self.record.spec.cost
+    }
+
+    fn exchange(&mut self) -> bool {
+        let Ok(handler) = self.installed.pop() else { return false };
+        let is_there = handler.is_some();
+        let old = std::mem::replace(&mut self.present, handler);
+        self.set_state(if is_there { HandlerState::Installed } else { HandlerState::Absent });
+        // There is room: the application waits for each.
+        let _ = self.give.push(old);
+        true
+    }
+
+    fn run(&mut self, inbound: &Inbound) -> bool {
+        if !self.is_installed() {
+            return false;
+        }
+        let Some(handler) = &mut self.present else { return false };
+        let Handler { code, reply } = &mut **handler;
+        let mut event =
+            Event { message: &inbound.message, told: &inbound.told, reply: reply.as_mut(), record: &self.record };
+        let own = sys::thread_processor_time();
+        IS_INSIDE.set(true);
+        let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
+        IS_INSIDE.set(false);
+        let took = sys::thread_processor_time().saturating_sub(own);
+        let record = &self.record;
+        record.took.record(took.as_nanos());
+        add(&record.over_cost, u64::from(took > record.spec.cost));
+        let disposition = match handled {
+            Ok(Ok(disposition)) => disposition,
+            Ok(Err(())) => {
+                self.end(HandlerState::Trapped);
+                Disposition::Deliver
+            }
+            Err(_) => {
+                self.end(HandlerState::Panicked);
+                Disposition::Deliver
+            }
+        };
+        if took > self.record.spec.budget && self.is_installed() {
+            self.end(HandlerState::OverBudget);
+        }
+        add(&self.record.delivered, u64::from(disposition == Disposition::Deliver));
+        add(&self.record.runs, 1);
+        disposition == Disposition::Done
+    }
+}
