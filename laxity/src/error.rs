@@ -324,6 +324,12 @@ pub enum Error {
         /// Panicked, over its budget, or trapped.
         how: &'static str,
     },
+    /// A WebAssembly module cannot be a handler.
+    #[error("the module cannot be a handler: {problem}")]
+    Module {
+        /// What is wrong with it, what was found and what was expected.
+        problem: String,
+    },
     /// A handler without a reply channel replies.
     #[error("the handler has no channel to reply on (Handler::replying_on)")]
     NoReply,
@@ -385,6 +391,7 @@ impl Error {
             | Self::Elsewhere
             | Self::HandlerCost { .. }
             | Self::NoHandler
+            | Self::Module { .. }
             | Self::HandlerEnded { .. }
             | Self::NoReply
             | Self::ReplyElsewhere

@@ -8,6 +8,7 @@
 //! | `burst` | messages that may come together, 1 by default |
 //! | `deadline` | of this host, from a message's logical arrival |
 //! | `role` | `"send"` (the default), `"receive"` or `"relay"` |
+//! | `handler` | what the receiving application's handler takes for each message ([`crate::handler`]); none by default |
 //!
 //! Two other ways to say the same traffic are read too. Each is turned into a contract that lets everything through that
 //! the original allows, so a reservation made from it is never too small; deadlines count from logical arrivals, as always.
@@ -50,6 +51,7 @@ mod upcall;
 mod tests;
 
 use laxity_core::admission::answer::Request;
+use laxity_core::contract::Contract;
 use laxity_core::limits::MAX_CHANNELS;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
@@ -115,7 +117,10 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileEr
         Some(entry) => platform_file::read(&entry, host)?,
         None => host,
     };
-    let channel = |table: &Table<'_, '_>| channel::read(table, &[]);
+    let channel = |table: &Table<'_, '_>| {
+        let channel = channel::read(table, &[])?;
+        check_handler(table, &channel.request.contract, &platform).map(|()| channel)
+    };
     let channels = named(&root.tables("channel", MAX_CHANNELS)?, channel, |channel| &channel.name)?;
     let upcalls = named(&root.tables("upcall", MAX_CHANNELS)?, upcall::read, |upcall| &upcall.name)?;
     if channels.is_empty() && upcalls.is_empty() {
@@ -129,11 +134,19 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileEr
     Ok(System { platform, channels, upcalls })
 }
 
-/// Reads a `[[channel]]` table in a file of another kind. The keys `beside` are left to the caller, who says by them what `role`
+/// Reads a `[[channel]]` table in a file of another kind, in which [`check_handler`] is to follow. The keys `beside` are left to the caller, who says by them what `role`
 /// would: it is no key there.
 ///
 /// # Errors
 /// A mistake in the table.
 pub fn read_channel(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, FileError> {
     channel::read(table, beside)
+}
+
+/// Whether the handler of a channel's messages, if the table has one, fits into a step of the host that receives them.
+///
+/// # Errors
+/// It does not.
+pub fn check_handler(table: &Table<'_, '_>, contract: &Contract, platform: &Platform) -> Result<(), FileError> {
+    channel::check_handler(table, contract, platform)
 }

@@ -3,13 +3,14 @@
 use laxity_core::admission::answer::{Ends, Request, Role};
 use laxity_core::contract::{Contract, ContractError};
 use laxity_core::limits::MAX_BURST;
+use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use super::Channel;
 use crate::source::{Entry, FileError, Table};
 use crate::text::DisplayRate;
 
-const KEYS: &str = "deadline, min_message, tolerate; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
+const KEYS: &str = "deadline, min_message, tolerate, handler; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
 const SPELLINGS: &str = "max_message with interval or max_rate, and burst; or r, p, b and M of a token bucket; or interval, \
                          max_frames and max_frame_size of IEEE 802.1Qcc";
 
@@ -26,7 +27,7 @@ fn spellings(key: &str) -> u8 {
         "interval" => OURS | FRAMES,
         "r" | "p" | "b" | "M" => BUCKET,
         "max_frames" | "max_frame_size" => FRAMES,
-        "name" | "role" | "deadline" | "min_message" | "tolerate" => ANY,
+        "name" | "role" | "deadline" | "min_message" | "tolerate" | "handler" => ANY,
         _ => 0,
     }
 }
@@ -76,8 +77,36 @@ pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, Fi
         Some(entry) => contract.tolerate(entry.fraction()?).map_err(|error| entry.error(format!("channel.{error}")))?,
         None => contract,
     };
+    let contract = match table.get("handler") {
+        Some(entry) => contract.with_handler(handler(&entry, ends)?),
+        None => contract,
+    };
     let peak = given(table, "p", Entry::rate)?.map(|peak| peak.value);
     Ok(Channel { name, request: Request { contract, ends }, peak })
+}
+
+/// What a handler of the messages takes at the host that receives them.
+fn handler(entry: &Entry<'_, '_>, ends: Ends) -> Result<Duration, FileError> {
+    if !matches!(ends, Ends::Both | Ends::Only(Role::Receives)) {
+        return Err(
+            entry.error(format!("{} is for who receives, expected channel.role = \"receive\", or none", entry.key))
+        );
+    }
+    entry.span()
+}
+
+/// Whether its handler, if there is one, fits into a step of the host that receives it.
+pub(super) fn check_handler(table: &Table<'_, '_>, contract: &Contract, platform: &Platform) -> Result<(), FileError> {
+    let Some(entry) = table.get("handler") else { return Ok(()) };
+    let (found, most) = (contract.handler(), platform.longest_handler());
+    if found.is_zero() || found > most {
+        let expected = match most {
+            Duration::ZERO => "none, as platform.upcall_step is no longer than receive_first".to_owned(),
+            most => format!("1ns to {most}, platform.upcall_step without receive_first"),
+        };
+        return Err(entry.expected(found, expected));
+    }
+    Ok(())
 }
 
 /// The spellings that the keys of a table leave possible. The keys `beside` are somebody else's, who has no role.
@@ -112,7 +141,7 @@ fn spelling(table: &Table<'_, '_>, beside: &[&str]) -> Result<u8, FileError> {
 /// Whether the value can be read; a mistake in what is there is told before what is missing.
 fn is_what_it_should_be(entry: &Entry<'_, '_>) -> Result<(), FileError> {
     match entry.name {
-        "deadline" => entry.span().map(drop),
+        "deadline" | "handler" => entry.span().map(drop),
         "interval" => entry.interval().map(drop),
         "max_rate" => messages_per_second(entry).map(drop),
         "burst" | "max_frames" => entry.count().map(drop),

@@ -86,7 +86,10 @@ fn agrees(entry: &Entry<'_, '_>, (from, other): (&Host, &Host)) -> Result<(), Fi
 pub(super) fn read(table: &Table<'_, '_>, hosts: &[Host]) -> Result<Channel, FileError> {
     if table.name == "channel" {
         let channel = system_file::read_channel(table, &BESIDE)?;
-        return ends(table, Service::RealTime(channel.request.contract), hosts);
+        let contract = channel.request.contract;
+        let channel = ends(table, Service::RealTime(contract), hosts)?;
+        system_file::check_handler(table, &contract, &hosts[channel.to].platform)?;
+        return Ok(channel);
     }
     table.only(&[&["name"], &BESIDE[..], &["max_message", "queue"]].concat(), BEST_EFFORT)?;
     let largest = table.need("max_message", "a size such as \"60KiB\"")?;

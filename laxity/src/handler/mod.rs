@@ -49,6 +49,9 @@
 //! channel's queue, and the next [`recv`](crate::Receiver::recv) says so, once ([`Error::HandlerEnded`]). What it took too long is no excuse for
 //! Laxity: other channels' misses because of it are called `laxity`, as of an upcall on the executive's thread.
 
+#[cfg(feature = "wasm")]
+pub mod wasm;
+
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -116,7 +119,7 @@ pub(crate) trait Code: Send {
     ///
     /// # Errors
     /// It cannot be.
-    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec) -> Result<(), Error>;
+    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error>;
 }
 
 struct Native<F>(F);
@@ -125,7 +128,7 @@ impl<F: FnMut(&mut Event<'_>) -> Disposition + Send> Code for Native<F> {
     fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
         Ok((self.0)(event))
     }
-    fn prepare(&mut self, _: usize, _: &HandlerSpec) -> Result<(), Error> {
+    fn prepare(&mut self, _: usize, _: &HandlerSpec, _: &Arc<Record>) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -377,7 +380,7 @@ impl Installer {
 
     /// Whether the handler can be, for messages of at most so many bytes.
     pub(crate) fn prepare(&self, handler: &mut Handler, max_message: usize) -> Result<(), Error> {
-        handler.code.prepare(max_message, &self.record.spec)
+        handler.code.prepare(max_message, &self.record.spec, &self.record)
     }
 }
 

@@ -1,0 +1,516 @@
+//! Handlers of messages in WebAssembly: code that is not trusted, on the executive's thread.
+//!
+//! A module is compiled and instantiated when its handler is installed, by the application's thread; its memory cannot grow, and all of it is touched
+//! then. Each message has so much fuel as fits into what was declared: the worst time that a unit of fuel takes is measured with code that was
+//! written to be slow ([`FuelCost`]). What it wants done it says through four functions, and that is done when it has returned.
+//!
+//! | A module exports | |
+//! |---|---|
+//! | `memory` | its memory, of [`MAX_PAGES`] pages at most |
+//! | `laxity_buffer(bytes: i32) -> i32` | where messages of up to so many bytes are put; 0 if it has no room for them. Called once |
+//! | `on_message(address: i32, bytes: i32) -> i32` | handles one: 0 is [`Disposition::Done`], 1 [`Disposition::Deliver`]; with any other value it is taken out |
+//!
+//! | It may import from `laxity` | |
+//! |---|---|
+//! | `reply(address: i32, bytes: i32) -> i32` | a message for the reply channel, sent when the handler returns, [`MAX_REPLIES`] for each message at most: 0, or -1 if it is one too many or too long |
+//! | `set(word: i32, value: i64)`, `get(word: i32) -> i64` | [`Event::set`], [`Event::get`] |
+//! | `late() -> i32` | 1 if the message was late |
+//!
+//! Nothing else can be imported. Vectors, threads, several memories and 64-bit ones are refused; so is what is no module but compiled code.
+
+use std::sync::{Arc, LazyLock};
+use std::time::Instant as StdInstant;
+
+use laxity_core::units::Duration;
+use wasmtime::{
+    Caller, Config, Engine, Extern, ExternType, Instance, Linker, Memory, Module as Compiled, OperatorCost, ResourceLimiter,
+    Store, TypedFunc, ValType,
+};
+
+use super::{Code, Disposition, Event, Handler, HandlerSpec, Record, STATE_WORDS};
+use crate::error::Error;
+
+/// Bytes of a module at most.
+pub const MAX_MODULE: usize = 256 << 10;
+/// Pages of 64 KiB that a module's memory has at most.
+pub const MAX_PAGES: u64 = 16;
+/// Elements of a module's tables at most.
+pub const MAX_ELEMENTS: u64 = 1_000;
+/// Replies to one message at most.
+pub const MAX_REPLIES: usize = 4;
+/// Bytes of all replies to one message at most.
+pub const MAX_REPLY_BYTES: usize = 64 << 10;
+
+/// Bytes of the stack that a handler may use.
+const STACK: usize = 64 << 10;
+/// Fuel for what a module does before its first message.
+const START: u64 = 10_000_000;
+/// Fuel of a call of ours, and of one that sends.
+const CALL: u64 = 80;
+const REPLY: u64 = 6_000;
+/// Fuel of the dearest operator: so much may be used, for each byte of a function, before it is looked at again.
+const DEAREST: u64 = 100;
+
+fn operator_costs() -> OperatorCost {
+    let mut cost = OperatorCost::new();
+    for memory in [
+        &mut cost.I32Load,
+        &mut cost.I64Load,
+        &mut cost.F32Load,
+        &mut cost.F64Load,
+        &mut cost.I32Load8S,
+        &mut cost.I32Load8U,
+        &mut cost.I32Load16S,
+        &mut cost.I32Load16U,
+        &mut cost.I64Load8S,
+        &mut cost.I64Load8U,
+        &mut cost.I64Load16S,
+        &mut cost.I64Load16U,
+        &mut cost.I64Load32S,
+        &mut cost.I64Load32U,
+    ] {
+        *memory = 8;
+    }
+    for division in [
+        &mut cost.I32DivS,
+        &mut cost.I32DivU,
+        &mut cost.I32RemS,
+        &mut cost.I32RemU,
+        &mut cost.I64DivS,
+        &mut cost.I64DivU,
+        &mut cost.I64RemS,
+        &mut cost.I64RemU,
+    ] {
+        *division = 16;
+    }
+    // Numbers that are not normal take a processor as long as that.
+    for float in [
+        &mut cost.F32Add,
+        &mut cost.F32Sub,
+        &mut cost.F32Mul,
+        &mut cost.F32Div,
+        &mut cost.F32Sqrt,
+        &mut cost.F64Add,
+        &mut cost.F64Sub,
+        &mut cost.F64Mul,
+        &mut cost.F64Div,
+        &mut cost.F64Sqrt,
+        &mut cost.F64PromoteF32,
+        &mut cost.F32DemoteF64,
+        &mut cost.F32Ceil,
+        &mut cost.F32Floor,
+        &mut cost.F32Trunc,
+        &mut cost.F32Nearest,
+        &mut cost.F64Ceil,
+        &mut cost.F64Floor,
+        &mut cost.F64Trunc,
+        &mut cost.F64Nearest,
+    ] {
+        *float = 60;
+    }
+    for branch in [&mut cost.If, &mut cost.BrIf, &mut cost.BrTable, &mut cost.Call, &mut cost.CallIndirect] {
+        *branch = 8;
+    }
+    for bulk in [
+        &mut cost.MemoryCopy,
+        &mut cost.MemoryFill,
+        &mut cost.MemoryInit,
+        &mut cost.MemoryGrow,
+        &mut cost.TableCopy,
+        &mut cost.TableFill,
+        &mut cost.TableInit,
+        &mut cost.TableGrow,
+        &mut cost.DataDrop,
+        &mut cost.ElemDrop,
+        &mut cost.TableGet,
+        &mut cost.TableSet,
+        &mut cost.RefFunc,
+    ] {
+        *bulk = DEAREST as u8;
+    }
+    cost.variable.table_copy_per_element = 8;
+    cost.variable.table_fill_per_element = 8;
+    cost.variable.table_init_per_element = 50;
+    cost
+}
+
+fn engine() -> Result<Engine, wasmtime::Error> {
+    let mut config = Config::new();
+    config
+        .consume_fuel(true)
+        .operator_cost(operator_costs())
+        // A signal's handler is the whole process's, and what an application does with it is its own affair.
+        .signals_based_traps(false)
+        .native_unwind_info(false)
+        .wasm_backtrace_max_frames(None)
+        .max_wasm_stack(STACK)
+        // Nothing is left for the first message to do.
+        .table_lazy_init(false)
+        .memory_init_cow(false)
+        .memory_may_move(false)
+        .memory_reservation(MAX_PAGES << 16)
+        .memory_reservation_for_growth(0)
+        .memory_guard_size(0)
+        .wasm_simd(false)
+        .wasm_relaxed_simd(false)
+        .wasm_multi_memory(false)
+        .wasm_memory64(false)
+        .wasm_tail_call(false);
+    Engine::new(&config)
+}
+
+static ENGINE: LazyLock<Result<Engine, String>> = LazyLock::new(|| engine().map_err(|error| error.to_string()));
+
+/// What is wrong with a module.
+fn wrong(problem: impl std::fmt::Display) -> Error {
+    Error::Module { problem: problem.to_string() }
+}
+
+/// What WebAssembly said, in one line.
+fn said(what: &str, error: &wasmtime::Error) -> Error {
+    let all = format!("{error:#}").replace('\n', " ");
+    wrong(format!("{what}: {}", all.trim()))
+}
+
+/// A module that was compiled. Each handler that is made of it is an instance of its own.
+#[derive(Clone, Debug)]
+pub struct Module {
+    compiled: Compiled,
+    /// Bytes of its longest function.
+    longest: u64,
+}
+
+impl Module {
+    /// Compiles a module, in its binary form. That takes some milliseconds, more for large ones, of the calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Module`]: it is larger than [`MAX_MODULE`], no module, or imports, exports or asks for what it cannot have.
+    pub fn new(bytes: &[u8]) -> Result<Self, Error> {
+        if bytes.len() > MAX_MODULE {
+            return Err(wrong(format!("it has {} bytes, expected at most {MAX_MODULE}", bytes.len())));
+        }
+        if !bytes.starts_with(b"\0asm\x01\0\0\0") {
+            return Err(wrong("it does not begin as a WebAssembly module of version 1 does (in its binary form)"));
+        }
+        let engine = ENGINE.as_ref().map_err(|problem| wrong(format!("the compiler cannot be set up: {problem}")))?;
+        let longest = longest_function(bytes)?;
+        let compiled = Compiled::from_binary(engine, bytes).map_err(|error| said("it cannot be compiled", &error))?;
+        for import in compiled.imports() {
+            let function = match (import.module(), import.ty()) {
+                ("laxity", ExternType::Func(function)) => function,
+                _ => return Err(wrong(format!("it imports {}.{}, which there is not", import.module(), import.name()))),
+            };
+            let is = |parameters: &[ValType], results: &[ValType]| {
+                let eq = |one: &ValType, other: &ValType| ValType::eq(one, other);
+                function.params().len() == parameters.len()
+                    && function.results().len() == results.len()
+                    && function.params().zip(parameters).all(|(one, other)| eq(&one, other))
+                    && function.results().zip(results).all(|(one, other)| eq(&one, other))
+            };
+            let fits = match import.name() {
+                "reply" => is(&[ValType::I32, ValType::I32], &[ValType::I32]),
+                "set" => is(&[ValType::I32, ValType::I64], &[]),
+                "get" => is(&[ValType::I32], &[ValType::I64]),
+                "late" => is(&[], &[ValType::I32]),
+                other => return Err(wrong(format!("it imports laxity.{other}, expected reply, set, get or late"))),
+            };
+            if !fits {
+                return Err(wrong(format!("it imports laxity.{} with other parameters than it has", import.name())));
+            }
+        }
+        match compiled.get_export("memory") {
+            Some(ExternType::Memory(memory)) if memory.minimum() <= MAX_PAGES => {}
+            Some(ExternType::Memory(memory)) => {
+                return Err(wrong(format!("its memory has {} pages, expected at most {MAX_PAGES}", memory.minimum())));
+            }
+            _ => return Err(wrong("it exports no memory of the name `memory`")),
+        }
+        Ok(Self { compiled, longest })
+    }
+
+    /// A handler of its own memory.
+    pub fn handler(&self) -> Handler {
+        let code = Wasm { module: self.clone(), running: None };
+        Handler { code: Box::new(code), reply: None }
+    }
+}
+
+/// Bytes of the longest function of a module. It may be anything.
+fn longest_function(bytes: &[u8]) -> Result<u64, Error> {
+    let mut longest = 0;
+    for part in wasmparser::Parser::new(0).parse_all(bytes) {
+        match part.map_err(|error| wrong(format!("it cannot be read: {error}")))? {
+            wasmparser::Payload::CodeSectionEntry(body) => longest = longest.max(body.range().len() as u64),
+            // Nothing of ours has one, and what they would be for is refused.
+            wasmparser::Payload::ModuleSection { .. } | wasmparser::Payload::ComponentSection { .. } => {
+                return Err(wrong("it is a component, expected a module"));
+            }
+            _ => {}
+        }
+    }
+    Ok(longest)
+}
+
+/// What a unit of fuel takes at worst, and what a call takes beside it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FuelCost {
+    /// A thousand units.
+    pub thousand: Duration,
+    /// From the executive into the handler and back, with nothing in any cache.
+    pub entry: Duration,
+}
+
+/// How often what is measured is measured, of which the median counts.
+const BATCHES: usize = 9;
+/// Fuel for each of them.
+const BATCH: u64 = 200_000;
+/// What was measured counts for half as much again: another processor, another place in memory.
+const MARGIN: (u64, u64) = (3, 2);
+
+impl FuelCost {
+    /// Of this process's host: measured when it is first asked for, which takes some tens of milliseconds.
+    ///
+    /// # Errors
+    /// The compiler cannot be set up.
+    pub fn of_this_host() -> Result<Self, Error> {
+        static MEASURED: LazyLock<Result<FuelCost, String>> =
+            LazyLock::new(|| FuelCost::measure().map_err(|error| error.to_string()));
+        MEASURED.clone().map_err(wrong)
+    }
+
+    fn measure() -> Result<Self, Error> {
+        let module = Module::new(include_bytes!("adversaries.wasm"))?;
+        let none = |error: wasmtime::Error| said("measuring what fuel takes", &error);
+        let record = Arc::new(Record::new(HandlerSpec::taking(Duration::from_secs(1))));
+        let (mut store, instance) = instantiate(&module, &record)?;
+        let exports: Vec<String> = module.compiled.exports().map(|export| export.name().to_owned()).collect();
+        let mut slowest = 1;
+        for name in exports.iter().filter(|name| name.starts_with("slow_")) {
+            let slow: TypedFunc<(), ()> = instance.get_typed_func(&mut store, name).map_err(none)?;
+            let mut took: Vec<u64> = (0..BATCHES)
+                .map(|_| {
+                    // It never ends by itself. What a trap takes is the entry's.
+                    let _ = store.set_fuel(BATCH);
+                    let begin = StdInstant::now();
+                    let _ = slow.call(&mut store, ());
+                    begin.elapsed().as_nanos() as u64
+                })
+                .collect();
+            took.sort_unstable();
+            slowest = slowest.max((took[BATCHES / 2] * 1_000).div_ceil(BATCH));
+        }
+        let nothing: TypedFunc<(i32, i32), i32> = instance.get_typed_func(&mut store, "on_message").map_err(none)?;
+        let mut others = vec![0u8; 8 << 20];
+        let mut took: Vec<u64> = (0..BATCHES)
+            .map(|_| {
+                others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+                let begin = StdInstant::now();
+                let _ = store.set_fuel(BATCH);
+                let _ = nothing.call(&mut store, (0, 0));
+                begin.elapsed().as_nanos() as u64
+            })
+            .collect();
+        took.sort_unstable();
+        let more = |nanos: u64| Duration::from_nanos((nanos * MARGIN.0).div_ceil(MARGIN.1));
+        Ok(Self { thousand: more(slowest), entry: more(took[BATCHES / 2]) })
+    }
+
+    /// The fuel that fits into `cost` for messages of up to `bytes` bytes, if a function has up to `longest` bytes: it looks at what is left only
+    /// when it begins, and at the beginning of each loop.
+    fn within(&self, cost: Duration, bytes: u64, longest: u64) -> Option<u64> {
+        let thousand = self.thousand.as_nanos().max(1);
+        let units = u128::from(cost.checked_sub(self.entry)?.as_nanos()) * 1_000 / u128::from(thousand);
+        // Putting the message there takes no longer than if the module did it.
+        let beside = bytes + longest.checked_mul(DEAREST)?;
+        u64::try_from(units).ok()?.checked_sub(beside).filter(|&fuel| fuel > 0)
+    }
+
+    /// The cost for which there is so much fuel.
+    fn for_fuel(&self, fuel: u64, bytes: u64, longest: u64) -> Duration {
+        let units = u128::from(fuel + bytes + longest * DEAREST);
+        let nanos = (units * u128::from(self.thousand.as_nanos())).div_ceil(1_000);
+        self.entry + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// What an instance's calls find.
+struct Inside {
+    record: Arc<Record>,
+    memory: Option<Memory>,
+    /// Set once it has all that it will ever have.
+    is_complete: bool,
+    is_late: bool,
+    /// The replies, one behind the other, and where each ends.
+    replies: Vec<u8>,
+    ends: [usize; MAX_REPLIES],
+    count: usize,
+}
+
+impl std::fmt::Debug for Inside {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Inside").finish_non_exhaustive()
+    }
+}
+
+impl ResourceLimiter for Inside {
+    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(!self.is_complete && desired as u64 <= MAX_PAGES << 16)
+    }
+    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        Ok(!self.is_complete && desired as u64 <= MAX_ELEMENTS)
+    }
+    fn instances(&self) -> usize {
+        1
+    }
+    fn memories(&self) -> usize {
+        1
+    }
+    fn tables(&self) -> usize {
+        4
+    }
+}
+
+/// Takes what a call of ours costs beside the operator.
+fn charge(caller: &mut Caller<'_, Inside>, fuel: u64) -> wasmtime::Result<()> {
+    let left = caller.get_fuel()?;
+    caller.set_fuel(left.checked_sub(fuel).ok_or(wasmtime::Trap::OutOfFuel)?)
+}
+
+fn word(word: i32) -> wasmtime::Result<usize> {
+    usize::try_from(word).ok().filter(|word| *word < STATE_WORDS).ok_or_else(|| wasmtime::Trap::TableOutOfBounds.into())
+}
+
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<Inside>> {
+    use std::sync::atomic::Ordering::SeqCst;
+    let mut linker = Linker::new(engine);
+    linker.func_wrap("laxity", "reply", |mut caller: Caller<'_, Inside>, address: i32, bytes: i32| {
+        charge(&mut caller, REPLY.saturating_add(u64::from(bytes.cast_unsigned()).saturating_mul(2)))?;
+        let Some(memory) = caller.data().memory else { return Ok(-1) };
+        let (contents, inside) = memory.data_and_store_mut(&mut caller);
+        let (begin, bytes) = (address.cast_unsigned() as usize, bytes.cast_unsigned() as usize);
+        let Some(message) = contents.get(begin..begin.saturating_add(bytes)) else {
+            return Err(wasmtime::Trap::MemoryOutOfBounds.into());
+        };
+        if inside.count == MAX_REPLIES || inside.replies.len() + bytes > inside.replies.capacity() {
+            return Ok(-1);
+        }
+        inside.replies.extend_from_slice(message);
+        inside.ends[inside.count] = inside.replies.len();
+        inside.count += 1;
+        wasmtime::Result::Ok(0)
+    })?;
+    linker.func_wrap("laxity", "set", |mut caller: Caller<'_, Inside>, number: i32, value: i64| {
+        charge(&mut caller, CALL)?;
+        caller.data().record.words[word(number)?].store(value.cast_unsigned(), SeqCst);
+        wasmtime::Result::Ok(())
+    })?;
+    linker.func_wrap("laxity", "get", |mut caller: Caller<'_, Inside>, number: i32| {
+        charge(&mut caller, CALL)?;
+        wasmtime::Result::Ok(caller.data().record.words[word(number)?].load(SeqCst).cast_signed())
+    })?;
+    linker.func_wrap("laxity", "late", |mut caller: Caller<'_, Inside>| {
+        charge(&mut caller, CALL)?;
+        wasmtime::Result::Ok(i32::from(caller.data().is_late))
+    })?;
+    Ok(linker)
+}
+
+/// An instance that has all its memory.
+fn instantiate(module: &Module, record: &Arc<Record>) -> Result<(Store<Inside>, Instance), Error> {
+    let engine = module.compiled.engine();
+    let inside = Inside {
+        record: Arc::clone(record),
+        memory: None,
+        is_complete: false,
+        is_late: false,
+        replies: Vec::with_capacity(MAX_REPLY_BYTES),
+        ends: [0; MAX_REPLIES],
+        count: 0,
+    };
+    let mut store = Store::new(engine, inside);
+    store.limiter(|inside| inside);
+    let failed = |error: wasmtime::Error| said("it cannot be started", &error);
+    store.set_fuel(START).map_err(failed)?;
+    let instance = linker(engine).and_then(|linker| linker.instantiate(&mut store, &module.compiled)).map_err(failed)?;
+    let Some(Extern::Memory(memory)) = instance.get_export(&mut store, "memory") else {
+        return Err(wrong("it exports no memory of the name `memory`"));
+    };
+    // Each page is there from now on.
+    memory.data_mut(&mut store).chunks_mut(4 << 10).for_each(|page| {
+        let byte = std::hint::black_box(page[0]);
+        page[0] = std::hint::black_box(byte);
+    });
+    let inside = store.data_mut();
+    (inside.memory, inside.is_complete) = (Some(memory), true);
+    Ok((store, instance))
+}
+
+/// A handler that is a module's.
+struct Wasm {
+    module: Module,
+    running: Option<Running>,
+}
+
+/// What a message takes.
+struct Running {
+    store: Store<Inside>,
+    memory: Memory,
+    on_message: TypedFunc<(i32, i32), i32>,
+    address: i32,
+    room: usize,
+    fuel: u64,
+}
+
+impl Code for Wasm {
+    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+        let cost = FuelCost::of_this_host()?;
+        let (bytes, longest) = (max_message as u64, self.module.longest);
+        let Some(fuel) = cost.within(spec.cost, bytes, longest) else {
+            let least = cost.for_fuel(1_000, bytes, longest);
+            return Err(wrong(format!(
+                "a cost of {} leaves it no fuel: for a thousand units, behind its longest function of {longest} bytes, it takes {least}",
+                spec.cost
+            )));
+        };
+        let (mut store, instance) = instantiate(&self.module, record)?;
+        let no = |name: &str, error: &wasmtime::Error| said(&format!("its export {name} is not as expected"), error);
+        let on_message =
+            instance.get_typed_func(&mut store, "on_message").map_err(|error| no("on_message(i32, i32) -> i32", &error))?;
+        let buffer: TypedFunc<i32, i32> =
+            instance.get_typed_func(&mut store, "laxity_buffer").map_err(|error| no("laxity_buffer(i32) -> i32", &error))?;
+        let asked = i32::try_from(max_message).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
+        let address = buffer.call(&mut store, asked).map_err(|error| said("laxity_buffer failed", &error))?;
+        let memory = store.data().memory.ok_or_else(|| wrong("it has no memory"))?;
+        let end = (address.cast_unsigned() as usize).checked_add(max_message);
+        if address == 0 || end.is_none_or(|end| end > memory.data_size(&store)) {
+            return Err(wrong(format!("laxity_buffer has no room for messages of {max_message} bytes: it returned {address}")));
+        }
+        self.running = Some(Running { store, memory, on_message, address, room: max_message, fuel });
+        Ok(())
+    }
+
+    fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
+        let Some(Running { store, memory, on_message, address, room, fuel }) = &mut self.running else { return Err(()) };
+        let message = event.message();
+        let begin = address.cast_unsigned() as usize;
+        let place = memory.data_mut(&mut *store).get_mut(begin..begin + message.len()).filter(|_| message.len() <= *room);
+        place.ok_or(())?.copy_from_slice(message);
+        store.set_fuel(*fuel).map_err(drop)?;
+        let inside = store.data_mut();
+        inside.is_late = event.late().is_some();
+        inside.replies.clear();
+        inside.count = 0;
+        let returned = on_message.call(&mut *store, (*address, message.len() as i32)).map_err(drop)?;
+        let (inside, mut begin) = (store.data(), 0);
+        for end in &inside.ends[..inside.count] {
+            // What is not sent is counted.
+            let _ = event.reply(&inside.replies[begin..*end]);
+            begin = *end;
+        }
+        match returned {
+            0 => Ok(Disposition::Done),
+            1 => Ok(Disposition::Deliver),
+            _ => Err(()),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Handlers in WebAssembly: what a module may be, what it may do, and that nothing else happens whatever it is.
+#![cfg(feature = "wasm")]
+
+use std::time::Duration as StdDuration;
+
+use laxity::handler::wasm::{FuelCost, MAX_MODULE, Module};
+use laxity::handler::{HandlerSpec, HandlerState};
+use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+const WAIT: StdDuration = StdDuration::from_secs(10);
+/// Debug builds of the compiler's run time are slow.
+const COST: Duration = Duration::from_micros(2_000);
+
+fn host() -> Host {
+    let config = HostConfig::with_costs(Platform::assumed_host());
+    Host::start(HostConfig { claims: None, longest_iteration: Duration::from_micros(2_100), ..config }).unwrap()
+}
+
+fn contract() -> ChannelSpec {
+    ChannelSpec::real_time(Contract::new(64, 1, Duration::from_millis(10), 4, Duration::from_millis(200)).unwrap())
+}
+
+/// Two hosts, a channel whose receiver may have handlers, and one back.
+struct Scene {
+    sender: Sender,
+    receiver: Receiver,
+    reply: Option<Sender>,
+    answered: Receiver,
+    _hosts: (Host, Host),
+}
+
+fn scene() -> Scene {
+    let (a, b) = (host(), host());
+    let spec = HandlerSpec::taking(COST).within(Duration::from_secs(1));
+    let listener = b.listen_with("handled", ListenConfig { handler: Some(spec), ..ListenConfig::default() }).unwrap();
+    let sender = a.open(b.address(), "handled", contract()).unwrap();
+    let receiver = listener.accept(Some(WAIT)).unwrap();
+    let listener = a.listen("answers").unwrap();
+    let reply = Some(b.open(a.address(), "answers", contract()).unwrap());
+    let answered = listener.accept(Some(WAIT)).unwrap();
+    Scene { sender, receiver, reply, answered, _hosts: (a, b) }
+}
+
+impl Scene {
+    fn install(&mut self, text: &str) -> Result<(), Error> {
+        let handler = Module::new(&wat::parse_str(text).unwrap())?.handler();
+        self.receiver.on_message(match self.reply.take() {
+            Some(reply) => handler.replying_on(reply),
+            None => handler,
+        })
+    }
+
+    /// Sends a message, and waits until the handler has had it.
+    fn send(&mut self, message: &[u8]) {
+        let before = self.receiver.handler().unwrap().runs;
+        self.sender.send(message).unwrap();
+        for _ in 0..1_000 {
+            if self.receiver.handler().unwrap().runs > before {
+                return;
+            }
+            std::thread::sleep(StdDuration::from_millis(10));
+        }
+        panic!("{:?}", self.receiver.handler());
+    }
+}
+
+/// A module with this body of `on_message`, one page and a buffer.
+fn module(body: &str) -> String {
+    format!(
+        r#"(module
+            (import "laxity" "reply" (func $reply (param i32 i32) (result i32)))
+            (import "laxity" "set" (func $set (param i32 i64)))
+            (import "laxity" "get" (func $get (param i32) (result i64)))
+            (import "laxity" "late" (func $late (result i32)))
+            (memory (export "memory") 1)
+            (data (i32.const 16) "stopped")
+            (func (export "laxity_buffer") (param i32) (result i32)
+                (if (result i32) (i32.gt_u (local.get 0) (i32.const 1024)) (then (i32.const 0)) (else (i32.const 64))))
+            (func (export "on_message") (param $at i32) (param $len i32) (result i32) {body}))"#
+    )
+}
+
+#[test]
+fn a_module_answers_sets_words_and_says_what_its_application_receives() {
+    let mut scene = scene();
+    scene
+        .install(&module(
+            r#"(call $set (i32.const 3) (i64.add (call $get (i32.const 3)) (i64.load8_u (local.get $at))))
+               (if (i32.eq (i32.load8_u (local.get $at)) (i32.const 115))
+                   (then (drop (call $reply (i32.const 16) (i32.const 7))) (return (call $late))))
+               (i32.const 1)"#,
+        ))
+        .unwrap();
+    scene.send(b"go");
+    scene.send(b"stop");
+    scene.send(b"on");
+    assert_eq!(&scene.answered.recv_timeout(WAIT).unwrap()[..], b"stopped");
+    assert_eq!(&scene.receiver.recv_timeout(WAIT).unwrap()[..], b"go");
+    assert_eq!(&scene.receiver.recv_timeout(WAIT).unwrap()[..], b"on");
+    let figures = scene.receiver.handler().unwrap();
+    assert_eq!((figures.state, figures.runs, figures.delivered, figures.replies), (HandlerState::Installed, 3, 2, 1));
+    assert_eq!(figures.state_word(3), b"gso".iter().map(|byte| u64::from(*byte)).sum::<u64>());
+}
+
+#[test]
+fn a_module_that_traps_or_goes_on_for_ever_is_taken_out() {
+    let mut scene = scene();
+    for body in [
+        "unreachable",
+        "(loop $again (br $again)) (i32.const 0)",
+        "(i32.load (i32.const 65536))",
+        "(i32.div_u (i32.const 1) (i32.const 0))",
+        "(i32.const 2)",
+        "(i32.const -1)",
+        "(call $set (i32.const 16) (i64.const 1)) (i32.const 0)",
+        "(drop (call $reply (i32.const 65000) (i32.const 1000))) (i32.const 0)",
+        "(drop (call $reply (i32.const -1) (i32.const -1))) (i32.const 0)",
+        "(memory.fill (i32.const 0) (i32.const 1) (i32.const 65537)) (i32.const 0)",
+        // The fuel is used up by the host's work, too.
+        "(loop $again (drop (call $reply (i32.const 0) (i32.const 1))) (br $again)) (i32.const 0)",
+    ] {
+        scene.install(&module(body)).unwrap();
+        scene.send(b"one");
+        assert_eq!(scene.receiver.handler().unwrap().state, HandlerState::Trapped, "{body}");
+        let told = scene.receiver.recv().unwrap_err();
+        assert!(matches!(told, Error::HandlerEnded { how: "trapped", .. }), "{body}: {told}");
+        assert_eq!(&scene.receiver.recv_timeout(WAIT).unwrap()[..], b"one");
+        // The channel goes on.
+        scene.sender.send(b"two").unwrap();
+        assert_eq!(&scene.receiver.recv_timeout(WAIT).unwrap()[..], b"two");
+    }
+    // Without an end, and without a loop.
+    let deep = module("(call $deep (local.get $at) (local.get $len))").replace("(func (export \"on_message\")", "(func $deep (export \"on_message\")");
+    scene.install(&deep).unwrap();
+    scene.send(b"one");
+    assert_eq!(scene.receiver.handler().unwrap().state, HandlerState::Trapped);
+}
+
+#[test]
+fn a_module_has_no_more_memory_nor_replies_than_it_may() {
+    let mut scene = scene();
+    scene.install(&module(
+        r#"(local $sent i32)
+           (call $set (i32.const 0) (i64.extend_i32_s (memory.grow (i32.const 1))))
+           (call $set (i32.const 1) (i64.extend_i32_s (call $reply (i32.const 0) (i32.const 65))))
+           (loop $again
+               (call $set (i32.const 2) (i64.extend_i32_s (call $reply (i32.const 16) (i32.const 7))))
+               (local.set $sent (i32.add (local.get $sent) (i32.const 1)))
+               (br_if $again (i32.lt_u (local.get $sent) (i32.const 5))))
+           (i32.const 0)"#,
+    ))
+    .unwrap();
+    scene.send(b"one");
+    let figures = scene.receiver.handler().unwrap();
+    assert_eq!((figures.state, figures.state_word(0) as i64), (HandlerState::Installed, -1));
+    // What is larger than the reply channel's messages is taken, and not sent; the fifth is not taken.
+    assert_eq!((figures.state_word(1) as i64, figures.state_word(2) as i64), (0, -1));
+    assert_eq!((figures.replies, figures.unsent), (3, 1));
+}
+
+#[test]
+fn what_cannot_be_a_handler_is_refused_with_the_reason() {
+    let mut scene = scene();
+    let refused = |bytes: &[u8], says: &str| {
+        let error = Module::new(bytes).unwrap_err().to_string();
+        assert!(error.contains(says), "{error}");
+    };
+    refused(b"", "does not begin");
+    refused(b"\x7fELF and more", "does not begin");
+    refused(b"(module)", "does not begin");
+    refused(&vec![0; 50 << 20], &format!("expected at most {MAX_MODULE}"));
+    refused(b"\0asm\x01\0\0\0\xff\xff\xff\xff\xff\xff", "cannot be read");
+    for (text, says) in [
+        ("(module)", "no memory"),
+        (r#"(module (memory (export "memory") 17))"#, "17 pages, expected at most 16"),
+        (r#"(module (import "wasi_snapshot_preview1" "fd_write" (func (param i32 i32 i32 i32) (result i32))))"#, "fd_write"),
+        (r#"(module (import "laxity" "exit" (func)))"#, "expected reply, set, get or late"),
+        (r#"(module (import "laxity" "set" (func (param i32 i32))))"#, "other parameters"),
+        (r#"(module (import "laxity" "memory" (memory 1)))"#, "laxity.memory"),
+        (r#"(module (memory (export "memory") i64 1))"#, "cannot be compiled"),
+        (r#"(module (memory (export "memory") 1) (func (result v128) (v128.const i64x2 0 0)))"#, "cannot be compiled"),
+    ] {
+        refused(&wat::parse_str(text).unwrap(), says);
+    }
+    // And what only its instance shows.
+    let buffer = r#"(func (export "laxity_buffer") (param i32) (result i32) (i32.const 64))"#;
+    let handler = r#"(func (export "on_message") (param i32 i32) (result i32) (i32.const 0))"#;
+    let memory = r#"(memory (export "memory") 1)"#;
+    for (text, says) in [
+        (format!("(module {memory} {handler})"), "laxity_buffer(i32) -> i32"),
+        (format!("(module {memory} {buffer})"), "on_message(i32, i32) -> i32"),
+        (format!("(module {memory} {handler} {})", buffer.replace("64", "0")), "no room for messages of 64 bytes"),
+        (format!("(module {memory} {handler} {})", buffer.replace("64", "65473")), "no room for messages of 64 bytes"),
+        (format!("(module {memory} {handler} {})", buffer.replace("64", "-1")), "no room for messages of 64 bytes"),
+        (format!("(module {memory} {handler} {})", buffer.replace("i32.const 64", "unreachable").replace("(unreachable)", "unreachable")), "laxity_buffer failed"),
+        (format!("(module {memory} {handler} {buffer} (func $s (loop $a (br $a))) (start $s))"), "cannot be started"),
+        (format!("(module {memory} {handler} {buffer} (table 1001 funcref))"), "cannot be started"),
+        (format!(r#"(module (memory (export "memory") 1) (memory 1) {handler} {buffer})"#), "cannot be compiled"),
+    ] {
+        let error = scene.install(&text).unwrap_err().to_string();
+        assert!(error.contains(says), "{text}: {error}");
+    }
+    // A function that is so long that what is declared may be over before it looks at its fuel.
+    let long = "(drop (i64.div_u (i64.const 7) (i64.const 3)))".repeat(20_000);
+    let error = scene.install(&module(&format!("{long} (i32.const 0)"))).unwrap_err().to_string();
+    assert!(error.contains("leaves it no fuel"), "{error}");
+    assert_eq!(scene.receiver.handler().unwrap().state, HandlerState::Absent);
+}
+
+#[test]
+fn the_slow_code_is_that_of_its_source() {
+    let text = include_str!("../src/handler/adversaries.wat");
+    assert!(wat::parse_str(text).unwrap() == include_bytes!("../src/handler/adversaries.wasm"));
+    let cost = FuelCost::of_this_host().unwrap();
+    println!("a thousand units of fuel take {} at worst, a call {}", cost.thousand, cost.entry);
+    assert!(cost.thousand > Duration::ZERO && cost.entry > Duration::ZERO);
+}
+
+/// Random modules, of which some have what a handler needs: nothing but refusals, traps and results. `LAXITY_MODULES` is how many.
+#[test]
+fn random_modules_are_refused_or_trap_or_return() {
+    let count: u64 = std::env::var("LAXITY_MODULES").map_or(200, |count| count.parse().unwrap());
+    let mut scene = scene();
+    let (mut refused, mut trapped, mut returned) = (0u64, 0u64, 0u64);
+    for seed in 0..count {
+        let bytes = random::module(seed);
+        let Ok(module) = Module::new(&bytes) else {
+            refused += 1;
+            continue;
+        };
+        if scene.receiver.on_message(module.handler()).is_err() {
+            refused += 1;
+            continue;
+        }
+        scene.send(&seed.to_le_bytes());
+        match scene.receiver.handler().unwrap().state {
+            HandlerState::Installed => returned += 1,
+            HandlerState::Trapped => trapped += 1,
+            other => panic!("module {seed}: {other:?}"),
+        }
+        while scene.receiver.try_recv().is_ok_and(|_| true) {}
+    }
+    println!("{count} modules: {refused} refused, {trapped} trapped, {returned} returned");
+    assert!(refused > 0 && trapped > 0 && returned > 0);
+    let figures = scene.receiver.figures();
+    assert_eq!((figures.delivered, figures.lost + figures.dropped), (trapped + returned, 0));
+}
+
+mod random {
+    use arbitrary::Unstructured;
+    use wasm_smith::{Config, Module};
+
+    const NEEDED: &str = r#"(module
+        (memory (export "memory") 1 1)
+        (func (export "laxity_buffer") (param i32) (result i32) unreachable)
+        (func (export "on_message") (param i32 i32) (result i32) unreachable))"#;
+
+    const OFFERED: &str = r#"(module
+        (import "laxity" "reply" (func (param i32 i32) (result i32)))
+        (import "laxity" "set" (func (param i32 i64)))
+        (import "laxity" "get" (func (param i32) (result i64)))
+        (import "laxity" "late" (func (result i32))))"#;
+
+    /// A module by a seed. Three of four have the exports of a handler, and import what there is.
+    pub fn module(seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
+        let bytes: Vec<u8> = (0..4_096)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 32) as u8
+            })
+            .collect();
+        let mut config = Config::default();
+        (config.allow_start_export, config.max_memory32_bytes, config.max_memories) = (true, 20 << 16, 2);
+        (config.simd_enabled, config.relaxed_simd_enabled, config.threads_enabled) = (seed % 16 == 1, false, false);
+        (config.gc_enabled, config.exceptions_enabled, config.memory64_enabled) = (false, false, seed % 16 == 2);
+        (config.tail_call_enabled, config.bulk_memory_enabled, config.max_instructions) = (false, true, 400);
+        if seed % 4 > 0 {
+            config.exports = Some(wat::parse_str(NEEDED).unwrap());
+            config.available_imports = Some(wat::parse_str(OFFERED).unwrap());
+        }
+        match Module::new(config, &mut Unstructured::new(&bytes)) {
+            Ok(module) => module.to_bytes(),
+            Err(_) => bytes,
+        }
+    }
+}
