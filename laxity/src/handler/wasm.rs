@@ -23,8 +23,8 @@ use std::time::Instant as StdInstant;
 
 use laxity_core::units::Duration;
 use wasmtime::{
-    Caller, Config, Engine, Extern, ExternType, Instance, Linker, Memory, Module as Compiled, OperatorCost, ResourceLimiter,
-    Store, TypedFunc, ValType,
+    Caller, Config, Engine, Extern, ExternType, Instance, Linker, Memory, Module as Compiled, OperatorCost,
+    ResourceLimiter, Store, TypedFunc, ValType,
 };
 
 use super::{Code, Disposition, Event, Handler, HandlerSpec, Record, STATE_WORDS};
@@ -108,7 +108,16 @@ fn operator_costs() -> OperatorCost {
     ] {
         *float = 60;
     }
-    for branch in [&mut cost.If, &mut cost.BrIf, &mut cost.BrTable, &mut cost.Call, &mut cost.CallIndirect] {
+    // Each time around a loop, and in each function, the fuel is looked at.
+    for branch in [
+        &mut cost.If,
+        &mut cost.Loop,
+        &mut cost.Br,
+        &mut cost.BrIf,
+        &mut cost.BrTable,
+        &mut cost.Call,
+        &mut cost.CallIndirect,
+    ] {
         *branch = 8;
     }
     for bulk in [
@@ -198,7 +207,9 @@ impl Module {
         for import in compiled.imports() {
             let function = match (import.module(), import.ty()) {
                 ("laxity", ExternType::Func(function)) => function,
-                _ => return Err(wrong(format!("it imports {}.{}, which there is not", import.module(), import.name()))),
+                _ => {
+                    return Err(wrong(format!("it imports {}.{}, which there is not", import.module(), import.name())));
+                }
             };
             let is = |parameters: &[ValType], results: &[ValType]| {
                 let eq = |one: &ValType, other: &ValType| ValType::eq(one, other);
@@ -279,7 +290,7 @@ impl FuelCost {
     }
 
     fn measure() -> Result<Self, Error> {
-        let module = Module::new(include_bytes!("adversaries.wasm"))?;
+        let module = Module::new(include_bytes!("wasm/adversaries.wasm"))?;
         let none = |error: wasmtime::Error| said("measuring what fuel takes", &error);
         let record = Arc::new(Record::new(HandlerSpec::taking(Duration::from_secs(1))));
         let (mut store, instance) = instantiate(&module, &record)?;
@@ -300,7 +311,7 @@ impl FuelCost {
             slowest = slowest.max((took[BATCHES / 2] * 1_000).div_ceil(BATCH));
         }
         let nothing: TypedFunc<(i32, i32), i32> = instance.get_typed_func(&mut store, "on_message").map_err(none)?;
-        let mut others = vec![0u8; 8 << 20];
+        let mut others = vec![0u8; 32 << 20];
         let mut took: Vec<u64> = (0..BATCHES)
             .map(|_| {
                 others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
@@ -431,7 +442,8 @@ fn instantiate(module: &Module, record: &Arc<Record>) -> Result<(Store<Inside>, 
     store.limiter(|inside| inside);
     let failed = |error: wasmtime::Error| said("it cannot be started", &error);
     store.set_fuel(START).map_err(failed)?;
-    let instance = linker(engine).and_then(|linker| linker.instantiate(&mut store, &module.compiled)).map_err(failed)?;
+    let instance =
+        linker(engine).and_then(|linker| linker.instantiate(&mut store, &module.compiled)).map_err(failed)?;
     let Some(Extern::Memory(memory)) = instance.get_export(&mut store, "memory") else {
         return Err(wrong("it exports no memory of the name `memory`"));
     };
@@ -461,10 +473,34 @@ struct Running {
     fuel: u64,
 }
 
-impl Code for Wasm {
-    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+/// Where messages of up to so many bytes are put: what the module says.
+fn buffer(store: &mut Store<Inside>, instance: &Instance, bytes: i32) -> Result<i32, Error> {
+    let buffer: TypedFunc<i32, i32> = export(store, instance, "laxity_buffer", "(i32) -> i32")?;
+    buffer.call(store, bytes).map_err(|error| said("laxity_buffer failed", &error))
+}
+
+fn export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
+    store: &mut Store<Inside>,
+    instance: &Instance,
+    name: &str,
+    expected: &str,
+) -> Result<TypedFunc<P, R>, Error> {
+    instance
+        .get_typed_func(store, name)
+        .map_err(|error| said(&format!("its export {name} is not as expected, {expected}"), &error))
+}
+
+impl Running {
+    /// An instance for messages of up to `room` bytes, which lie where `buffer` says.
+    fn new(
+        module: &Module,
+        room: usize,
+        spec: &HandlerSpec,
+        record: &Arc<Record>,
+        buffer: impl FnOnce(&mut Store<Inside>, &Instance, i32) -> Result<i32, Error>,
+    ) -> Result<Self, Error> {
         let cost = FuelCost::of_this_host()?;
-        let (bytes, longest) = (max_message as u64, self.module.longest);
+        let (bytes, longest) = (room as u64, module.longest);
         let Some(fuel) = cost.within(spec.cost, bytes, longest) else {
             let least = cost.for_fuel(1_000, bytes, longest);
             return Err(wrong(format!(
@@ -472,28 +508,35 @@ impl Code for Wasm {
                 spec.cost
             )));
         };
-        let (mut store, instance) = instantiate(&self.module, record)?;
-        let no = |name: &str, error: &wasmtime::Error| said(&format!("its export {name} is not as expected"), error);
-        let on_message =
-            instance.get_typed_func(&mut store, "on_message").map_err(|error| no("on_message(i32, i32) -> i32", &error))?;
-        let buffer: TypedFunc<i32, i32> =
-            instance.get_typed_func(&mut store, "laxity_buffer").map_err(|error| no("laxity_buffer(i32) -> i32", &error))?;
-        let asked = i32::try_from(max_message).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
-        let address = buffer.call(&mut store, asked).map_err(|error| said("laxity_buffer failed", &error))?;
+        let asked = i32::try_from(room).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
+        let (mut store, instance) = instantiate(module, record)?;
+        let on_message = export(&mut store, &instance, "on_message", "(i32, i32) -> i32")?;
+        let address = buffer(&mut store, &instance, asked)?;
         let memory = store.data().memory.ok_or_else(|| wrong("it has no memory"))?;
-        let end = (address.cast_unsigned() as usize).checked_add(max_message);
+        let end = (address.cast_unsigned() as usize).checked_add(room);
         if address == 0 || end.is_none_or(|end| end > memory.data_size(&store)) {
-            return Err(wrong(format!("laxity_buffer has no room for messages of {max_message} bytes: it returned {address}")));
+            return Err(wrong(format!(
+                "laxity_buffer has no room for messages of {room} bytes: it returned {address}"
+            )));
         }
-        self.running = Some(Running { store, memory, on_message, address, room: max_message, fuel });
+        Ok(Self { store, memory, on_message, address, room, fuel })
+    }
+}
+
+impl Code for Wasm {
+    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+        self.running = Some(Running::new(&self.module, max_message, spec, record, buffer)?);
         Ok(())
     }
 
     fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
-        let Some(Running { store, memory, on_message, address, room, fuel }) = &mut self.running else { return Err(()) };
+        let Some(Running { store, memory, on_message, address, room, fuel }) = &mut self.running else {
+            return Err(());
+        };
         let message = event.message();
         let begin = address.cast_unsigned() as usize;
-        let place = memory.data_mut(&mut *store).get_mut(begin..begin + message.len()).filter(|_| message.len() <= *room);
+        let place =
+            memory.data_mut(&mut *store).get_mut(begin..begin + message.len()).filter(|_| message.len() <= *room);
         place.ok_or(())?.copy_from_slice(message);
         store.set_fuel(*fuel).map_err(drop)?;
         let inside = store.data_mut();
@@ -514,3 +557,6 @@ impl Code for Wasm {
         }
     }
 }
+
+#[cfg(all(test, feature = "wasm-tests"))]
+mod tests;

@@ -43,6 +43,20 @@
           (i32.add (i32.load (local.get $x)) (i32.const 0x12345640)))))
       (br $again)))
 
+  ;; Nothing but looks at what fuel is left.
+  (func (export "slow_loop")
+    (loop $again (br $again)))
+  (func (export "slow_inner_loop") (local $x i32)
+    (loop $again
+      (loop $within
+        (br_if $within (i32.and (local.tee $x (i32.add (local.get $x) (i32.const 1))) (i32.const 1))))
+      (br $again)))
+  (func $nothing)
+  (func (export "slow_function")
+    (loop $again
+      (call $nothing) (call $nothing) (call $nothing) (call $nothing)
+      (br $again)))
+
   ;; Branches that nobody can foresee.
   (func (export "slow_branch") (local $x i32) (local $y i32)
     (local.set $x (i32.const 12345))
