@@ -146,6 +146,28 @@ fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
     assert!(host.rest().until.is_none_or(|(at, _)| at > first + micros(1_000)));
 }
 
+/// A handler in the step that completes a message: inputs and links are looked at behind it, and the application is not woken for a message that it is done with.
+#[test]
+fn a_handler_ends_at_a_preemption_point() {
+    let mut host = host();
+    let (channel, key) = host.receiver(0, real_time(1_000, 4));
+    host.rest();
+    host.around.handler = micros(30);
+    host.message_arrives(0, (channel, key), 0);
+    host.around.did.clear();
+    let before = host.around.now;
+    host.wake_at(before + micros(1_000), None);
+    host.rest();
+    let channel = channel.index();
+    let did = &host.around.did;
+    let place = did.iter().position(|did| *did == Did::Deliver(channel)).expect("it was delivered");
+    assert!(did[place..].contains(&Did::Look(0)), "{did:?}");
+    assert!(!did.contains(&Did::Wake(channel)), "{did:?}");
+    // What it declared is no gap, and no time of ours.
+    assert!(!did.iter().any(|did| matches!(did, Did::Gap(_))), "{did:?}");
+    assert!(host.around.now >= before + micros(30));
+}
+
 /// While an upcall below is ready, one on the thread runs all the same: it is current.
 #[test]
 fn an_upcall_on_the_thread_is_not_held_back() {

@@ -43,7 +43,9 @@ fn arguments() -> Result<Arguments, Failure> {
             "--attack" => found.attack = value()?.parse()?,
             "--module" => found.module = Some(value()?),
             other => {
-                return Err(format!("{other} is not known, expected --seconds N, --attack NAME or --module FILE").into());
+                return Err(
+                    format!("{other} is not known, expected --seconds N, --attack NAME or --module FILE").into()
+                );
             }
         }
     }

@@ -7,7 +7,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
+use laxity::handler::{Disposition, Handler, HandlerSpec};
+use laxity::{ChannelSpec, Host, HostConfig, ListenConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -42,11 +43,12 @@ static ALLOCATOR: Counting = Counting;
 fn exchange(channels: &mut [(Sender, Receiver)], message: &[u8], rounds: usize) {
     for _ in 0..rounds {
         for (sender, _) in channels.iter_mut() {
-            sender.send(message).unwrap();
+            let most = sender.grant().service.max_message() as usize;
+            sender.send(&message[..message.len().min(most)]).unwrap();
         }
         for (_, receiver) in channels.iter_mut() {
             let received = receiver.recv_timeout(StdDuration::from_secs(10)).unwrap();
-            assert_eq!(received.len(), message.len());
+            assert_eq!(received.len(), message.len().min(receiver.grant().service.max_message() as usize));
         }
     }
 }
@@ -58,7 +60,8 @@ fn the_data_path_allocates_nothing_after_set_up() {
     platform.interference.envelopes = vec![(Duration::from_millis(100), Duration::from_millis(10))];
     let host = |spin| {
         let costs = HostConfig::with_costs(platform.clone());
-        Host::start(HostConfig { claims: None, spin, ..costs }).unwrap()
+        let longest_iteration = Duration::from_micros(500);
+        Host::start(HostConfig { claims: None, spin, longest_iteration, ..costs }).unwrap()
     };
     // One of them spins before it sleeps.
     let (a, b) = (host(Duration::from_micros(100)), host(Duration::ZERO));
@@ -73,11 +76,49 @@ fn the_data_path_allocates_nothing_after_set_up() {
             (sender, listener.accept(Some(StdDuration::from_secs(10))).unwrap())
         })
         .collect();
+    let _answers = handled(&a, &b, &mut channels);
     let message = vec![7; 20_000];
     exchange(&mut channels, &message, 20);
     let before = CALLS.load(Ordering::SeqCst);
     // Longer than a keep-alive of the lease takes, so that signalling is part of it.
     exchange(&mut channels, &message, 300);
     let calls = CALLS.load(Ordering::SeqCst) - before;
-    assert_eq!(calls, 0, "calls of the allocator during 600 messages");
+    assert_eq!(calls, 0, "calls of the allocator during all these messages");
+}
+
+/// Channels with handlers, which answer each message and leave it to the application: one in Rust, and with the feature `wasm` one of a module.
+fn handled(a: &Host, b: &Host, channels: &mut Vec<(Sender, Receiver)>) -> Vec<Receiver> {
+    let wait = Some(StdDuration::from_secs(10));
+    let contract = Contract::new(20_000, 1, Duration::from_millis(4), 1, Duration::from_millis(100)).unwrap();
+    let spec = ChannelSpec::real_time(contract);
+    let native = Handler::new(|event| {
+        let message = event.message();
+        event.reply(&message[..100]).unwrap();
+        Disposition::Deliver
+    });
+    let mut handlers = vec![("native", native)];
+    #[cfg(feature = "wasm")]
+    {
+        // A speed over its limit is answered, and delivered.
+        let module = include_bytes!("../../lab/examples/emergency-stop/stop-c.wasm");
+        handlers.push(("module", laxity::handler::wasm::Module::new(module).unwrap().handler()));
+    }
+    let each = handlers.into_iter().map(|(name, handler)| {
+        let of_handler = HandlerSpec::taking(Duration::from_micros(400));
+        let (config, answers) =
+            (ListenConfig { handler: Some(of_handler), ..ListenConfig::default() }, a.listen(name).unwrap());
+        let listener = b.listen_with(name, config).unwrap();
+        let spec = if name == "module" {
+            ChannelSpec::real_time(Contract::new(64, 1, contract.interval(), 1, contract.deadline()).unwrap())
+        } else {
+            spec
+        };
+        let sender = a.open(b.address(), name, spec).unwrap();
+        let mut receiver = listener.accept(wait).unwrap();
+        let reply = b.open(a.address(), name, spec).unwrap();
+        receiver.on_message(handler.replying_on(reply)).unwrap();
+        channels.push((sender, receiver));
+        answers.accept(wait).unwrap()
+    });
+    each.collect()
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
+use laxity::upcall::State;
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -260,4 +261,37 @@ fn a_handler_that_is_in_the_way_when_its_channel_or_host_ends_is_dropped() {
         std::thread::sleep(StdDuration::from_millis(10));
     }
     panic!("the handler is still there");
+}
+
+#[test]
+fn a_timer_has_the_same_handlers() {
+    let (a, b) = (host(), host());
+    let listener = a.listen("ticks").unwrap();
+    let reply = b.open(a.address(), "ticks", contract()).unwrap();
+    let mut ticks = listener.accept(WAIT).unwrap();
+    let upcalls = b.trusted_upcalls().unwrap();
+    let (spec, every) = (HandlerSpec::taking(US(300)).within(US(50_000)), US(20_000));
+    let handler = Handler::new(|event| {
+        event.set(0, event.sequence());
+        event.reply(event.message()).unwrap();
+        assert!(event.sequence() < 5, "as is tested");
+        Disposition::Done
+    });
+    let (timer, watch) = upcalls.create_timer("ticks", every, spec, handler.replying_on(reply)).unwrap();
+    timer.run().unwrap();
+    let released: Vec<u64> = (0..5)
+        .map(|_| u64::from_le_bytes(ticks.recv_timeout(WAIT.unwrap()).unwrap()[..].try_into().unwrap()))
+        .collect();
+    assert!(released.windows(2).all(|two| (two[1] - two[0]).is_multiple_of(every.as_nanos())), "{released:?}");
+    // It panics then, and runs no more.
+    for _ in 0..500 {
+        if timer.state() == State::Panicked {
+            let figures = watch.figures();
+            assert_eq!(figures.state, HandlerState::Panicked);
+            assert!((5..=6).contains(&figures.replies) && figures.state_word(0) >= 5, "{figures:?}");
+            return;
+        }
+        std::thread::sleep(StdDuration::from_millis(10));
+    }
+    panic!("{:?}", timer.state());
 }

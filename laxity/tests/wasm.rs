@@ -3,7 +3,7 @@
 
 use std::time::Duration as StdDuration;
 
-use laxity::handler::wasm::{MAX_MODULE, Module};
+use laxity::handler::wasm::{MAX_MODULE, Module, try_out};
 use laxity::handler::{HandlerSpec, HandlerState};
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
@@ -219,4 +219,88 @@ fn what_cannot_be_a_handler_is_refused_with_the_reason() {
     let error = scene.install(&module(&format!("{long} (i32.const 0)"))).unwrap_err().to_string();
     assert!(error.contains("leaves it no fuel"), "{error}");
     assert_eq!(scene.receiver.handler().unwrap().state, HandlerState::Absent);
+}
+
+/// Nothing but refusals, traps and results, whatever a module is, and within what was declared. `LAXITY_MODULES` is how many are tried.
+#[test]
+fn random_modules_are_refused_or_trap_or_return() {
+    let count: u64 = std::env::var("LAXITY_MODULES").map_or(300, |count| count.parse().unwrap());
+    let spec = HandlerSpec::taking(Duration::from_millis(2)).within(Duration::from_secs(1));
+    let (mut refused, mut trapped, mut returned, mut longest) = (0u64, 0u64, 0u64, Duration::ZERO);
+    for seed in 0..count {
+        let module = random::module(seed);
+        let Ok(did) = try_out(&module, spec, 64) else {
+            refused += 1;
+            continue;
+        };
+        match did.state {
+            HandlerState::Installed => returned += 1,
+            HandlerState::Trapped => trapped += 1,
+            other => panic!("module {seed}: {other:?}"),
+        }
+        // What an interrupt takes counts as the thread's own: so the least of some tries is what the module takes.
+        let tries = (0..5).filter_map(|_| try_out(&module, spec, 64).ok().map(|did| did.longest));
+        let took = if did.longest > spec.cost() { tries.fold(did.longest, Duration::min) } else { did.longest };
+        assert!(took <= spec.cost(), "module {seed} takes {took}");
+        longest = longest.max(took);
+    }
+    println!(
+        "{count} modules: {refused} refused, {trapped} trapped, {returned} returned; {longest} at the most, {} were declared",
+        spec.cost()
+    );
+    assert!(refused > 0 && trapped > 0 && returned > 0);
+}
+
+#[test]
+fn the_slow_code_is_that_of_its_source() {
+    assert!(
+        wat::parse_str(include_str!("../src/handler/wasm/adversaries.wat")).unwrap()
+            == include_bytes!("../src/handler/wasm/adversaries.wasm")
+    );
+}
+
+/// Whatever a module does, it has its fuel used up within what was declared. `LAXITY_LIVE` makes that a test; else it is printed.
+mod random {
+    use arbitrary::Unstructured;
+    use wasm_smith::{Config, Module};
+
+    const NEEDED: &str = r#"(module
+        (memory (export "memory") 1 1)
+        (func (export "laxity_buffer") (param i32) (result i32) unreachable)
+        (func (export "on_message") (param i32 i32) (result i32) unreachable))"#;
+
+    const OFFERED: &str = r#"(module
+        (import "laxity" "reply" (func (param i32 i32) (result i32)))
+        (import "laxity" "set" (func (param i32 i64)))
+        (import "laxity" "get" (func (param i32) (result i64)))
+        (import "laxity" "late" (func (result i32))))"#;
+
+    /// A module by a seed. Three of four have the exports of a handler, and import what there is.
+    pub(super) fn module(seed: u64) -> Vec<u8> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
+        let bytes: Vec<u8> = (0..4_096)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 32) as u8
+            })
+            .collect();
+        let mut config = Config::default();
+        (config.allow_start_export, config.max_memory32_bytes, config.max_memories) =
+            (true, 20 << 16, if seed % 16 == 3 { 2 } else { usize::from(seed % 4 == 0) });
+        config.max_table_elements = if seed % 16 == 5 { 1 << 20 } else { 1_000 };
+        config.reference_types_enabled = seed % 16 == 4;
+        (config.simd_enabled, config.relaxed_simd_enabled, config.threads_enabled) = (seed % 16 == 1, false, false);
+        (config.gc_enabled, config.exceptions_enabled, config.memory64_enabled) = (false, false, seed % 16 == 2);
+        (config.tail_call_enabled, config.bulk_memory_enabled, config.max_instructions) = (false, true, 400);
+        if seed % 4 > 0 {
+            config.exports = Some(wat::parse_str(NEEDED).unwrap());
+            config.available_imports = Some(wat::parse_str(OFFERED).unwrap());
+        }
+        match Module::new(config, &mut Unstructured::new(&bytes)) {
+            Ok(module) => module.to_bytes(),
+            Err(_) => bytes,
+        }
+    }
 }

@@ -413,9 +413,9 @@ impl Ports for Around<'_> {
             if let Some(sender) = received.sender.filter(|_| !is_forged) {
                 around.world.sent[sender].check_delivered(sender, delivered.sequence, &delivered.message);
             }
-            let received = &mut around.world.received[number];
             // A handler is done with every other message.
             let is_done = !around.handler(place).is_zero() && delivered.sequence % 2 == 0;
+            let received = &mut around.world.received[number];
             let spent = if is_done {
                 Some(delivered.message)
             } else {

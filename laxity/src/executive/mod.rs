@@ -40,6 +40,7 @@ use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
+use crate::handler;
 use crate::port::Slot;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
@@ -297,6 +298,9 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.spin = spin;
         let _ = sys::precise_timers();
         stopped::witness();
+        if self.driver.platform().longest_handler() > Duration::ZERO {
+            handler::thread_begins();
+        }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.endpoint.seal();
         self.driver.start(now(), throttle);

@@ -69,6 +69,7 @@ use crate::home::Home;
 use crate::port::{Handling, Inbound, Port, Told};
 use crate::sender::Sender;
 use crate::statistics::Histogram;
+use crate::upcall::{Progress, Run};
 use crate::upcall_figures::add;
 
 /// Words that a handler shares with its application ([`Event::set`]).
@@ -303,6 +304,21 @@ impl Record {
         }
     }
 
+    fn set_state(&self, state: HandlerState) {
+        self.state.store(state as u8, SeqCst);
+    }
+
+    fn is_installed(&self) -> bool {
+        self.state.load(Relaxed) == HandlerState::Installed as u8
+    }
+
+    /// The handler has no message any more. Its memory is its application's to free.
+    #[cold]
+    fn end(&self, how: HandlerState) {
+        self.set_state(how);
+        self.ended.store(how as u8, SeqCst);
+    }
+
     fn figures(&self) -> HandlerFigures {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         HandlerFigures {
@@ -396,6 +412,12 @@ pub(crate) fn check_may_wait() -> Result<(), Error> {
     if IS_INSIDE.get() { Err(Error::InHandler) } else { Ok(()) }
 }
 
+/// The calling thread is one on which handlers will run: what they need once of a thread is made now, and not for a message.
+pub(crate) fn thread_begins() {
+    #[cfg(feature = "wasm")]
+    wasmtime::Engine::tls_eager_initialize();
+}
+
 /// The executive's side.
 struct Handlers {
     installed: rtrb::Consumer<Moved>,
@@ -410,23 +432,6 @@ impl std::fmt::Debug for Handlers {
     }
 }
 
-impl Handlers {
-    fn set_state(&self, state: HandlerState) {
-        self.record.state.store(state as u8, SeqCst);
-    }
-
-    fn is_installed(&self) -> bool {
-        self.record.state.load(Relaxed) == HandlerState::Installed as u8
-    }
-
-    /// The handler has no message any more. Its memory is its application's to free.
-    #[cold]
-    fn end(&self, how: HandlerState) {
-        self.set_state(how);
-        self.record.ended.store(how as u8, SeqCst);
-    }
-}
-
 impl Handling for Handlers {
     fn cost(&self) -> Duration {
         self.record.spec.cost
@@ -436,44 +441,76 @@ impl Handling for Handlers {
         let Ok(handler) = self.installed.pop() else { return false };
         let is_there = handler.is_some();
         let old = std::mem::replace(&mut self.present, handler);
-        self.set_state(if is_there { HandlerState::Installed } else { HandlerState::Absent });
+        self.record.set_state(if is_there { HandlerState::Installed } else { HandlerState::Absent });
         // There is room: the application waits for each.
         let _ = self.give.push(old);
         true
     }
 
     fn run(&mut self, inbound: &Inbound) -> bool {
-        if !self.is_installed() {
-            return false;
-        }
-        let Some(handler) = &mut self.present else { return false };
-        let Handler { code, reply } = &mut **handler;
-        let mut event =
-            Event { message: &inbound.message, told: &inbound.told, reply: reply.as_mut(), record: &self.record };
+        let Some(handler) = self.present.as_deref_mut().filter(|_| self.record.is_installed()) else { return false };
+        handler.call(&inbound.message, &inbound.told, &self.record) == Disposition::Done
+    }
+}
+
+impl Handler {
+    /// Gives it a message, counts what it does, and takes it out if it may not go on.
+    fn call(&mut self, message: &[u8], told: &Told, record: &Record) -> Disposition {
+        let Self { code, reply } = self;
+        let mut event = Event { message, told, reply: reply.as_mut(), record };
         let own = sys::thread_processor_time();
         IS_INSIDE.set(true);
         let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
         IS_INSIDE.set(false);
         let took = sys::thread_processor_time().saturating_sub(own);
-        let record = &self.record;
         record.took.record(took.as_nanos());
         add(&record.over_cost, u64::from(took > record.spec.cost));
-        let disposition = match handled {
-            Ok(Ok(disposition)) => disposition,
-            Ok(Err(())) => {
-                self.end(HandlerState::Trapped);
-                Disposition::Deliver
-            }
-            Err(_) => {
-                self.end(HandlerState::Panicked);
-                Disposition::Deliver
-            }
+        let ended = match handled {
+            Ok(Ok(_)) if took > record.spec.budget => Some(HandlerState::OverBudget),
+            Ok(Ok(_)) => None,
+            Ok(Err(())) => Some(HandlerState::Trapped),
+            Err(_) => Some(HandlerState::Panicked),
         };
-        if took > self.record.spec.budget && self.is_installed() {
-            self.end(HandlerState::OverBudget);
+        if let Some(how) = ended {
+            record.end(how);
         }
-        add(&self.record.delivered, u64::from(disposition == Disposition::Deliver));
-        add(&self.record.runs, 1);
-        disposition == Disposition::Done
+        let disposition = handled.ok().and_then(Result::ok).unwrap_or(Disposition::Deliver);
+        add(&record.delivered, u64::from(disposition == Disposition::Deliver));
+        add(&record.runs, 1);
+        disposition
+    }
+
+    /// What a timer does that has this handler, as the run of an upcall, and who looks at it.
+    pub(crate) fn into_timer(
+        mut self,
+        spec: HandlerSpec,
+    ) -> Result<(impl FnMut(&mut Run<'_>) -> Progress + Send + 'static, HandlerWatch), Error> {
+        let record = Arc::new(Record::new(spec));
+        self.code.prepare(size_of::<u64>(), &spec, &record)?;
+        record.set_state(HandlerState::Installed);
+        let watch = HandlerWatch(Arc::clone(&record));
+        let mut sequence = 0;
+        let run = move |run: &mut Run<'_>| {
+            sequence += run.skipped();
+            let release = run.release().unwrap_or_default();
+            let told =
+                Told { sequence, sent: release, logical_arrival: release, completion: sys::now(), ..Told::default() };
+            self.call(&release.as_nanos().to_le_bytes(), &told, &record);
+            sequence += 1;
+            run.done(1);
+            if record.is_installed() { Progress::Done } else { Progress::Failed }
+        };
+        Ok((run, watch))
+    }
+}
+
+/// Looks at what the handler of a timer does, from any thread.
+#[derive(Clone, Debug)]
+pub struct HandlerWatch(Arc<Record>);
+
+impl HandlerWatch {
+    /// What it did so far.
+    pub fn figures(&self) -> HandlerFigures {
+        self.0.figures()
     }
 }

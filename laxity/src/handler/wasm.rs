@@ -332,13 +332,13 @@ impl FuelCost {
         let thousand = self.thousand.as_nanos().max(1);
         let units = u128::from(cost.checked_sub(self.entry)?.as_nanos()) * 1_000 / u128::from(thousand);
         // Putting the message there takes no longer than if the module did it.
-        let beside = bytes + longest.checked_mul(DEAREST)?;
+        let beside = bytes.checked_add(longest.checked_mul(DEAREST)?)?;
         u64::try_from(units).ok()?.checked_sub(beside).filter(|&fuel| fuel > 0)
     }
 
     /// The cost for which there is so much fuel.
     fn for_fuel(&self, fuel: u64, bytes: u64, longest: u64) -> Duration {
-        let units = u128::from(fuel + bytes + longest * DEAREST);
+        let units = u128::from(fuel) + u128::from(bytes) + u128::from(longest) * u128::from(DEAREST);
         let nanos = (units * u128::from(self.thousand.as_nanos())).div_ceil(1_000);
         self.entry + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
@@ -521,30 +521,36 @@ impl Running {
         }
         Ok(Self { store, memory, on_message, address, room, fuel })
     }
+
+    /// Has a message handled: what the module returns. Its replies are inside.
+    fn call(&mut self, message: &[u8], is_late: bool) -> Result<i32, ()> {
+        let Self { store, memory, on_message, address, room, fuel } = self;
+        let begin = address.cast_unsigned() as usize;
+        let contents = memory.data_mut(&mut *store);
+        let place = contents.get_mut(begin..begin + message.len()).filter(|_| message.len() <= *room);
+        place.ok_or(())?.copy_from_slice(message);
+        store.set_fuel(*fuel).map_err(drop)?;
+        let inside = store.data_mut();
+        inside.is_late = is_late;
+        inside.replies.clear();
+        inside.count = 0;
+        on_message.call(&mut *store, (*address, message.len() as i32)).map_err(drop)
+    }
 }
 
 impl Code for Wasm {
     fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+        // Another instance runs first, so that no page of the code is met for the first time by a message. What it does goes nowhere.
+        let mut first = Running::new(&self.module, max_message, spec, &Arc::new(Record::new(*spec)), buffer)?;
+        let _ = first.call(&[], false);
         self.running = Some(Running::new(&self.module, max_message, spec, record, buffer)?);
         Ok(())
     }
 
     fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
-        let Some(Running { store, memory, on_message, address, room, fuel }) = &mut self.running else {
-            return Err(());
-        };
-        let message = event.message();
-        let begin = address.cast_unsigned() as usize;
-        let place =
-            memory.data_mut(&mut *store).get_mut(begin..begin + message.len()).filter(|_| message.len() <= *room);
-        place.ok_or(())?.copy_from_slice(message);
-        store.set_fuel(*fuel).map_err(drop)?;
-        let inside = store.data_mut();
-        inside.is_late = event.late().is_some();
-        inside.replies.clear();
-        inside.count = 0;
-        let returned = on_message.call(&mut *store, (*address, message.len() as i32)).map_err(drop)?;
-        let (inside, mut begin) = (store.data(), 0);
+        let running = self.running.as_mut().ok_or(())?;
+        let returned = running.call(event.message(), event.late().is_some())?;
+        let (inside, mut begin) = (running.store.data(), 0);
         for end in &inside.ends[..inside.count] {
             // What is not sent is counted.
             let _ = event.reply(&inside.replies[begin..*end]);
@@ -558,5 +564,60 @@ impl Code for Wasm {
     }
 }
 
-#[cfg(all(test, feature = "wasm-tests"))]
-mod tests;
+/// What a handler did that was tried out.
+#[cfg(feature = "wasm-tests")]
+#[derive(Clone, Copy, Debug)]
+pub struct Tried {
+    /// What it is in the end.
+    pub state: super::HandlerState,
+    /// What it took of the processor for a message at most.
+    pub longest: Duration,
+}
+
+/// Makes a handler of a module, without a channel, and gives it 20 messages, or as many as it takes until it traps. Where `address` is given, messages
+/// lie there if the module has no buffer for them.
+///
+/// # Errors
+/// It is refused.
+#[cfg(feature = "wasm-tests")]
+pub fn try_out(bytes: &[u8], spec: HandlerSpec, address: i32) -> Result<Tried, Error> {
+    use super::{HandlerState, Handlers};
+    use crate::port::{Handling as _, Inbound, Told};
+    use laxity_core::frames::MessageBuf;
+
+    let module = Module::new(bytes)?;
+    let record = Arc::new(Record::new(spec));
+    let place = |store: &mut Store<Inside>, instance: &Instance, bytes| {
+        Ok(buffer(store, instance, bytes).unwrap_or(address).max(address))
+    };
+    let running = Some(Running::new(&module, 64, &spec, &record, place)?);
+    let (_, installed) = rtrb::RingBuffer::new(1);
+    let (give, _) = rtrb::RingBuffer::new(1);
+    let handler = Box::new(Handler { code: Box::new(Wasm { module, running }), reply: None });
+    let mut handlers = Handlers { installed, give, present: Some(handler), record };
+    handlers.record.set_state(HandlerState::Installed);
+    for number in 0..20u64 {
+        let mut message = MessageBuf::with_capacity(64);
+        message.fill(&number.to_le_bytes());
+        handlers.run(&Inbound { message, told: Told::default() });
+    }
+    let figures = handlers.record.figures();
+    Ok(Tried { state: figures.state, longest: figures.took.max.unwrap_or_default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuel_is_what_fits_into_what_was_declared() {
+        let cost = FuelCost::of_this_host().unwrap();
+        println!("a thousand units of fuel take {} at worst, a call {}", cost.thousand, cost.entry);
+        assert!(cost.within(cost.entry, 64, 100).is_none());
+        let fuel = cost.within(Duration::from_millis(1), 64, 100).unwrap();
+        assert!(cost.for_fuel(fuel, 64, 100) <= Duration::from_millis(1));
+        assert!(cost.for_fuel(fuel + 1, 64, 100) + cost.thousand > Duration::from_millis(1));
+        // No length of a function makes it wrap.
+        assert!(cost.within(Duration::from_secs(1), u64::MAX, u64::MAX).is_none());
+    }
+}
