@@ -53,6 +53,9 @@ pub mod experiments;
 mod grant;
 mod guard;
 pub mod handler;
+#[cfg(feature = "wasm")]
+#[doc(hidden)]
+pub mod handler_wasm;
 mod holdings;
 mod home;
 mod host;

@@ -96,13 +96,14 @@ fn handled(a: &Host, b: &Host, channels: &mut Vec<(Sender, Receiver)>) -> Vec<Re
         event.reply(&message[..100]).unwrap();
         Disposition::Deliver
     });
-    let mut handlers = vec![("native", native)];
+    let handlers = [("native", native)];
     #[cfg(feature = "wasm")]
-    {
-        // A speed over its limit is answered, and delivered.
+    // A speed over its limit is answered, and delivered.
+    let handlers = {
         let module = include_bytes!("../../lab/examples/emergency-stop/stop-c.wasm");
-        handlers.push(("module", laxity::handler::wasm::Module::new(module).unwrap().handler()));
-    }
+        let [native] = handlers;
+        [native, ("module", laxity::handler::wasm::Module::new(module).unwrap().handler())]
+    };
     let each = handlers.into_iter().map(|(name, handler)| {
         let of_handler = HandlerSpec::taking(Duration::from_micros(400));
         let (config, answers) =

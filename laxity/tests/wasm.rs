@@ -254,8 +254,8 @@ fn random_modules_are_refused_or_trap_or_return() {
 #[test]
 fn the_slow_code_is_that_of_its_source() {
     assert!(
-        wat::parse_str(include_str!("../src/handler/wasm/adversaries.wat")).unwrap()
-            == include_bytes!("../src/handler/wasm/adversaries.wasm")
+        wat::parse_str(include_str!("../src/adversaries/adversaries.wat")).unwrap()
+            == include_bytes!("../src/adversaries/adversaries.wasm")
     );
 }
 

@@ -40,7 +40,6 @@ use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
-use crate::handler;
 use crate::port::Slot;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
@@ -299,7 +298,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let _ = sys::precise_timers();
         stopped::witness();
         if self.driver.platform().longest_handler() > Duration::ZERO {
-            handler::thread_begins();
+            realtime::begin_handlers();
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.endpoint.seal();

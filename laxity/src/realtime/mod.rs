@@ -72,3 +72,9 @@ pub(crate) fn random() -> io::Result<u128> {
     }
     Ok(u128::from_ne_bytes(bytes))
 }
+
+/// The calling thread is one on which handlers will run: what WebAssembly needs once of a thread is made now, and not for a message.
+pub(crate) fn begin_handlers() {
+    #[cfg(feature = "wasm")]
+    wasmtime::Engine::tls_eager_initialize();
+}

@@ -51,6 +51,7 @@ mod periodic;
 mod run;
 mod table;
 mod thread;
+mod timer;
 mod watch;
 
 #[cfg(test)]
@@ -76,7 +77,6 @@ pub use crate::upcall_figures::{State, UpcallFigures, UpcallMisses};
 use crate::calibration::{Costs, Level};
 use crate::control::Shared;
 use crate::error::Error;
-use crate::handler::{HandlerSpec, HandlerWatch};
 use crate::host::Host;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
@@ -367,23 +367,6 @@ impl Upcalls {
         handler: impl FnMut(&mut Run<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
         self.inner.create(name, spec, Kind::Periodic, Handler::Here(Box::new(handler)))
-    }
-
-    /// Creates a timer: an upcall that has a [`Handler`](crate::handler::Handler) called every `period`, which may be what a channel's messages have, too. Its
-    /// message is when it was released, ns of CLOCK_MONOTONIC in eight bytes, the least first; it may reply, and what it returns does
-    /// not matter. If it ends by itself the upcall runs no more.
-    ///
-    /// # Errors
-    /// As [`Upcalls::create`]; [`Error::Module`] of a handler in WebAssembly.
-    pub fn create_timer(
-        &self,
-        name: &str,
-        period: Duration,
-        spec: HandlerSpec,
-        handler: crate::handler::Handler,
-    ) -> Result<(Upcall, HandlerWatch), Error> {
-        let (run, watch) = handler.into_timer(spec)?;
-        Ok((self.create(name, UpcallSpec::every(period).taking(spec.cost()), run)?, watch))
     }
 
     /// Creates an upcall that runs when it is asked for ([`Upcall::post`]), in the time that periodic ones leave [rtu §9]. Its period is only

@@ -49,9 +49,6 @@
 //! channel's queue, and the next [`recv`](crate::Receiver::recv) says so, once ([`Error::HandlerEnded`]). What it took too long is no excuse for
 //! Laxity: other channels' misses because of it are called `laxity`, as of an upcall on the executive's thread.
 
-#[cfg(feature = "wasm")]
-pub mod wasm;
-
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -65,11 +62,13 @@ use laxity_link::sys;
 use strum::{FromRepr, IntoStaticStr};
 
 use crate::error::Error;
+#[cfg(feature = "wasm")]
+#[doc(inline)]
+pub use crate::handler_wasm as wasm;
 use crate::home::Home;
 use crate::port::{Handling, Inbound, Port, Told};
 use crate::sender::Sender;
 use crate::statistics::Histogram;
-use crate::upcall::{Progress, Run};
 use crate::upcall_figures::add;
 
 /// Words that a handler shares with its application ([`Event::set`]).
@@ -149,7 +148,11 @@ impl std::fmt::Debug for Handler {
 impl Handler {
     /// A function of this program, for those who trust their own code: nothing ends it but itself.
     pub fn new(on_message: impl FnMut(&mut Event<'_>) -> Disposition + Send + 'static) -> Self {
-        Self { code: Box::new(Native(on_message)), reply: None }
+        Self::of(Native(on_message))
+    }
+
+    pub(crate) fn of(code: impl Code + 'static) -> Self {
+        Self { code: Box::new(code), reply: None }
     }
 
     /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, and within its contract.
@@ -211,14 +214,14 @@ impl<'a> Event<'a> {
     /// # Panics
     /// If there is no such word ([`STATE_WORDS`]): then the handler is taken out.
     pub fn set(&mut self, word: usize, value: u64) {
-        self.record.words[word].store(value, SeqCst);
+        self.record.word(word).store(value, SeqCst);
     }
     /// The word's value.
     ///
     /// # Panics
     /// As [`Event::set`].
     pub fn get(&self, word: usize) -> u64 {
-        self.record.words[word].load(SeqCst)
+        self.record.word(word).load(SeqCst)
     }
 }
 
@@ -288,7 +291,7 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    fn new(spec: HandlerSpec) -> Self {
+    pub(crate) fn new(spec: HandlerSpec) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
             spec,
@@ -302,6 +305,11 @@ impl Record {
             took: Histogram::default(),
             words: std::array::from_fn(|_| zero()),
         }
+    }
+
+    /// A word that its handlers share with the application.
+    pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
+        &self.words[word]
     }
 
     fn set_state(&self, state: HandlerState) {
@@ -412,12 +420,6 @@ pub(crate) fn check_may_wait() -> Result<(), Error> {
     if IS_INSIDE.get() { Err(Error::InHandler) } else { Ok(()) }
 }
 
-/// The calling thread is one on which handlers will run: what they need once of a thread is made now, and not for a message.
-pub(crate) fn thread_begins() {
-    #[cfg(feature = "wasm")]
-    wasmtime::Engine::tls_eager_initialize();
-}
-
 /// The executive's side.
 struct Handlers {
     installed: rtrb::Consumer<Moved>,
@@ -480,28 +482,58 @@ impl Handler {
         disposition
     }
 
-    /// What a timer does that has this handler, as the run of an upcall, and who looks at it.
-    pub(crate) fn into_timer(
-        mut self,
-        spec: HandlerSpec,
-    ) -> Result<(impl FnMut(&mut Run<'_>) -> Progress + Send + 'static, HandlerWatch), Error> {
+    /// A timer's, which is told when it was released, and who looks at it.
+    ///
+    /// # Errors
+    /// It cannot be.
+    pub(crate) fn into_timer(mut self, spec: HandlerSpec) -> Result<(Timer, HandlerWatch), Error> {
         let record = Arc::new(Record::new(spec));
         self.code.prepare(size_of::<u64>(), &spec, &record)?;
         record.set_state(HandlerState::Installed);
         let watch = HandlerWatch(Arc::clone(&record));
-        let mut sequence = 0;
-        let run = move |run: &mut Run<'_>| {
-            sequence += run.skipped();
-            let release = run.release().unwrap_or_default();
-            let told =
-                Told { sequence, sent: release, logical_arrival: release, completion: sys::now(), ..Told::default() };
-            self.call(&release.as_nanos().to_le_bytes(), &told, &record);
-            sequence += 1;
-            run.done(1);
-            if record.is_installed() { Progress::Done } else { Progress::Failed }
-        };
-        Ok((run, watch))
+        Ok((Timer { handler: self, record, sequence: 0 }, watch))
     }
+}
+
+/// What a timer calls.
+pub(crate) struct Timer {
+    handler: Handler,
+    record: Arc<Record>,
+    sequence: u64,
+}
+
+impl Timer {
+    /// It was released at `release`, and before that so many times in vain; whether it goes on.
+    pub(crate) fn call(&mut self, release: Instant, skipped: u64) -> bool {
+        self.sequence += skipped;
+        let Self { handler, record, sequence } = self;
+        let told = Told {
+            sequence: *sequence,
+            sent: release,
+            logical_arrival: release,
+            completion: sys::now(),
+            ..Told::default()
+        };
+        handler.call(&release.as_nanos().to_le_bytes(), &told, record);
+        *sequence += 1;
+        record.is_installed()
+    }
+}
+
+/// What a handler did with these messages, without a channel, or with as many as it took until it ended.
+#[cfg(feature = "wasm-tests")]
+pub(crate) fn try_out<M: AsRef<[u8]>>(
+    mut handler: Handler,
+    record: &Record,
+    messages: impl Iterator<Item = M>,
+) -> HandlerFigures {
+    record.set_state(HandlerState::Installed);
+    for message in messages {
+        if record.is_installed() {
+            handler.call(message.as_ref(), &Told::default(), record);
+        }
+    }
+    record.figures()
 }
 
 /// Looks at what the handler of a timer does, from any thread.

@@ -27,8 +27,8 @@ use wasmtime::{
     ResourceLimiter, Store, TypedFunc, ValType,
 };
 
-use super::{Code, Disposition, Event, Handler, HandlerSpec, Record, STATE_WORDS};
 use crate::error::Error;
+use crate::handler::{Code, Disposition, Event, Handler, HandlerSpec, Record, STATE_WORDS};
 
 /// Bytes of a module at most.
 pub const MAX_MODULE: usize = 256 << 10;
@@ -241,8 +241,7 @@ impl Module {
 
     /// A handler of its own memory.
     pub fn handler(&self) -> Handler {
-        let code = Wasm { module: self.clone(), running: None };
-        Handler { code: Box::new(code), reply: None }
+        Handler::of(Wasm { module: self.clone(), running: None })
     }
 }
 
@@ -290,7 +289,7 @@ impl FuelCost {
     }
 
     fn measure() -> Result<Self, Error> {
-        let module = Module::new(include_bytes!("wasm/adversaries.wasm"))?;
+        let module = Module::new(include_bytes!("adversaries/adversaries.wasm"))?;
         let none = |error: wasmtime::Error| said("measuring what fuel takes", &error);
         let record = Arc::new(Record::new(HandlerSpec::taking(Duration::from_secs(1))));
         let (mut store, instance) = instantiate(&module, &record)?;
@@ -412,12 +411,12 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Inside>> {
     })?;
     linker.func_wrap("laxity", "set", |mut caller: Caller<'_, Inside>, number: i32, value: i64| {
         charge(&mut caller, CALL)?;
-        caller.data().record.words[word(number)?].store(value.cast_unsigned(), SeqCst);
+        caller.data().record.word(word(number)?).store(value.cast_unsigned(), SeqCst);
         wasmtime::Result::Ok(())
     })?;
     linker.func_wrap("laxity", "get", |mut caller: Caller<'_, Inside>, number: i32| {
         charge(&mut caller, CALL)?;
-        wasmtime::Result::Ok(caller.data().record.words[word(number)?].load(SeqCst).cast_signed())
+        wasmtime::Result::Ok(caller.data().record.word(word(number)?).load(SeqCst).cast_signed())
     })?;
     linker.func_wrap("laxity", "late", |mut caller: Caller<'_, Inside>| {
         charge(&mut caller, CALL)?;
@@ -501,11 +500,11 @@ impl Running {
     ) -> Result<Self, Error> {
         let cost = FuelCost::of_this_host()?;
         let (bytes, longest) = (room as u64, module.longest);
-        let Some(fuel) = cost.within(spec.cost, bytes, longest) else {
+        let Some(fuel) = cost.within(spec.cost(), bytes, longest) else {
             let least = cost.for_fuel(1_000, bytes, longest);
             return Err(wrong(format!(
                 "a cost of {} leaves it no fuel: for a thousand units, behind its longest function of {longest} bytes, it takes {least}",
-                spec.cost
+                spec.cost()
             )));
         };
         let asked = i32::try_from(room).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
@@ -569,7 +568,7 @@ impl Code for Wasm {
 #[derive(Clone, Copy, Debug)]
 pub struct Tried {
     /// What it is in the end.
-    pub state: super::HandlerState,
+    pub state: crate::handler::HandlerState,
     /// What it took of the processor for a message at most.
     pub longest: Duration,
 }
@@ -581,27 +580,14 @@ pub struct Tried {
 /// It is refused.
 #[cfg(feature = "wasm-tests")]
 pub fn try_out(bytes: &[u8], spec: HandlerSpec, address: i32) -> Result<Tried, Error> {
-    use super::{HandlerState, Handlers};
-    use crate::port::{Handling as _, Inbound, Told};
-    use laxity_core::frames::MessageBuf;
-
     let module = Module::new(bytes)?;
     let record = Arc::new(Record::new(spec));
     let place = |store: &mut Store<Inside>, instance: &Instance, bytes| {
         Ok(buffer(store, instance, bytes).unwrap_or(address).max(address))
     };
     let running = Some(Running::new(&module, 64, &spec, &record, place)?);
-    let (_, installed) = rtrb::RingBuffer::new(1);
-    let (give, _) = rtrb::RingBuffer::new(1);
-    let handler = Box::new(Handler { code: Box::new(Wasm { module, running }), reply: None });
-    let mut handlers = Handlers { installed, give, present: Some(handler), record };
-    handlers.record.set_state(HandlerState::Installed);
-    for number in 0..20u64 {
-        let mut message = MessageBuf::with_capacity(64);
-        message.fill(&number.to_le_bytes());
-        handlers.run(&Inbound { message, told: Told::default() });
-    }
-    let figures = handlers.record.figures();
+    let handler = Handler::of(Wasm { module, running });
+    let figures = crate::handler::try_out(handler, &record, (0..20u64).map(u64::to_le_bytes));
     Ok(Tried { state: figures.state, longest: figures.took.max.unwrap_or_default() })
 }
 
