@@ -162,7 +162,7 @@ pub trait Ports {
     /// How long before its deadline a message of the channel at `place` is complete by the analysis.
     fn spare(&self, place: u32) -> Duration;
 
-    /// What the application's handler may take for a message of the channel at `place`; zero if it has none.
+    /// What the application's handler may take for the next message of the channel at `place`; zero if it has none.
     fn handler(&self, place: u32) -> Duration;
 
     /// A message is complete. The application is not woken by this. If it has a handler, that runs now; a message that it is done with comes

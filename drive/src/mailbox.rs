@@ -152,8 +152,11 @@ impl<F: Frames> Driver<F> {
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
             let place = channel.index();
             let handler = env.handler(place);
-            // The bound is that of the handler's end, whatever this one takes.
-            let spare = env.spare(place) + handler;
+            // A bound is that of the handler's end, whatever this one takes.
+            let spare = match env.spare(place) {
+                Duration::ZERO => Duration::ZERO,
+                spare => spare + handler,
+            };
             let beyond = delivered.beyond_bound(spare);
             // Held against the bound as a late message is against its deadline.
             let judged = || self.endpoint.judge(now, channel, &delivered, (beyond, spare));

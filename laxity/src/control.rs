@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
@@ -381,7 +382,8 @@ impl Shared {
             garbage @ (Notice::Garbage { .. }
             | Notice::Detached { .. }
             | Notice::UpcallsOver { .. }
-            | Notice::CountedOn { .. }) => drop(garbage),
+            // What applications' handlers own goes with them: code of theirs, which may panic.
+            | Notice::CountedOn { .. }) => drop(catch_unwind(AssertUnwindSafe(|| drop(garbage)))),
         }
     }
 

@@ -302,7 +302,7 @@ pub enum Error {
     },
     /// A handler cannot take that long.
     #[error(
-        "a handler that takes {found} for a message: at most {most} are possible; a host is started for longer ones with longest_iteration, which is what a handler \
+        "a handler that takes {found} for a message: expected 1ns to {most}; a host is started for longer ones with longest_iteration, which is what a handler \
          and the step before it may take together"
     )]
     HandlerCost {

@@ -49,7 +49,6 @@
 //! channel's queue, and the next [`recv`](crate::Receiver::recv) says so, once ([`Error::HandlerEnded`]). What it took too long is no excuse for
 //! Laxity: other channels' misses because of it are called `laxity`, as of an upcall on the executive's thread.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -67,6 +66,7 @@ use crate::error::Error;
 pub use crate::handler_wasm as wasm;
 use crate::home::Home;
 use crate::port::{Handling, Inbound, Port, Told};
+use crate::realtime;
 use crate::sender::Sender;
 use crate::statistics::Histogram;
 use crate::upcall_figures::add;
@@ -83,7 +83,8 @@ pub struct HandlerSpec {
 
 impl HandlerSpec {
     /// A handler that takes so much of the processor for a message at most: 1 ns to what the host was started for
-    /// ([`Platform::longest_handler`](laxity_core::platform::Platform::longest_handler)). Its budget is twice that.
+    /// ([`Platform::longest_handler`](laxity_core::platform::Platform::longest_handler)). Whatever message the channel may have: where its sender may exceed the contract's size
+    /// ([`Overload::Decay`](laxity_core::contract::Overload::Decay)), that is four times as long. Its budget is twice its cost.
     pub fn taking(cost: Duration) -> Self {
         Self { cost, budget: cost * 2 }
     }
@@ -349,18 +350,20 @@ type Moved = Option<Box<Handler>>;
 /// The application's side of a channel's handlers.
 #[derive(Debug)]
 pub(crate) struct Installer {
+    /// Bytes of the largest message that the channel may have.
+    largest: usize,
     install: rtrb::Producer<Moved>,
     back: rtrb::Consumer<Moved>,
     record: Arc<Record>,
 }
 
-/// Both sides of the handlers of a channel.
-pub(crate) fn handling(spec: HandlerSpec) -> (Installer, Box<dyn Handling>) {
+/// Both sides of the handlers of a channel, whose messages have up to so many bytes.
+pub(crate) fn handling(spec: HandlerSpec, largest: usize) -> (Installer, Box<dyn Handling>) {
     let (install, installed) = rtrb::RingBuffer::new(1);
     let (give, back) = rtrb::RingBuffer::new(1);
     let record = Arc::new(Record::new(spec));
     let executive = Handlers { installed, give, present: None, record: Arc::clone(&record) };
-    (Installer { install, back, record }, Box::new(executive))
+    (Installer { largest, install, back, record }, Box::new(executive))
 }
 
 impl Installer {
@@ -377,47 +380,48 @@ impl Installer {
         HandlerState::from_repr(self.record.ended.swap(HandlerState::Absent as u8, SeqCst))
     }
 
-    /// Has the executive take up another handler, or none, and waits until it has: the next message is the new one's. The old one is dropped here.
-    pub(crate) fn exchange(&mut self, mut handler: Moved, home: &Arc<dyn Home>, port: &Arc<Port>) -> Result<(), Error> {
+    /// Has the executive take up another handler, or none, and waits until it has: the next message is the new one's. The old one comes back; `None` if the
+    /// channel has ended.
+    ///
+    /// # Errors
+    /// The handler cannot be, or nobody takes it up.
+    pub(crate) fn exchange(
+        &mut self,
+        mut handler: Moved,
+        home: &Arc<dyn Home>,
+        port: &Arc<Port>,
+    ) -> Result<Option<Option<Handler>>, Error> {
         check_may_wait()?;
         if let Some(handler) = &mut handler {
             let is_of_this_host = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), home.doorbell());
             if !handler.reply.as_ref().is_none_or(is_of_this_host) {
                 return Err(Error::ReplyElsewhere);
             }
+            handler.code.prepare(self.largest, &self.record.spec, &self.record)?;
         }
         // One at a time, for it is waited for.
         let _ = self.install.push(handler);
         loop {
             let seen = port.signal.seen();
             home.doorbell().ring(port);
-            if self.back.pop().is_ok() {
-                return Ok(());
+            if let Ok(old) = self.back.pop() {
+                return Ok(Some(old.map(|old| *old)));
             }
-            if self.back.is_abandoned() {
-                return Err(Error::Closed);
+            if port.end().is_some() || self.back.is_abandoned() {
+                return Ok(None);
             }
             home.check_running()?;
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
     }
-
-    /// Whether the handler can be, for messages of at most so many bytes.
-    pub(crate) fn prepare(&self, handler: &mut Handler, max_message: usize) -> Result<(), Error> {
-        handler.code.prepare(max_message, &self.record.spec, &self.record)
-    }
-}
-
-thread_local! {
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the calling thread may wait for the executive.
 ///
 /// # Errors
-/// [`Error::InHandler`]: it is the executive's own, in a handler.
+/// [`Error::InHandler`]: it is the executive's own.
 pub(crate) fn check_may_wait() -> Result<(), Error> {
-    if IS_INSIDE.get() { Err(Error::InHandler) } else { Ok(()) }
+    if realtime::is_executive() { Err(Error::InHandler) } else { Ok(()) }
 }
 
 /// The executive's side.
@@ -436,11 +440,13 @@ impl std::fmt::Debug for Handlers {
 
 impl Handling for Handlers {
     fn cost(&self) -> Duration {
-        self.record.spec.cost
+        if self.record.is_installed() { self.record.spec.cost } else { Duration::ZERO }
     }
 
     fn exchange(&mut self) -> bool {
         let Ok(handler) = self.installed.pop() else { return false };
+        // How the old one ended is not told of the new one.
+        self.record.ended.store(HandlerState::Absent as u8, SeqCst);
         let is_there = handler.is_some();
         let old = std::mem::replace(&mut self.present, handler);
         self.record.set_state(if is_there { HandlerState::Installed } else { HandlerState::Absent });
@@ -449,25 +455,25 @@ impl Handling for Handlers {
         true
     }
 
-    fn run(&mut self, inbound: &Inbound) -> bool {
-        let Some(handler) = self.present.as_deref_mut().filter(|_| self.record.is_installed()) else { return false };
-        handler.call(&inbound.message, &inbound.told, &self.record) == Disposition::Done
+    fn run(&mut self, inbound: &Inbound) -> (bool, Duration) {
+        let installed = self.present.as_deref_mut().filter(|_| self.record.is_installed());
+        let Some(handler) = installed else { return (false, Duration::ZERO) };
+        let (disposition, took) = handler.call(&inbound.message, &inbound.told, &self.record);
+        (disposition == Disposition::Done, took)
     }
 }
 
 impl Handler {
     /// Gives it a message, counts what it does, and takes it out if it may not go on.
-    fn call(&mut self, message: &[u8], told: &Told, record: &Record) -> Disposition {
+    fn call(&mut self, message: &[u8], told: &Told, record: &Record) -> (Disposition, Duration) {
         let Self { code, reply } = self;
         let mut event = Event { message, told, reply: reply.as_mut(), record };
         let own = sys::thread_processor_time();
-        IS_INSIDE.set(true);
         let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
-        IS_INSIDE.set(false);
         let took = sys::thread_processor_time().saturating_sub(own);
         record.took.record(took.as_nanos());
         add(&record.over_cost, u64::from(took > record.spec.cost));
-        let ended = match handled {
+        let ended = match &handled {
             Ok(Ok(_)) if took > record.spec.budget => Some(HandlerState::OverBudget),
             Ok(Ok(_)) => None,
             Ok(Err(())) => Some(HandlerState::Trapped),
@@ -476,10 +482,22 @@ impl Handler {
         if let Some(how) = ended {
             record.end(how);
         }
-        let disposition = handled.ok().and_then(Result::ok).unwrap_or(Disposition::Deliver);
+        let disposition = match handled {
+            Ok(returned) => returned.unwrap_or(Disposition::Deliver),
+            Err(panic) => {
+                // To drop it could panic again, and is the executive's work no more than to free it.
+                std::mem::forget(panic);
+                Disposition::Deliver
+            }
+        };
         add(&record.delivered, u64::from(disposition == Disposition::Deliver));
         add(&record.runs, 1);
-        disposition
+        (disposition, took)
+    }
+
+    /// The channel that it replied on.
+    pub fn into_reply(self) -> Option<Sender> {
+        self.reply
     }
 
     /// A timer's, which is told when it was released, and who looks at it.

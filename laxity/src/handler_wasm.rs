@@ -48,8 +48,11 @@ const START: u64 = 10_000_000;
 /// Fuel of a call of ours, and of one that sends.
 const CALL: u64 = 80;
 const REPLY: u64 = 6_000;
-/// Fuel of the dearest operator: so much may be used, for each byte of a function, before it is looked at again.
-const DEAREST: u64 = 100;
+/// Fuel of a load or a store.
+const MEMORY: u64 = 8;
+/// Bytes of a page, and of a line of a cache.
+const PAGE: u64 = 64 << 10;
+const LINE: u64 = 64;
 
 fn operator_costs() -> OperatorCost {
     let mut cost = OperatorCost::new();
@@ -68,8 +71,17 @@ fn operator_costs() -> OperatorCost {
         &mut cost.I64Load16U,
         &mut cost.I64Load32S,
         &mut cost.I64Load32U,
+        &mut cost.I32Store,
+        &mut cost.I64Store,
+        &mut cost.F32Store,
+        &mut cost.F64Store,
+        &mut cost.I32Store8,
+        &mut cost.I32Store16,
+        &mut cost.I64Store8,
+        &mut cost.I64Store16,
+        &mut cost.I64Store32,
     ] {
-        *memory = 8;
+        *memory = MEMORY as u8;
     }
     for division in [
         &mut cost.I32DivS,
@@ -105,8 +117,48 @@ fn operator_costs() -> OperatorCost {
         &mut cost.F64Floor,
         &mut cost.F64Trunc,
         &mut cost.F64Nearest,
+        &mut cost.F32Min,
+        &mut cost.F32Max,
+        &mut cost.F64Min,
+        &mut cost.F64Max,
+        &mut cost.I32TruncF32S,
+        &mut cost.I32TruncF32U,
+        &mut cost.I32TruncF64S,
+        &mut cost.I32TruncF64U,
+        &mut cost.I64TruncF32S,
+        &mut cost.I64TruncF32U,
+        &mut cost.I64TruncF64S,
+        &mut cost.I64TruncF64U,
+        &mut cost.I32TruncSatF32S,
+        &mut cost.I32TruncSatF32U,
+        &mut cost.I32TruncSatF64S,
+        &mut cost.I32TruncSatF64U,
+        &mut cost.I64TruncSatF32S,
+        &mut cost.I64TruncSatF32U,
+        &mut cost.I64TruncSatF64S,
+        &mut cost.I64TruncSatF64U,
+        &mut cost.F32ConvertI32S,
+        &mut cost.F32ConvertI32U,
+        &mut cost.F32ConvertI64S,
+        &mut cost.F32ConvertI64U,
+        &mut cost.F64ConvertI32S,
+        &mut cost.F64ConvertI32U,
+        &mut cost.F64ConvertI64S,
+        &mut cost.F64ConvertI64U,
     ] {
         *float = 60;
+    }
+    for several in [
+        &mut cost.I32Mul,
+        &mut cost.I64Mul,
+        &mut cost.I32Popcnt,
+        &mut cost.I64Popcnt,
+        &mut cost.I32Clz,
+        &mut cost.I64Clz,
+        &mut cost.I32Ctz,
+        &mut cost.I64Ctz,
+    ] {
+        *several = 8;
     }
     // Each time around a loop, and in each function, the fuel is looked at.
     for branch in [
@@ -135,7 +187,7 @@ fn operator_costs() -> OperatorCost {
         &mut cost.TableSet,
         &mut cost.RefFunc,
     ] {
-        *bulk = DEAREST as u8;
+        *bulk = 100;
     }
     cost.variable.table_copy_per_element = 8;
     cost.variable.table_fill_per_element = 8;
@@ -164,7 +216,9 @@ fn engine() -> Result<Engine, wasmtime::Error> {
         .wasm_relaxed_simd(false)
         .wasm_multi_memory(false)
         .wasm_memory64(false)
-        .wasm_tail_call(false);
+        .wasm_tail_call(false)
+        // A branch could move a thousand of them.
+        .wasm_multi_value(false);
     Engine::new(&config)
 }
 
@@ -185,8 +239,9 @@ fn said(what: &str, error: &wasmtime::Error) -> Error {
 #[derive(Clone, Debug)]
 pub struct Module {
     compiled: Compiled,
-    /// Bytes of its longest function.
-    longest: u64,
+    shape: Shape,
+    /// Pages of its memory.
+    pages: u64,
 }
 
 impl Module {
@@ -202,7 +257,7 @@ impl Module {
             return Err(wrong("it does not begin as a WebAssembly module of version 1 does (in its binary form)"));
         }
         let engine = ENGINE.as_ref().map_err(|problem| wrong(format!("the compiler cannot be set up: {problem}")))?;
-        let longest = longest_function(bytes)?;
+        let shape = Shape::of(bytes)?;
         let compiled = Compiled::from_binary(engine, bytes).map_err(|error| said("it cannot be compiled", &error))?;
         for import in compiled.imports() {
             let function = match (import.module(), import.ty()) {
@@ -229,14 +284,14 @@ impl Module {
                 return Err(wrong(format!("it imports laxity.{} with other parameters than it has", import.name())));
             }
         }
-        match compiled.get_export("memory") {
-            Some(ExternType::Memory(memory)) if memory.minimum() <= MAX_PAGES => {}
+        let pages = match compiled.get_export("memory") {
+            Some(ExternType::Memory(memory)) if memory.minimum() <= MAX_PAGES => memory.minimum(),
             Some(ExternType::Memory(memory)) => {
                 return Err(wrong(format!("its memory has {} pages, expected at most {MAX_PAGES}", memory.minimum())));
             }
             _ => return Err(wrong("it exports no memory of the name `memory`")),
-        }
-        Ok(Self { compiled, longest })
+        };
+        Ok(Self { compiled, shape, pages })
     }
 
     /// A handler of its own memory.
@@ -245,20 +300,162 @@ impl Module {
     }
 }
 
-/// Bytes of the longest function of a module. It may be anything.
-fn longest_function(bytes: &[u8]) -> Result<u64, Error> {
-    let mut longest = 0;
-    for part in wasmparser::Parser::new(0).parse_all(bytes) {
-        match part.map_err(|error| wrong(format!("it cannot be read: {error}")))? {
-            wasmparser::Payload::CodeSectionEntry(body) => longest = longest.max(body.range().len() as u64),
-            // Nothing of ours has one, and what they would be for is refused.
-            wasmparser::Payload::ModuleSection { .. } | wasmparser::Payload::ComponentSection { .. } => {
-                return Err(wrong("it is a component, expected a module"));
+/// What is known of a module before it is compiled.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    /// Fuel that may be used from one look at what is left to the next. Functions look when they begin, and at the beginning of each loop, but not
+    /// when a call returns: so it is what all functions of a chain of calls may use.
+    unseen: u64,
+}
+
+/// Functions of a module at most, and what each may have.
+const MAX_FUNCTIONS: usize = 1_000;
+const MAX_PARAMETERS: usize = 16;
+const MAX_LOCALS: u32 = 1_000;
+const MAX_NESTING: u32 = 100;
+const MAX_FUNCTION_BYTES: usize = 16 << 10;
+
+/// What a function calls, and the fuel of all its operators together.
+#[derive(Default)]
+struct Function {
+    fuel: u64,
+    calls: Vec<usize>,
+    calls_through_table: bool,
+}
+
+impl Shape {
+    /// Of bytes that may be anything.
+    fn of(bytes: &[u8]) -> Result<Self, Error> {
+        let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
+        let costs = operator_costs();
+        let (mut imported, mut functions, mut in_tables) = (0, Vec::new(), Vec::new());
+        for part in wasmparser::Parser::new(0).parse_all(bytes) {
+            use wasmparser::Payload;
+            match part.map_err(unreadable)? {
+                Payload::TypeSection(types) => {
+                    for function in types.into_iter_err_on_gc_types() {
+                        let found = function.map_err(unreadable)?.params().len();
+                        if found > MAX_PARAMETERS {
+                            return Err(wrong(format!(
+                                "a function has {found} parameters, expected at most {MAX_PARAMETERS}"
+                            )));
+                        }
+                    }
+                }
+                Payload::ImportSection(imports) => {
+                    for import in imports.into_imports() {
+                        imported += usize::from(matches!(import.map_err(unreadable)?.ty, wasmparser::TypeRef::Func(_)));
+                    }
+                }
+                Payload::ElementSection(elements) => {
+                    for element in elements {
+                        in_tables.extend(functions_of(element.map_err(unreadable)?.items).map_err(unreadable)?);
+                    }
+                }
+                Payload::CodeSectionEntry(body) => {
+                    if functions.len() == MAX_FUNCTIONS {
+                        return Err(wrong(format!("it has more than {MAX_FUNCTIONS} functions")));
+                    }
+                    functions.push(Self::function(&body, &costs)?);
+                }
+                Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
+                    return Err(wrong("it is a component, expected a module"));
+                }
+                _ => {}
             }
-            _ => {}
+        }
+        let place = |function: u32| (function as usize).checked_sub(imported).filter(|place| *place < functions.len());
+        let in_tables: Vec<usize> = in_tables.into_iter().filter_map(place).collect();
+        let of_calls = |function: &Function| -> Vec<usize> {
+            let direct = function.calls.iter().filter_map(|call| place(*call as u32));
+            let through = in_tables.iter().copied().filter(|_| function.calls_through_table);
+            direct.chain(through).collect()
+        };
+        let calls: Vec<Vec<usize>> = functions.iter().map(of_calls).collect();
+        let mut chains = vec![Chain::Unknown; functions.len()];
+        let mut unseen = 0;
+        for function in 0..functions.len() {
+            unseen = longest_chain(function, &functions, &calls, &mut chains)?.max(unseen);
+        }
+        Ok(Self { unseen })
+    }
+
+    fn function(body: &wasmparser::FunctionBody<'_>, costs: &OperatorCost) -> Result<Function, Error> {
+        use wasmparser::Operator;
+        let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
+        let bytes = body.range().len();
+        if bytes > MAX_FUNCTION_BYTES {
+            return Err(wrong(format!("a function has {bytes} bytes, expected at most {MAX_FUNCTION_BYTES}")));
+        }
+        let mut locals = 0u32;
+        for local in body.get_locals_reader().map_err(unreadable)? {
+            locals = locals.saturating_add(local.map_err(unreadable)?.0);
+        }
+        if locals > MAX_LOCALS {
+            return Err(wrong(format!("a function has {locals} local variables, expected at most {MAX_LOCALS}")));
+        }
+        let (mut function, mut nesting) = (Function::default(), 0u32);
+        for operator in body.get_operators_reader().map_err(unreadable)? {
+            let operator = operator.map_err(unreadable)?;
+            function.fuel = function.fuel.saturating_add(u64::try_from(costs.cost(&operator)).unwrap_or(0));
+            match operator {
+                Operator::Call { function_index } => function.calls.push(function_index as usize),
+                Operator::CallIndirect { .. } => function.calls_through_table = true,
+                Operator::Block { .. } | Operator::Loop { .. } | Operator::If { .. } => {
+                    nesting += 1;
+                    if nesting > MAX_NESTING {
+                        return Err(wrong(format!("blocks of a function are nested more than {MAX_NESTING} deep")));
+                    }
+                }
+                Operator::End => nesting = nesting.saturating_sub(1),
+                _ => {}
+            }
+        }
+        Ok(function)
+    }
+}
+
+/// The functions that an element segment puts into tables.
+fn functions_of(items: wasmparser::ElementItems<'_>) -> Result<Vec<u32>, wasmparser::BinaryReaderError> {
+    match items {
+        wasmparser::ElementItems::Functions(functions) => functions.into_iter().collect(),
+        wasmparser::ElementItems::Expressions(_, expressions) => {
+            let mut found = Vec::new();
+            for expression in expressions {
+                for operator in expression?.get_operators_reader() {
+                    if let wasmparser::Operator::RefFunc { function_index } = operator? {
+                        found.push(function_index);
+                    }
+                }
+            }
+            Ok(found)
         }
     }
-    Ok(longest)
+}
+
+#[derive(Clone, Copy)]
+enum Chain {
+    Unknown,
+    /// It is being followed.
+    Open,
+    /// The fuel of the functions of the longest chain that begins here.
+    Known(u64),
+}
+
+/// The fuel of the longest chain of calls that begins at a function. There are no more functions than a stack of the host holds.
+fn longest_chain(at: usize, functions: &[Function], calls: &[Vec<usize>], chains: &mut [Chain]) -> Result<u64, Error> {
+    match chains[at] {
+        Chain::Known(fuel) => return Ok(fuel),
+        Chain::Open => return Err(wrong("a function may call itself, through others perhaps: there is no recursion")),
+        Chain::Unknown => chains[at] = Chain::Open,
+    }
+    let mut behind = 0;
+    for &call in &calls[at] {
+        behind = longest_chain(call, functions, calls, chains)?.max(behind);
+    }
+    let fuel = functions[at].fuel.saturating_add(behind);
+    chains[at] = Chain::Known(fuel);
+    Ok(fuel)
 }
 
 /// What a unit of fuel takes at worst, and what a call takes beside it.
@@ -268,6 +465,8 @@ pub struct FuelCost {
     pub thousand: Duration,
     /// From the executive into the handler and back, with nothing in any cache.
     pub entry: Duration,
+    /// What it takes longer to have a line of memory that is in no cache.
+    pub miss: Duration,
 }
 
 /// How often what is measured is measured, of which the median counts.
@@ -309,11 +508,24 @@ impl FuelCost {
             took.sort_unstable();
             slowest = slowest.max((took[BATCHES / 2] * 1_000).div_ceil(BATCH));
         }
-        let nothing: TypedFunc<(i32, i32), i32> = instance.get_typed_func(&mut store, "on_message").map_err(none)?;
         let mut others = vec![0u8; 32 << 20];
+        let mut evict = || others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+        let lines: TypedFunc<(), ()> = instance.get_typed_func(&mut store, "cold_lines").map_err(none)?;
         let mut took: Vec<u64> = (0..BATCHES)
             .map(|_| {
-                others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
+                evict();
+                let _ = store.set_fuel(START);
+                let begin = StdInstant::now();
+                let _ = lines.call(&mut store, ());
+                begin.elapsed().as_nanos() as u64
+            })
+            .collect();
+        took.sort_unstable();
+        let miss = took[BATCHES / 2].div_ceil(MAX_PAGES * PAGE / LINE);
+        let nothing: TypedFunc<(i32, i32), i32> = instance.get_typed_func(&mut store, "on_message").map_err(none)?;
+        let mut took: Vec<u64> = (0..BATCHES)
+            .map(|_| {
+                evict();
                 let begin = StdInstant::now();
                 let _ = store.set_fuel(BATCH);
                 let _ = nothing.call(&mut store, (0, 0));
@@ -322,24 +534,20 @@ impl FuelCost {
             .collect();
         took.sort_unstable();
         let more = |nanos: u64| Duration::from_nanos((nanos * MARGIN.0).div_ceil(MARGIN.1));
-        Ok(Self { thousand: more(slowest), entry: more(took[BATCHES / 2]) })
+        Ok(Self { thousand: more(slowest), entry: more(took[BATCHES / 2]), miss: more(miss) })
     }
 
-    /// The fuel that fits into `cost` for messages of up to `bytes` bytes, if a function has up to `longest` bytes: it looks at what is left only
-    /// when it begins, and at the beginning of each loop.
-    fn within(&self, cost: Duration, bytes: u64, longest: u64) -> Option<u64> {
-        let thousand = self.thousand.as_nanos().max(1);
-        let units = u128::from(cost.checked_sub(self.entry)?.as_nanos()) * 1_000 / u128::from(thousand);
+    /// The fuel that fits into `cost` for messages of up to `bytes` bytes, if so much may be used unseen, and the memory has so many pages: each line of
+    /// it may be in no cache, and each load or store may be of another one.
+    fn within(&self, cost: Duration, bytes: u64, module: &Module) -> Option<u64> {
+        let left = u128::from(cost.checked_sub(self.entry)?.as_nanos());
+        let (thousand, miss) = (u128::from(self.thousand.as_nanos().max(1)), u128::from(self.miss.as_nanos()));
+        let all = miss * u128::from(module.pages * PAGE / LINE);
+        let by_lines = left.saturating_sub(all) * 1_000 / thousand;
+        let by_loads = left * 1_000 / (thousand + 1_000 * miss / u128::from(MEMORY));
+        let units = u64::try_from(by_lines.max(by_loads)).unwrap_or(u64::MAX);
         // Putting the message there takes no longer than if the module did it.
-        let beside = bytes.checked_add(longest.checked_mul(DEAREST)?)?;
-        u64::try_from(units).ok()?.checked_sub(beside).filter(|&fuel| fuel > 0)
-    }
-
-    /// The cost for which there is so much fuel.
-    fn for_fuel(&self, fuel: u64, bytes: u64, longest: u64) -> Duration {
-        let units = u128::from(fuel) + u128::from(bytes) + u128::from(longest) * u128::from(DEAREST);
-        let nanos = (units * u128::from(self.thousand.as_nanos())).div_ceil(1_000);
-        self.entry + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        units.checked_sub(bytes.checked_add(module.shape.unseen)?).filter(|&fuel| fuel > 0)
     }
 }
 
@@ -499,12 +707,14 @@ impl Running {
         buffer: impl FnOnce(&mut Store<Inside>, &Instance, i32) -> Result<i32, Error>,
     ) -> Result<Self, Error> {
         let cost = FuelCost::of_this_host()?;
-        let (bytes, longest) = (room as u64, module.longest);
-        let Some(fuel) = cost.within(spec.cost(), bytes, longest) else {
-            let least = cost.for_fuel(1_000, bytes, longest);
+        let Some(fuel) = cost.within(spec.cost(), room as u64, module) else {
             return Err(wrong(format!(
-                "a cost of {} leaves it no fuel: for a thousand units, behind its longest function of {longest} bytes, it takes {least}",
-                spec.cost()
+                "a cost of {} leaves it no fuel: a call takes {}, a thousand units {}, a line of memory {}, and {} units are set aside",
+                spec.cost(),
+                cost.entry,
+                cost.thousand,
+                cost.miss,
+                module.shape.unseen.saturating_add(room as u64)
             )));
         };
         let asked = i32::try_from(room).map_err(|_| wrong("messages of the channel are larger than its memory"))?;
@@ -589,21 +799,4 @@ pub fn try_out(bytes: &[u8], spec: HandlerSpec, address: i32) -> Result<Tried, E
     let handler = Handler::of(Wasm { module, running });
     let figures = crate::handler::try_out(handler, &record, (0..20u64).map(u64::to_le_bytes));
     Ok(Tried { state: figures.state, longest: figures.took.max.unwrap_or_default() })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fuel_is_what_fits_into_what_was_declared() {
-        let cost = FuelCost::of_this_host().unwrap();
-        println!("a thousand units of fuel take {} at worst, a call {}", cost.thousand, cost.entry);
-        assert!(cost.within(cost.entry, 64, 100).is_none());
-        let fuel = cost.within(Duration::from_millis(1), 64, 100).unwrap();
-        assert!(cost.for_fuel(fuel, 64, 100) <= Duration::from_millis(1));
-        assert!(cost.for_fuel(fuel + 1, 64, 100) + cost.thousand > Duration::from_millis(1));
-        // No length of a function makes it wrap.
-        assert!(cost.within(Duration::from_secs(1), u64::MAX, u64::MAX).is_none());
-    }
 }

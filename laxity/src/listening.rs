@@ -8,12 +8,13 @@ use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::contract::Service;
 use laxity_core::event::{Name, Request};
 use laxity_core::limits::MAX_LISTENERS;
+use laxity_core::units::Duration;
 
 use crate::application::Application;
 use crate::control::{Shared, State};
 use crate::error::Error;
 use crate::executive::Command;
-use crate::handler::{self, HandlerSpec};
+use crate::handler::{self, HandlerSpec, check_may_wait};
 use crate::home::Home;
 use crate::port::{self, ReceiveSlot};
 use crate::receiver::{Accepted, AcceptedPort, Receiver};
@@ -50,7 +51,7 @@ impl Listens {
                 let (port, mut slot) = port::receiving(messages);
                 // Best effort has no contract that it could be a part of.
                 let (installer, handling) =
-                    spec.filter(|_| service.contract().is_some()).map(handler::handling).unzip();
+                    spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
                 slot.handling = handling;
                 (AcceptedPort::Here(port, installer), slot)
             }
@@ -102,6 +103,7 @@ impl Shared {
     }
 
     fn listen_as(&self, name: Name, from: Option<IpAddr>, listens: Listens) -> Result<(), Error> {
+        check_may_wait()?;
         let mut state = self.state();
         self.check_running()?;
         if state.listeners.iter().any(|other| other.name == name) {
@@ -125,10 +127,12 @@ impl Shared {
 impl State {
     /// What is asked for by this name is handled as its listener declares.
     pub(crate) fn note_handler(&self, request: &mut Request) {
-        if let (Some(Listens::Here(_, Some(spec))), Service::RealTime(contract)) =
-            (self.listener(request), request.service)
-        {
-            request.service = Service::RealTime(contract.with_handler(spec.cost()));
+        if let Service::RealTime(contract) = request.service {
+            let cost = match self.listener(request) {
+                Some(Listens::Here(_, Some(spec))) => spec.cost(),
+                _ => Duration::ZERO,
+            };
+            request.service = Service::RealTime(contract.with_handler(cost));
         }
     }
 
@@ -173,6 +177,7 @@ impl Listener {
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the executive has stopped.
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
+        check_may_wait()?;
         let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
         let accepted = match timeout {
             None => self.accepted.recv().map_err(|_| gone())?,
@@ -187,6 +192,9 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
+        if check_may_wait().is_err() {
+            return;
+        }
         self.home.unlisten(self.name);
     }
 }

@@ -18,6 +18,7 @@ use crate::control::{Known, Opened, OpenedPort, Opener, Shared, Ticket};
 use crate::error::Error;
 use crate::executive::Command;
 use crate::grant::{ChannelSpec, Grant};
+use crate::handler::check_may_wait;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::link::ONLY_LINK;
 use crate::port::{self, Port, SendSlot, Slot};
@@ -42,6 +43,7 @@ impl Shared {
         spec: ChannelSpec,
         application: Option<&Arc<dyn Application>>,
     ) -> Result<Opened, Error> {
+        check_may_wait()?;
         let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
         let opened = self.ask(destination, spec, false, application);
         opened.map_err(|error| {

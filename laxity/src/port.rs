@@ -64,12 +64,12 @@ pub(crate) trait Emptied: std::fmt::Debug + Send {
 
 /// What an application does with its messages on the executive's thread, as they are complete.
 pub(crate) trait Handling: std::fmt::Debug + Send {
-    /// What that may take for each.
+    /// What that may take for the next one; zero if nothing is done.
     fn cost(&self) -> Duration;
     /// Does it in another way from now on, if it was told to: whether it was.
     fn exchange(&mut self) -> bool;
-    /// Does it; whether the message is done with. If not, it is for the application's queue.
-    fn run(&mut self, inbound: &Inbound) -> bool;
+    /// Does it; whether the message is done with, and what that took. If not, it is for the application's queue.
+    fn run(&mut self, inbound: &Inbound) -> (bool, Duration);
 }
 
 /// The application's end of a mailbox that an executive in another process empties.

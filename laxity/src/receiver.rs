@@ -176,34 +176,30 @@ impl Receiver {
         self.receive(Some(StdInstant::now()))
     }
 
-    /// Installs the handler of this channel's messages, in the place of the one that is there, which is dropped. When this returns, the next message is its
-    /// own; those that wait in the queue are not.
+    /// Installs the handler of this channel's messages, in the place of the one that is there, which comes back ([`Handler::into_reply`] has its reply
+    /// channel). When this returns, the next message is the new one's; those that wait in the queue are not.
     ///
     /// # Errors
     /// [`Error::NoHandler`] if the channel was not listened for with one ([`ListenConfig::handler`](crate::ListenConfig::handler)), is best effort, or its executive is another
     /// process's; [`Error::ReplyElsewhere`] if the reply channel is not of this host; [`Error::InHandler`] in a handler; how the channel ended. Of a
-    /// WebAssembly module what it is that it cannot have.
-    pub fn on_message(&mut self, handler: Handler) -> Result<(), Error> {
-        let mut handler = Box::new(handler);
-        let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
-        installer.prepare(&mut handler, self.grant.service.max_message() as usize)?;
-        self.exchange(Some(handler))
+    /// WebAssembly module what it is that it cannot have. The handler is dropped then, with its reply channel.
+    pub fn on_message(&mut self, handler: Handler) -> Result<Option<Handler>, Error> {
+        self.exchange(Some(Box::new(handler)))
     }
 
-    /// Takes the handler out, and drops it; messages go to the channel's queue from then on.
+    /// Takes the handler out; messages go to the channel's queue from then on.
     ///
     /// # Errors
     /// As [`Receiver::on_message`].
-    pub fn remove_handler(&mut self) -> Result<(), Error> {
+    pub fn remove_handler(&mut self) -> Result<Option<Handler>, Error> {
         self.exchange(None)
     }
 
-    fn exchange(&mut self, handler: Option<Box<Handler>>) -> Result<(), Error> {
+    fn exchange(&mut self, handler: Option<Box<Handler>>) -> Result<Option<Handler>, Error> {
         let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
-        if let Some(end) = self.port.port.end() {
-            return Err(self.home.of_end(end, self.grant.peer));
-        }
-        installer.exchange(handler, &self.home, &self.port.port)
+        let (home, port) = (&self.home, &self.port.port);
+        let old = installer.exchange(handler, home, port)?;
+        old.ok_or_else(|| port.end().map_or(Error::Closed, |end| home.of_end(end, self.grant.peer)))
     }
 
     /// What its handlers did so far, and what the present one does; `None` if it was not listened for with one.
@@ -259,7 +255,11 @@ impl Receiver {
 }
 
 impl Drop for Receiver {
+    /// As a [`Sender`](crate::Sender) on the executive's thread.
     fn drop(&mut self) {
+        if check_may_wait().is_err() {
+            return;
+        }
         self.home.close(&self.port.port);
         self.port.returned.tells_no_more();
         self.home.forget(&self.port.port);

@@ -343,7 +343,11 @@ impl Sender {
 }
 
 impl Drop for Sender {
+    /// On the executive's thread it stays open: to close it could be to wait for who waits for that thread.
     fn drop(&mut self) {
+        if check_may_wait().is_err() {
+            return;
+        }
         self.begin_close();
         self.home.forget(&self.port.port);
     }

@@ -7,7 +7,7 @@ use std::time::Duration as StdDuration;
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
 use laxity::upcall::State;
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
-use laxity_core::contract::Contract;
+use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
@@ -123,7 +123,7 @@ fn handlers_are_replaced_and_taken_out_while_messages_come() {
             Disposition::Done
         });
         receiver.on_message(handler).unwrap();
-        // Dropped by who replaces it: only the one that is installed has the counter.
+        // The one before came back, and was dropped: only the one that is installed has the counter.
         assert_eq!(Arc::strong_count(had), 2);
         std::thread::sleep(StdDuration::from_millis(50));
     }
@@ -183,6 +183,53 @@ fn a_handler_that_panics_or_takes_too_long_is_taken_out_and_its_application_is_t
 }
 
 #[test]
+fn a_handler_that_is_replaced_comes_back_with_its_reply_channel() {
+    let (a, b) = (host(), host());
+    let (mut sender, mut receiver) = channel(&a, &b);
+    let answers = a.listen("answers").unwrap();
+    let reply = b.open(a.address(), "answers", contract()).unwrap();
+    let mut answered = answers.accept(WAIT).unwrap();
+    let says = |what: &'static [u8]| {
+        Handler::new(move |event| {
+            event.reply(what).unwrap();
+            Disposition::Done
+        })
+    };
+    assert!(receiver.on_message(says(b"first").replying_on(reply)).unwrap().is_none());
+    sender.send(b"one").unwrap();
+    assert_eq!(&answered.recv_timeout(WAIT.unwrap()).unwrap()[..], b"first");
+    let old = receiver.remove_handler().unwrap().unwrap();
+    let reply = old.into_reply().unwrap();
+    // How a handler ended is not told of the one that comes after it.
+    receiver.on_message(Handler::new(|_| panic!("as is tested"))).unwrap();
+    sender.send(b"two").unwrap();
+    until_runs(&receiver, 2);
+    receiver.on_message(says(b"second").replying_on(reply)).unwrap();
+    assert_eq!(&receiver.recv_timeout(WAIT.unwrap()).unwrap()[..], b"two");
+    sender.send(b"three").unwrap();
+    assert_eq!(&answered.recv_timeout(WAIT.unwrap()).unwrap()[..], b"second");
+}
+
+#[test]
+fn a_sender_that_may_exceed_its_contract_is_handled_too() {
+    let (a, b) = (host(), host());
+    let listener = b.listen_with("handled", handled(US(300))).unwrap();
+    let mut spec = contract();
+    spec.overload = Overload::Decay;
+    let mut sender = a.open(b.address(), "handled", spec).unwrap();
+    let mut receiver = listener.accept(WAIT).unwrap();
+    let handler = Handler::new(|event| {
+        event.set(0, event.message().len() as u64);
+        Disposition::Done
+    });
+    receiver.on_message(handler).unwrap();
+    sender.send(&[7; 256]).unwrap();
+    until_runs(&receiver, 1);
+    let figures = receiver.handler().unwrap();
+    assert_eq!((figures.state, figures.state_word(0)), (HandlerState::Installed, 256));
+}
+
+#[test]
 fn a_handler_cannot_wait_for_its_own_thread() {
     let (a, b) = (host(), host());
     let (mut sender, mut receiver) = channel(&a, &b);
@@ -192,8 +239,12 @@ fn a_handler_cannot_wait_for_its_own_thread() {
     let _received = listener.accept(WAIT).unwrap();
     let refused = Arc::new(AtomicU64::new(0));
     let seen = Arc::clone(&refused);
+    let (slow_host, to) = (Arc::new(host()), a.address());
     let handler = Handler::new(move |_| {
-        let is_refused = matches!(waits.send(b"first").and_then(|()| waits.send(b"second")), Err(Error::InHandler));
+        let opened = slow_host.open(to, "slow", contract());
+        let is_refused = matches!(opened, Err(Error::InHandler))
+            && matches!(slow_host.listen("more"), Err(Error::InHandler))
+            && matches!(waits.send(b"first").and_then(|()| waits.send(b"second")), Err(Error::InHandler));
         seen.fetch_add(u64::from(is_refused), Ordering::SeqCst);
         Disposition::Done
     });

@@ -43,6 +43,45 @@
           (i32.add (i32.load (local.get $x)) (i32.const 0x12345640)))))
       (br $again)))
 
+  ;; Conversions, minima, counts, products: each needs the one before, and there are many of them for each look at the fuel.
+  (func (export "slow_convert") (local $x f64)
+    (local.set $x (f64.const 1e19))
+    (loop $again
+      (local.set $x (f64.convert_i64_u (i64.trunc_sat_f64_u (f64.convert_i64_u (i64.trunc_sat_f64_u
+        (f64.convert_i64_s (i64.trunc_sat_f64_s (f64.convert_i64_u (i64.trunc_sat_f64_u (local.get $x)))))))))) 
+      (br $again)))
+  (func (export "slow_minimum") (local $x f64) (local $y f64)
+    (local.set $y (f64.const 1e3))
+    (loop $again
+      (local.set $x (f64.min (f64.max (f64.min (f64.max (local.get $x) (local.get $y)) (local.get $y)) (local.get $x)) (local.get $y)))
+      (br $again)))
+  (func (export "slow_count") (local $x i64)
+    (loop $again
+      (local.set $x (i64.popcnt (i64.clz (i64.ctz (i64.popcnt (i64.clz (i64.ctz (i64.popcnt (local.get $x)))))))))
+      (br $again)))
+  (func (export "slow_multiply") (local $x i64)
+    (local.set $x (i64.const 3))
+    (loop $again
+      (local.set $x (i64.mul (i64.mul (i64.mul (i64.mul (local.get $x) (local.get $x)) (local.get $x)) (local.get $x)) (local.get $x)))
+      (br $again)))
+
+  ;; Stores across pages.
+  (func (export "slow_store") (local $x i32)
+    (loop $again
+      (i64.store (i32.add (i32.and (local.get $x) (i32.const 0xff000)) (i32.const 4092)) (i64.const 1))
+      (i64.store (i32.add (i32.and (local.get $x) (i32.const 0xff000)) (i32.const 2044)) (i64.const 2))
+      (local.set $x (i32.add (local.get $x) (i32.const 0x35000)))
+      (br $again)))
+
+  ;; Every line of the memory once, in an order that nobody can foresee: 16,384 of them.
+  (func (export "cold_lines") (local $x i32) (local $left i32)
+    (local.set $left (i32.const 16384))
+    (loop $again
+      (local.set $x (i32.and (i32.const 0xfffc0)
+        (i32.add (i32.mul (local.get $x) (i32.const 1103515245))
+          (i32.add (i32.load (local.get $x)) (i32.const 0x12345640)))))
+      (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
+
   ;; Nothing but looks at what fuel is left.
   (func (export "slow_loop")
     (loop $again (br $again)))

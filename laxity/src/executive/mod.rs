@@ -297,7 +297,8 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.spin = spin;
         let _ = sys::precise_timers();
         stopped::witness();
-        if self.driver.platform().longest_handler() > Duration::ZERO {
+        realtime::begin_executive();
+        if !self.driver.platform().upcall_step.is_zero() {
             realtime::begin_handlers();
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();

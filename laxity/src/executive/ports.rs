@@ -278,10 +278,10 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
         };
         let inbound = Inbound { message: delivered.message, told };
         if let Some(handling) = &mut slot.handling {
-            let begin = self.clock.now();
-            let is_done = handling.run(&inbound);
-            // It is no piece of ours, and held against its own cost.
-            self.meter.exclude(self.clock.now().since(begin));
+            let declared = handling.cost();
+            let (is_done, took) = handling.run(&inbound);
+            // It is no piece of ours, and held against its own cost. What is around it is.
+            self.meter.exclude(took.min(declared));
             if is_done {
                 return Some(inbound.message);
             }

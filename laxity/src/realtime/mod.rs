@@ -1,5 +1,6 @@
 //! What the executive's thread asks of the kernel, and what it got.
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 
@@ -73,7 +74,21 @@ pub(crate) fn random() -> io::Result<u128> {
     Ok(u128::from_ne_bytes(bytes))
 }
 
-/// The calling thread is one on which handlers will run: what WebAssembly needs once of a thread is made now, and not for a message.
+thread_local! {
+    static IS_EXECUTIVE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The calling thread is an executive's: it may not wait for itself.
+pub(crate) fn begin_executive() {
+    IS_EXECUTIVE.set(true);
+}
+
+/// Whether the calling thread is an executive's, so that it is a handler, or an upcall, that calls.
+pub(crate) fn is_executive() -> bool {
+    IS_EXECUTIVE.get()
+}
+
+/// The calling thread is one on which handlers may run: what WebAssembly needs once of a thread is made now, and not for a message.
 pub(crate) fn begin_handlers() {
     #[cfg(feature = "wasm")]
     wasmtime::Engine::tls_eager_initialize();

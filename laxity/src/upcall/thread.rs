@@ -15,6 +15,7 @@ use super::table::{Busy, Command, Ended, Handler, LEAST_EXCESS, Order, Slot, Tab
 use super::watch::Watch;
 use super::{Overrun, Progress, Run};
 use crate::executive::{SystemClock, stopped};
+use crate::realtime;
 use crate::upcall_figures::add;
 
 /// What the thread owns.
@@ -65,6 +66,7 @@ impl Runner {
     pub(super) fn run(mut self, fifo: Option<u8>) {
         let _ = sys::precise_timers();
         stopped::witness();
+        realtime::begin_handlers();
         let _ = self.table.wires.thread.set(std::thread::current().id());
         self.watch.set_thread(sys::thread_id(), fifo);
         let start = now();

@@ -6,6 +6,9 @@ use super::{Progress, Run, Upcall, UpcallSpec, Upcalls};
 use crate::error::Error;
 use crate::handler::{Handler, HandlerSpec, HandlerWatch};
 
+/// What calling a handler takes beside it.
+const AROUND: Duration = Duration::from_micros(5);
+
 impl Upcalls {
     /// Creates a timer: an upcall that has a [`Handler`] called every `period`, which may be what a channel's messages have, too. Its
     /// message is when it was released, ns of CLOCK_MONOTONIC in eight bytes, the least first; it may reply, and what it returns does
@@ -26,6 +29,6 @@ impl Upcalls {
             let goes_on = timer.call(run.release().unwrap_or(Instant::ZERO), run.skipped());
             if goes_on { Progress::Done } else { Progress::Failed }
         };
-        Ok((self.create(name, UpcallSpec::every(period).taking(spec.cost()), run)?, watch))
+        Ok((self.create(name, UpcallSpec::every(period).taking(spec.cost() + AROUND), run)?, watch))
     }
 }

@@ -284,7 +284,8 @@ const CHANNEL_CHANGES: [fn(&mut Channel, u32); 5] = [
 fn resize(channel: &mut Channel, change: impl FnOnce(u32, u32, u32) -> (u32, u32, u32)) {
     let old = channel.contract;
     let (min, max, burst) = change(old.min_message(), old.max_message(), old.burst());
-    if let Ok(contract) = Contract::new(max.into(), min.min(max).into(), old.interval(), burst.into(), old.deadline()) {
+    let sized = Contract::new(max.into(), min.min(max).into(), old.interval(), burst.into(), old.deadline());
+    if let Ok(contract) = sized.and_then(|contract| contract.as_in(&old)) {
         channel.contract = contract;
     }
 }
