@@ -94,6 +94,8 @@ pub mod upcall;
 mod upcall_figures;
 mod upcall_reservations;
 mod wanted;
+#[cfg(feature = "wasm")]
+mod wasm_shape;
 pub mod witnesses;
 
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};

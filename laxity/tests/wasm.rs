@@ -331,14 +331,14 @@ mod random {
             .collect();
         let mut config = Config::default();
         (config.allow_start_export, config.max_memory32_bytes, config.max_memories) =
-            (true, 20 << 16, if seed % 16 == 3 { 2 } else { usize::from(seed % 4 == 0) });
+            (true, 20 << 16, if seed % 16 == 3 { 2 } else { usize::from(seed.is_multiple_of(4)) });
         config.max_table_elements = if seed % 16 == 5 { 1 << 20 } else { 1_000 };
         (config.multi_value_enabled, config.max_type_size) = (seed % 16 == 6, 1_000);
         config.reference_types_enabled = seed % 16 == 4;
         (config.simd_enabled, config.relaxed_simd_enabled, config.threads_enabled) = (seed % 16 == 1, false, false);
         (config.gc_enabled, config.exceptions_enabled, config.memory64_enabled) = (false, false, seed % 16 == 2);
         (config.tail_call_enabled, config.bulk_memory_enabled, config.max_instructions) = (false, true, 400);
-        if seed % 4 > 0 {
+        if !seed.is_multiple_of(4) {
             config.exports = Some(wat::parse_str(NEEDED).unwrap());
             config.available_imports = Some(wat::parse_str(OFFERED).unwrap());
         }
