@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 
 use laxity_link::netlink::Interface;
+use rustix::io::Errno;
 use serde::Serialize;
 
 use super::HostName;
@@ -138,7 +139,11 @@ pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
     namespace.within(|| {
         let mut interfaces = Interfaces::open()?;
         match interfaces.interface_by_name(INTERFACE)? {
-            Some(interface) => interfaces.delete_interface(interface.index),
+            // It goes with its other end, whose namespace may be going at this moment.
+            Some(interface) => match interfaces.delete_interface(interface.index) {
+                Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(()),
+                deleted => deleted,
+            },
             None => Ok(()),
         }
     })
