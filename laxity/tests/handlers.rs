@@ -7,6 +7,8 @@ use std::time::Duration as StdDuration;
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
 use laxity::upcall::State;
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
+use laxity_core::admission::answer::{Request, Test};
+use laxity_core::admission::plan::decide;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -345,4 +347,40 @@ fn a_timer_has_the_same_handlers() {
         std::thread::sleep(StdDuration::from_millis(10));
     }
     panic!("{:?}", timer.state());
+}
+
+/// What is answered beforehand, as `laxity admit` does, is what two live hosts answer, with the same bounds.
+#[test]
+fn handlers_are_answered_alike_beforehand_and_live() {
+    let platform = Platform { upcall_step: US(400), ..Platform::assumed_host() };
+    let (mut granted, mut refused) = (0, 0);
+    for (deadline, cost) in [6_000, 9_000, 20_000].into_iter().flat_map(|ms| [1, 150, 250, 392].map(|cost| (ms, cost)))
+    {
+        let contract = Contract::new(64, 64, US(2_000), 1, US(deadline)).unwrap();
+        let asked = [
+            Request::both(contract.catching_up().with_handler(US(cost))),
+            Request::both(contract.catching_up()),
+            Request::both(contract.catching_up().with_handler(US(cost))),
+        ];
+        let answers = decide(&platform, &asked, Test::Live).unwrap();
+        let (a, b) = (host(), host());
+        let (handles, plain) = (b.listen_with("handled", handled(US(cost))).unwrap(), b.listen("plain").unwrap());
+        let mut held = Vec::new();
+        for ((listener, name), answer) in
+            [(&handles, "handled"), (&plain, "plain"), (&handles, "handled")].into_iter().zip(&answers.channels)
+        {
+            let opened = a.open(b.address(), name, ChannelSpec::real_time(contract));
+            assert_eq!(opened.is_ok(), answer.outcome.is_ok(), "{deadline} and {cost} us: {opened:?}");
+            let (Ok(sender), Ok(grant)) = (opened, &answer.outcome) else {
+                refused += 1;
+                continue;
+            };
+            granted += 1;
+            held.push((sender, listener.accept(WAIT).unwrap(), grant.bound));
+        }
+        for (_, receiver, bound) in &held {
+            assert_eq!(receiver.figures().bound, Some(*bound), "{deadline} and {cost} us");
+        }
+    }
+    assert!(granted > 3 && refused > 3, "{granted} granted, {refused} refused");
 }
