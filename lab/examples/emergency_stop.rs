@@ -7,7 +7,7 @@ use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::handler::{Disposition, Handler, HandlerFigures, HandlerSpec};
+use laxity::handler::{Disposition, Handler, HandlerFigures, HandlerSpec, HandlerState};
 use laxity::{ChannelSpec, Costs, Host, HostConfig, LinkKind, ListenConfig, Receiver, Sender};
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::figures::Figures;
@@ -197,6 +197,8 @@ fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: Turns) -
         "handler: {runs} messages, {replies} replies ({unsent} not sent), {delivered} for the application, which received {learned}; {longest} at the most of {} declared, {over_cost} over",
         spec.cost()
     );
+    let state: &str = handler.state.into();
+    println!("the handler is {state}");
     println!("the handler's words: {} stops, the last speed {}", handler.state_word(0), handler.state_word(1));
     let Turns { over, mut answered } = turns;
     answered.sort_unstable();
@@ -212,6 +214,9 @@ fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: Turns) -
     );
     let broken: u64 =
         of.iter().map(|figures| figures.misses.laxity + figures.misses.unexplained + figures.over_bound).sum();
+    if handler.state != HandlerState::Installed {
+        return Err(format!("the handler is {state}, and stops nothing any more").into());
+    }
     if broken > 0 {
         return Err(format!("{broken} messages were late or lost by Laxity's fault").into());
     }

@@ -236,7 +236,7 @@ fn what_cannot_be_a_handler_is_refused_with_the_reason() {
     let chain = wat::parse_str(chain).unwrap();
     let spec = |cost| HandlerSpec::taking(cost).within(Duration::from_secs(1));
     let error = try_out(&chain, spec(Duration::from_micros(20)), 64).unwrap_err().to_string();
-    assert!(error.contains("leaves it no fuel"), "{error}");
+    assert!(error.contains("leaves it too little fuel"), "{error}");
     assert_eq!(try_out(&chain, spec(Duration::from_millis(100)), 64).unwrap().state, HandlerState::Installed);
     let itself =
         module("(call $on (local.get $at) (local.get $len))").replace("(func (export \"on", "(func $on (export \"on");
