@@ -14,7 +14,7 @@ use laxity_core::upcall::Pick;
 
 use crate::environment::{Environment, Iterated, Work};
 use crate::gaps::Round;
-use crate::mailbox::{Handed, Mailbox};
+use crate::mailbox::{Deliveries, Mailbox};
 use crate::share::Share;
 use crate::sleep::{Next, Sleep};
 use crate::strangers::Strangers;
@@ -203,13 +203,13 @@ impl<F: Frames> Driver<F> {
             self.wakes.push_back(0, step.channel.index());
             self.drain(now, step.channel.index(), env);
         }
-        let handed = self.deliver(now, env);
-        let done = if handed == Handed::Nothing { now } else { env.now() };
+        let deliveries = self.deliver(now, env);
+        let done = if deliveries == Deliveries::Nothing { now } else { env.now() };
         env.lap(&work, done);
         if step.quantum_end {
             env.preemption_point();
         }
-        if handed == Handed::Handled {
+        if deliveries == Deliveries::Handled {
             // As after an iteration of an upcall: inputs and links come next, and what handlers have sent.
             now = done;
             self.watch(now, env);

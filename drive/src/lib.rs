@@ -34,5 +34,5 @@ pub use driver::{Config, Driver};
 pub use environment::{
     Clock, Control, Delivery, Environment, Iterated, Links, Meter, OnThread, Outbound, Passed, Ports, Work,
 };
-pub use mailbox::Handed;
+pub use mailbox::Deliveries;
 pub use sleep::{Next, Sleep, Why};

@@ -35,7 +35,7 @@ pub(crate) enum Mailbox {
 
 /// What was done with messages that were complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Handed {
+pub enum Deliveries {
     /// There was none.
     Nothing,
     /// They are in their applications' queues.
@@ -147,8 +147,8 @@ impl<F: Frames> Driver<F> {
 
     /// Hands complete messages to their applications, or to these' handlers. A real-time message wakes its receiver at once, a
     /// best-effort one with others: a wake-up is a system call, and costs more than the message.
-    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> Handed {
-        let mut done = Handed::Nothing;
+    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> Deliveries {
+        let mut done = Deliveries::Nothing;
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
             let place = channel.index();
             let handler = env.handler(place);
@@ -164,7 +164,7 @@ impl<F: Frames> Driver<F> {
             let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
             let urgent = delivered.deadline.is_some();
             let spent = env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
-            done = if handler.is_zero() { done.max(Handed::Queued) } else { Handed::Handled };
+            done = if handler.is_zero() { done.max(Deliveries::Queued) } else { Deliveries::Handled };
             self.round.allowance += handler;
             match spent {
                 Some(message) => self.endpoint.recycle(channel, message),

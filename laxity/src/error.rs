@@ -302,8 +302,8 @@ pub enum Error {
     },
     /// A handler cannot take that long.
     #[error(
-        "a handler that takes {found} for a message: expected 1ns to {most}; a host is started for longer ones with longest_iteration, which is what a handler \
-         and the step before it may take together"
+        "a handler is declared with {found} for a message, expected more than nothing and at most {most}: what longest_iteration, for which \
+         the host was started, leaves beside receive_first"
     )]
     HandlerCost {
         /// What was declared.

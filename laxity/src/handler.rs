@@ -384,7 +384,7 @@ impl Installer {
     /// channel has ended.
     ///
     /// # Errors
-    /// The handler cannot be, or nobody takes it up.
+    /// The handler cannot be, or the executive is gone.
     pub(crate) fn exchange(
         &mut self,
         mut handler: Moved,

@@ -168,13 +168,24 @@ pub struct FuelCost {
     pub miss: Duration,
 }
 
-/// How often what is measured is measured; the quarter of it that was disturbed least counts, by its longest.
+/// How often each piece is measured; what counts is the longest of the quarter that was disturbed least.
 const BATCHES: usize = 12;
-const CALM: usize = BATCHES / 4;
 /// Fuel for each of them.
 const BATCH: u64 = 200_000;
 /// What was measured counts for half as much again: another processor, another place in memory.
 const MARGIN: (u64, u64) = (3, 2);
+
+/// How long `run` takes, ns, `before` not included: interrupts and other threads may only make it longer.
+fn calmest(mut before: impl FnMut(), mut run: impl FnMut()) -> u64 {
+    let mut took: [u64; BATCHES] = std::array::from_fn(|_| {
+        before();
+        let begin = StdInstant::now();
+        run();
+        begin.elapsed().as_nanos() as u64
+    });
+    took.sort_unstable();
+    took[BATCHES / 4]
+}
 
 impl FuelCost {
     /// Of this process's host: measured when it is first asked for, which takes some tens of milliseconds.
@@ -196,45 +207,31 @@ impl FuelCost {
         let mut slowest = 1;
         for name in exports.iter().filter(|name| name.starts_with("slow_")) {
             let slow: TypedFunc<(), ()> = instance.get_typed_func(&mut store, name).map_err(none)?;
-            let mut took: Vec<u64> = (0..BATCHES)
-                .map(|_| {
-                    // It never ends by itself. What a trap takes is the entry's.
+            // It never ends by itself. What a trap takes is the entry's.
+            let took = calmest(
+                || {},
+                || {
                     let _ = store.set_fuel(BATCH);
-                    let begin = StdInstant::now();
                     let _ = slow.call(&mut store, ());
-                    begin.elapsed().as_nanos() as u64
-                })
-                .collect();
-            took.sort_unstable();
-            slowest = slowest.max((took[CALM] * 1_000).div_ceil(BATCH));
+                },
+            );
+            slowest = slowest.max((took * 1_000).div_ceil(BATCH));
         }
         let mut others = vec![0u8; 32 << 20];
         let mut evict = || others.iter_mut().step_by(64).for_each(|byte| *byte = byte.wrapping_add(1));
         let lines: TypedFunc<(), ()> = instance.get_typed_func(&mut store, "cold_lines").map_err(none)?;
-        let mut took: Vec<u64> = (0..BATCHES)
-            .map(|_| {
-                evict();
-                let _ = store.set_fuel(START);
-                let begin = StdInstant::now();
-                let _ = lines.call(&mut store, ());
-                begin.elapsed().as_nanos() as u64
-            })
-            .collect();
-        took.sort_unstable();
-        let miss = took[CALM].div_ceil(MAX_PAGES * PAGE / LINE);
+        let miss = calmest(&mut evict, || {
+            let _ = store.set_fuel(START);
+            let _ = lines.call(&mut store, ());
+        });
+        let miss = miss.div_ceil(MAX_PAGES * PAGE / LINE);
         let nothing: TypedFunc<(i32, i32), i32> = instance.get_typed_func(&mut store, "on_message").map_err(none)?;
-        let mut took: Vec<u64> = (0..BATCHES)
-            .map(|_| {
-                evict();
-                let begin = StdInstant::now();
-                let _ = store.set_fuel(BATCH);
-                let _ = nothing.call(&mut store, (0, 0));
-                begin.elapsed().as_nanos() as u64
-            })
-            .collect();
-        took.sort_unstable();
+        let entry = calmest(&mut evict, || {
+            let _ = store.set_fuel(BATCH);
+            let _ = nothing.call(&mut store, (0, 0));
+        });
         let more = |nanos: u64| Duration::from_nanos((nanos * MARGIN.0).div_ceil(MARGIN.1));
-        Ok(Self { thousand: more(slowest), entry: more(took[CALM]), miss: more(miss) })
+        Ok(Self { thousand: more(slowest), entry: more(entry), miss: more(miss) })
     }
 
     /// The fuel that fits into `cost` for messages of up to `bytes` bytes, if so much may be used unseen, and the memory has so many pages: each line of

@@ -147,8 +147,8 @@ impl State {
 /// How a name is listened for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenConfig {
-    /// The only address whose peers may open channels to it; to all others there is no such name. Whoever can forge that address
-    /// can ask, but is not told the answer. `None`: all may.
+    /// The only address whose peers may open channels to it; to all others there is no such name. A peer that forges that
+    /// address can ask, but is not told the answer. `None`: all may.
     pub from: Option<IpAddr>,
     /// What handlers of the messages of real-time channels declare, on the executive's thread; `None` if there will be none. See [`crate::handler`].
     pub handler: Option<HandlerSpec>,

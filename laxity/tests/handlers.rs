@@ -93,7 +93,7 @@ fn what_a_handler_takes_is_admitted_with_its_channel() {
     assert_eq!(taken - (used - idle), 60_000, "{idle}, {used}, {taken}");
     let stage = |receiver: &Receiver| receiver.grant().receive;
     assert!(stage(&receiver) > stage(&before) + US(300), "{} and {}", stage(&receiver), stage(&before));
-    // Whoever takes more than the host was started for is refused, here and at once.
+    // A handler that takes more than the host was started for is refused, here and at once.
     let refused = b.listen_with("long", handled(US(393)));
     assert!(matches!(refused, Err(Error::HandlerCost { most, .. }) if most == US(392)), "{refused:?}");
     assert!(matches!(b.listen_with("none", handled(Duration::ZERO)), Err(Error::HandlerCost { .. })));

@@ -15,7 +15,7 @@ use laxity_core::endpoint::{Step, Transmit};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Control as _, Handed};
+use laxity_drive::{Control as _, Deliveries};
 
 use crate::{Around, Gap, Host, HostDriver, Work, World};
 
@@ -147,7 +147,7 @@ impl World {
         let signals = matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
         driver.endpoint.handle_timeout(local);
         let mut around = Around { world: self, number };
-        worked |= papers.step.is_none() && driver.deliver(local, &mut around) != Handed::Nothing;
+        worked |= papers.step.is_none() && driver.deliver(local, &mut around) != Deliveries::Nothing;
         driver.tell(local, &mut around);
 
         if papers.step.is_none()

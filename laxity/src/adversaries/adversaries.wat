@@ -73,7 +73,7 @@
       (local.set $x (i32.add (local.get $x) (i32.const 0x35000)))
       (br $again)))
 
-  ;; Every line of the memory once, in an order that nobody can foresee: 16,384 of them.
+  ;; Every line of the memory once, in an order that cannot be foreseen: 16,384 of them.
   (func (export "cold_lines") (local $x i32) (local $left i32)
     (local.set $left (i32.const 16384))
     (loop $again
@@ -96,7 +96,7 @@
       (call $nothing) (call $nothing) (call $nothing) (call $nothing)
       (br $again)))
 
-  ;; Branches that nobody can foresee.
+  ;; Branches that cannot be foreseen.
   (func (export "slow_branch") (local $x i32) (local $y i32)
     (local.set $x (i32.const 12345))
     (loop $again
