@@ -28,6 +28,7 @@ use crate::executive::{Command, Inline, Notice, Published};
 use crate::experiments::Marks;
 use crate::grant::Grant;
 use crate::guard::{Covers, Watched};
+use crate::handler_kernel::Reserve;
 use crate::holdings::Holdings;
 use crate::home::Home;
 use crate::listening::{Listening, Listens};
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     pub(crate) stopped: Arc<AtomicBool>,
     /// The executive, if applications' threads do its work.
     pub(crate) inline: Option<Arc<dyn Inline>>,
+    /// For handlers in the kernel.
+    pub(crate) kernel: Option<Reserve>,
     /// How often the process had been forked when it began.
     pub(crate) forks: u32,
     pub(crate) platform: Platform,
@@ -208,6 +211,7 @@ impl Shared {
             notified,
             stopped,
             inline: None,
+            kernel: None,
             forks: sys::forks(),
             platform,
             behaviour,

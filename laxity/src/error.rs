@@ -324,11 +324,19 @@ pub enum Error {
         /// Panicked, over its budget, or trapped.
         how: &'static str,
     },
-    /// A WebAssembly module cannot be a handler.
+    /// A module, in WebAssembly or for the kernel, cannot be a handler.
     #[error("the module cannot be a handler: {problem}")]
     Module {
         /// What is wrong with it, what was found and what was expected.
         problem: String,
+    },
+    /// There is no handler in the kernel.
+    #[error("a handler in the kernel: {problem}")]
+    InKernel {
+        /// What stands against it.
+        problem: String,
+        /// As [`Error::exit_status`].
+        status: u8,
     },
     /// A handler without a reply channel replies.
     #[error("the handler has no channel to reply on (Handler::replying_on)")]
@@ -381,7 +389,7 @@ impl Error {
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
             Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
-            Self::Served { status, .. } => *status,
+            Self::Served { status, .. } | Self::InKernel { status, .. } => *status,
             Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::ServedBelow { .. } => 4,
             Self::Attach { .. } | Self::Serves { .. } => 5,

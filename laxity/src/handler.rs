@@ -58,9 +58,14 @@ use laxity_core::figures::Latencies;
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
+use laxity_link::xdp::handler::HandlerCounts;
 use strum::{FromRepr, IntoStaticStr};
 
 use crate::error::Error;
+use crate::grant::Grant;
+#[doc(inline)]
+pub use crate::handler_kernel as kernel;
+use crate::handler_kernel::{Channel, InKernel};
 #[cfg(feature = "wasm")]
 #[doc(inline)]
 pub use crate::handler_wasm as wasm;
@@ -134,9 +139,17 @@ impl<F: FnMut(&mut Event<'_>) -> Disposition + Send> Code for Native<F> {
     }
 }
 
+/// Where a handler runs.
+enum Place {
+    /// On the executive's thread.
+    Process(Box<dyn Code>),
+    /// In the kernel, as the packet arrives.
+    Kernel(Box<laxity_link::xdp::handler::Module>),
+}
+
 /// A handler of a channel's messages.
 pub struct Handler {
-    code: Box<dyn Code>,
+    place: Place,
     reply: Option<Sender>,
 }
 
@@ -153,7 +166,35 @@ impl Handler {
     }
 
     pub(crate) fn of(code: impl Code + 'static) -> Self {
-        Self { code: Box::new(code), reply: None }
+        Self { place: Place::Process(Box::new(code)), reply: None }
+    }
+
+    pub(crate) fn in_kernel(module: laxity_link::xdp::handler::Module) -> Self {
+        Self { place: Place::Kernel(Box::new(module)), reply: None }
+    }
+
+    /// Its function, if it is for the kernel.
+    pub(crate) fn module(&self) -> Option<&laxity_link::xdp::handler::Module> {
+        match &self.place {
+            Place::Kernel(module) => Some(module),
+            Place::Process(_) => None,
+        }
+    }
+
+    pub(crate) fn reply_mut(&mut self) -> Option<&mut Sender> {
+        self.reply.as_mut()
+    }
+
+    /// # Errors
+    /// As [`Code::prepare`]; it is for the kernel.
+    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+        match &mut self.place {
+            Place::Process(code) => code.prepare(max_message, spec, record),
+            Place::Kernel(_) => {
+                let problem = "it has messages of channels only".to_owned();
+                Err(Error::InKernel { problem, status: 2 })
+            }
+        }
     }
 
     /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, and within its contract.
@@ -258,10 +299,16 @@ pub struct HandlerFigures {
     pub replies: u64,
     /// Replies that were not, because the reply channel's contract had no room, was closed, or there was none.
     pub unsent: u64,
+    /// Messages that a handler in the kernel did not have, because they came faster than the contract has it: they went to the channel's queue.
+    pub beyond: u64,
+    /// Messages that a handler in the kernel could not tell the application of, which had not read those before.
+    pub untold: u64,
     /// Runs that took more of the processor than was declared.
     pub over_cost: u64,
     /// What runs took of the processor: the largest that was seen is the evidence for what was declared.
     pub took: Latencies,
+    /// From when its application sent it until a handler in the kernel was done with a message, where that can be told: the clocks are one.
+    pub response: Latencies,
     words: [u64; STATE_WORDS],
 }
 
@@ -286,8 +333,11 @@ pub(crate) struct Record {
     delivered: AtomicU64,
     replies: AtomicU64,
     unsent: AtomicU64,
+    beyond: AtomicU64,
+    untold: AtomicU64,
     over_cost: AtomicU64,
     took: Histogram,
+    response: Histogram,
     words: [AtomicU64; STATE_WORDS],
 }
 
@@ -302,8 +352,11 @@ impl Record {
             delivered: zero(),
             replies: zero(),
             unsent: zero(),
+            beyond: zero(),
+            untold: zero(),
             over_cost: zero(),
             took: Histogram::default(),
+            response: Histogram::default(),
             words: std::array::from_fn(|_| zero()),
         }
     }
@@ -313,7 +366,41 @@ impl Record {
         &self.words[word]
     }
 
-    fn set_state(&self, state: HandlerState) {
+    pub(crate) fn spec(&self) -> &HandlerSpec {
+        &self.spec
+    }
+
+    /// Adds what another one has counted.
+    pub(crate) fn count_in(&self, other: &Self) {
+        for (own, other) in self.counters().into_iter().zip(other.counters()) {
+            add(own, other.load(Relaxed));
+        }
+        for (own, other) in [(&self.took, &other.took), (&self.response, &other.response)] {
+            for (value, times) in other.counts() {
+                own.record_many(value.as_nanos(), times);
+            }
+        }
+    }
+
+    /// Adds what a handler in the kernel has counted.
+    pub(crate) fn count_in_kernel(&self, counts: &HandlerCounts) {
+        let HandlerCounts { runs, done, replies, unsent, beyond, untold, over_cost, .. } = *counts;
+        let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, untold, over_cost];
+        for (own, counted) in self.counters().into_iter().zip(counted) {
+            add(own, counted);
+        }
+        for (own, counted) in [(&self.took, &counts.took), (&self.response, &counts.response)] {
+            for &(value, times) in counted {
+                own.record_many(value.as_nanos(), times);
+            }
+        }
+    }
+
+    fn counters(&self) -> [&AtomicU64; 7] {
+        [&self.runs, &self.delivered, &self.replies, &self.unsent, &self.beyond, &self.untold, &self.over_cost]
+    }
+
+    pub(crate) fn set_state(&self, state: HandlerState) {
         self.state.store(state as u8, SeqCst);
     }
 
@@ -328,7 +415,7 @@ impl Record {
         self.ended.store(how as u8, SeqCst);
     }
 
-    fn figures(&self) -> HandlerFigures {
+    pub(crate) fn figures(&self) -> HandlerFigures {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         HandlerFigures {
             state: HandlerState::from_repr(self.state.load(SeqCst)).unwrap_or(HandlerState::Absent),
@@ -337,8 +424,11 @@ impl Record {
             delivered: read(&self.delivered),
             replies: read(&self.replies),
             unsent: read(&self.unsent),
+            beyond: read(&self.beyond),
+            untold: read(&self.untold),
             over_cost: read(&self.over_cost),
             took: self.took.latencies(),
+            response: self.response.latencies(),
             words: std::array::from_fn(|word| self.words[word].load(SeqCst)),
         }
     }
@@ -355,6 +445,8 @@ pub(crate) struct Installer {
     install: rtrb::Producer<Moved>,
     back: rtrb::Consumer<Moved>,
     record: Arc<Record>,
+    /// The handler, if it is in the kernel.
+    kernel: Option<InKernel>,
 }
 
 /// Both sides of the handlers of a channel, whose messages have up to so many bytes.
@@ -363,16 +455,19 @@ pub(crate) fn handling(spec: HandlerSpec, largest: usize) -> (Installer, Box<dyn
     let (give, back) = rtrb::RingBuffer::new(1);
     let record = Arc::new(Record::new(spec));
     let executive = Handlers { installed, give, present: None, record: Arc::clone(&record) };
-    (Installer { largest, install, back, record }, Box::new(executive))
+    (Installer { largest, install, back, record, kernel: None }, Box::new(executive))
 }
 
 impl Installer {
     pub(crate) fn figures(&self) -> HandlerFigures {
-        self.record.figures()
+        self.kernel.as_ref().map_or_else(|| self.record.figures(), |kernel| kernel.figures(&self.record))
     }
 
     /// How a handler ended by itself, once.
-    pub(crate) fn has_ended(&self) -> Option<HandlerState> {
+    pub(crate) fn has_ended(&mut self) -> Option<HandlerState> {
+        if self.kernel.as_mut().is_some_and(InKernel::has_ended) {
+            return Some(HandlerState::OverBudget);
+        }
         // One that is read and written most of the time is not written to for that.
         if self.record.ended.load(Relaxed) == HandlerState::Absent as u8 {
             return None;
@@ -380,8 +475,8 @@ impl Installer {
         HandlerState::from_repr(self.record.ended.swap(HandlerState::Absent as u8, SeqCst))
     }
 
-    /// Has the executive take up another handler, or none, and waits until it has: the next message is the new one's. The old one comes back; `None` if the
-    /// channel has ended.
+    /// Has another handler, or none, have the messages, and waits until it has: the next message is the new one's. The old one comes back; `None`
+    /// if the channel has ended.
     ///
     /// # Errors
     /// The handler cannot be, or the executive is gone.
@@ -390,6 +485,7 @@ impl Installer {
         mut handler: Moved,
         home: &Arc<dyn Home>,
         port: &Arc<Port>,
+        grant: &Grant,
     ) -> Result<Option<Option<Handler>>, Error> {
         check_may_wait()?;
         if let Some(handler) = &mut handler {
@@ -397,8 +493,48 @@ impl Installer {
             if !handler.reply.as_ref().is_none_or(is_of_this_host) {
                 return Err(Error::ReplyElsewhere);
             }
-            handler.code.prepare(self.largest, &self.record.spec, &self.record)?;
         }
+        let (in_kernel, mut in_process) = match handler {
+            Some(handler) if handler.module().is_some() => (Some(handler), None),
+            other => (None, other),
+        };
+        if let Some(handler) = &mut in_process {
+            handler.prepare(self.largest, &self.record.spec, &self.record)?;
+        }
+        if let Some(kernel) = &self.kernel {
+            kernel.words_to(&self.record);
+        }
+        // What comes in the kernel comes first: no message finds none between one and the next.
+        let installed = match in_kernel {
+            Some(handler) => {
+                let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
+                let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);
+                let channel = Channel { home, port, contract, peer, same_clock, largest };
+                Some(InKernel::install(handler, &channel, (&self.record.spec, &self.record))?)
+            }
+            None => None,
+        };
+        let old = self.exchange_in_process(in_process, home, port)?;
+        let before = std::mem::replace(&mut self.kernel, installed);
+        Ok(match before {
+            Some(before) => Some(Some(before.take_out(home, port, &self.record))),
+            None => old,
+        })
+    }
+
+    /// The channel is about to be closed: what its handler in the kernel did has to be told before.
+    pub(crate) fn take_out(&mut self, home: &Arc<dyn Home>, port: &Arc<Port>) {
+        if let Some(kernel) = self.kernel.take() {
+            kernel.take_out(home, port, &self.record);
+        }
+    }
+
+    fn exchange_in_process(
+        &mut self,
+        handler: Moved,
+        home: &Arc<dyn Home>,
+        port: &Arc<Port>,
+    ) -> Result<Option<Option<Handler>>, Error> {
         // One at a time, for it is waited for.
         let _ = self.install.push(handler);
         loop {
@@ -466,7 +602,9 @@ impl Handling for Handlers {
 impl Handler {
     /// Gives it a message, counts what it does, and takes it out if it may not go on.
     fn call(&mut self, message: &[u8], told: &Told, record: &Record) -> (Disposition, Duration) {
-        let Self { code, reply } = self;
+        let Self { place: Place::Process(code), reply } = self else {
+            return (Disposition::Deliver, Duration::ZERO);
+        };
         let mut event = Event { message, told, reply: reply.as_mut(), record };
         let own = sys::thread_processor_time();
         let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
@@ -506,7 +644,7 @@ impl Handler {
     /// It cannot be.
     pub(crate) fn into_timer(mut self, spec: HandlerSpec) -> Result<(Timer, HandlerWatch), Error> {
         let record = Arc::new(Record::new(spec));
-        self.code.prepare(size_of::<u64>(), &spec, &record)?;
+        self.prepare(size_of::<u64>(), &spec, &record)?;
         record.set_state(HandlerState::Installed);
         let watch = HandlerWatch(Arc::clone(&record));
         Ok((Timer { handler: self, record, sequence: 0 }, watch))

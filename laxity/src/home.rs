@@ -14,6 +14,7 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::Inline;
 use crate::grant::Grant;
+use crate::handler_kernel::Reserve;
 use crate::port::Port;
 
 /// The executive of a channel.
@@ -45,6 +46,10 @@ pub(crate) trait Home: fmt::Debug + Send + Sync {
     fn inline(&self) -> Option<&Arc<dyn Inline>> {
         None
     }
+    /// What it has for handlers in the kernel, if they can be.
+    fn kernel(&self) -> Option<&Reserve> {
+        None
+    }
     /// Closes a channel once all is sent, unless it is over.
     fn close(&self, port: &Arc<Port>);
     /// The application has let go of a channel, which was closed.
@@ -70,6 +75,9 @@ impl Home for Shared {
     }
     fn inline(&self) -> Option<&Arc<dyn Inline>> {
         self.inline.as_ref()
+    }
+    fn kernel(&self) -> Option<&Reserve> {
+        self.kernel.as_ref()
     }
     fn close(&self, port: &Arc<Port>) {
         self.close_port(port);

@@ -359,6 +359,7 @@ impl Host {
             allowance.check()?;
             let (period, cost) = allowance.interference();
             platform.interference.periodic.push((period, cost));
+            platform.interference.periodic.extend(options.for_handlers()?);
             early_notes.push(format!(
                 "{} frames a second may be dropped early at {} each ({} measured in the program, {} assumed for driver and kernel): every \
                  bound contains {cost} in {period} for them",
@@ -469,6 +470,7 @@ impl Host {
         };
         let manner = Manner { placement: config.placement, fifo: config.fifo_priority, spin: config.spin };
         let (report, reported) = mpsc::sync_channel(1);
+        let kernel = bound.wire.reserve(&config, &platform);
         let launched = match bound.wire {
             Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
             Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
@@ -514,7 +516,7 @@ impl Host {
             stopped,
             command_writer,
         );
-        shared.inline = inline;
+        (shared.inline, shared.kernel) = (inline, kernel);
         let shared = Arc::new(shared);
         let serving = Arc::clone(&shared);
         let control = std::thread::Builder::new()

@@ -53,6 +53,8 @@ pub mod experiments;
 mod grant;
 mod guard;
 pub mod handler;
+#[doc(hidden)]
+pub mod handler_kernel;
 #[cfg(feature = "wasm")]
 #[doc(hidden)]
 pub mod handler_wasm;

@@ -19,6 +19,7 @@ use laxity_link::{Link, LinkError, LinkKind};
 
 use crate::error::Error;
 use crate::executive::Own;
+use crate::handler_kernel::Reserve;
 use crate::host::HostConfig;
 
 /// The number of the link that a host has.
@@ -74,11 +75,14 @@ pub struct XdpOptions {
     /// How many frames may wait on each receive queue, of real-time channels, control frames, and best effort; more are lost
     /// ([`XdpConfig::waiting`]).
     pub waiting: [u32; 3],
+    /// What handlers in the kernel may take in each tenth of a second, all together with what their replies take of the link: below a
+    /// tenth of a second. It is in every bound from the start ([`handler::kernel`](crate::handler::kernel)).
+    pub handlers: Duration,
 }
 
 impl Default for XdpOptions {
-    /// The interface of the address, in the driver if it can, 50,000 dropped frames a second at 1 µs and what the program takes, and
-    /// as many that wait as the link itself proposes.
+    /// The interface of the address, in the driver if it can, 50,000 dropped frames a second at 1 µs and what the program takes, as many
+    /// that wait as the link itself proposes, and no handlers in the kernel.
     fn default() -> Self {
         Self {
             interface: None,
@@ -88,11 +92,25 @@ impl Default for XdpOptions {
             dropped_per_second: 50_000,
             frame_overhead: Duration::from_micros(1),
             waiting: XdpConfig::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).waiting,
+            handlers: Duration::ZERO,
         }
     }
 }
 
 impl XdpOptions {
+    /// What handlers in the kernel may take, as interference.
+    ///
+    /// # Errors
+    /// They would take all.
+    pub(crate) fn for_handlers(&self) -> Result<Option<(Duration, Duration)>, Error> {
+        let Self { handlers, .. } = self;
+        if *handlers >= DROPPING_PERIOD {
+            let (found, most) = (handlers.as_nanos(), DROPPING_PERIOD.as_nanos() - 1);
+            return Err(XdpError::Config { field: "handlers, in ns", found, least: 0, most }.into());
+        }
+        Ok(Some((DROPPING_PERIOD, *handlers)).filter(|_| !handlers.is_zero()))
+    }
+
     /// Bytes of memory that the frames of a host with `config` take at most on an interface of so many receive queues. They must be
     /// lockable: RLIMIT_MEMLOCK, or CAP_IPC_LOCK.
     pub fn most_locked(&self, config: &HostConfig, queues: u32) -> u64 {
@@ -109,6 +127,17 @@ impl XdpOptions {
 pub(crate) enum Wire {
     Udp(Box<Udp>, HeapFrames),
     Xdp(Box<Xdp>, KernelFrames),
+}
+
+impl Wire {
+    /// What it has for handlers in the kernel.
+    pub(crate) fn reserve(&self, config: &HostConfig, platform: &Platform) -> Option<Reserve> {
+        let (Wire::Xdp(link, _), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (self, &config.link)
+        else {
+            return None;
+        };
+        Some(Reserve::new(link.handlers(), options.handlers, config.key.is_some(), platform.clone()))
+    }
 }
 
 /// A link that was bound, and what is to be said of it.
@@ -162,7 +191,7 @@ impl Bound {
 }
 
 /// Over how long the time is counted that dropping frames early takes: as often as somebody looks whether there were more.
-const DROPPING_PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const DROPPING_PERIOD: Duration = Duration::from_millis(100);
 
 /// What bounds contain for frames that are dropped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

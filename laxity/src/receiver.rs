@@ -9,6 +9,7 @@ use laxity_core::figures::{Figures, Misses};
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 
+use crate::calibration::Level;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
@@ -198,7 +199,12 @@ impl Receiver {
     fn exchange(&mut self, handler: Option<Box<Handler>>) -> Result<Option<Handler>, Error> {
         let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
         let (home, port) = (&self.home, &self.port.port);
-        let old = installer.exchange(handler, home, port)?;
+        let is_in_kernel = handler.as_ref().is_some_and(|handler| handler.module().is_some());
+        let old = installer.exchange(handler, home, port, &self.grant)?;
+        if is_in_kernel {
+            // It takes what was declared as far as was seen.
+            self.grant.guarantee.level = self.grant.guarantee.level.min(Level::Statistical);
+        }
         old.ok_or_else(|| port.end().map_or(Error::Closed, |end| home.of_end(end, self.grant.peer)))
     }
 
@@ -209,7 +215,7 @@ impl Receiver {
 
     fn receive(&mut self, until: Option<StdInstant>) -> Result<Message, Error> {
         loop {
-            if let Some(state) = self.installer.as_ref().and_then(Installer::has_ended) {
+            if let Some(state) = self.installer.as_mut().and_then(Installer::has_ended) {
                 return Err(Error::HandlerEnded { name: self.grant.name.clone(), how: state.into() });
             }
             let seen = self.port.port.signal.seen();
@@ -259,6 +265,9 @@ impl Drop for Receiver {
     fn drop(&mut self) {
         if check_may_wait().is_err() {
             return;
+        }
+        if let Some(installer) = &mut self.installer {
+            installer.take_out(&self.home, &self.port.port);
         }
         self.home.close(&self.port.port);
         self.port.returned.tells_no_more();

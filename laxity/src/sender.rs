@@ -13,6 +13,7 @@ use laxity_core::send::{SendCounters, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::Counts;
 use laxity_link::sys;
+use laxity_link::xdp::handler::ReplyTo;
 
 use crate::control::Shared;
 use crate::error::Error;
@@ -43,6 +44,8 @@ pub struct Sender {
     spare: Option<MessageBuf>,
     /// Messages that were put into the mailbox.
     put: u64,
+    /// The number of its next message, and the earliest logical arrival of that, once a handler in the kernel has it, or had it.
+    lent: Option<(u64, u64)>,
     closing: bool,
 }
 
@@ -100,7 +103,7 @@ impl Sender {
         // Under `decay` every message is taken, whenever it comes: nothing to mirror.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { port, grant, marks, overload, regulator, home, spare: None, put: 0, closing: false }
+        Self { port, grant, marks, overload, regulator, home, spare: None, put: 0, lent: None, closing: false }
     }
 
     /// What was granted.
@@ -253,9 +256,44 @@ impl Sender {
         }
     }
 
+    /// A handler in the kernel numbers its messages from here on, for good, and sends them in packets of at most so many bytes.
+    ///
+    /// # Errors
+    /// Messages were sent on it; it is best effort, or not open.
+    pub(crate) fn lend_to_kernel(&mut self, most: usize) -> Result<ReplyTo, Error> {
+        self.is_open()?;
+        let refused = |problem: &str| Err(Error::InKernel { problem: problem.to_owned(), status: 2 });
+        let Some(contract) = self.grant.service.contract().copied() else {
+            return refused("its reply channel is best effort, expected one with a contract");
+        };
+        if self.put > 0 {
+            return refused("its reply channel has been sent on, expected one on which nothing was");
+        }
+        let Some(place) = self.port.port.index() else { return refused("its reply channel is of another process") };
+        let next = *self.lent.get_or_insert((0, 0));
+        let longest = contract.max_message().min(most as u32).min(self.marks.packet);
+        Ok(ReplyTo {
+            place,
+            channel: (self.marks.place, self.marks.key),
+            bytes: (contract.min_message(), longest),
+            interval: contract.interval(),
+            most_ahead: contract.most_ahead(),
+            next,
+        })
+    }
+
+    /// Such a handler is gone.
+    pub(crate) fn come_back(&mut self, next: (u64, u64)) {
+        self.lent = Some(next);
+    }
+
     /// The sizes of the contract; the executive checks them again.
     fn check(&self, len: usize) -> Result<(), Error> {
         self.is_open()?;
+        if self.lent.is_some() {
+            let problem = "the channel is one that such handlers reply on, and no other's".to_owned();
+            return Err(Error::InKernel { problem, status: 2 });
+        }
         let found = len as u64;
         let factor = if self.overload == Overload::Decay { laxity_core::limits::DECAY_FACTOR } else { 1 };
         let most = u64::from(self.grant.service.max_message()) * u64::from(factor);

@@ -4,6 +4,7 @@
 
 mod channel;
 mod control;
+mod early;
 mod gaps;
 mod inspect;
 mod job;
@@ -572,15 +573,6 @@ impl Endpoint {
             self.explain_lost(now, place, lost);
         }
         refused
-    }
-
-    /// `packets` packets of the channel at `place` were dropped as over its contract before this host saw them
-    /// ([`crate::receive::EarlyDemux`]). Messages that turn out to miss some are its sender's fault, not the network's.
-    pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
-        let taker = self.channels.key_at(place).and_then(|key| self.taker(key));
-        if let Some(channel) = taker.and_then(|key| self.channels.get_mut(key)) {
-            channel.job.note_policed(now, packets);
-        }
     }
 
     /// The link takes `room` more packets.

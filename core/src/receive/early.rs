@@ -85,6 +85,19 @@ pub struct Expected {
     pub tolerance: Duration,
 }
 
+/// Messages that an application's handler was done with before the host saw them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handled {
+    /// How many.
+    pub messages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Those of them that it was done with after their deadline. Why is not known.
+    pub late: u64,
+    /// The longest time from a logical arrival until one of the channel was done with, as far as can be told.
+    pub largest: Duration,
+}
+
 /// What of a channel's set-up decides how much the host takes; the letters are those of this module's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken<'a> {

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use super::attribution::{Cause, Delay, Evidence, Found, TimeTaken, Way};
 use super::config::{Drop, ReceiveConfig, ReceiveCounters};
 use super::delivered::Delivered;
-use super::early::{DroppedEarly, Expected, Taken};
+use super::early::{DroppedEarly, Expected, Handled, Taken};
 use super::policing::{CREDIT, NoPlace, Policed, Policing};
 use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer, place};
 use crate::collections::Ring;
@@ -59,6 +59,8 @@ pub struct Receiving {
     /// The least sequence that may still be delivered.
     next: u64,
     dropped_early: DroppedEarly,
+    /// Messages that were delivered before this host saw them, as far as none has been missed for them.
+    handled: u64,
     lost: Lost,
     /// The network took longer than it may for the last packet.
     is_delayed: bool,
@@ -99,6 +101,7 @@ impl Receiving {
             complete: Ring::with_capacity(messages),
             next: 0,
             dropped_early: DroppedEarly::default(),
+            handled: 0,
             lost: Lost::default(),
             is_delayed: false,
             stretch_ppm: 1_000_000,
@@ -154,6 +157,16 @@ impl Receiving {
         self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
         let most = u64::from(limits::MAX_QUEUED_MESSAGES) * u64::from(self.most_packets());
         self.dropped_early.note(now, packets, most);
+    }
+    /// Notes messages that an application's handler was done with before this host saw them.
+    pub fn note_handled(&mut self, handled: &Handled) {
+        let Handled { messages, bytes, late, largest } = *handled;
+        self.handled += messages;
+        self.counters.delivered += messages;
+        self.counters.delivered_bytes += bytes;
+        self.counters.late += late;
+        self.counters.misses.unexplained += late;
+        self.counters.largest = self.counters.largest.max(largest);
     }
     /// Packets of the largest message.
     fn most_packets(&self) -> u32 {
@@ -478,6 +491,9 @@ impl Receiving {
     /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
     /// contract, and else as lost: by the network, unless another host's counters explain it ([`explain_lost`](Self::explain_lost)).
     fn count_missing(&mut self, messages: u64, packets: u32) {
+        let handled = messages.min(self.handled);
+        self.handled -= handled;
+        let messages = messages - handled;
         let explained = self.dropped_early.explain(messages, u64::from(packets));
         let lost = messages - explained;
         self.counters.dropped += explained;
@@ -677,7 +693,7 @@ impl Receiving {
     /// The sender says that it sent `sent` messages in all: what has not come by now was lost.
     pub fn finish(&mut self, sent: u64) {
         // The number is an allegation too: count at most what a channel can have had under way.
-        let most = self.next.saturating_add(u64::from(limits::MAX_QUEUED_MESSAGES));
+        let most = self.next.saturating_add(u64::from(limits::MAX_QUEUED_MESSAGES)).saturating_add(self.handled);
         self.give_up_to(sent.min(most));
     }
 

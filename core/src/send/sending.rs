@@ -287,6 +287,14 @@ impl Sending {
         self.handed_over
     }
 
+    /// Notes messages that left without passing here, numbered from where the channel was.
+    pub(crate) fn note_replied(&mut self, messages: u64, bytes: u64) {
+        self.next_sequence += messages;
+        self.counters.accepted += messages;
+        self.counters.sent += messages;
+        self.counters.sent_bytes += bytes;
+    }
+
     /// Whether a message is taken, and when it arrives logically then.
     fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<Admitted, Refused> {
         let max = u64::from(self.config.service.max_message());

@@ -12,7 +12,7 @@ use laxity_core::receive::{Expected, Found, ReceiveCounters, TimeTaken};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work};
-use laxity_link::{LinkEvent, LinkOver, Received};
+use laxity_link::{HandledEarly, LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
 use super::looped::Passing;
@@ -53,6 +53,25 @@ impl<L, C> Surroundings<L, C> {
             endpoint.handle_frame(own, link, address, frame, len, frames);
         }
         limit
+    }
+}
+
+impl<L, C> Surroundings<L, C> {
+    /// A handler in the kernel was done with messages: the endpoint has to know, and who looks at the channels.
+    fn handled(&mut self, now: Instant, early: &HandledEarly, endpoint: &mut Endpoint) {
+        let channel = endpoint.handle_handled(now, early.place, &early.handled);
+        if let (Some(counters), Some(slot)) =
+            (channel.and_then(|channel| endpoint.receive_counters(channel)), self.receiver(early.place))
+        {
+            slot.port.statistics.receive(&counters);
+        }
+        let Some((place, messages, bytes)) = early.replies else { return };
+        let channel = endpoint.handle_replied(place, messages, bytes);
+        if let (Some(counters), Some(slot)) =
+            (channel.and_then(|channel| endpoint.send_counters(channel)), self.sender(place))
+        {
+            slot.port.statistics.send(&counters);
+        }
     }
 }
 
@@ -155,6 +174,10 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         for _ in 0..limit {
             let Some((place, packets)) = self.link.poll_policed() else { break };
             endpoint.handle_policed(now, place, packets);
+        }
+        for _ in 0..limit {
+            let Some(early) = self.link.poll_handled() else { break };
+            self.handled(now, &early, endpoint);
         }
         // As many as frames: reports may come without end.
         for _ in 0..limit {

@@ -22,6 +22,8 @@
 #include <linux/ipv6.h>
 #include <linux/udp.h>
 
+#include "laxity-handler.h"
+
 #define SEC(name) __attribute__((section(name), used))
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
@@ -295,6 +297,8 @@ static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 cla
     return verdict;
 }
 
+#include "handle.bpf.h"
+
 static __attribute__((always_inline)) int control(struct xdp_md *context, const struct settings *own,
                                                   const struct datagram *datagram)
 {
@@ -337,6 +341,10 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
         return police(place, TOO_LARGE);
     if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns))
         return police(place, OVER_RATE);
+    __u64 *handler = lookup(&handled_by, &place);
+    // Where there is no such program it goes on here.
+    if (handler && *handler && header->prefix.kind == DATA)
+        call_instead(context, &programs, *handler - 1);
     return give(context, channel->class < CLASSES ? channel->class : BEST_EFFORT);
 }
 

@@ -21,6 +21,7 @@
 
 mod config;
 mod error;
+pub mod handler;
 mod headers;
 mod mode;
 mod open;
@@ -54,7 +55,7 @@ use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
 use crate::sys::{Interest, wait};
 use crate::udp::Udp;
-use crate::{Counters, Events, Link, LinkEvent, LinkOver, Received};
+use crate::{Counters, Events, HandledEarly, Link, LinkEvent, LinkOver, Received};
 use headers::Template;
 use peers::Peers;
 use program::Program;
@@ -98,6 +99,8 @@ pub struct Xdp {
     policed: Box<[u64]>,
     policed_next: usize,
     policed_in_all: u64,
+    /// What handlers in the kernel did, as far as that was told.
+    handled_in_all: u64,
     staged: VecDeque<Staged>,
     capacity: usize,
     /// Frames that the kernel has for sending, and how many it may have.
@@ -225,6 +228,11 @@ impl Xdp {
     /// Bytes that its frames have taken of the wire since its start, as they are handed over; for any thread. What goes by the socket is not in it.
     pub fn wire_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.wire_bytes)
+    }
+
+    /// The handlers of applications in the kernel, for any thread.
+    pub fn handlers(&self) -> Arc<handler::Handlers> {
+        Arc::clone(self.program.handlers())
     }
 
     /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.
@@ -421,6 +429,10 @@ impl Link for Xdp {
         }
         self.policed_in_all = in_all;
         None
+    }
+
+    fn poll_handled(&mut self) -> Option<HandledEarly> {
+        self.program.handlers().poll(&mut self.handled_in_all)
     }
 }
 

@@ -149,6 +149,7 @@ impl Xdp {
             expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
             policed: vec![0; config.peers.min(MOST_CHANNELS as usize)].into_boxed_slice(),
             policed_next: 0,
+            handled_in_all: 0,
             policed_in_all: policed,
             staged: VecDeque::with_capacity(config.batch),
             capacity: config.batch,

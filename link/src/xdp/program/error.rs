@@ -81,7 +81,7 @@ pub(crate) enum Error {
 
 impl Error {
     pub(super) fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |source| Self::Kernel { what, source }
+        move |source| Self::of(what, source)
     }
 
     pub(super) fn from_load(error: EbpfError) -> Self {
@@ -107,20 +107,26 @@ impl Error {
     pub(super) fn program(error: ProgramError) -> Self {
         match error {
             // Without rights nothing is verified, and the log is empty.
-            ProgramError::LoadError { io_error: source, verifier_log } => match verifier_log.to_string() {
-                log if log.is_empty() => Self::of("the program", source),
-                // Without CAP_PERFMON it refuses arithmetic with pointers, and to write to a part of where one was kept.
-                log if ["prohibited for !root", "corrupt spilled pointer"].iter().any(|why| log.contains(why)) => {
-                    Self::NotPermitted { source }
-                }
-                log => match Self::of("the program", source) {
-                    Self::NotPermitted { source } | Self::Kernel { source, .. } => Self::Rejected { source, log },
-                    other => other,
-                },
-            },
+            ProgramError::LoadError { io_error: source, verifier_log } => {
+                Self::from_verifier(source, verifier_log.to_string())
+            }
             ProgramError::SyscallError(error) => Self::of(error.call, error.io_error),
             ProgramError::MapError(error) => Self::map(error),
             _ => Self::Object,
+        }
+    }
+
+    pub(super) fn from_verifier(source: io::Error, log: String) -> Self {
+        if log.is_empty() {
+            return Self::of("the program", source);
+        }
+        // Without CAP_PERFMON it refuses arithmetic with pointers, and to write to a part of where one was kept.
+        if ["prohibited for !root", "corrupt spilled pointer"].iter().any(|why| log.contains(why)) {
+            return Self::NotPermitted { source };
+        }
+        match Self::of("the program", source) {
+            Self::NotPermitted { source } | Self::Kernel { source, .. } => Self::Rejected { source, log },
+            other => other,
         }
     }
 

@@ -10,11 +10,17 @@ use netlink_packet_route::link::{LinkAttribute, LinkMessage, LinkXdp};
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 
+use super::error::Error;
+
 // enum bpf_cmd, enum bpf_attach_type, and the flags of IFLA_XDP_FLAGS.
+const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
+const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
+const PROG_LOAD: libc::c_long = 5;
 const PROG_TEST_RUN: libc::c_long = 10;
 const LINK_CREATE: libc::c_long = 28;
+const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
 const ATTACH_TCX_EGRESS: u32 = 47;
 const GENERIC: u32 = 1 << 1;
@@ -71,6 +77,105 @@ pub(super) fn look_up_per_processor(map: BorrowedFd<'_>, key: u32, values: &mut 
     let mut attributes = LookupAttributes { map: map.as_raw_fd() as u32, unused: 0, key, value, flags: 0 };
     // SAFETY: those of BPF_MAP_LOOKUP_ELEM; the kernel writes 8 bytes for each processor that the machine can have.
     unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) }.map(drop)
+}
+
+/// Reads the value at `key`; false if there is none. The lengths are the map's, that of the value rounded up to whole words.
+pub(super) fn look_up(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
+    let (key, value) = (key.as_ptr() as u64, value.as_mut_ptr() as u64);
+    let mut attributes = LookupAttributes { map: map.as_raw_fd() as u32, unused: 0, key, value, flags: 0 };
+    // SAFETY: those of BPF_MAP_LOOKUP_ELEM; key and value are as long as the map's, which the caller answers for.
+    match unsafe { bpf(MAP_LOOKUP_ELEM, &mut attributes) } {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        other => other.map(|_| true),
+    }
+}
+
+/// Writes the value at `key`. The lengths are the map's.
+pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
+    let (key, value) = (key.as_ptr() as u64, value.as_ptr() as u64);
+    let mut attributes = LookupAttributes { map: map.as_raw_fd() as u32, unused: 0, key, value, flags: 0 };
+    // SAFETY: those of BPF_MAP_UPDATE_ELEM, which has the same; key and value are only read.
+    unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+}
+
+#[repr(C)]
+struct CreateAttributes {
+    kind: u32,
+    sizes: [u32; 3],
+    flags: u32,
+    inner: u32,
+    node: u32,
+    name: [u8; 16],
+}
+
+/// As the kernel shows it: at most 15 letters, digits and underscores.
+fn shown(name: &str) -> [u8; 16] {
+    let mut shown = [0; 16];
+    for (to, from) in shown[..15].iter_mut().zip(name.bytes()) {
+        *to = from;
+    }
+    shown
+}
+
+/// Makes a map: bytes of a key, of a value, and most entries.
+pub(super) fn create_map(kind: u32, sizes: [u32; 3], flags: u32, name: &str) -> io::Result<OwnedFd> {
+    let mut attributes = CreateAttributes { kind, sizes, flags, inner: 0, node: 0, name: shown(name) };
+    // SAFETY: those of BPF_MAP_CREATE, without addresses.
+    let fd = unsafe { bpf(MAP_CREATE, &mut attributes) }?;
+    // SAFETY: a new descriptor, which is ours.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+#[repr(C)]
+struct LoadAttributes {
+    kind: u32,
+    instructions: u32,
+    first: u64,
+    license: u64,
+    log_level: u32,
+    log_bytes: u32,
+    log: u64,
+    kernel_version: u32,
+    flags: u32,
+    name: [u8; 16],
+    interface: u32,
+    attach_type: u32,
+}
+
+/// Loads a program of whole instructions, of eight bytes each. For set-up.
+pub(super) fn load_xdp(instructions: &[u8], name: &str) -> Result<OwnedFd, Error> {
+    /// What the verifier may say.
+    const LOG: usize = 1 << 20;
+    let load = |log: &mut [u8]| {
+        let mut attributes = LoadAttributes {
+            kind: PROG_TYPE_XDP,
+            instructions: (instructions.len() / 8) as u32,
+            first: instructions.as_ptr() as u64,
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            log_level: u32::from(!log.is_empty()),
+            log_bytes: log.len() as u32,
+            log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+            kernel_version: 0,
+            flags: 0,
+            name: shown(name),
+            interface: 0,
+            attach_type: ATTACH_XDP,
+        };
+        // SAFETY: those of BPF_PROG_LOAD; the kernel reads instructions and license, and writes to the log as much as it has room for.
+        let fd = unsafe { bpf(PROG_LOAD, &mut attributes) }?;
+        // SAFETY: a new descriptor, which is ours.
+        Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    };
+    load(&mut []).or_else(|source| {
+        let mut log = vec![0; LOG];
+        match load(&mut log) {
+            Ok(program) => Ok(program),
+            Err(_) => {
+                let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG);
+                Err(Error::from_verifier(source, String::from_utf8_lossy(&log[..end]).into_owned()))
+            }
+        }
+    })
 }
 
 /// Deletes the entry at `key`, which may not be there.

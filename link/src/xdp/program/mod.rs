@@ -7,8 +7,10 @@
 //! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
 
 mod error;
+mod handlers;
 mod kernel;
 mod layout;
+mod module;
 mod observer;
 mod shared;
 mod steering;
@@ -18,6 +20,7 @@ mod tests;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
@@ -30,13 +33,19 @@ use laxity_core::receive::{ArrivalClass, Budget, Expected};
 pub(crate) use super::mode::Mode;
 
 pub(crate) use error::Error;
+pub use handlers::{
+    HandlerCounts, HandlerError, Handlers, Install, Installed, LONGEST_MESSAGE, MOST_HANDLERS, ReplyTo,
+};
 pub(crate) use kernel::TestRun;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
+pub use module::{Module, ModuleMap, Notice, Notices};
 pub(crate) use observer::Observer;
 use shared::Shared;
 pub use steering::Counts;
 pub(crate) use steering::{Match, STREAMS, Steered};
 
+/// The object that lies beside this.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("../demux.bpf.o");
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.
 pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
 /// Queues of an interface that it looks at; what comes in on others is the kernel's.
@@ -124,7 +133,8 @@ pub(crate) struct Program {
     reasons: Observer,
     /// Until it is taken.
     steered: Option<Steered>,
-    channels: Shared<Channel>,
+    channels: Arc<Shared<Channel>>,
+    handlers: Arc<Handlers>,
     paid_until: Shared<AtomicU64>,
     dropped: Shared<Drops>,
     /// Whom each place has in `peers`.
@@ -148,11 +158,13 @@ impl Program {
         for path in steering::PATHS {
             loader.map_max_entries(path, processors as u32);
         }
-        let mut object = loader.load(aya::include_bytes_aligned!("../demux.bpf.o")).map_err(Error::from_load)?;
+        let mut object = loader.load(OBJECT).map_err(Error::from_load)?;
         let xdp: &mut Xdp =
             object.program_mut("demultiplex").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
         xdp.load().map_err(Error::program)?;
         let fd = xdp.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
+        let channels = Arc::new(Shared::writable(object.take_map("channels").ok_or(Error::Object)?, CHANNELS)?);
+        let handlers = Handlers::load(&mut object, Arc::clone(&channels))?;
         let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
         let settings = Array::try_from(take("settings")?).map_err(Error::map)?;
         let addresses = HashMap::try_from(take("addresses")?).map_err(Error::map)?;
@@ -163,13 +175,13 @@ impl Program {
         PerCpuArray::<_, u64>::try_from(&reasons).map_err(Error::map)?;
         let Map::PerCpuArray(reasons) = reasons else { return Err(Error::Object) };
         let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
-        let channels = Shared::writable(take("channels")?, CHANNELS)?;
         let paid_until = Shared::writable(take("paid_until")?, CHANNELS + 1)?;
         let dropped = Shared::read_only(take("dropped")?, CHANNELS + 1)?;
         let steered = Steered::load(&mut object)?;
         Ok(Self {
             steered: Some(steered),
             channels,
+            handlers,
             paid_until,
             dropped,
             senders: vec![None; CHANNELS as usize].into_boxed_slice(),
@@ -188,6 +200,11 @@ impl Program {
     /// Its part for streams, once.
     pub(crate) fn take_steered(&mut self) -> Option<Steered> {
         self.steered.take()
+    }
+
+    /// The handlers of applications behind it.
+    pub(crate) fn handlers(&self) -> &Arc<Handlers> {
+        &self.handlers
     }
 
     /// Says which frames are ours, of those to one of our addresses. Before this, none is.

@@ -1,0 +1,34 @@
+//! What became of packets before this host's handlers saw them: what the kernel dropped, and what an application's handler there was done with.
+
+use super::Endpoint;
+use crate::event::ChannelId;
+use crate::receive::Handled;
+use crate::units::Instant;
+
+impl Endpoint {
+    /// `packets` packets of the channel at `place` were dropped as over its contract before this host saw them
+    /// ([`crate::receive::EarlyDemux`]). Messages that turn out to miss some are its sender's fault, not the network's.
+    pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
+        let taker = self.channels.key_at(place).and_then(|key| self.taker(key));
+        if let Some(channel) = taker.and_then(|key| self.channels.get_mut(key)) {
+            channel.job.note_policed(now, packets);
+        }
+    }
+
+    /// Messages of the channel at `place` that its application's handler was done with before this host saw them [events §3.2]: they are
+    /// delivered. The channel, if it is one that is received here.
+    pub fn handle_handled(&mut self, now: Instant, place: u32, handled: &Handled) -> Option<ChannelId> {
+        let key = self.channels.key_at(place)?;
+        self.channels.get_mut(key)?.job.receiver_mut()?.note_handled(handled);
+        self.conclude_if_complete(now, key);
+        Some(key)
+    }
+
+    /// `messages` messages of the channel at `place`, of so many bytes, have left as replies of such a handler. They are numbered from where the
+    /// channel was, which sends nothing else. The channel, if it is one that is sent here.
+    pub fn handle_replied(&mut self, place: u32, messages: u64, bytes: u64) -> Option<ChannelId> {
+        let key = self.channels.key_at(place)?;
+        self.channels.get_mut(key)?.job.sender_mut()?.note_replied(messages, bytes);
+        Some(key)
+    }
+}

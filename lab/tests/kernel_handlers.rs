@@ -1,0 +1,319 @@
+//! Handlers in the kernel, between two hosts over AF_XDP, in network namespaces of their own.
+
+#[path = "common/lab.rs"]
+mod lab;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use lab::{Lab, Side};
+use laxity::handler::kernel::Module;
+use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
+use laxity::{ChannelSpec, Error, Host, HostConfig, Level, LinkChoice, ListenConfig, Receiver, Sender, XdpOptions};
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_link::xdp::XdpError;
+
+const MS: fn(u64) -> Duration = Duration::from_millis;
+const US: fn(u64) -> Duration = Duration::from_micros;
+const WAIT: StdDuration = StdDuration::from_secs(5);
+const COST: Duration = Duration::from_micros(50);
+
+macro_rules! object {
+    ($name:literal) => {
+        include_bytes!(concat!("handlers/", $name, ".bpf.o"))
+    };
+}
+
+fn config(ip: IpAddr) -> HostConfig {
+    let options = XdpOptions { handlers: MS(20), ..XdpOptions::default() };
+    HostConfig {
+        bind: SocketAddr::new(ip, 5709),
+        link: LinkChoice::Xdp(options),
+        claims: None,
+        longest_iteration: US(400),
+        ..HostConfig::with_costs(Platform::assumed_host())
+    }
+}
+
+fn host(lab: &Lab, side: Side, config: HostConfig) -> Option<Host> {
+    match lab.on(side, move || Ok(Host::start(config))).unwrap() {
+        Err(Error::Xdp(XdpError::NotPermitted { interface, what })) => {
+            println!("skipped: not permitted to {what} on {interface}");
+            None
+        }
+        host => Some(host.unwrap()),
+    }
+}
+
+fn hosts(lab: &Lab, ips: [IpAddr; 2]) -> Option<[Host; 2]> {
+    Some([host(lab, Side::A, config(ips[0]))?, host(lab, Side::B, config(ips[1]))?])
+}
+
+fn contract() -> ChannelSpec {
+    ChannelSpec::real_time(Contract::new(1_000, 4, MS(2), 8, MS(400)).unwrap())
+}
+
+/// Commands from `a` to `b`, and answers back.
+struct Pair {
+    command: Sender,
+    at_b: Receiver,
+    answer: Sender,
+    at_a: Receiver,
+}
+
+impl Pair {
+    fn open(a: &Host, b: &Host) -> Self {
+        let handled = ListenConfig { handler: Some(HandlerSpec::taking(COST)), ..ListenConfig::default() };
+        let (commands, answers) = (b.listen_with("commands", handled).unwrap(), a.listen("answers").unwrap());
+        let command = a.open(b.address(), "commands", contract()).unwrap();
+        let answer = b.open(a.address(), "answers", contract()).unwrap();
+        let (at_b, at_a) = (commands.accept(Some(WAIT)).unwrap(), answers.accept(Some(WAIT)).unwrap());
+        Self { command, at_b, answer, at_a }
+    }
+}
+
+/// Ends the other thread, also when this one fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begin = StdInstant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < StdDuration::from_secs(10), "{what}");
+        std::thread::sleep(StdDuration::from_millis(10));
+    }
+}
+
+#[test]
+fn what_is_answered_in_the_kernel_is_exact_and_counted() {
+    const MESSAGES: u32 = 300;
+    let Some(lab) = Lab::new(2) else { return };
+    for ips in [[Side::A.v4(), Side::B.v4()], [Side::A.v6(), Side::B.v6()]] {
+        let Some([a, b]) = hosts(&lab, ips) else { return };
+        let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
+        let (module, _) = Module::new(object!("echo")).unwrap();
+        assert!(at_b.on_message(module.handler().replying_on(answer)).unwrap().is_none());
+        assert_eq!(at_b.grant().guarantee.level, at_b.grant().guarantee.level.min(Level::Statistical));
+        for number in 0..MESSAGES {
+            let message = vec![number as u8; 4 + (number as usize * 7) % 997];
+            command.send(&message).unwrap();
+            let answer = at_a.recv_timeout(WAIT).unwrap_or_else(|error| {
+                let early = [&a, &b].map(|host| host.early().unwrap().early());
+                panic!("{ips:?} {number} {error} {:?} {early:?}", at_b.handler())
+            });
+            assert_eq!((answer.sequence(), &answer[..]), (number.into(), &message[..]));
+            assert_eq!(answer.late(), None);
+        }
+        let figures = at_b.handler().unwrap();
+        println!("{figures:?}");
+        assert_eq!((figures.runs, figures.replies, figures.delivered, figures.unsent), (300, 300, 0, 0));
+        assert_eq!((figures.state, figures.state_word(0)), (HandlerState::Installed, 300));
+        assert!(figures.took.max.is_some() && figures.response.p50.is_some_and(|half| half > US(1)), "{figures:?}");
+        // The application of `b` was not woken for any of it.
+        assert!(matches!(at_b.try_recv(), Err(Error::WouldBlock)));
+        let removed = at_b.remove_handler().unwrap().unwrap();
+        let answer = removed.into_reply().unwrap();
+        assert_eq!(answer.counters().sent, 300);
+        let handled = at_b.figures();
+        assert_eq!((handled.delivered, handled.lost, handled.late), (300, 0, 0), "{handled:?}");
+        // Without it messages come to the application.
+        command.send(b"hello").unwrap();
+        assert_eq!(&at_b.recv_timeout(WAIT).unwrap()[..], b"hello");
+        // What the other side is told is what was sent.
+        let (counters, report) = answer.close().unwrap();
+        assert_eq!((counters.sent, report.unwrap().delivered, report.unwrap().lost), (300, 300, 0));
+        let (counters, report) = command.close().unwrap();
+        assert_eq!((counters.sent, report.unwrap().delivered, report.unwrap().lost), (301, 301, 0));
+    }
+}
+
+#[test]
+fn a_stop_is_answered_and_told() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
+    let (module, mut notices) = Module::new(include_bytes!("../examples/emergency-stop/stop.bpf.o")).unwrap();
+    let limit = module.map(".data").expect("the section of the limit");
+    assert_eq!(limit.get(&0u32.to_ne_bytes()).unwrap().unwrap(), 1000i32.to_ne_bytes());
+    limit.set(&0u32.to_ne_bytes(), &50i32.to_ne_bytes()).unwrap();
+    assert!(limit.set(&0u32.to_ne_bytes(), &[1]).is_err() && limit.get(&[0]).is_err());
+    at_b.on_message(module.handler().replying_on(answer)).unwrap();
+    for speed in [10i32, 49, 50, 51, 20, 2_000] {
+        command.send(&speed.to_le_bytes()).unwrap();
+    }
+    for (sequence, speed) in [(3, 51i32), (5, 2_000)] {
+        assert_eq!(&at_a.recv_timeout(WAIT).unwrap()[..], speed.to_le_bytes());
+        let notice = notices.next(WAIT).unwrap();
+        assert_eq!((notice.sequence, &notice.message[..]), (sequence, &speed.to_le_bytes()[..]));
+        assert!(notice.sent <= notice.arrived);
+    }
+    assert!(matches!(notices.next(StdDuration::ZERO), Err(Error::WouldBlock)));
+    eventually("six messages", || at_b.handler().unwrap().runs == 6);
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.state_word(0), figures.state_word(1), figures.untold), (2, 2_000, 0));
+}
+
+#[test]
+fn what_a_handler_may_not_have_is_refused_with_the_reason() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let refused = |object: &[u8], expected: &str| {
+        let error = Module::new(object).unwrap_err();
+        assert!(error.to_string().contains(expected) && error.exit_status() == 2, "{error}, not {expected}");
+    };
+    refused(object!("helper"), "calls the kernel's function 23");
+    refused(object!("ring"), "expected an array, hash or LRU hash");
+    refused(object!("large"), "bytes, expected at most 1048576");
+    refused(object!("nameless"), "has no function on_message");
+    refused(object!("program"), "has a program");
+    refused(b"", "no object file");
+    refused(&[0; 4096], "no object file");
+    refused(&vec![0; 50 << 20], "52428800 bytes, expected at most 1048576");
+    let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
+    for (object, expected) in
+        [(&object!("endless")[..], "verifier refuses"), (&object!("outside")[..], "verifier refuses")]
+    {
+        let error = at_b.on_message(Module::new(object).unwrap().0.handler()).unwrap_err();
+        assert!(error.to_string().contains(expected) && error.exit_status() == 2, "{error}");
+        assert!(error.to_string().lines().count() > 2, "what the verifier said: {error}");
+    }
+    // Nothing of it has changed the channel.
+    command.send(b"hello").unwrap();
+    assert_eq!(&at_b.recv_timeout(WAIT).unwrap()[..], b"hello");
+
+    let echo = || Module::new(object!("echo")).unwrap().0.handler();
+    // One that was sent on; one of another host.
+    let handled = ListenConfig { handler: Some(HandlerSpec::taking(COST)), ..ListenConfig::default() };
+    let listener = b.listen_with("large", handled.clone()).unwrap();
+    let large = Contract::new(4_000, 1, MS(20), 1, MS(400)).unwrap();
+    let _large = a.open(b.address(), "large", ChannelSpec::real_time(large)).unwrap();
+    let error = listener.accept(Some(WAIT)).unwrap().on_message(echo()).unwrap_err();
+    assert!(error.to_string().contains("have up to 4000 bytes, expected at most 1"), "{error}");
+    let mut answer = answer;
+    answer.send(b"used").unwrap();
+    let error = at_b.on_message(echo().replying_on(answer)).unwrap_err();
+    assert!(error.to_string().contains("has been sent on"), "{error}");
+
+    // More than the host was started with.
+    let greedy = ListenConfig { handler: Some(HandlerSpec::taking(US(390))), ..ListenConfig::default() };
+    let listener = b.listen_with("greedy", greedy).unwrap();
+    let _greedy = a.open(b.address(), "greedy", contract()).unwrap();
+    let error = listener.accept(Some(WAIT)).unwrap().on_message(echo()).unwrap_err();
+    assert!(error.to_string().contains("XdpOptions::handlers") && error.exit_status() == 3, "{error}");
+    // Each that is taken out gives back what it had.
+    for _ in 0..10 {
+        at_b.on_message(echo()).unwrap();
+    }
+    drop((a, b));
+
+    // Hosts that cannot have any.
+    let [without, keyed] = [Side::A, Side::B].map(|side| {
+        let mut config = config(side.v4());
+        match side {
+            Side::A => config.link = LinkChoice::Udp,
+            Side::B => config.link = LinkChoice::Udp,
+        }
+        config
+    });
+    let (Some(a), Some(b)) = (host(&lab, Side::A, without), host(&lab, Side::B, keyed)) else { return };
+    let mut pair = Pair::open(&a, &b);
+    let error = pair.at_b.on_message(echo()).unwrap_err();
+    assert!(error.to_string().contains("fast path"), "{error}");
+}
+
+#[test]
+fn one_that_takes_too_long_is_taken_out_and_said_so_once() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, .. } = Pair::open(&a, &b);
+    at_b.on_message(Module::new(object!("slow")).unwrap().0.handler()).unwrap();
+    for number in 0u32..5 {
+        command.send(&number.to_le_bytes()).unwrap();
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
+    let error = at_b.recv_timeout(WAIT).unwrap_err();
+    assert!(matches!(&error, Error::HandlerEnded { how: "over-budget", .. }), "{error}");
+    for number in 2u32..5 {
+        assert_eq!(&at_b.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
+    }
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.state, figures.runs, figures.over_cost), (HandlerState::OverBudget, 2, 2));
+    // Another one takes its place.
+    at_b.on_message(Module::new(object!("count")).unwrap().0.handler()).unwrap();
+    command.send(&[0; 4]).unwrap();
+    eventually("the next one", || at_b.handler().unwrap().runs == 3);
+    assert_eq!(at_b.handler().unwrap().state, HandlerState::Installed);
+}
+
+#[test]
+fn one_that_answers_too_much_costs_its_own_channel_only() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
+    let other = b.listen("other").unwrap();
+    let mut to_other = a.open(b.address(), "other", contract()).unwrap();
+    let mut from_a = other.accept(Some(WAIT)).unwrap();
+    for object in [&object!("talkative")[..], &object!("scribble")[..]] {
+        let (module, mut notices) = Module::new(object).unwrap();
+        let handler = module.handler();
+        at_b.on_message(handler).unwrap();
+        for number in 0u32..100 {
+            command.send(&number.to_le_bytes()).unwrap();
+            to_other.send(&number.to_le_bytes()).unwrap();
+            assert_eq!(&from_a.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
+        }
+        eventually("all are handled", || at_b.handler().unwrap().runs.is_multiple_of(100));
+        assert!(notices.next(WAIT).is_ok());
+    }
+    assert_eq!((at_b.handler().unwrap().replies, at_b.handler().unwrap().unsent), (0, 200));
+    // With a channel to answer on: nothing longer than its contract.
+    at_b.on_message(Module::new(object!("talkative")).unwrap().0.handler().replying_on(answer)).unwrap();
+    command.send(&[0; 4]).unwrap();
+    assert!(matches!(at_a.recv_timeout(StdDuration::from_millis(300)), Err(Error::WouldBlock)));
+}
+
+#[test]
+fn handlers_are_replaced_while_messages_come() {
+    let Some(lab) = Lab::new(2) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, .. } = Pair::open(&a, &b);
+    at_b.on_message(Handler::new(|_| Disposition::Done)).unwrap();
+    let is_over = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut sent = 0u64;
+            while !is_over.load(SeqCst) {
+                command.send(&sent.to_le_bytes()).unwrap();
+                sent += 1;
+            }
+            sent
+        });
+        let ends = Ends(&is_over);
+        for turn in 0..20 {
+            let handler = if turn % 3 == 2 {
+                Handler::new(|_| Disposition::Done)
+            } else {
+                Module::new(object!("count")).unwrap().0.handler()
+            };
+            at_b.on_message(handler).unwrap();
+            std::thread::sleep(StdDuration::from_millis(30));
+        }
+        drop(ends);
+        sending.join().unwrap()
+    });
+    at_b.remove_handler().unwrap();
+    let queued = std::iter::from_fn(|| at_b.recv_timeout(StdDuration::from_millis(300)).ok()).count() as u64;
+    let figures = at_b.handler().unwrap();
+    println!("{sent} sent, {queued} in the queue, {figures:?}");
+    assert_eq!((figures.runs + queued, queued), (sent, 0));
+    let (_, report) = command.close().unwrap();
+    assert_eq!((report.unwrap().delivered, report.unwrap().lost), (sent, 0));
+}

@@ -1,0 +1,245 @@
+//! Handlers in the kernel (as [`laxity::handler::kernel`](crate::handler::kernel)): one C function, which has each message as its packet arrives, before
+//! any scheduler is asked [events §3.2].
+//!
+//! It is written against [`HEADER`], compiled with `clang -O2 -g -target bpf -c`, and replies, if it does, without any process of this host
+//! being woken. What it may do stands in docs/events.md; all else is refused when it is installed, with the reason. The host has to
+//! be on the fast path, and to have been started with time for it ([`XdpOptions::handlers`](crate::XdpOptions::handlers)); the channel's messages have to fit one
+//! packet, and [`LONGEST_MESSAGE`].
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration as StdDuration;
+
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_link::sys::{Interest, wait};
+use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed};
+pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
+
+use crate::error::Error;
+use crate::handler::{Handler, HandlerFigures, HandlerSpec, HandlerState, Record, STATE_WORDS};
+use crate::home::Home;
+use crate::link::DROPPING_PERIOD;
+use crate::port::Port;
+
+/// What the kernel takes for a message beside the handler: to find it, to copy it, and to make a packet of the reply. Assumed; the
+/// benchmark `event-dispatch` measures the whole.
+const AROUND: Duration = Duration::from_micros(3);
+/// Messages that may have been delayed on their way, and come together with those that are in time. Further ones go to the application's queue.
+const DELAYED: u64 = 16;
+
+/// A function for the kernel.
+#[derive(Debug)]
+pub struct Module(link::Module);
+
+impl Module {
+    /// Reads an object file of `clang -target bpf`, and makes its maps. The second value is told of messages, for the application.
+    ///
+    /// # Errors
+    /// [`Error::Module`]: what it has that a handler may not have; [`Error::InKernel`] if the user may make no maps.
+    pub fn new(object: &[u8]) -> Result<(Self, Notices), Error> {
+        let (module, notices) = link::Module::new(object)?;
+        Ok((Self(module), Notices(notices)))
+    }
+
+    /// A map of its own, by its name in the source.
+    pub fn map(&self, name: &str) -> Option<Arc<ModuleMap>> {
+        self.0.map(name)
+    }
+
+    /// The handler. The kernel's verifier sees it when it is installed.
+    pub fn handler(self) -> Handler {
+        Handler::in_kernel(self.0)
+    }
+}
+
+/// What a handler tells its application (`LAXITY_TELL`): messages that it was done with, in the order in which they came. What is not read in time is
+/// lost, and counted ([`HandlerFigures::untold`]).
+#[derive(Debug)]
+pub struct Notices(link::Notices);
+
+impl Notices {
+    /// The next one; waits for it at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] after the timeout; what the kernel says of the wait.
+    pub fn next(&mut self, timeout: StdDuration) -> Result<Notice, Error> {
+        if let Some(notice) = self.0.next() {
+            return Ok(notice);
+        }
+        let timeout = Duration::from_nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
+        wait(&[(self.0.as_fd(), Interest::Readable)], Some(timeout))
+            .map_err(|source| Error::System { what: "waiting for a handler", source })?;
+        self.0.next().ok_or(Error::WouldBlock)
+    }
+}
+
+impl From<HandlerError> for Error {
+    fn from(error: HandlerError) -> Self {
+        let (problem, status) = (error.to_string(), 4);
+        match error {
+            HandlerError::Refused(_) | HandlerError::Rejected { .. } => Self::Module { problem },
+            HandlerError::Full => Self::InKernel { problem, status: 3 },
+            HandlerError::NoChannel => Self::InKernel { problem, status: 2 },
+            HandlerError::Kernel(_) => Self::InKernel { problem, status },
+        }
+    }
+}
+
+fn refused(problem: impl Into<String>) -> Error {
+    Error::InKernel { problem: problem.into(), status: 2 }
+}
+
+/// What a host has for handlers in the kernel.
+#[derive(Debug)]
+pub(crate) struct Reserve {
+    handlers: Arc<Handlers>,
+    /// Frames between its hosts are authenticated, which nothing in the kernel can check.
+    is_keyed: bool,
+    platform: Platform,
+    /// What they may take in each period, all of them, and how much of that is left.
+    whole: Duration,
+    left: Mutex<Duration>,
+}
+
+impl Reserve {
+    pub(crate) fn new(handlers: Arc<Handlers>, whole: Duration, is_keyed: bool, platform: Platform) -> Self {
+        Self { handlers, is_keyed, platform, whole, left: Mutex::new(whole) }
+    }
+
+    fn take(&self, share: Duration) -> Result<(), Error> {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        match left.as_nanos().checked_sub(share.as_nanos()) {
+            Some(rest) => *left = Duration::from_nanos(rest),
+            None => {
+                let (whole, left) = (self.whole, *left);
+                let problem = format!(
+                    "it may take {share} in {DROPPING_PERIOD}, and {left} is left of {whole} that the host was started with (XdpOptions::handlers)"
+                );
+                return Err(Error::InKernel { problem, status: 3 });
+            }
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, share: Duration) {
+        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        *left = (*left + share).min(self.whole);
+    }
+}
+
+/// A channel whose messages are to be handled.
+pub(crate) struct Channel<'a> {
+    pub(crate) home: &'a Arc<dyn Home>,
+    pub(crate) port: &'a Arc<Port>,
+    pub(crate) contract: Contract,
+    pub(crate) peer: std::net::SocketAddr,
+    pub(crate) same_clock: bool,
+    /// Bytes of the largest message that may come.
+    pub(crate) largest: usize,
+}
+
+/// A handler that is installed, with what is kept of it here.
+#[derive(Debug)]
+pub(crate) struct InKernel {
+    installed: Installed,
+    handler: Box<Handler>,
+    share: Duration,
+    is_told: bool,
+}
+
+impl InKernel {
+    /// Installs it, in the place of the one that is there.
+    pub(crate) fn install(
+        mut handler: Box<Handler>,
+        channel: &Channel<'_>,
+        (spec, record): (&HandlerSpec, &Record),
+    ) -> Result<Self, Error> {
+        let Channel { home, port, contract, peer, same_clock, largest } = channel;
+        let reserve = home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
+        if reserve.is_keyed {
+            return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
+        }
+        let most = (reserve.platform.packet as usize).min(LONGEST_MESSAGE);
+        if *largest > most {
+            return Err(refused(format!("its messages have up to {largest} bytes, expected at most {most}")));
+        }
+        let place = port.index().ok_or(HandlerError::NoChannel)?;
+        let (reply, wire) = match handler.reply_mut() {
+            None => (None, Duration::ZERO),
+            Some(sender) => {
+                let grant = sender.grant();
+                if grant.peer != *peer {
+                    let problem = format!("it is to reply to {}, and the messages come from {peer}", grant.peer);
+                    return Err(refused(problem));
+                }
+                let wire = reserve.platform.link.occupancy(grant.service.max_message());
+                (Some(sender.lend_to_kernel(most)?), wire)
+            }
+        };
+        let (every, tolerance) = (contract.interval(), contract.most_ahead() + contract.interval() * DELAYED);
+        let deadline = same_clock.then(|| contract.deadline());
+        let what = Install { place, every, tolerance, cost: spec.cost(), budget: spec.budget(), deadline, reply };
+        // Nothing orders what it sends: that takes from the link what it takes, and from the bounds as much.
+        let share = (spec.cost() + AROUND + wire) * what.most_messages(DROPPING_PERIOD);
+        reserve.take(share)?;
+        let module = handler.module().ok_or(HandlerError::NoChannel)?;
+        let installed = reserve.handlers.install(module, &what).inspect_err(|_| reserve.give_back(share))?;
+        for word in 0..STATE_WORDS {
+            installed.word(word).store(record.word(word).load(SeqCst), SeqCst);
+        }
+        let installed = Self { installed, handler, share, is_told: false };
+        if port.index() != Some(place) {
+            // The channel has ended, and another one may have its place.
+            installed.take_out(home, port, record);
+            return Err(HandlerError::NoChannel.into());
+        }
+        Ok(installed)
+    }
+
+    /// Whether it ended by itself, once.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        !self.is_told && self.installed.has_ended() && !std::mem::replace(&mut self.is_told, true)
+    }
+
+    /// Takes it out. What it did is counted with `record`, and told to the executive.
+    pub(crate) fn take_out(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
+        self.installed.stop();
+        // It may be at a message at this moment, for as long as that takes; the executive has to hear of all.
+        for _ in 0..200 {
+            std::thread::sleep(StdDuration::from_millis(1));
+            if self.installed.is_told() || home.check_running().is_err() {
+                break;
+            }
+            home.doorbell().ring(port);
+        }
+        record.count_in_kernel(&self.installed.counts());
+        if let Some(reply) = self.handler.reply_mut() {
+            reply.come_back(self.installed.next_reply());
+        }
+        if let Some(reserve) = home.kernel() {
+            reserve.give_back(self.share);
+        }
+        *self.handler
+    }
+
+    /// What it did, with what handlers before it did.
+    pub(crate) fn figures(&self, record: &Record) -> HandlerFigures {
+        let all = Record::new(*record.spec());
+        all.count_in(record);
+        let counts = self.installed.counts();
+        all.count_in_kernel(&counts);
+        self.words_to(&all);
+        all.set_state(if counts.is_over_budget { HandlerState::OverBudget } else { HandlerState::Installed });
+        all.figures()
+    }
+
+    /// What follows it goes on with its words.
+    pub(crate) fn words_to(&self, record: &Record) {
+        for word in 0..STATE_WORDS {
+            record.word(word).store(self.installed.word(word).load(SeqCst), SeqCst);
+        }
+    }
+}

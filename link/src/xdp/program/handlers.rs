@@ -1,0 +1,472 @@
+//! Handlers of applications in the kernel [events §3.2]: `handle.bpf.h` says what becomes of a message.
+//!
+//! Each gets a copy of the program `handle`, in which its function stands in the place of `on_message`: freplace is not to be had everywhere,
+//! and a tail call never returns, so that what follows has to be in the program that is called. What handlers count lies in memory that is
+//! shared with the kernel; the executive looks there for what it has to tell the endpoint of, without a system call.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release, SeqCst},
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use aya::Ebpf;
+use aya::maps::{Map, MapData};
+use aya_obj::Object;
+use aya_obj::generated::bpf_insn;
+use laxity_core::receive::Handled;
+use laxity_core::units::Duration;
+
+use super::layout::{CHANNELS, Channel};
+use super::module::Module;
+use super::shared::{Atomics, Shared};
+use super::{Error, OBJECT, kernel};
+use crate::HandledEarly;
+
+/// As HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`.
+pub const MOST_HANDLERS: usize = 16;
+const BUCKETS: usize = 240;
+const WORDS: usize = 16;
+/// Bytes of the longest message, and reply: LAXITY_MESSAGE.
+pub const LONGEST_MESSAGE: usize = 1408;
+
+/// `struct handler`.
+#[derive(Debug)]
+#[repr(C)]
+struct Slot {
+    key: AtomicU64,
+    active: AtomicU32,
+    ended: AtomicU32,
+    cost_ns: AtomicU64,
+    budget_ns: AtomicU64,
+    deadline_ns: AtomicU64,
+    reply_key: AtomicU64,
+    reply_channel: AtomicU32,
+    reply_most: AtomicU32,
+    reply_least: AtomicU32,
+    over: AtomicU32,
+    reply_every_ns: AtomicU64,
+    reply_ahead_ns: AtomicU64,
+    reply_next: AtomicU64,
+    reply_sequence: AtomicU64,
+    every_ns: AtomicU64,
+    tolerance_ns: AtomicU64,
+    paid_until: AtomicU64,
+    runs: AtomicU64,
+    beyond: AtomicU64,
+    done: AtomicU64,
+    done_bytes: AtomicU64,
+    late: AtomicU64,
+    replies: AtomicU64,
+    reply_bytes: AtomicU64,
+    unsent: AtomicU64,
+    untold: AtomicU64,
+    over_cost: AtomicU64,
+    longest_ns: AtomicU64,
+    largest_ns: AtomicU64,
+    took: [AtomicU64; BUCKETS],
+    response: [AtomicU64; BUCKETS],
+}
+
+/// The words of one handler.
+#[derive(Debug)]
+#[repr(C)]
+struct Words([AtomicU64; WORDS]);
+
+// `handle.bpf.h` asserts the same.
+const _: () = {
+    use std::mem::offset_of;
+    assert!(size_of::<Slot>() == 216 + 16 * BUCKETS && size_of::<Words>() == 8 * WORDS);
+    assert!(offset_of!(Slot, cost_ns) == 16);
+    assert!(offset_of!(Slot, reply_key) == 40);
+    assert!(offset_of!(Slot, reply_every_ns) == 64);
+    assert!(offset_of!(Slot, every_ns) == 96);
+    assert!(offset_of!(Slot, runs) == 120);
+    assert!(offset_of!(Slot, took) == 216);
+};
+
+// SAFETY: only atomic integers; the sum of their sizes is that of the type, asserted above.
+unsafe impl Atomics for Slot {}
+// SAFETY: likewise.
+unsafe impl Atomics for Words {}
+
+/// Why there is no handler in the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum HandlerError {
+    /// The object is none that can be.
+    #[error("{0}")]
+    Refused(String),
+    /// The verifier's decision: the handler's fault.
+    #[error("the kernel's verifier refuses the handler:\n{log}")]
+    Rejected {
+        /// What it said.
+        log: String,
+    },
+    /// Every place is taken.
+    #[error("the interface has {MOST_HANDLERS} handlers already, and no place for another")]
+    Full,
+    /// The channel is not, or no longer, received here by the fast path.
+    #[error("the channel is not received by the fast path")]
+    NoChannel,
+    /// What the kernel, or the user's rights, stand against.
+    #[error("{0}")]
+    Kernel(String),
+}
+
+impl HandlerError {
+    pub(super) fn refused(why: impl Into<String>) -> Self {
+        Self::Refused(why.into())
+    }
+}
+
+impl From<Error> for HandlerError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Rejected { log, .. } => Self::Rejected { log: end_of(&log) },
+            other => Self::Kernel(other.to_string()),
+        }
+    }
+}
+
+/// The last lines of what the verifier said: what it refuses stands there.
+fn end_of(log: &str) -> String {
+    let lines: Vec<&str> = log.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}
+
+/// Where a handler replies to: a channel that is open, to the host whose messages it has.
+#[derive(Clone, Copy, Debug)]
+pub struct ReplyTo {
+    /// Its place at this host.
+    pub place: u32,
+    /// What its packets carry: the receiver's place and key.
+    pub channel: (u32, u64),
+    /// Bytes of the shortest and the longest message.
+    pub bytes: (u32, u32),
+    /// How far apart its messages arrive logically, and how far ahead of that they may be sent.
+    pub interval: Duration,
+    /// See above.
+    pub most_ahead: Duration,
+    /// The number of the next message, and its earliest logical arrival, ns.
+    pub next: (u64, u64),
+}
+
+/// What a handler is installed for.
+#[derive(Clone, Copy, Debug)]
+pub struct Install {
+    /// The channel's place at this host.
+    pub place: u32,
+    /// It has a message every so often in the long run, and one may come so much too early; what comes faster goes to the application's queue.
+    pub every: Duration,
+    /// See above.
+    pub tolerance: Duration,
+    /// What it takes at most, and before it is taken out.
+    pub cost: Duration,
+    /// See above.
+    pub budget: Duration,
+    /// The channel's deadline, if logical arrivals are of this host's clock.
+    pub deadline: Option<Duration>,
+    /// Where it replies to.
+    pub reply: Option<ReplyTo>,
+}
+
+/// Whom a slot is for, and what the executive knows of it.
+#[derive(Debug, Default)]
+struct Tenant {
+    is_taken: AtomicU32,
+    place: AtomicU32,
+    /// One more than the place of the reply channel.
+    reply: AtomicU32,
+    /// As the slot's counters.
+    done: AtomicU64,
+    done_bytes: AtomicU64,
+    late: AtomicU64,
+    replies: AtomicU64,
+    reply_bytes: AtomicU64,
+}
+
+/// The handlers behind one program.
+pub struct Handlers {
+    channels: Arc<Shared<Channel>>,
+    handled_by: Shared<AtomicU64>,
+    slots: Shared<Slot>,
+    words: Shared<Words>,
+    programs: OwnedFd,
+    /// What `handle` refers to, without its `notices`.
+    maps: Vec<(String, OwnedFd)>,
+    tenants: [Tenant; MOST_HANDLERS],
+    /// One thread at a time installs, or takes out.
+    installing: Mutex<()>,
+}
+
+impl std::fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handlers").field("tenants", &self.tenants).finish_non_exhaustive()
+    }
+}
+
+impl Handlers {
+    /// Those behind the program of `object`; before its maps are taken.
+    pub(super) fn load(object: &mut Ebpf, channels: Arc<Shared<Channel>>) -> Result<Arc<Self>, Error> {
+        let dup = |data: &MapData| data.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"));
+        let mut maps = Vec::new();
+        for (name, map) in object.maps() {
+            let (Map::Array(data) | Map::PerCpuArray(data) | Map::XskMap(data)) = map else { continue };
+            maps.push((name.to_owned(), dup(data)?));
+        }
+        let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
+        let Map::ProgramArray(programs) = take("programs")? else { return Err(Error::Object) };
+        Ok(Arc::new(Self {
+            channels,
+            handled_by: Shared::writable(take("handled_by")?, CHANNELS + 1)?,
+            slots: Shared::writable(take("handlers")?, MOST_HANDLERS as u32)?,
+            words: Shared::writable(take("words")?, MOST_HANDLERS as u32)?,
+            programs: dup(&programs)?,
+            maps,
+            tenants: std::array::from_fn(|_| Tenant::default()),
+            installing: Mutex::new(()),
+        }))
+    }
+
+    /// Has the messages of a channel handled by `module` from now on; for set-up, in any thread. The caller goes on only if the channel is still
+    /// at its place then.
+    ///
+    /// # Errors
+    /// The verifier refuses the module; there are as many handlers as can be; nothing arrives for the channel.
+    pub fn install(self: &Arc<Self>, module: &Module, what: &Install) -> Result<Installed, HandlerError> {
+        let program = self.program(module)?;
+        let _one = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        let channel = self.channels.get(what.place as usize).filter(|channel| channel.open.load(Acquire) != 0);
+        let channel = channel.ok_or(HandlerError::NoChannel)?;
+        let free = (0..MOST_HANDLERS).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
+        let index = free.ok_or(HandlerError::Full)?;
+        let (slot, tenant) = (&self.slots[index], &self.tenants[index]);
+        slot.active.store(0, SeqCst);
+        slot.ended.store(0, Relaxed);
+        slot.over.store(0, Relaxed);
+        slot.cost_ns.store(what.cost.as_nanos(), Relaxed);
+        slot.budget_ns.store(what.budget.as_nanos(), Relaxed);
+        slot.deadline_ns.store(what.deadline.unwrap_or_default().as_nanos(), Relaxed);
+        slot.every_ns.store(what.every.as_nanos(), Relaxed);
+        slot.tolerance_ns.store(what.tolerance.as_nanos(), Relaxed);
+        slot.paid_until.store(0, Relaxed);
+        slot.reply_most.store(0, Relaxed);
+        if let Some(reply) = &what.reply {
+            slot.reply_channel.store(reply.channel.0.to_be(), Relaxed);
+            slot.reply_key.store(reply.channel.1, Relaxed);
+            slot.reply_every_ns.store(reply.interval.as_nanos(), Relaxed);
+            slot.reply_ahead_ns.store(reply.most_ahead.as_nanos(), Relaxed);
+            slot.reply_sequence.store(reply.next.0, Relaxed);
+            slot.reply_next.store(reply.next.1, Relaxed);
+            slot.reply_least.store(reply.bytes.0, Relaxed);
+            slot.reply_most.store(reply.bytes.1.min(LONGEST_MESSAGE as u32), Relaxed);
+        }
+        for counter in slot.took.iter().chain(&slot.response).chain([
+            &slot.runs,
+            &slot.beyond,
+            &slot.unsent,
+            &slot.untold,
+            &slot.over_cost,
+            &slot.longest_ns,
+            &slot.largest_ns,
+        ]) {
+            counter.store(0, Relaxed);
+        }
+        for word in &self.words[index].0 {
+            word.store(0, Relaxed);
+        }
+        // What the executive has been told of goes on from where it was.
+        tenant.place.store(what.place, Relaxed);
+        tenant.reply.store(what.reply.map_or(0, |reply| reply.place + 1), Relaxed);
+        tenant.is_taken.store(1, SeqCst);
+        slot.key.store(channel.key.load(Relaxed), Relaxed);
+        let installed = Installed { handlers: Arc::clone(self), index, place: what.place, _program: program };
+        let programs = self.programs.as_fd();
+        let descriptor = installed._program.as_raw_fd() as u32;
+        kernel::update(programs, &(index as u32).to_ne_bytes(), &descriptor.to_ne_bytes())
+            .map_err(|source| Error::Kernel { what: "a program for a tail call", source })?;
+        slot.active.store(1, Release);
+        // The one before it, if there is one, has no more messages.
+        self.handled_by[what.place as usize].store(index as u64 + 1, SeqCst);
+        Ok(installed)
+    }
+
+    /// A copy of `handle` with the module's function, loaded.
+    fn program(&self, module: &Module) -> Result<OwnedFd, Error> {
+        let mut own = Object::parse(OBJECT).map_err(|_| Error::Object)?;
+        own.functions.retain(|_, function| function.name == "handle");
+        let declared = own.maps.clone();
+        let mut maps: Vec<_> = self.maps.iter().map(|(name, fd)| (name.as_str(), fd.as_raw_fd())).collect();
+        maps.push(("notices", module.notices.fd().as_fd().as_raw_fd()));
+        let found = maps.iter().filter_map(|(name, fd)| Some((*name, *fd, declared.get(*name)?)));
+        own.relocate_maps(found, &HashSet::new()).map_err(|_| Error::Object)?;
+        let (_, handle) = own.functions.pop_first().ok_or(Error::Object)?;
+        let mut instructions = handle.instructions;
+        /// A call of a function of the same program.
+        const CALL: (u8, u8) = (0x85, 1);
+        let calls = |instruction: &bpf_insn| (instruction.code, instruction.src_reg()) == CALL;
+        let place = instructions.iter().position(calls).ok_or(Error::Object)?;
+        instructions[place].imm = (instructions.len() - place - 1) as i32;
+        instructions.extend_from_slice(&module.instructions);
+        // SAFETY: an instruction is eight bytes of integers without padding.
+        let bytes = unsafe {
+            std::slice::from_raw_parts(instructions.as_ptr().cast::<u8>(), size_of_val(instructions.as_slice()))
+        };
+        kernel::load_xdp(bytes, "laxity_handler")
+    }
+
+    /// What became of messages of one channel since that was last told; whoever calls this is the executive.
+    pub(crate) fn poll(&self, told: &mut u64) -> Option<HandledEarly> {
+        let all = self.handled_by[CHANNELS as usize].load(Acquire);
+        if all == *told {
+            return None;
+        }
+        for (slot, tenant) in self.slots.iter().zip(&self.tenants) {
+            if tenant.is_taken.load(Acquire) == 0 {
+                continue;
+            }
+            let more = |now: &AtomicU64, known: &AtomicU64| {
+                let count = now.load(Acquire);
+                count - known.swap(count, SeqCst)
+            };
+            let messages = more(&slot.done, &tenant.done);
+            let bytes = more(&slot.done_bytes, &tenant.done_bytes);
+            let late = more(&slot.late, &tenant.late);
+            let (replies, reply_bytes) =
+                (more(&slot.replies, &tenant.replies), more(&slot.reply_bytes, &tenant.reply_bytes));
+            if messages + replies == 0 {
+                continue;
+            }
+            let reply = tenant.reply.load(Relaxed).checked_sub(1).filter(|_| replies > 0);
+            let largest = Duration::from_nanos(slot.largest_ns.load(Relaxed));
+            return Some(HandledEarly {
+                place: tenant.place.load(Relaxed),
+                handled: Handled { messages, bytes, late, largest },
+                replies: reply.map(|place| (place, replies, reply_bytes)),
+            });
+        }
+        *told = all;
+        None
+    }
+}
+
+/// What a handler in the kernel did.
+#[derive(Clone, Debug, Default)]
+pub struct HandlerCounts {
+    /// Whether it ended by itself: it took more than its budget, twice in succession.
+    pub is_over_budget: bool,
+    /// Messages that it had.
+    pub runs: u64,
+    /// Messages that it did not have, because they came faster than it may have them.
+    pub beyond: u64,
+    /// Those that it was done with; the others went to the application's queue.
+    pub done: u64,
+    /// Replies that it sent.
+    pub replies: u64,
+    /// Replies that its contract had no room for, that were too long, or that the kernel had no room for.
+    pub unsent: u64,
+    /// Messages that the application could not be told of, because it had not read what came before.
+    pub untold: u64,
+    /// Runs that took more than was declared.
+    pub over_cost: u64,
+    /// What runs took: the largest of a bucket, and how many. One more than the largest of all is not in it.
+    pub took: Vec<(Duration, u64)>,
+    /// The longest run.
+    pub longest: Duration,
+    /// From when messages were sent until they were done with, likewise; empty if the clocks differ.
+    pub response: Vec<(Duration, u64)>,
+}
+
+/// A handler that has the messages of a channel, until this is dropped: then those of later packets go the usual way.
+pub struct Installed {
+    handlers: Arc<Handlers>,
+    index: usize,
+    place: u32,
+    _program: OwnedFd,
+}
+
+impl std::fmt::Debug for Installed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Installed").field("index", &self.index).field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+impl Install {
+    /// How many messages the handler may have in any span of this length, whatever the channel's sender does.
+    pub fn most_messages(&self, span: Duration) -> u64 {
+        1 + (span + self.tolerance).as_nanos() / self.every.as_nanos().max(1)
+    }
+}
+
+impl Installed {
+    /// What it did so far.
+    pub fn counts(&self) -> HandlerCounts {
+        let slot = &self.handlers.slots[self.index];
+        let read = |counter: &AtomicU64| counter.load(Relaxed);
+        let longest = Duration::from_nanos(read(&slot.longest_ns));
+        HandlerCounts {
+            is_over_budget: self.has_ended(),
+            runs: read(&slot.runs),
+            beyond: read(&slot.beyond),
+            done: read(&slot.done),
+            replies: read(&slot.replies),
+            unsent: read(&slot.unsent),
+            untold: read(&slot.untold),
+            over_cost: read(&slot.over_cost),
+            took: values(&slot.took, longest),
+            longest,
+            response: values(&slot.response, Duration::MAX),
+        }
+    }
+
+    /// Whether it ended by itself. One load.
+    pub fn has_ended(&self) -> bool {
+        self.handlers.slots[self.index].ended.load(Relaxed) != 0
+    }
+
+    /// A word that it shares with its application.
+    pub fn word(&self, word: usize) -> &AtomicU64 {
+        &self.handlers.words[self.index].0[word]
+    }
+
+    /// Has it have no more messages. Those that it has at the moment it may still be done with.
+    pub fn stop(&self) {
+        // Unless another one has taken its place.
+        let (own, of_place) = (self.index as u64 + 1, &self.handlers.handled_by[self.place as usize]);
+        let _ = of_place.compare_exchange(own, 0, SeqCst, SeqCst);
+        self.handlers.slots[self.index].active.store(0, SeqCst);
+    }
+
+    /// Whether the executive has been told of all that it did.
+    pub fn is_told(&self) -> bool {
+        let (slot, tenant) = (&self.handlers.slots[self.index], &self.handlers.tenants[self.index]);
+        slot.done.load(SeqCst) == tenant.done.load(SeqCst) && slot.replies.load(SeqCst) == tenant.replies.load(SeqCst)
+    }
+
+    /// The number of its next reply, and the earliest logical arrival of that, ns.
+    pub fn next_reply(&self) -> (u64, u64) {
+        let slot = &self.handlers.slots[self.index];
+        (slot.reply_sequence.load(SeqCst), slot.reply_next.load(SeqCst))
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        let _one = self.handlers.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        self.stop();
+        let _ = kernel::delete(self.handlers.programs.as_fd(), self.index as u32);
+        self.handlers.tenants[self.index].is_taken.store(0, SeqCst);
+    }
+}
+
+/// The largest value of each bucket that has any, and how many it has; `bucket` of `handle.bpf.h`.
+fn values(buckets: &[AtomicU64], largest: Duration) -> Vec<(Duration, u64)> {
+    let top = |bucket: u64| match bucket / 8 {
+        0 => bucket,
+        octave => ((8 + bucket % 8 + 1) << (octave - 1)) - 1,
+    };
+    let counts = (0..).zip(buckets).map(|(bucket, count)| (top(bucket), count.load(Relaxed)));
+    counts.filter(|&(_, count)| count > 0).map(|(top, count)| (Duration::from_nanos(top).min(largest), count)).collect()
+}

@@ -1,0 +1,271 @@
+//! An application's function for the kernel, as an object file of clang: read, held against what it may do, and with its maps made.
+//!
+//! Nothing of the object is believed: only functions and plain maps may be in it, only the calls that are listed here, and no reference to a
+//! map but those that the object has itself. The rest is the kernel's verifier's to refuse, when it is loaded behind [`super::handlers`].
+
+use std::collections::HashSet;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use aya::maps::{MapData, RingBuf};
+use aya_obj::generated::{bpf_insn, bpf_map_type};
+use aya_obj::{EbpfSectionKind, Object, ProgramSection};
+use laxity_core::units::Instant;
+
+use super::handlers::HandlerError;
+use super::{Error, OBJECT, kernel};
+
+/// Bytes of the largest object.
+const MOST_BYTES: usize = 1 << 20;
+/// Instructions of the function, with those that it calls.
+const MOST_INSTRUCTIONS: usize = 4096;
+/// Maps of an object, and bytes of each at most.
+const MOST_MAPS: usize = 16;
+const MOST_MAP_BYTES: u64 = 1 << 20;
+/// What it has to have.
+const ENTRY: &str = "on_message";
+
+/// Calls to the kernel that a handler may make: look up, update and delete in its maps, the time, a random number, the processor's number.
+const ALLOWED: [i32; 6] = [1, 2, 3, 5, 7, 8];
+
+// Of an instruction: what it is, and what the second register of a call or of a constant of 64 bits says.
+const CALL: u8 = 0x85;
+const CALL_BY_REGISTER: u8 = 0x8D;
+const LOAD_WIDE: u8 = 0x18;
+const OF_THE_KERNEL: u8 = 0;
+const OF_THE_OBJECT: u8 = 1;
+/// The class and mode of what loads from the packet by itself: `LD | ABS`, `LD | IND`.
+const CLASS_AND_MODE: u8 = 0xE7;
+const FROM_PACKET: [u8; 2] = [0x20, 0x40];
+
+/// A function for the kernel, with its maps. It goes behind the demultiplexer of one channel at a time.
+pub struct Module {
+    pub(super) instructions: Vec<bpf_insn>,
+    maps: Vec<Arc<ModuleMap>>,
+    pub(super) notices: Arc<MapData>,
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let instructions = &self.instructions.len();
+        f.debug_struct("Module").field("instructions", instructions).field("maps", &self.maps).finish_non_exhaustive()
+    }
+}
+
+impl Module {
+    /// Reads an object file, and makes the maps that it declares; the second value is told of messages. For set-up.
+    ///
+    /// # Errors
+    /// It is none, or has what a handler may not have; the user may make no maps.
+    pub fn new(object: &[u8]) -> Result<(Self, Notices), HandlerError> {
+        if object.len() > MOST_BYTES {
+            return Err(HandlerError::refused(format!("it has {} bytes, expected at most {MOST_BYTES}", object.len())));
+        }
+        // The reader gives up on some objects by a panic.
+        let read = catch_unwind(AssertUnwindSafe(|| Self::read(object)));
+        let (instructions, maps) =
+            read.unwrap_or_else(|_| Err(HandlerError::refused("it is no object file of clang -target bpf")))?;
+        let notices = Object::parse(OBJECT).ok().and_then(|mut own| own.maps.remove("notices")).ok_or(Error::Object)?;
+        let notices = || MapData::create(notices.clone(), "laxity_notices", None).map_err(Error::map);
+        let ring = notices()?;
+        let shared = MapData::from_fd(ring.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?);
+        let notices = Notices(RingBuf::try_from(aya::maps::Map::RingBuf(ring)).map_err(Error::map)?);
+        Ok((Self { instructions, maps, notices: Arc::new(shared.map_err(Error::map)?) }, notices))
+    }
+
+    fn read(bytes: &[u8]) -> Result<(Vec<bpf_insn>, Vec<Arc<ModuleMap>>), HandlerError> {
+        let what = |why: &dyn std::fmt::Display| format!("it is no object file of clang -target bpf: {why}");
+        let mut object = Object::parse(bytes).map_err(|why| HandlerError::refused(what(&why)))?;
+        if let Some(program) = object.programs.keys().next() {
+            let why = format!("it has a program {program:?} in a section of its own, expected functions only");
+            return Err(HandlerError::refused(why));
+        }
+        let entries = || object.functions.iter().filter(|(_, function)| function.name == ENTRY);
+        let Some((&(section_index, address), _)) = entries().next() else {
+            return Err(HandlerError::refused(format!("it has no function {ENTRY}")));
+        };
+        let all: usize = object.functions.values().map(|function| function.instructions.len()).sum();
+        if all > MOST_INSTRUCTIONS {
+            let why = format!("its functions have {all} instructions, expected at most {MOST_INSTRUCTIONS}");
+            return Err(HandlerError::refused(why));
+        }
+        for function in object.functions.values() {
+            check(&function.instructions).map_err(|why| HandlerError::refused(format!("{} {why}", function.name)))?;
+        }
+        if object.maps.len() > MOST_MAPS {
+            let why = format!("it has {} maps, expected at most {MOST_MAPS}", object.maps.len());
+            return Err(HandlerError::refused(why));
+        }
+        let maps = object.maps.iter().map(|(name, map)| ModuleMap::new(name, map).map(Arc::new));
+        let maps = maps.collect::<Result<Vec<_>, _>>()?;
+        let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
+        let declared = object.maps.clone();
+        let made = maps.iter().filter_map(|map| Some((map.name.as_str(), map.raw_fd(), declared.get(&map.name)?)));
+        let link = |why: &dyn std::fmt::Display| HandlerError::refused(format!("it cannot be linked: {why}"));
+        object.relocate_maps(made, &sections).map_err(|why| link(&why))?;
+        // To the linker it is a program.
+        let (license, section) = (object.license.clone(), ProgramSection::SocketFilter);
+        let program = aya_obj::Program { license, kernel_version: None, section, section_index, address };
+        object.programs.insert(ENTRY.to_owned(), program);
+        object.relocate_calls(&sections).map_err(|why| link(&why))?;
+        let linked = object.functions.remove(&(section_index, address)).map(|function| function.instructions);
+        let linked = linked.unwrap_or_default();
+        if linked.len() > 2 * MOST_INSTRUCTIONS {
+            return Err(HandlerError::refused(format!("with what it calls it has {} instructions", linked.len())));
+        }
+        Ok((linked, maps))
+    }
+
+    /// A map of its own, by its name in the source; those of global variables have the name of their section.
+    pub fn map(&self, name: &str) -> Option<Arc<ModuleMap>> {
+        self.maps.iter().find(|map| map.name == name).cloned()
+    }
+}
+
+/// Holds the instructions of a function against what one may do.
+fn check(instructions: &[bpf_insn]) -> Result<(), String> {
+    let mut rest = instructions.iter().enumerate();
+    while let Some((place, instruction)) = rest.next() {
+        let (code, register) = (instruction.code, instruction.src_reg());
+        let at = |what: &str| Err(format!("{what} (instruction {place})"));
+        match (code, register) {
+            (CALL, OF_THE_KERNEL) if ALLOWED.contains(&instruction.imm) => {}
+            (CALL, OF_THE_KERNEL) => {
+                return at(&format!("calls the kernel's function {}, expected one of {ALLOWED:?}", instruction.imm));
+            }
+            (CALL, OF_THE_OBJECT) => {}
+            (CALL, _) => return at("calls a function of the kernel that is no helper"),
+            (CALL_BY_REGISTER, _) => return at("calls by a register"),
+            (LOAD_WIDE, 0) => {
+                // Its second half is no instruction.
+                rest.next();
+            }
+            (LOAD_WIDE, _) => return at("names a map that is none of the object's"),
+            _ if FROM_PACKET.contains(&(code & CLASS_AND_MODE)) => return at("reads the packet by itself"),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// A map of a handler's, which it shares with its application. Entries are read and written whole.
+#[derive(Debug)]
+pub struct ModuleMap {
+    name: String,
+    fd: OwnedFd,
+    key_bytes: usize,
+    value_bytes: usize,
+}
+
+impl ModuleMap {
+    fn new(name: &str, map: &aya_obj::Map) -> Result<Self, HandlerError> {
+        use bpf_map_type::{BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH};
+        let plain = [BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH].map(|kind| kind as u32);
+        let refused = |why: String| Err(HandlerError::refused(format!("its map {name:?} {why}")));
+        if !plain.contains(&map.map_type()) {
+            return refused(format!("is of kind {}, expected an array, hash or LRU hash", map.map_type()));
+        }
+        let bytes = u64::from(map.max_entries()) * (u64::from(map.key_size()) + u64::from(map.value_size()));
+        if bytes > MOST_MAP_BYTES {
+            return refused(format!("has {bytes} bytes, expected at most {MOST_MAP_BYTES}"));
+        }
+        // No name of the kernel's view has the dot that those of sections begin with.
+        let shown = format!("laxity_{}", name.trim_start_matches('.'));
+        let shown: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(15).collect();
+        // The types that clang tells of keys and values are of no use here, and stay out.
+        let sizes = [map.key_size(), map.value_size(), map.max_entries()];
+        let fd = kernel::create_map(map.map_type(), sizes, map.map_flags(), &shown).map_err(Error::kernel("a map"))?;
+        let (key_bytes, value_bytes) = (map.key_size() as usize, map.value_size() as usize);
+        let made = Self { name: name.to_owned(), fd, key_bytes, value_bytes };
+        let is_initial = matches!(map.section_kind(), EbpfSectionKind::Data | EbpfSectionKind::Rodata);
+        if is_initial && map.data().len() == value_bytes {
+            made.set(&0u32.to_ne_bytes(), map.data()).map_err(|source| Error::Kernel { what: "a map", source })?;
+        }
+        Ok(made)
+    }
+
+    fn raw_fd(&self) -> i32 {
+        use std::os::fd::AsRawFd;
+        self.fd.as_raw_fd()
+    }
+
+    /// The value at `key`, if there is one.
+    ///
+    /// # Errors
+    /// The key has another length than the map's; the kernel refuses.
+    pub fn get(&self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
+        self.check_length("key", key, self.key_bytes)?;
+        // The kernel writes whole words.
+        let mut value = vec![0; self.value_bytes.next_multiple_of(8)];
+        let found = kernel::look_up(self.fd.as_fd(), key, &mut value)?;
+        value.truncate(self.value_bytes);
+        Ok(found.then_some(value))
+    }
+
+    /// Sets the value at `key`.
+    ///
+    /// # Errors
+    /// One of them has another length than the map's; there is no such place in an array, or no room in a hash.
+    pub fn set(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
+        self.check_length("key", key, self.key_bytes)?;
+        self.check_length("value", value, self.value_bytes)?;
+        kernel::update(self.fd.as_fd(), key, value)
+    }
+
+    fn check_length(&self, what: &str, found: &[u8], expected: usize) -> io::Result<()> {
+        if found.len() == expected {
+            return Ok(());
+        }
+        let why = format!("the {what} of map {:?} has {expected} bytes, found {}", self.name, found.len());
+        Err(io::Error::new(io::ErrorKind::InvalidInput, why))
+    }
+}
+
+/// What a handler in the kernel tells its application: messages that it was done with, in the order in which they came.
+pub struct Notices(RingBuf<MapData>);
+
+impl std::fmt::Debug for Notices {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Notices").finish_non_exhaustive()
+    }
+}
+
+/// A message that a handler in the kernel was done with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// The message's number on its channel, from 0.
+    pub sequence: u64,
+    /// When its application sent it, to a microsecond; on the sender's clock.
+    pub sent: Instant,
+    /// When its packet came to the handler.
+    pub arrived: Instant,
+    /// The message, as the handler left it.
+    pub message: Vec<u8>,
+}
+
+impl Notices {
+    /// The next one, if there is one.
+    pub fn next(&mut self) -> Option<Notice> {
+        let item = self.0.next()?;
+        // sequence, sent, arrived, bytes, and what is the reply's.
+        let word = |at: usize| item.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_ne_bytes);
+        let message = item.get(32..).unwrap_or_default().to_vec();
+        Some(Notice {
+            sequence: word(0).unwrap_or(0),
+            sent: Instant::from_nanos(word(8).unwrap_or(0)),
+            arrived: Instant::from_nanos(word(16).unwrap_or(0)),
+            message,
+        })
+    }
+}
+
+impl AsFd for Notices {
+    /// Readable when there is one.
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        use std::os::fd::{AsRawFd, BorrowedFd};
+        // SAFETY: the ring's own descriptor, which lives as long as the ring.
+        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+    }
+}
