@@ -10,6 +10,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use lab::{Lab, Side};
 use laxity::handler::kernel::Module;
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
+use laxity::key::SharedKey;
 use laxity::{ChannelSpec, Error, Host, HostConfig, Level, LinkChoice, ListenConfig, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -56,6 +57,11 @@ fn contract() -> ChannelSpec {
     ChannelSpec::real_time(Contract::new(1_000, 4, MS(2), 8, MS(400)).unwrap())
 }
 
+/// With room for commands that come closer to each other than they were sent.
+fn answers_contract() -> ChannelSpec {
+    ChannelSpec::real_time(Contract::new(1_000, 4, MS(2), 32, MS(400)).unwrap())
+}
+
 /// Commands from `a` to `b`, and answers back.
 struct Pair {
     command: Sender,
@@ -69,7 +75,7 @@ impl Pair {
         let handled = ListenConfig { handler: Some(HandlerSpec::taking(COST)), ..ListenConfig::default() };
         let (commands, answers) = (b.listen_with("commands", handled).unwrap(), a.listen("answers").unwrap());
         let command = a.open(b.address(), "commands", contract()).unwrap();
-        let answer = b.open(a.address(), "answers", contract()).unwrap();
+        let answer = b.open(a.address(), "answers", answers_contract()).unwrap();
         let (at_b, at_a) = (commands.accept(Some(WAIT)).unwrap(), answers.accept(Some(WAIT)).unwrap());
         Self { command, at_b, answer, at_a }
     }
@@ -212,21 +218,35 @@ fn what_a_handler_may_not_have_is_refused_with_the_reason() {
     for _ in 0..10 {
         at_b.on_message(echo()).unwrap();
     }
-    drop((a, b));
+}
 
-    // Hosts that cannot have any.
-    let [without, keyed] = [Side::A, Side::B].map(|side| {
-        let mut config = config(side.v4());
-        match side {
-            Side::A => config.link = LinkChoice::Udp,
-            Side::B => config.link = LinkChoice::Udp,
-        }
-        config
-    });
-    let (Some(a), Some(b)) = (host(&lab, Side::A, without), host(&lab, Side::B, keyed)) else { return };
-    let mut pair = Pair::open(&a, &b);
-    let error = pair.at_b.on_message(echo()).unwrap_err();
-    assert!(error.to_string().contains("fast path"), "{error}");
+/// Hosts, what is said of a handler that replies, and with which status.
+#[test]
+fn hosts_that_cannot_have_any_say_so() {
+    let Some(lab) = Lab::new(1) else { return };
+    let fast = |side: Side| config(side.v4());
+    let slow = |side: Side| HostConfig { link: LinkChoice::Udp, ..config(side.v4()) };
+    let keyed = |side: Side| HostConfig { key: Some(SharedKey::new([7; 32])), ..config(side.v4()) };
+    let cases: [([HostConfig; 2], &str, u8); 3] = [
+        ([slow(Side::A), slow(Side::B)], "takes a host on the fast path", 2),
+        ([keyed(Side::A), keyed(Side::B)], "frames of this host are authenticated", 2),
+        // Nothing at `a` makes the virtual pair look at frames one by one, so that those sent back are dropped.
+        (
+            [slow(Side::A), fast(Side::B)],
+            "would not reach 192.0.2.1:5709: frames that a program sends back do not arrive",
+            5,
+        ),
+    ];
+    for ([a, b], expected, status) in cases {
+        let (Some(a), Some(b)) = (host(&lab, Side::A, a), host(&lab, Side::B, b)) else { return };
+        let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
+        let echo = Module::new(object!("echo")).unwrap().0.handler();
+        let error = at_b.on_message(echo.replying_on(answer)).unwrap_err();
+        assert!(error.to_string().contains(expected) && error.exit_status() == status, "{error}, not {expected}");
+        // The channel is as it was.
+        command.send(b"hello").unwrap();
+        assert_eq!(&at_b.recv_timeout(WAIT).unwrap()[..], b"hello");
+    }
 }
 
 #[test]

@@ -15,8 +15,9 @@ use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::sys::{Interest, wait};
-use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed};
+use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed, Prober};
 pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
+use laxity_link::xdp::{Mode, Xdp};
 
 use crate::error::Error;
 use crate::handler::{Handler, HandlerFigures, HandlerSpec, HandlerState, Record, STATE_WORDS};
@@ -81,6 +82,7 @@ impl From<HandlerError> for Error {
         let (problem, status) = (error.to_string(), 4);
         match error {
             HandlerError::Refused(_) | HandlerError::Rejected { .. } => Self::Module { problem },
+            HandlerError::NoWayBack { .. } => Self::InKernel { problem, status: 5 },
             HandlerError::Full => Self::InKernel { problem, status: 3 },
             HandlerError::NoChannel => Self::InKernel { problem, status: 2 },
             HandlerError::Kernel(_) => Self::InKernel { problem, status },
@@ -96,6 +98,8 @@ fn refused(problem: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Reserve {
     handlers: Arc<Handlers>,
+    /// Where the driver takes frames back itself.
+    prober: Option<Prober>,
     /// Frames between its hosts are authenticated, which nothing in the kernel can check.
     is_keyed: bool,
     platform: Platform,
@@ -105,8 +109,10 @@ pub(crate) struct Reserve {
 }
 
 impl Reserve {
-    pub(crate) fn new(handlers: Arc<Handlers>, whole: Duration, is_keyed: bool, platform: Platform) -> Self {
-        Self { handlers, is_keyed, platform, whole, left: Mutex::new(whole) }
+    pub(crate) fn new(link: &Xdp, whole: Duration, is_keyed: bool, platform: Platform) -> Self {
+        // Otherwise they leave as the kernel's own do.
+        let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
+        Self { handlers: link.handlers(), prober, is_keyed, platform, whole, left: Mutex::new(whole) }
     }
 
     fn take(&self, share: Duration) -> Result<(), Error> {
@@ -174,6 +180,9 @@ impl InKernel {
                 if grant.peer != *peer {
                     let problem = format!("it is to reply to {}, and the messages come from {peer}", grant.peer);
                     return Err(refused(problem));
+                }
+                if let Some(prober) = &reserve.prober {
+                    prober.probe(grant.peer)?;
                 }
                 let wire = reserve.platform.link.occupancy(grant.service.max_message());
                 (Some(sender.lend_to_kernel(most)?), wire)

@@ -136,7 +136,7 @@ impl Wire {
         else {
             return None;
         };
-        Some(Reserve::new(link.handlers(), options.handlers, config.key.is_some(), platform.clone()))
+        Some(Reserve::new(link, options.handlers, config.key.is_some(), platform.clone()))
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`HEADER`] is what they are written against. A [`Module`] is an object file of theirs; [`Handlers::install`] has it handle the messages of a
 //! channel, of one packet each, as their packets arrive: in the driver, or as soon as the kernel has a buffer.
 
+pub use super::probe::Prober;
 pub use super::program::{
     HandlerCounts, HandlerError, Handlers, Install, Installed, LONGEST_MESSAGE, MOST_HANDLERS, Module, ModuleMap,
     Notice, Notices, ReplyTo,

@@ -111,6 +111,64 @@ impl Template {
     }
 }
 
+/// The question who has a neighbour's address, to that neighbour: by ARP (RFC 826), or neighbour discovery (RFC 4861).
+#[derive(Debug)]
+pub(super) struct Asking {
+    /// As it leaves.
+    pub(super) frame: Vec<u8>,
+    /// What the answer has where: the address that was asked for.
+    answer: (usize, Vec<u8>),
+}
+
+const TYPE_ARP: u16 = 0x0806;
+const PROTOCOL_ICMP6: u8 = 58;
+const SOLICITATION: u8 = 135;
+const ADVERTISEMENT: u8 = 136;
+
+impl Asking {
+    /// To where `way` leads.
+    pub(super) fn new(way: &Template) -> Self {
+        let (from, link) = (&way.bytes[6..12], way.ip - 2);
+        let mut frame = way.bytes[..link].to_vec();
+        if way.bytes[link..way.ip] == TYPE_IPV4.to_be_bytes() {
+            let (own, other) = (&way.bytes[way.ip + 12..way.ip + 16], &way.bytes[way.ip + 16..way.ip + 20]);
+            frame.extend(TYPE_ARP.to_be_bytes());
+            // Ethernet and IPv4, a request: who I am, and whom I ask for.
+            frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
+            frame.extend([from, own, &[0; 6], other].concat());
+            // Short frames are filled up.
+            frame.resize(60.max(frame.len()), 0);
+            // The answer's sender, behind its Ethernet header and its own hardware address.
+            return Self { answer: (ETHERNET + 14, other.to_vec()), frame };
+        }
+        let (own, other) = (&way.bytes[way.ip + 8..way.ip + 24], &way.bytes[way.ip + 24..way.ip + 40]);
+        // The target, and an option: our hardware address.
+        let message = [&[SOLICITATION, 0, 0, 0, 0, 0, 0, 0], other, &[1, 1], from].concat();
+        let pseudo = [own, other].concat();
+        let checksum = !folded(sum(&pseudo) + u32::from(PROTOCOL_ICMP6) + message.len() as u32 + sum(&message));
+        frame.extend(TYPE_IPV6.to_be_bytes());
+        frame.extend([0x60, 0, 0, 0, 0, message.len() as u8, PROTOCOL_ICMP6, 255]);
+        frame.extend(pseudo);
+        let at = frame.len();
+        frame.extend(&message);
+        frame[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
+        Self { answer: (ETHERNET + IPV6 + 8, other.to_vec()), frame }
+    }
+
+    /// Whether this frame is the answer, of the interface that the tag of a VLAN was taken off.
+    pub(super) fn is_answered_by(&self, frame: &[u8]) -> bool {
+        let (at, address) = &self.answer;
+        let is_kind = if address.len() == 4 {
+            frame.get(12..14) == Some(&TYPE_ARP.to_be_bytes()) && frame.get(20..22) == Some(&[0, 2])
+        } else {
+            frame.get(12..14) == Some(&TYPE_IPV6.to_be_bytes())
+                && frame.get(20) == Some(&PROTOCOL_ICMP6)
+                && frame.get(54) == Some(&ADVERTISEMENT)
+        };
+        is_kind && frame.get(*at..at + address.len()) == Some(&address[..])
+    }
+}
+
 /// A datagram that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Datagram {

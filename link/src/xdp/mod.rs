@@ -26,6 +26,7 @@ mod headers;
 mod mode;
 mod open;
 mod peers;
+mod probe;
 mod program;
 mod queue;
 mod region;
@@ -233,6 +234,11 @@ impl Xdp {
     /// The handlers of applications in the kernel, for any thread.
     pub fn handlers(&self) -> Arc<handler::Handlers> {
         Arc::clone(self.program.handlers())
+    }
+
+    /// Asks whether what those send back arrives.
+    pub fn prober(&self) -> handler::Prober {
+        self.watcher.prober()
     }
 
     /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.

@@ -60,6 +60,13 @@ impl Directory {
         table.peers.iter().map(|(address, _)| *address).collect()
     }
 
+    /// How to send to a peer directly, if that is known.
+    pub(super) fn direct(&self, address: SocketAddr) -> Option<Direct> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let place = table.peers.binary_search_by_key(&address, |peer| peer.0).ok()?;
+        table.peers[place].1.clone()
+    }
+
     /// Puts what was found out into the table; the link sees it the next time that it sends.
     pub(super) fn publish(&self, found: &[(SocketAddr, Option<Direct>)]) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);

@@ -13,6 +13,7 @@ use laxity_core::units::{Duration, Instant};
 use super::config::Opened;
 use super::headers::{Mac, Template};
 use super::peers::{Direct, Directory};
+use super::probe::{Prober, Question};
 use super::program::{EarlyFigures, Observer};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
@@ -80,10 +81,30 @@ pub(super) struct Watcher {
 }
 
 #[derive(Debug)]
-struct Shared {
+pub(super) struct Shared {
     directory: Directory,
     wake: Wake,
     stop: AtomicBool,
+    /// What is to be tried.
+    questions: Mutex<Vec<Question>>,
+}
+
+impl Shared {
+    /// Has a question pursued in the thread's network namespace.
+    pub(super) fn ask(&self, question: Question) {
+        self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question);
+        self.wake.wake();
+    }
+
+    /// The headers of packets to `peer`, if the way there is known.
+    pub(super) fn template(&self, peer: SocketAddr) -> Option<Template> {
+        self.directory.direct(peer).map(|direct| direct.template)
+    }
+
+    /// Has the thread look for peers anew.
+    pub(super) fn look(&self) {
+        self.wake.wake();
+    }
 }
 
 /// What it watches.
@@ -114,7 +135,12 @@ impl Watcher {
         let real_time_overflow = AtomicU64::new(0);
         let status = Arc::new(Status { opened, early, overflow, real_time_overflow, is_gone, queues });
         let directory = Directory::new(watched.peers);
-        let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
+        let shared = Arc::new(Shared {
+            directory,
+            wake: Wake::new()?,
+            stop: AtomicBool::new(false),
+            questions: Mutex::default(),
+        });
         let mut work = Work {
             netlink,
             watch,
@@ -139,7 +165,11 @@ impl Watcher {
 
     /// Has it look for peers that are new.
     pub(super) fn look(&self) {
-        self.shared.wake.wake();
+        self.shared.look();
+    }
+
+    pub(super) fn prober(&self) -> Prober {
+        Prober { shared: Arc::clone(&self.shared) }
     }
 }
 
@@ -174,6 +204,10 @@ impl Work {
             let woken = wait(&fds, Some(READ_EVERY)).is_ok_and(|ready| ready.readable(0));
             if woken {
                 self.shared.wake.drain();
+            }
+            let questions = std::mem::take(&mut *self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner));
+            for question in questions {
+                question.pursue(Arc::clone(&self.shared), self.watched.below);
             }
             // An error of the watch: everything may have changed.
             let changed = self.watch.drain().unwrap_or(true);

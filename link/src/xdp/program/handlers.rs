@@ -5,6 +5,7 @@
 //! shared with the kernel; the executive looks there for what it has to tell the endpoint of, without a system call.
 
 use std::collections::HashSet;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{
     AtomicU32, AtomicU64,
@@ -110,6 +111,14 @@ pub enum HandlerError {
     /// The channel is not, or no longer, received here by the fast path.
     #[error("the channel is not received by the fast path")]
     NoChannel,
+    /// What the program sends back does not arrive, as far as can be told.
+    #[error("a reply would not reach {peer}: {why}")]
+    NoWayBack {
+        /// Where to.
+        peer: SocketAddr,
+        /// What was tried.
+        why: String,
+    },
     /// What the kernel, or the user's rights, stand against.
     #[error("{0}")]
     Kernel(String),
