@@ -1,18 +1,21 @@
-//! An emergency stop: a speed over the limit is answered on the executive's thread, as its message is complete, and the application learns of it.
+//! An emergency stop: a speed over the limit is answered where its message arrives, and the application learns of it.
 //!
-//! `cargo run --release -p laxity-lab --example emergency_stop -- --attack all` has a handler in Rust, of this program; with the feature `wasm`
-//! `--module FILE` has one in WebAssembly (lab/examples/emergency-stop has two, from C and from Rust). Prints what was promised, and what was kept.
+//! `cargo run --release -p laxity-lab --example emergency_stop -- --attack all` has a handler in Rust, of this program, on the executive's thread. With
+//! `--module lab/examples/emergency-stop/stop.bpf.o` it is one in the kernel (as root: two hosts in network namespaces), and with the feature `wasm`
+//! one of the two in WebAssembly beside that, from C and from Rust. Prints what was promised, and what was kept.
 
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
+use laxity::handler::kernel::{Module, Notices};
 use laxity::handler::{Disposition, Handler, HandlerFigures, HandlerSpec, HandlerState};
-use laxity::{ChannelSpec, Costs, Host, HostConfig, LinkKind, ListenConfig, Receiver, Sender};
+use laxity::{ChannelSpec, Costs, Host, HostConfig, LinkChoice, LinkKind, ListenConfig, Receiver, Sender, XdpOptions};
 use laxity_core::contract::{Contract, Overload};
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::attack::{Attack, Content, Ground, HOGS, Hogs, Load, strangers};
+use laxity_lab::hosts::{Devices, Hosts};
 use laxity_link::sys::now;
 
 type Failure = Box<dyn Error>;
@@ -21,8 +24,10 @@ type Failure = Box<dyn Error>;
 const LIMIT: i32 = 1_000;
 const INTERVAL: Duration = Duration::from_millis(5);
 const DEADLINE: Duration = Duration::from_millis(40);
-/// What the handler takes for a message.
+/// What a handler takes for a message, in the process and in the kernel; and what those in the kernel may take in a tenth of a second.
 const COST: Duration = Duration::from_micros(100);
+const COST_IN_KERNEL: Duration = Duration::from_micros(20);
+const IN_KERNEL: Duration = Duration::from_millis(3);
 /// Every so many messages the speed is over the limit.
 const OVER_EACH: i32 = 10;
 const WAIT: StdDuration = StdDuration::from_secs(5);
@@ -74,28 +79,81 @@ fn native() -> Handler {
 }
 
 #[cfg(feature = "wasm")]
-fn of_module(file: &str) -> Result<Handler, Failure> {
-    Ok(laxity::handler::wasm::Module::new(&std::fs::read(file)?)?.handler())
+fn of_wasm(module: &[u8]) -> Result<Handler, Failure> {
+    Ok(laxity::handler::wasm::Module::new(module)?.handler())
 }
 
 #[cfg(not(feature = "wasm"))]
-fn of_module(_: &str) -> Result<Handler, Failure> {
-    Err("--module needs the feature wasm: cargo run --features wasm …".into())
+fn of_wasm(_: &[u8]) -> Result<Handler, Failure> {
+    Err("a module in WebAssembly needs the feature wasm: cargo run --features wasm …".into())
+}
+
+/// The operator and the robot: on loopback, or on a network of their own, from which frames come to the kernel's programs.
+struct Machine {
+    network: Option<Hosts>,
+    ground: Ground,
+}
+
+impl Machine {
+    fn new(in_kernel: bool) -> Result<Self, Failure> {
+        if !in_kernel {
+            return Ok(Self { network: None, ground: Ground::loopback() });
+        }
+        let hosts = Hosts::new()?;
+        let [operator, _] = hosts.join(0, Devices::Whole)?;
+        Ok(Self { network: Some(hosts), ground: Ground::lab(&[(operator.address.ip(), 24)])? })
+    }
+
+    fn start(&self) -> Result<[Host; 2], Failure> {
+        let kind = if self.network.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
+        let costs = Costs::of_this_host(kind)?;
+        let longest_iteration = COST + costs.platform.receive_first;
+        let config = HostConfig { costs: Some(costs), longest_iteration, claims: None, ..HostConfig::default() };
+        let Some(hosts) = &self.network else { return Ok([Host::start(config.clone())?, Host::start(config)?]) };
+        let link = LinkChoice::Xdp(XdpOptions { handlers: IN_KERNEL, ..XdpOptions::default() });
+        let start = |host: u8| {
+            let bind = std::net::SocketAddr::from(([198, 18, 0, host + 1], 5709));
+            let config = HostConfig { bind, link: link.clone(), ..config.clone() };
+            hosts.on(host.into(), || Ok(Host::start(config)))
+        };
+        Ok([start(0)??, start(1)??])
+    }
+
+    /// Datagrams of no channel, from one host to the other, until it is over.
+    fn flood(&self, from: usize, to: std::net::SocketAddr, span: Duration, is_over: &AtomicBool) {
+        let load = Load { per_second: Some(10_000), packets: u64::MAX, span };
+        let flood = || strangers(&[to], Content::UnknownChannel, 200, &load, &self.ground, is_over, |_| {});
+        let flooded = match &self.network {
+            Some(hosts) => hosts.on(from, || Ok(flood())).map_err(|error| error.to_string()),
+            None => Ok(flood()),
+        };
+        if let Err(error) = flooded.and_then(|flooded| flooded.map_err(|error| error.to_string())) {
+            eprintln!("the flood ended: {error}");
+        }
+    }
 }
 
 fn main() -> Result<(), Failure> {
     let Arguments { seconds, attack, module } = arguments()?;
-    let costs = Costs::of_this_host(LinkKind::Udp)?;
-    let longest_iteration = COST + costs.platform.receive_first;
-    let config = HostConfig { costs: Some(costs), longest_iteration, claims: None, ..HostConfig::default() };
-    let [operator, robot] = [Host::start(config.clone())?, Host::start(config)?];
+    let module = module.map(std::fs::read).transpose()?;
+    let in_kernel = module.as_ref().is_some_and(|module| module.starts_with(b"\x7fELF"));
+    let machine = Machine::new(in_kernel)?;
+    let [operator, robot] = machine.start()?;
     let contract = Contract::new(16, 4, INTERVAL, 2, DEADLINE)?;
-    let handled = ListenConfig { handler: Some(HandlerSpec::taking(COST)), ..ListenConfig::default() };
+    let spec = HandlerSpec::taking(if in_kernel { COST_IN_KERNEL } else { COST });
+    let handled = ListenConfig { handler: Some(spec), ..ListenConfig::default() };
     let (speeds, stops) = (robot.listen_with("speeds", handled)?, operator.listen("stops")?);
     let mut speed = operator.open(robot.address(), "speeds", ChannelSpec::real_time(contract))?;
     let stop = robot.open(operator.address(), "stops", ChannelSpec::real_time(contract))?;
     let (mut at_robot, mut stopped) = (speeds.accept(Some(WAIT))?, stops.accept(Some(WAIT))?);
-    let handler = module.as_deref().map_or_else(|| Ok(native()), of_module)?;
+    let (handler, mut notices) = match &module {
+        Some(object) if in_kernel => {
+            let (module, notices) = Module::new(object)?;
+            (module.handler(), Some(notices))
+        }
+        Some(module) => (of_wasm(module)?, None),
+        None => (native(), None),
+    };
     at_robot.on_message(handler.replying_on(stop))?;
 
     // One that sends ten times what it declared.
@@ -111,6 +169,7 @@ fn main() -> Result<(), Failure> {
     let hogs = attack.hogs().then(|| Hogs::start(HOGS, span)).transpose()?;
     let (learned, turns) = std::thread::scope(|scope| -> Result<_, Failure> {
         let learns = scope.spawn(|| count(&mut at_robot, &is_over));
+        let told = notices.as_mut().map(|notices| scope.spawn(|| count_told(notices, &is_over)));
         scope.spawn(|| count(&mut from_greedy, &is_over));
         if attack.violates() {
             scope.spawn(|| {
@@ -122,18 +181,18 @@ fn main() -> Result<(), Failure> {
             });
         }
         if attack.floods() {
-            let to = [robot.address(), operator.address()];
-            let load = Load { per_second: Some(20_000), packets: u64::MAX, span };
-            let is_over = &is_over;
-            scope.spawn(move || {
-                strangers(&to, Content::UnknownChannel, 200, &load, &Ground::loopback(), is_over, |_| {})
-            });
+            let (to, machine, is_over) = ([robot.address(), operator.address()], &machine, &is_over);
+            for (from, to) in (0..).zip(to) {
+                scope.spawn(move || machine.flood(from, to, span, is_over));
+            }
         }
         let turns = stop_again_and_again(&mut speed, &mut stopped, seconds);
         // What is under way ends.
         std::thread::sleep(StdDuration::from_millis(200));
         is_over.store(true, Ordering::SeqCst);
-        Ok((learns.join().map_err(|_| "the application's thread ended")?, turns?))
+        let learned = [Some(learns), told].into_iter().flatten().map(|thread| thread.join());
+        let learned = learned.sum::<Result<u64, _>>().map_err(|_| "a thread of the application ended")?;
+        Ok((learned, turns?))
     })?;
     drop(hogs);
     report(&at_robot, &stopped, learned, turns)
@@ -146,6 +205,15 @@ fn count(receiver: &mut Receiver, is_over: &AtomicBool) -> u64 {
         received += u64::from(receiver.recv_timeout(StdDuration::from_millis(50)).is_ok());
     }
     received
+}
+
+/// Likewise what the handler in the kernel tells of.
+fn count_told(notices: &mut Notices, is_over: &AtomicBool) -> u64 {
+    let mut told = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        told += u64::from(notices.next(StdDuration::from_millis(50)).is_ok());
+    }
+    told
 }
 
 /// Speeds that were over the limit: how many, how many were answered, and how long that took from the operator's call to its hand.
@@ -191,12 +259,15 @@ fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: Turns) -
     for figures in &of {
         line(figures);
     }
-    let HandlerFigures { runs, delivered, replies, unsent, over_cost, took, spec, .. } = &handler;
+    let HandlerFigures { runs, delivered, replies, unsent, over_cost, took, response, spec, .. } = &handler;
     let longest = took.max.unwrap_or_default();
     println!(
-        "handler: {runs} messages, {replies} replies ({unsent} not sent), {delivered} for the application, which received {learned}; {longest} at the most of {} declared, {over_cost} over",
+        "handler: {runs} messages, {replies} replies ({unsent} not sent), {delivered} for the application, which learned of {learned}; {longest} at the most of {} declared, {over_cost} over",
         spec.cost()
     );
+    if let Latencies { p50: Some(half), p99: Some(most), max: Some(largest), .. } = response {
+        println!("handler: done with a message p50 {half}, p99 {most}, largest {largest} after it was sent");
+    }
     let state: &str = handler.state.into();
     println!("the handler is {state}");
     println!("the handler's words: {} stops, the last speed {}", handler.state_word(0), handler.state_word(1));
