@@ -226,7 +226,7 @@ impl<'a> Event<'a> {
     }
 }
 
-/// What a channel's handler does at the moment.
+/// What a handler does at the moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
@@ -241,6 +241,10 @@ pub enum HandlerState {
     OverBudget = 3,
     /// It trapped, or used up its fuel, and has no more messages.
     Trapped = 4,
+    /// The descriptor that is read for it is at its end ([`Upcalls::create_reader`](crate::upcall::Upcalls::create_reader)).
+    EndOfFile = 5,
+    /// Reading that descriptor has failed, and is not tried again.
+    ReadFailed = 6,
 }
 
 /// What was counted of a channel's handlers so far.
@@ -500,29 +504,29 @@ impl Handler {
         self.reply
     }
 
-    /// A timer's, which is told when it was released, and who looks at it.
+    /// An upcall's, with messages of at most so many bytes, and who looks at it.
     ///
     /// # Errors
     /// It cannot be.
-    pub(crate) fn into_timer(mut self, spec: HandlerSpec) -> Result<(Timer, HandlerWatch), Error> {
+    pub(crate) fn into_upcall(mut self, spec: HandlerSpec, largest: usize) -> Result<(OfUpcall, HandlerWatch), Error> {
         let record = Arc::new(Record::new(spec));
-        self.code.prepare(size_of::<u64>(), &spec, &record)?;
+        self.code.prepare(largest, &spec, &record)?;
         record.set_state(HandlerState::Installed);
         let watch = HandlerWatch(Arc::clone(&record));
-        Ok((Timer { handler: self, record, sequence: 0 }, watch))
+        Ok((OfUpcall { handler: self, record, sequence: 0 }, watch))
     }
 }
 
-/// What a timer calls.
-pub(crate) struct Timer {
+/// The handler of a timer, or of what is read from a descriptor.
+pub(crate) struct OfUpcall {
     handler: Handler,
     record: Arc<Record>,
     sequence: u64,
 }
 
-impl Timer {
-    /// It was released at `release`, and before that so many times in vain; whether it goes on.
-    pub(crate) fn call(&mut self, release: Instant, skipped: u64) -> bool {
+impl OfUpcall {
+    /// The upcall was released at `release`, and before that so many times in vain; whether it goes on.
+    pub(crate) fn call(&mut self, message: &[u8], release: Instant, skipped: u64) -> bool {
         self.sequence += skipped;
         let Self { handler, record, sequence } = self;
         let told = Told {
@@ -532,9 +536,14 @@ impl Timer {
             completion: sys::now(),
             ..Told::default()
         };
-        handler.call(&release.as_nanos().to_le_bytes(), &told, record);
+        handler.call(message, &told, record);
         *sequence += 1;
         record.is_installed()
+    }
+
+    /// There are no more messages.
+    pub(crate) fn end(&self, how: HandlerState) {
+        self.record.end(how);
     }
 }
 
@@ -554,7 +563,7 @@ pub(crate) fn try_out<M: AsRef<[u8]>>(
     record.figures()
 }
 
-/// Looks at what the handler of a timer does, from any thread.
+/// Looks at what the handler of an upcall does, from any thread.
 #[derive(Clone, Debug)]
 pub struct HandlerWatch(Arc<Record>);
 

@@ -27,7 +27,7 @@
 //! J_i is how long after its logical arrival a message may become visible here: the hand-over of one that is sent, the wait for a look of one
 //! that is received. n_i is how often it may wake the executive: for each of its packets once, as it arrives, or as the link takes it; and
 //! if it is sent, when it is handed over, and when its contract admits it; an upcall on the executive's own thread
-//! ([`Admission::reserve_trusted`]) when it is released. The line for U3 holds because between two such looks lies a rest:
+//! ([`Admission::reserve_trusted`]) when it is released, and once before if a descriptor releases it, which may have something too soon. The line for U3 holds because between two such looks lies a rest:
 //! `Σ_{k<n} (w_k + rest) ≤ s` with `w_k ≤ w`.
 //!
 //! On a thread of its own processor, or of a process without channels, X is what the platform takes, and the last line.
@@ -82,7 +82,7 @@ impl Above {
                 Some(Role::Sends) => packets.saturating_add(2),
                 Some(Role::Receives) => packets,
                 Some(Role::Relays) => packets.saturating_mul(2),
-                None => 1,
+                None => 2,
             };
             let cost = job
                 .saturating_add(link_cost.saturating_mul(hand_overs))
