@@ -505,7 +505,7 @@ impl Upcall {
         self.grant
     }
 
-    /// Releases it now and every period from now on; `release` is the first.
+    /// Releases it now and every period from now on; a reader listens to its descriptor from now on.
     ///
     /// # Errors
     /// [`Error::Stopped`] if its thread has ended, [`Error::UpcallEnded`] if it panicked, failed or was stopped, or is aperiodic.
@@ -513,7 +513,7 @@ impl Upcall {
         self.run_from(now())
     }
 
-    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC): upcalls of several threads or hosts can keep a phase to each other.
+    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC), before which no reader is released: upcalls of several threads or hosts can keep a phase to each other.
     ///
     /// # Errors
     /// As [`Upcall::run`].
