@@ -414,7 +414,7 @@ fn an_executive_that_serves_reads_descriptors_too() {
         let host = Host::start(HostConfig { longest_iteration: Duration::from_micros(200), ..config() }).unwrap();
         let path = socket("reads");
         let serve =
-            || host.serve(ServeConfig { socket: path.clone(), memory: 4 << 20, ..ServeConfig::default() }).unwrap();
+            || host.serve(ServeConfig { socket: path.clone(), memory: 16 << 20, ..ServeConfig::default() }).unwrap();
         let served = (!reads_first).then(serve);
         let upcalls = host.trusted_upcalls().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();

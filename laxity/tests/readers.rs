@@ -11,7 +11,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState, HandlerWatch};
 use laxity::upcall::{State, Upcall, Upcalls, UpcallsConfig};
-use laxity::{ChannelSpec, Error, Host, HostConfig};
+use laxity::{ChannelSpec, Error, Host, HostConfig, Placement};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -66,12 +66,18 @@ fn until(what: &str, condition: impl Fn() -> bool) {
     }
 }
 
-/// On the executive's thread, on the thread below it, and without a host.
+/// On the executive's thread, on the thread below it and below applications' threads that do its work, and without a host.
 fn everywhere(test: impl Fn(&Upcalls)) {
     let host = host();
     test(&host.trusted_upcalls().unwrap());
     test(&below(&host));
     drop(host);
+    // Waking up takes longer there, by how admission reckons, and leaves less.
+    let config = HostConfig::with_costs(Platform { wake_up: US(50), ..Platform::assumed_host() });
+    let inline = HostConfig { claims: None, fifo_priority: None, placement: Placement::Inline, ..config };
+    test(&below(&Host::start(inline.clone()).unwrap()));
+    let on_executive = Host::start(HostConfig { longest_iteration: US(400), ..inline });
+    assert!(matches!(on_executive, Err(Error::UpcallsInline)));
     test(&alone());
 }
 
