@@ -668,7 +668,7 @@ impl Inner {
         self.admitter.publish(locked(&self.entries).iter().flatten());
         let grant = UpcallGrant { bound: record.bound(), level: self.level };
         // From here on dropping it gives all of this back.
-        let source = if let Handler::Reads(_, source) = &handler { Some(Arc::clone(source)) } else { None };
+        let source = handler.source().cloned();
         let upcall = Upcall { inner: Arc::clone(self), place, grant, backlog: backlog.clone(), source };
         let stage = if let Reservation::OnThread(_, stage) = reservation { stage } else { timing.period() };
         let slot = Box::new(Slot::new(place, (timing, stage), spec.overrun, handler, record, backlog));

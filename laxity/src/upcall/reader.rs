@@ -7,34 +7,6 @@
 //!
 //! A descriptor is listened to once: what the kernel has told of it is not told again until a run is over. So one that always has something costs
 //! what was admitted, and the thread sleeps in between.
-//!
-//! ```
-//! use std::io::Write;
-//!
-//! use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
-//! use laxity::upcall::{Upcalls, UpcallsConfig};
-//! use laxity_core::units::Duration;
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let upcalls = Upcalls::start(UpcallsConfig::default())?;
-//! let (sensor, mut driver) = std::io::pipe()?;
-//! let handler = Handler::new(|event| {
-//!     event.set(0, event.get(0) + event.message().len() as u64);
-//!     Disposition::Done
-//! });
-//! // Every 5 ms at most, 64 bytes at most, 100 µs of the processor.
-//! let (interval, spec) = (Duration::from_millis(5), HandlerSpec::taking(Duration::from_micros(100)));
-//! let (reader, watch) = upcalls.create_reader("sensor", sensor.into(), 64, interval, spec, handler)?;
-//! reader.run()?;
-//! driver.write_all(b"21.5")?;
-//! drop(driver);
-//! // Until the pipe is at its end.
-//! upcalls.sleep_until_any(&[&reader], None)?;
-//! let figures = watch.figures();
-//! assert_eq!((figures.state, figures.state_word(0)), (HandlerState::EndOfFile, 4));
-//! # Ok(())
-//! # }
-//! ```
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -68,7 +40,7 @@ impl Upcalls {
     /// in every `interval`. It is suspended at first: [`Upcall::run`] listens to the descriptor, [`Upcall::suspend`] ends that, and dropping the [`Upcall`] closes it.
     ///
     /// **The message** is what one read returns that does not wait: up to `largest` bytes (1 to 65,536); of a datagram, what is beyond them is lost. What is left is the
-    /// next message. The handler may reply, and what it returns does not matter.
+    /// next message. It counts as sent at the release ([`Event::sent`](crate::handler::Event::sent)). The handler may reply, and what it returns does not matter.
     ///
     /// **Its deadline** is `interval` after its release, and that is when the thread saw that there is something, or `interval` after the release before, whichever is later. How long
     /// the descriptor had something until then is unknown. A thread that sleeps is woken; one that is busy looks at the beginning of a round, or between two
@@ -77,7 +49,35 @@ impl Upcalls {
     /// **It ends** when the handler does, as one of a timer does. At the end of the file, or when a read fails, it is [`State::Stopped`](super::State::Stopped), and the
     /// [`HandlerWatch`] says which ([`HandlerState::EndOfFile`], [`HandlerState::ReadFailed`]). A datagram socket has no end: errors that the network reports there are passed over.
     ///
-    /// The descriptor does not block from here on, and so does what else shares its open file (a duplicate, or another process's standard input).
+    /// The descriptor does not block from here on, and neither does what shares its open file: a duplicate, or the standard input of another process.
+    ///
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
+    /// use laxity::upcall::{Upcalls, UpcallsConfig};
+    /// use laxity_core::units::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let upcalls = Upcalls::start(UpcallsConfig::default())?;
+    /// let (sensor, mut driver) = std::io::pipe()?;
+    /// let handler = Handler::new(|event| {
+    ///     event.set(0, event.get(0) + event.message().len() as u64);
+    ///     Disposition::Done
+    /// });
+    /// // Every 20 ms at most, 64 bytes at most, 100 µs of the processor.
+    /// let (interval, spec) = (Duration::from_millis(20), HandlerSpec::taking(Duration::from_micros(100)));
+    /// let (reader, watch) = upcalls.create_reader("sensor", sensor.into(), 64, interval, spec, handler)?;
+    /// reader.run()?;
+    /// driver.write_all(b"21.5")?;
+    /// drop(driver);
+    /// // Until the pipe is at its end.
+    /// upcalls.sleep_until_any(&[&reader], None)?;
+    /// let figures = watch.figures();
+    /// assert_eq!((figures.state, figures.state_word(0)), (HandlerState::EndOfFile, 4));
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`Upcalls::create`]; [`Error::Upcall`] if `largest` cannot be; [`Error::Descriptor`] of a regular file, a directory, or what is not open for reading; [`Error::Module`] of a handler in
@@ -146,7 +146,7 @@ impl Inner {
         heard().map_err(|source| Error::System { what: "creating an epoll set", source })
     }
 
-    /// The executive does not wait for them any more: its upcalls end, and with them who would look.
+    /// The executive does not wait for them any more: its upcalls end, and no look follows a wake-up.
     pub(super) fn forget_descriptors(&self) {
         if let (Admitter::Executive(shared), Some(set)) = (&self.admitter, self.wires.descriptors.get())
             && let Ok(bells) = shared.bells()

@@ -52,7 +52,7 @@ impl Run<'_> {
         self.done = self.done.saturating_add(units).min(self.pick.left);
     }
 
-    /// Whether to return now, with [`Progress::Yield`]: a more urgent upcall was released, or may have been by a descriptor, or the thread is wanted. To be asked after each
+    /// Whether to return now, with [`Progress::Yield`]: a more urgent upcall was released, descriptors that may release one are to be looked at, or the thread is wanted. To be asked after each
     /// iteration. Takes a load and a look at the clock, unless something was released. Always true on the executive's thread.
     pub fn should_yield(&mut self) -> bool {
         // The executive has to look at its inputs and links after each iteration.

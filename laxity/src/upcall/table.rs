@@ -41,6 +41,13 @@ pub(super) enum Handler {
     There(Arc<Baton>),
 }
 
+impl Handler {
+    /// The descriptor that releases the upcall, if one does.
+    pub(super) fn source(&self) -> Option<&Arc<Source>> {
+        if let Self::Reads(_, source) = self { Some(source) } else { None }
+    }
+}
+
 /// An upcall as its thread knows it.
 pub(super) struct Slot {
     pub(super) place: u32,
@@ -74,11 +81,6 @@ impl Slot {
         let (used, excess) = (Duration::ZERO, Duration::ZERO);
         let (id, earliest, excess_in) = (None, Instant::ZERO, 0);
         Self { place, timing, stage, overrun, handler, record, backlog, id, earliest, used, excess, excess_in }
-    }
-
-    /// The descriptor that releases it, if one does.
-    fn source(&self) -> Option<&Source> {
-        if let Handler::Reads(_, source) = &self.handler { Some(source) } else { None }
     }
 
     /// Its descriptor had something to read at `now`: it is released, but no sooner than a period after its last release.
@@ -274,7 +276,7 @@ impl Table {
                     if let Some(id) = order.create(&slot) {
                         slot.id = Some(id);
                         self.places[id.index()] = slot.place;
-                        let is_reader = slot.source().is_some();
+                        let is_reader = slot.handler.source().is_some();
                         self.slots[place] = Some(slot);
                         if is_reader {
                             self.plan_looks();
@@ -283,7 +285,7 @@ impl Table {
                 }
                 Command::Run { place, first } => {
                     let slot = self.slots.get_mut(place as usize).and_then(Option::as_deref_mut);
-                    if let Some(slot) = slot.filter(|slot| slot.source().is_some()) {
+                    if let Some(slot) = slot.filter(|slot| slot.handler.source().is_some()) {
                         slot.earliest = slot.earliest.max(first);
                         self.listen(place);
                     } else if let Some((id, record)) = self.known(place) {
@@ -308,7 +310,7 @@ impl Table {
                         if let Some(id) = slot.id {
                             order.close(id);
                         }
-                        if slot.source().is_some() {
+                        if slot.handler.source().is_some() {
                             self.plan_looks();
                         }
                         // There is room for every slot; memory is freed by who creates or drops.
@@ -325,22 +327,22 @@ impl Table {
         Some((slot.id?, Arc::clone(&slot.record)))
     }
 
-    fn source(&self, place: u32) -> Option<&Source> {
-        self.slots.get(place as usize)?.as_ref()?.source()
+    fn source(&self, place: u32) -> Option<&Arc<Source>> {
+        self.slots.get(place as usize)?.as_ref()?.handler.source()
     }
 
     /// Listens to the upcall's descriptor, unless it is out of the set.
     fn listen(&self, place: u32) {
         let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) else { return };
         slot.record.release.store(u64::MAX, Ordering::Relaxed);
-        if !slot.source().is_some_and(|source| source.listen(place)) {
+        if !slot.handler.source().is_some_and(|source| source.listen(place)) {
             self.end(&slot.record, State::Stopped);
         }
     }
 
     /// Upcalls that are released by descriptors have come or gone.
     fn plan_looks(&mut self) {
-        let readers = self.slots.iter().flatten().filter(|slot| slot.source().is_some());
+        let readers = self.slots.iter().flatten().filter(|slot| slot.handler.source().is_some());
         self.looks_every = readers.map(|slot| slot.timing.period().mul_ratio(1, LOOKS)).min();
     }
 
@@ -378,7 +380,7 @@ impl Table {
         let place = slot.place;
         match state {
             // The next time is its descriptor's to say.
-            Some(State::Suspended) if slot.source().is_some() => {
+            Some(State::Suspended) if slot.handler.source().is_some() => {
                 self.slots[place as usize] = Some(slot);
                 return self.listen(place);
             }

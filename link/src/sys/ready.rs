@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_wakes_who_waits_for_the_bells_that_it_is_beside() {
+    fn a_set_among_bells_wakes_as_they_do_until_it_is_looked_at() {
         let (own, flood) = (Wake::new().unwrap(), Wake::new().unwrap());
         let (bells, set) = (WakeSet::new(&own).unwrap(), ReadySet::new().unwrap());
         assert!(bells.include(&set).unwrap() && !bells.include(&set).unwrap());
@@ -121,7 +121,7 @@ mod tests {
         assert!(!wakes());
         flood.wake();
         bells.drain(|application| panic!("no application rang: {application}"));
-        assert!(wakes(), "until it is looked at");
+        assert!(wakes());
         assert_eq!(look(&set), (true, vec![1]));
         assert!(!wakes());
         set.listen(&flood, 1).unwrap();

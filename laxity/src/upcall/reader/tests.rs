@@ -8,8 +8,9 @@ use laxity_core::upcall::{Upcall as Timing, Upcalls as Queue};
 use laxity_link::sys::{Interest, wait};
 
 use super::*;
+use crate::handler::Disposition;
 use crate::upcall::table::{Command as Asks, Slot, Table, Wires};
-use crate::upcall::tests::{ms, us};
+use crate::upcall::tests::{LONG, ms, spin, upcalls, us};
 use crate::upcall::{Overrun, State};
 use crate::upcall_figures::Record;
 
@@ -178,6 +179,41 @@ fn a_thread_that_is_busy_looks_now_and_then() {
     assert_eq!(scene.table.looks_at(), begin + ms(12));
     scene.ask(Asks::Close { place: 0 });
     assert_eq!(scene.table.looks_at(), Instant::MAX);
+}
+
+/// A descriptor that has something during the run of another upcall is seen between two blocks of that.
+#[test]
+fn a_long_run_yields_to_what_a_descriptor_releases() {
+    let upcalls = upcalls();
+    let (reader, writer) = pipe().unwrap();
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let (long_order, read_order) = (Arc::clone(&order), Arc::clone(&order));
+    let handler = Handler::new(move |_| {
+        locked(&read_order).push(None);
+        Disposition::Done
+    });
+    let (read, _) =
+        upcalls.create_reader("reads", reader.into(), 8, ms(40), HandlerSpec::taking(ms(1)), handler).unwrap();
+    read.run().unwrap();
+    let spec = UpcallSpec::every(ms(500)).taking(ms(60)).batch(12).block(2);
+    let long = upcalls.create("long", spec, move |run| {
+        let progress = run.each(|unit| {
+            locked(&long_order).push(Some(unit));
+            if unit == 2 {
+                (&writer).write_all(&[0; 8]).unwrap();
+            }
+            spin(ms(4));
+        });
+        if run.left() == 0 { Progress::Finished } else { progress }
+    });
+    let long = long.unwrap();
+    long.run().unwrap();
+    assert_eq!(upcalls.sleep_until_any(&[&long], LONG).unwrap(), [0]);
+    let order = locked(&order).clone();
+    let at = order.iter().position(Option::is_none).expect("it ran");
+    // It looks every 5 ms, and a block takes 8.
+    assert_eq!(order[at - 1], Some(3), "{order:?}");
+    assert_eq!(order.into_iter().flatten().collect::<Vec<_>>(), (0..12).collect::<Vec<_>>());
 }
 
 #[test]
