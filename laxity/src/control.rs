@@ -94,8 +94,8 @@ pub(crate) struct Shared {
 /// What is shared by all that serve applications of other processes with one executive.
 #[derive(Default)]
 pub(crate) struct Served {
-    /// Their bells, once there may be some.
-    pub(crate) bells: OnceLock<Arc<WakeSet>>,
+    /// Their bells, and the descriptors that upcalls read, once there may be some.
+    bells: OnceLock<Arc<WakeSet>>,
     /// How many there are, those that are about to attach included.
     pub(crate) applications: AtomicUsize,
 }
@@ -225,6 +225,18 @@ impl Shared {
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The bells of other processes and the descriptors that upcalls read, which the executive waits for once it is told so ([`Command::Serve`]).
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub(crate) fn bells(&self) -> std::io::Result<&Arc<WakeSet>> {
+        if let Some(bells) = self.served.bells.get() {
+            return Ok(bells);
+        }
+        let made = Arc::new(WakeSet::new(&self.doorbell.wake)?);
+        Ok(self.served.bells.get_or_init(|| made))
     }
 
     /// Hands a command to the executive and wakes it.

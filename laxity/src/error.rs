@@ -130,6 +130,12 @@ pub enum Error {
     /// The specification of an upcall, or of their thread, cannot be.
     #[error(transparent)]
     Upcall(#[from] UpcallError),
+    /// An upcall cannot read that descriptor.
+    #[error("the upcall cannot read the descriptor that its application gave it: {problem}")]
+    Descriptor {
+        /// What is wrong with it, and what else could be done.
+        problem: &'static str,
+    },
     /// Admission said no to an upcall.
     #[error("the upcall is refused: {refusal}")]
     UpcallRefused {
@@ -388,7 +394,11 @@ impl Error {
             | Self::NotOnExecutive
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
-            Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
+            Self::Upcall(_)
+            | Self::Descriptor { .. }
+            | Self::UpcallEnded { .. }
+            | Self::InHandler
+            | Self::UpcallsStarted => 2,
             Self::Served { status, .. } | Self::InKernel { status, .. } => *status,
             Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::ServedBelow { .. } => 4,

@@ -51,21 +51,20 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
 use std::time::Duration as StdDuration;
 
-use laxity_core::figures::Latencies;
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
-use laxity_link::xdp::handler::HandlerCounts;
-use strum::{FromRepr, IntoStaticStr};
 
 use crate::error::Error;
 use crate::grant::Grant;
 #[doc(inline)]
 pub use crate::handler_kernel as kernel;
 use crate::handler_kernel::{Channel, InKernel};
+pub(crate) use crate::handler_record::Record;
+pub use crate::handler_record::{HandlerFigures, HandlerState};
 #[cfg(feature = "wasm")]
 #[doc(inline)]
 pub use crate::handler_wasm as wasm;
@@ -73,7 +72,6 @@ use crate::home::Home;
 use crate::port::{Handling, Inbound, Port, Told};
 use crate::realtime;
 use crate::sender::Sender;
-use crate::statistics::Histogram;
 use crate::upcall_figures::add;
 
 /// Words that a handler shares with its application ([`Event::set`]).
@@ -264,173 +262,6 @@ impl<'a> Event<'a> {
     /// As [`Event::set`].
     pub fn get(&self, word: usize) -> u64 {
         self.record.word(word).load(SeqCst)
-    }
-}
-
-/// What a channel's handler does at the moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
-#[strum(serialize_all = "kebab-case")]
-#[repr(u8)]
-pub enum HandlerState {
-    /// There is none: messages go to the channel's queue.
-    Absent = 0,
-    /// It has the messages as they are complete.
-    Installed = 1,
-    /// It panicked, and has no more messages.
-    Panicked = 2,
-    /// It took more than its budget for a message, and has no more of them.
-    OverBudget = 3,
-    /// It trapped, or used up its fuel, and has no more messages.
-    Trapped = 4,
-}
-
-/// What was counted of a channel's handlers so far.
-#[derive(Clone, Debug)]
-pub struct HandlerFigures {
-    /// What the handler does.
-    pub state: HandlerState,
-    /// What it declared.
-    pub spec: HandlerSpec,
-    /// Messages that handlers had.
-    pub runs: u64,
-    /// Of these, how many then went to the channel's queue.
-    pub delivered: u64,
-    /// Replies that were sent.
-    pub replies: u64,
-    /// Replies that were not, because the reply channel's contract had no room, was closed, or there was none.
-    pub unsent: u64,
-    /// Messages that a handler in the kernel did not have, because they came faster than the contract has it: they went to the channel's queue.
-    pub beyond: u64,
-    /// Messages that a handler in the kernel could not tell the application of, which had not read those before.
-    pub untold: u64,
-    /// Runs that took more of the processor than was declared.
-    pub over_cost: u64,
-    /// What runs took of the processor: the largest that was seen is the evidence for what was declared.
-    pub took: Latencies,
-    /// From when its application sent it until a handler in the kernel was done with a message, where that can be told: the clocks are one.
-    pub response: Latencies,
-    words: [u64; STATE_WORDS],
-}
-
-impl HandlerFigures {
-    /// A word that handlers have set, 0 at first.
-    ///
-    /// # Panics
-    /// If there is no such word ([`STATE_WORDS`]).
-    pub fn state_word(&self, word: usize) -> u64 {
-        self.words[word]
-    }
-}
-
-/// What the executive publishes of a channel's handlers.
-#[derive(Debug)]
-pub(crate) struct Record {
-    spec: HandlerSpec,
-    state: AtomicU8,
-    /// How a handler ended, until the application was told.
-    ended: AtomicU8,
-    runs: AtomicU64,
-    delivered: AtomicU64,
-    replies: AtomicU64,
-    unsent: AtomicU64,
-    beyond: AtomicU64,
-    untold: AtomicU64,
-    over_cost: AtomicU64,
-    took: Histogram,
-    response: Histogram,
-    words: [AtomicU64; STATE_WORDS],
-}
-
-impl Record {
-    pub(crate) fn new(spec: HandlerSpec) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            spec,
-            state: AtomicU8::new(HandlerState::Absent as u8),
-            ended: AtomicU8::new(HandlerState::Absent as u8),
-            runs: zero(),
-            delivered: zero(),
-            replies: zero(),
-            unsent: zero(),
-            beyond: zero(),
-            untold: zero(),
-            over_cost: zero(),
-            took: Histogram::default(),
-            response: Histogram::default(),
-            words: std::array::from_fn(|_| zero()),
-        }
-    }
-
-    /// A word that its handlers share with the application.
-    pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
-        &self.words[word]
-    }
-
-    pub(crate) fn spec(&self) -> &HandlerSpec {
-        &self.spec
-    }
-
-    /// Adds what another one has counted.
-    pub(crate) fn count_in(&self, other: &Self) {
-        for (own, other) in self.counters().into_iter().zip(other.counters()) {
-            add(own, other.load(Relaxed));
-        }
-        for (own, other) in [(&self.took, &other.took), (&self.response, &other.response)] {
-            for (value, times) in other.counts() {
-                own.record_many(value.as_nanos(), times);
-            }
-        }
-    }
-
-    /// Adds what a handler in the kernel has counted.
-    pub(crate) fn count_in_kernel(&self, counts: &HandlerCounts) {
-        let HandlerCounts { runs, done, replies, unsent, beyond, untold, over_cost, .. } = *counts;
-        let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, untold, over_cost];
-        for (own, counted) in self.counters().into_iter().zip(counted) {
-            add(own, counted);
-        }
-        for (own, counted) in [(&self.took, &counts.took), (&self.response, &counts.response)] {
-            for &(value, times) in counted {
-                own.record_many(value.as_nanos(), times);
-            }
-        }
-    }
-
-    fn counters(&self) -> [&AtomicU64; 7] {
-        [&self.runs, &self.delivered, &self.replies, &self.unsent, &self.beyond, &self.untold, &self.over_cost]
-    }
-
-    pub(crate) fn set_state(&self, state: HandlerState) {
-        self.state.store(state as u8, SeqCst);
-    }
-
-    fn is_installed(&self) -> bool {
-        self.state.load(Relaxed) == HandlerState::Installed as u8
-    }
-
-    /// The handler has no message any more. Its memory is its application's to free.
-    #[cold]
-    fn end(&self, how: HandlerState) {
-        self.set_state(how);
-        self.ended.store(how as u8, SeqCst);
-    }
-
-    pub(crate) fn figures(&self) -> HandlerFigures {
-        let read = |counter: &AtomicU64| counter.load(Relaxed);
-        HandlerFigures {
-            state: HandlerState::from_repr(self.state.load(SeqCst)).unwrap_or(HandlerState::Absent),
-            spec: self.spec,
-            runs: read(&self.runs),
-            delivered: read(&self.delivered),
-            replies: read(&self.replies),
-            unsent: read(&self.unsent),
-            beyond: read(&self.beyond),
-            untold: read(&self.untold),
-            over_cost: read(&self.over_cost),
-            took: self.took.latencies(),
-            response: self.response.latencies(),
-            words: std::array::from_fn(|word| self.words[word].load(SeqCst)),
-        }
     }
 }
 
@@ -638,29 +469,29 @@ impl Handler {
         self.reply
     }
 
-    /// A timer's, which is told when it was released, and who looks at it.
+    /// An upcall's, with messages of at most so many bytes, and who looks at it.
     ///
     /// # Errors
     /// It cannot be.
-    pub(crate) fn into_timer(mut self, spec: HandlerSpec) -> Result<(Timer, HandlerWatch), Error> {
+    pub(crate) fn into_upcall(mut self, spec: HandlerSpec, largest: usize) -> Result<(OfUpcall, HandlerWatch), Error> {
         let record = Arc::new(Record::new(spec));
-        self.prepare(size_of::<u64>(), &spec, &record)?;
+        self.prepare(largest, &spec, &record)?;
         record.set_state(HandlerState::Installed);
         let watch = HandlerWatch(Arc::clone(&record));
-        Ok((Timer { handler: self, record, sequence: 0 }, watch))
+        Ok((OfUpcall { handler: self, record, sequence: 0 }, watch))
     }
 }
 
-/// What a timer calls.
-pub(crate) struct Timer {
+/// The handler of a timer, or of what is read from a descriptor.
+pub(crate) struct OfUpcall {
     handler: Handler,
     record: Arc<Record>,
     sequence: u64,
 }
 
-impl Timer {
-    /// It was released at `release`, and before that so many times in vain; whether it goes on.
-    pub(crate) fn call(&mut self, release: Instant, skipped: u64) -> bool {
+impl OfUpcall {
+    /// The upcall was released at `release`, and before that so many times in vain; whether it goes on.
+    pub(crate) fn call(&mut self, message: &[u8], release: Instant, skipped: u64) -> bool {
         self.sequence += skipped;
         let Self { handler, record, sequence } = self;
         let told = Told {
@@ -670,9 +501,14 @@ impl Timer {
             completion: sys::now(),
             ..Told::default()
         };
-        handler.call(&release.as_nanos().to_le_bytes(), &told, record);
+        handler.call(message, &told, record);
         *sequence += 1;
         record.is_installed()
+    }
+
+    /// There are no more messages.
+    pub(crate) fn end(&self, how: HandlerState) {
+        self.record.end(how);
     }
 }
 
@@ -692,7 +528,7 @@ pub(crate) fn try_out<M: AsRef<[u8]>>(
     record.figures()
 }
 
-/// Looks at what the handler of a timer does, from any thread.
+/// Looks at what the handler of an upcall does, from any thread.
 #[derive(Clone, Debug)]
 pub struct HandlerWatch(Arc<Record>);
 

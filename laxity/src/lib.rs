@@ -55,6 +55,7 @@ mod guard;
 pub mod handler;
 #[doc(hidden)]
 pub mod handler_kernel;
+mod handler_record;
 #[cfg(feature = "wasm")]
 #[doc(hidden)]
 pub mod handler_wasm;

@@ -15,11 +15,12 @@ use crate::statistics::Histogram;
 pub enum State {
     /// It was not told to run, was suspended, or has finished.
     Suspended = 0,
-    /// It is released every period, or was asked for and is not done.
+    /// It is released every period, or by its descriptor, or was asked for and is not done.
     Active = 1,
     /// Its handler panicked, or failed ([`Progress::Failed`](crate::upcall::Progress::Failed)). It runs no more.
     Panicked = 2,
-    /// A run took more than it declared, and its policy was to stop then ([`Overrun::Stop`](crate::upcall::Overrun::Stop)).
+    /// A run took more than it declared, and its policy was to stop then ([`Overrun::Stop`](crate::upcall::Overrun::Stop)); or the descriptor that it
+    /// reads is at its end, or cannot be read any more ([`Upcalls::create_reader`](crate::upcall::Upcalls::create_reader)).
     Stopped = 3,
     /// It was closed.
     Closed = 4,

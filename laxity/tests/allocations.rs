@@ -4,10 +4,12 @@
 #![allow(unsafe_code, reason = "a global allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::handler::{Disposition, Handler, HandlerSpec};
+use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerWatch};
+use laxity::upcall::{Upcall, Upcalls};
 use laxity::{ChannelSpec, Host, HostConfig, ListenConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -77,13 +79,27 @@ fn the_data_path_allocates_nothing_after_set_up() {
         })
         .collect();
     let _answers = handled(&a, &b, &mut channels);
+    let (_read, watch) = read(&b);
     let message = vec![7; 20_000];
     exchange(&mut channels, &message, 20);
-    let before = CALLS.load(Ordering::SeqCst);
+    let (runs, before) = (watch.figures().runs, CALLS.load(Ordering::SeqCst));
     // Longer than a keep-alive of the lease takes, so that signalling is part of it.
     exchange(&mut channels, &message, 300);
     let calls = CALLS.load(Ordering::SeqCst) - before;
     assert_eq!(calls, 0, "calls of the allocator during all these messages");
+    assert!(watch.figures().runs > runs, "and what was read");
+}
+
+/// A reader of a pipe that always has something.
+fn read(host: &Host) -> ((Upcalls, Upcall), HandlerWatch) {
+    let upcalls = host.trusted_upcalls().unwrap();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let handler = Handler::new(|_| Disposition::Done);
+    let (spec, interval) = (HandlerSpec::taking(Duration::from_micros(50)), Duration::from_millis(20));
+    let (upcall, watch) = upcalls.create_reader("flood", reader.into(), 64, interval, spec, handler).unwrap();
+    upcall.run().unwrap();
+    std::thread::spawn(move || while writer.write_all(&[0; 64]).is_ok() {});
+    ((upcalls, upcall), watch)
 }
 
 /// Channels with handlers, which answer each message and leave it to the application: one in Rust, and with the feature `wasm` one of a module.

@@ -1,9 +1,11 @@
 //! Applications that attach to the executive of another process: here of the same one, which has mapped the memory a second time.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
+use laxity::handler::{Disposition, Handler, HandlerSpec};
 use laxity::serving::{ServeConfig, Serving};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Placement, Receiver, Scheduling};
 use laxity_core::contract::Contract;
@@ -403,6 +405,34 @@ fn who_goes_closes_its_channels_and_who_serves_no_more_is_missed() {
     }
     let error = Host::start(HostConfig { placement: Placement::Server, server: Some(socket), ..config() }).unwrap_err();
     assert_eq!(error.exit_status(), 5, "{error}");
+}
+
+/// Both are waited for as one, whichever came first.
+#[test]
+fn an_executive_that_serves_reads_descriptors_too() {
+    for reads_first in [true, false] {
+        let host = Host::start(HostConfig { longest_iteration: Duration::from_micros(200), ..config() }).unwrap();
+        let path = socket("reads");
+        let serve =
+            || host.serve(ServeConfig { socket: path.clone(), memory: 16 << 20, ..ServeConfig::default() }).unwrap();
+        let served = (!reads_first).then(serve);
+        let upcalls = host.trusted_upcalls().unwrap();
+        let (reader, writer) = std::io::pipe().unwrap();
+        let (interval, spec) = (Duration::from_millis(10), HandlerSpec::taking(Duration::from_micros(100)));
+        let handler = Handler::new(|_| Disposition::Done);
+        let (upcall, watch) = upcalls.create_reader("reads", reader.into(), 64, interval, spec, handler).unwrap();
+        upcall.run().unwrap();
+        let _serving = served.unwrap_or_else(serve);
+        let (here, other) = (attached(&path), self::host());
+        for (round, name) in ["before", "after"].into_iter().enumerate() {
+            (&writer).write_all(&[0; 64]).unwrap();
+            let start = Instant::now();
+            while watch.figures().runs <= round as u64 {
+                assert!(start.elapsed() < PATIENCE);
+            }
+            exchange(&here, &other, name);
+        }
+    }
 }
 
 #[test]

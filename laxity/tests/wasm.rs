@@ -126,6 +126,25 @@ fn a_module_has_room_for_what_its_sender_may_exceed_the_contract_by() {
 }
 
 #[test]
+fn a_module_has_what_is_read_from_a_descriptor() {
+    use std::io::Write;
+    let host = host();
+    let upcalls = host.trusted_upcalls().unwrap();
+    let text = module("(call $set (i32.const 0) (i64.load8_u (local.get $at))) (i32.const 0)");
+    let handler = Module::new(&wat::parse_str(text).unwrap()).unwrap().handler();
+    let (reader, mut writer) = std::io::pipe().unwrap();
+    let spec = HandlerSpec::taking(COST).within(Duration::from_secs(1));
+    let made = upcalls.create_reader("module", reader.into(), 64, Duration::from_millis(50), spec, handler);
+    let (upcall, watch) = made.unwrap();
+    upcall.run().unwrap();
+    writer.write_all(b"x").unwrap();
+    drop(writer);
+    assert_eq!(upcalls.sleep_until_any(&[&upcall], Some(WAIT)).unwrap(), [0]);
+    let figures = watch.figures();
+    assert_eq!((figures.state, figures.runs, figures.state_word(0)), (HandlerState::EndOfFile, 1, b'x'.into()));
+}
+
+#[test]
 fn a_module_that_traps_or_goes_on_for_ever_is_taken_out() {
     let mut scene = scene();
     for body in [

@@ -19,6 +19,7 @@
 //! w    = R + 2 C_us
 //! X(s) = Intf(s) + b,  b = C_csp + max block + R + tax(b)                what had begun, and the hand-overs meanwhile (U1)
 //!      + Σ ⌈(s + J_i)/I_i⌉ (H_i + 2 C_csp + (q_i + 1) R + N_i C_l [sends] + n_i w)
+//!      + Σ w (1 + ⌈s/T_u⌉)                                               upcalls on the executive's own thread
 //!      + (C_l + w) (1 + ⌈s/HELD_SPACING⌉)                                U2
 //!      + w (1 + ⌈s/(rest + w)⌉)                                          U3
 //!      + 3 C_us ⌈s/UPCALL_WATCH⌉                                         the thread that watches them
@@ -27,7 +28,7 @@
 //! J_i is how long after its logical arrival a message may become visible here: the hand-over of one that is sent, the wait for a look of one
 //! that is received. n_i is how often it may wake the executive: for each of its packets once, as it arrives, or as the link takes it; and
 //! if it is sent, when it is handed over, and when its contract admits it; an upcall on the executive's own thread
-//! ([`Admission::reserve_trusted`]) when it is released. The line for U3 holds because between two such looks lies a rest:
+//! ([`Admission::reserve_trusted`]) when it is released, and, if a descriptor releases it, once between two releases, when that has something too soon. The line for U3 holds because between two such looks lies a rest:
 //! `Σ_{k<n} (w_k + rest) ≤ s` with `w_k ≤ w`.
 //!
 //! On a thread of its own processor, or of a process without channels, X is what the platform takes, and the last line.
@@ -93,6 +94,9 @@ impl Above {
                 None => platform.wake_up,
             };
             line.add_term(reservation.interval(), cost, nanos(visible));
+            if reservation.role.is_none() {
+                line.add_term(reservation.interval(), wake_up, reservation.interval());
+            }
         }
         line.add_constant(machine.with_hand_overs(begun.saturating_add(look), streams.iter()));
         let kept_apart = link_cost.saturating_add(wake_up);

@@ -5,6 +5,7 @@ use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
+use super::Handled;
 use super::attribution::Misses;
 use super::policing::CREDIT;
 
@@ -109,4 +110,16 @@ pub struct ReceiveCounters {
     pub misses: Misses,
     /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
+}
+
+impl ReceiveCounters {
+    /// Counts messages that were handled before this host saw them. Why some were late is not known.
+    pub(super) fn count_handled(&mut self, handled: &Handled) {
+        let Handled { messages, bytes, late, largest } = *handled;
+        self.delivered += messages;
+        self.delivered_bytes += bytes;
+        self.late += late;
+        self.misses.unexplained += late;
+        self.largest = self.largest.max(largest);
+    }
 }

@@ -147,8 +147,7 @@ impl Receiving {
     }
     /// What may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
     pub fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
-        let ReceiveConfig { service, packet, oversize, upstream, input_delay, .. } = &self.config;
-        let (packet, oversize, upstream, input_delay) = (*packet, *oversize, *upstream, *input_delay);
+        let ReceiveConfig { ref service, packet, oversize, upstream, input_delay, .. } = self.config;
         Taken { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
     }
     /// Notes that `packets` packets were dropped as over the contract before this host saw them. What they leave missing is the
@@ -160,13 +159,8 @@ impl Receiving {
     }
     /// Notes messages that an application's handler was done with before this host saw them.
     pub fn note_handled(&mut self, handled: &Handled) {
-        let Handled { messages, bytes, late, largest } = *handled;
-        self.handled += messages;
-        self.counters.delivered += messages;
-        self.counters.delivered_bytes += bytes;
-        self.counters.late += late;
-        self.counters.misses.unexplained += late;
-        self.counters.largest = self.counters.largest.max(largest);
+        self.handled += handled.messages;
+        self.counters.count_handled(handled);
     }
     /// Packets of the largest message.
     fn most_packets(&self) -> u32 {
@@ -491,9 +485,8 @@ impl Receiving {
     /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
     /// contract, and else as lost: by the network, unless another host's counters explain it ([`explain_lost`](Self::explain_lost)).
     fn count_missing(&mut self, messages: u64, packets: u32) {
-        let handled = messages.min(self.handled);
-        self.handled -= handled;
-        let messages = messages - handled;
+        let (messages, known) = (messages.saturating_sub(self.handled), messages.min(self.handled));
+        self.handled -= known;
         let explained = self.dropped_early.explain(messages, u64::from(packets));
         let lost = messages - explained;
         self.counters.dropped += explained;

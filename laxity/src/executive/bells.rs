@@ -94,7 +94,7 @@ impl Bells {
         Arc::clone(&self.own)
     }
 
-    /// From now on others may be there, whose bells are in the set.
+    /// From now on others may be there, whose bells are in the set; and what is in it beside bells is waited for.
     pub(crate) fn wait_for(&mut self, set: Arc<WakeSet>) {
         self.set = Some(set);
     }
@@ -193,17 +193,19 @@ impl Bells {
         self.set.as_ref().map_or_else(|| self.own.wake.as_fd(), |set| set.as_fd())
     }
 
-    /// Ends the ringing.
-    pub(crate) fn drain(&mut self) {
-        self.own.wake.drain();
+    /// Ends the ringing; false if none of them rang.
+    pub(crate) fn drain(&mut self) -> bool {
+        let mut has_rung = self.own.wake.drain();
         let (set, others) = (self.set.as_deref(), &mut self.others);
         if let Some(set) = set {
             set.drain(|application| {
+                has_rung = true;
                 if let Some(bell) = others.iter_mut().find(|bell| bell.application == application) {
                     bell.spend(Some(set));
                 }
             });
         }
+        has_rung
     }
 }
 

@@ -67,6 +67,9 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                 Command::Stop => driver.stop(now, self),
             }
         }
+        if let Some(upcalls) = &mut self.upcalls {
+            upcalls.look(now, &mut driver.endpoint);
+        }
         if let Some(upcalls) = &mut self.upcalls
             && upcalls.is_told()
             && !upcalls.obey(now, &mut driver.endpoint)

@@ -89,7 +89,7 @@ pub(crate) enum Command {
     Restage(Stages),
     /// Counts on this interference from now on.
     CountOn(Box<Interference>),
-    /// Hears the bells of other processes, too, which are in the set.
+    /// Waits for what is in the set, too: the bells of other processes, and descriptors that upcalls read.
     Serve(Arc<WakeSet>),
     /// An application in another process is attached.
     Attach(Box<Bell>),
@@ -449,9 +449,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         } else {
             sys::wait(&[(doorbell, Interest::Readable)], asleep.timeout).is_ok_and(|ready| ready.readable(0))
         };
-        if rung {
-            around.bells.drain();
-        }
+        let rung = rung && around.bells.drain();
         self.wake_up(&asleep, rung);
         self.around.bells.awake();
     }

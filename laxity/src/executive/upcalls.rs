@@ -16,6 +16,9 @@ pub(crate) trait Upcalls: Debug + Send {
     /// The executive has them now; it is on its thread.
     fn is_here(&mut self);
 
+    /// Looks whether descriptors release some of them.
+    fn look(&mut self, now: Instant, endpoint: &mut Endpoint);
+
     /// True if a handle asks for something.
     fn is_told(&self) -> bool;
 

@@ -22,7 +22,7 @@ use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::event::Name;
 use laxity_core::units::Duration;
 use laxity_link::LinkKind;
-use laxity_link::sys::{self, PeerCredentials, Wake, WakeSet};
+use laxity_link::sys::{self, PeerCredentials, Wake};
 use laxity_shm::Region;
 
 use self::access::{Access, Quota};
@@ -138,9 +138,8 @@ impl Host {
     ) -> Result<Serving, Error> {
         let Here { shared, published, streams, .. } = self.here()?;
         let system = |what| move |source| Error::System { what, source };
-        let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
+        let bells = Arc::clone(shared.bells().map_err(system("creating an epoll set"))?);
         let stop = Wake::new().map_err(system("creating the wake-up event"))?;
-        let bells = Arc::clone(shared.served.bells.get_or_init(|| Arc::new(made)));
         let (standing, address, platform) = (self.standing().clone(), self.address(), self.platform().clone());
         let has_key = self.has_key;
         let told = move || Told {

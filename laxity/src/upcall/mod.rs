@@ -48,6 +48,7 @@
 mod admitter;
 mod on_executive;
 mod periodic;
+mod reader;
 mod run;
 mod table;
 mod thread;
@@ -85,6 +86,7 @@ use crate::upcall_figures::Record;
 use crate::upcall_reservations::Reservation;
 use admitter::Admitter;
 use on_executive::OnExecutive;
+use reader::Source;
 use table::{Command, Handler, Slot, Table, Wires};
 use thread::Runner;
 use watch::Watch;
@@ -228,6 +230,8 @@ pub struct Upcall {
     grant: UpcallGrant,
     /// Of an aperiodic one: how long all runs may take that were asked for and are not done, ns.
     backlog: Option<Arc<AtomicU64>>,
+    /// The descriptor that it reads, if it does.
+    source: Option<Arc<Source>>,
 }
 
 impl std::fmt::Debug for Upcall {
@@ -425,6 +429,7 @@ impl Upcalls {
 
 impl Drop for Upcalls {
     fn drop(&mut self) {
+        self.inner.forget_descriptors();
         self.inner.command(Command::Stop);
         self.inner.watch.stop();
         if self.thread.is_none() && !self.inner.wires.is_own_thread() {
@@ -500,7 +505,7 @@ impl Upcall {
         self.grant
     }
 
-    /// Releases it now and every period from now on; `release` is the first.
+    /// Releases it now and every period from now on; a reader listens to its descriptor from now on.
     ///
     /// # Errors
     /// [`Error::Stopped`] if its thread has ended, [`Error::UpcallEnded`] if it panicked, failed or was stopped, or is aperiodic.
@@ -508,7 +513,7 @@ impl Upcall {
         self.run_from(now())
     }
 
-    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC): upcalls of several threads or hosts can keep a phase to each other.
+    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC), before which no reader is released: upcalls of several threads or hosts can keep a phase to each other.
     ///
     /// # Errors
     /// As [`Upcall::run`].
@@ -570,6 +575,7 @@ impl Drop for Upcall {
             entry.record.set_state(State::Closed);
             entry.closing = true;
         }
+        self.source.iter().for_each(|source| source.close());
         self.inner.command(Command::Close { place: self.place });
         self.inner.wires.changed.notify();
     }
@@ -638,7 +644,7 @@ impl Inner {
 
     fn create(self: &Arc<Self>, name: &str, spec: UpcallSpec, kind: Kind, handler: Handler) -> Result<Upcall, Error> {
         self.reap();
-        let is_plain = kind == Kind::Periodic && matches!(handler, Handler::Here(_));
+        let is_plain = kind == Kind::Periodic && !matches!(handler, Handler::There(_));
         if matches!(self.admitter, Admitter::Executive(_)) && !is_plain {
             return Err(Error::NotOnExecutive);
         }
@@ -662,7 +668,8 @@ impl Inner {
         self.admitter.publish(locked(&self.entries).iter().flatten());
         let grant = UpcallGrant { bound: record.bound(), level: self.level };
         // From here on dropping it gives all of this back.
-        let upcall = Upcall { inner: Arc::clone(self), place, grant, backlog: backlog.clone() };
+        let source = handler.source().cloned();
+        let upcall = Upcall { inner: Arc::clone(self), place, grant, backlog: backlog.clone(), source };
         let stage = if let Reservation::OnThread(_, stage) = reservation { stage } else { timing.period() };
         let slot = Box::new(Slot::new(place, (timing, stage), spec.overrun, handler, record, backlog));
         self.send(Command::Create { slot })?;

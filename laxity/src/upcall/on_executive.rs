@@ -47,6 +47,10 @@ impl Upcalls for OnExecutive {
         self.begin_busy(now());
     }
 
+    fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
+        self.table.look(now, endpoint);
+    }
+
     fn is_told(&self) -> bool {
         self.table.wires.flag.load(Ordering::SeqCst)
     }
@@ -66,6 +70,7 @@ impl Upcalls for OnExecutive {
     }
 
     fn begin_busy(&mut self, since: Instant) {
+        self.table.look_next();
         self.busy.begin(since);
         self.by_platform = Duration::ZERO;
     }
@@ -88,9 +93,12 @@ impl Upcalls for OnExecutive {
         }
         self.in_iteration = Duration::ZERO;
         let own = sys::thread_processor_time();
-        let mut run = Run { pick: *pick, done: 0, next_release: begin, queue: None, wires: &self.table.wires };
+        let mut run =
+            Run { pick: *pick, done: 0, next_release: begin, look_at: begin, queue: None, wires: &self.table.wires };
         let progress = match &mut slot.handler {
-            Handler::Here(handler) => catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok(),
+            Handler::Here(handler) | Handler::Reads(handler, _) => {
+                catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok()
+            }
             // A loop of its own has a thread of its own.
             Handler::There(_) => None,
         };

@@ -29,6 +29,8 @@ pub struct Run<'a> {
     pub(super) done: u32,
     /// The next release of any upcall: before it no other upcall can be ready.
     pub(super) next_release: Instant,
+    /// When the thread looks again whether a descriptor releases one.
+    pub(super) look_at: Instant,
     /// `None` on the executive's thread.
     pub(super) queue: Option<&'a mut Queue>,
     pub(super) wires: &'a Wires,
@@ -50,7 +52,7 @@ impl Run<'_> {
         self.done = self.done.saturating_add(units).min(self.pick.left);
     }
 
-    /// Whether to return now, with [`Progress::Yield`]: a more urgent upcall was released, or the thread is wanted. To be asked after each
+    /// Whether to return now, with [`Progress::Yield`]: a more urgent upcall was released, descriptors that may release one are to be looked at, or the thread is wanted. To be asked after each
     /// iteration. Takes a load and a look at the clock, unless something was released. Always true on the executive's thread.
     pub fn should_yield(&mut self) -> bool {
         // The executive has to look at its inputs and links after each iteration.
@@ -59,6 +61,9 @@ impl Run<'_> {
             return true;
         }
         let now = now();
+        if now >= self.look_at {
+            return true;
+        }
         if now < self.next_release {
             return false;
         }

@@ -7,8 +7,10 @@ use std::thread::ThreadId;
 use laxity_core::platform::Interference;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{Completed, Outcome, Upcall as Timing, UpcallId};
+use laxity_link::sys::ReadySet;
 
 use super::periodic::Baton;
+use super::reader::Source;
 use super::{Overrun, Progress, Run};
 use crate::doorbell::Doorbell;
 use crate::readiness::Readiness;
@@ -26,12 +28,24 @@ pub(super) enum Command {
     Stop,
 }
 
+/// A function that does the work of a run.
+pub(super) type Function = Box<dyn FnMut(&mut Run<'_>) -> Progress + Send>;
+
 /// Who does the work of a run.
 pub(super) enum Handler {
     /// A function, on the thread of the upcalls.
-    Here(Box<dyn FnMut(&mut Run<'_>) -> Progress + Send>),
+    Here(Function),
+    /// Likewise, released not by the time but by its descriptor, once each time that this is listened to.
+    Reads(Function, Arc<Source>),
     /// A thread with a loop of its own, which is woken and waited for.
     There(Arc<Baton>),
+}
+
+impl Handler {
+    /// The descriptor that releases the upcall, if one does.
+    pub(super) fn source(&self) -> Option<&Arc<Source>> {
+        if let Self::Reads(_, source) = self { Some(source) } else { None }
+    }
 }
 
 /// An upcall as its thread knows it.
@@ -45,6 +59,8 @@ pub(super) struct Slot {
     pub(super) record: Arc<Record>,
     backlog: Option<Arc<AtomicU64>>,
     id: Option<UpcallId>,
+    /// By its descriptor it is not released before.
+    earliest: Instant,
     /// What the run that has begun took of the processor so far.
     pub(super) used: Duration,
     /// What it took in this busy period beyond what it declared, sleep included.
@@ -63,13 +79,24 @@ impl Slot {
         backlog: Option<Arc<AtomicU64>>,
     ) -> Self {
         let (used, excess) = (Duration::ZERO, Duration::ZERO);
-        Self { place, timing, stage, overrun, handler, record, backlog, id: None, used, excess, excess_in: 0 }
+        let (id, earliest, excess_in) = (None, Instant::ZERO, 0);
+        Self { place, timing, stage, overrun, handler, record, backlog, id, earliest, used, excess, excess_in }
+    }
+
+    /// Its descriptor had something to read at `now`: it is released, but no sooner than a period after its last release.
+    fn ready(&self, now: Instant, order: &mut impl Order) {
+        if let Some(id) = self.id.filter(|id| !order.is_active(*id)) {
+            let release = now.max(self.earliest);
+            self.record.release.store(release.as_nanos(), Ordering::Relaxed);
+            order.run(now, id, release);
+        }
     }
 
     /// A run begins at `begin` that was released then, if it is periodic.
     pub(super) fn begins(&mut self, begin: Instant, release: Option<Instant>) {
         self.used = Duration::ZERO;
         if let Some(release) = release {
+            self.earliest = release + self.timing.period();
             self.record.release.store(release.as_nanos(), Ordering::Relaxed);
             self.record.jitter.record(begin.since(release).as_nanos());
         }
@@ -143,6 +170,8 @@ pub(super) struct Wires {
     /// Notified when an upcall is no more active.
     pub(super) changed: Signal,
     pub(super) readiness: Arc<Readiness>,
+    /// Those that upcalls read, once there may be some.
+    pub(super) descriptors: OnceLock<Arc<ReadySet>>,
     /// Of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
     pub(super) bell: Option<Arc<Doorbell>>,
     /// Whether they are.
@@ -163,6 +192,7 @@ impl Wires {
             wake: Wake::new()?,
             changed: Signal::default(),
             readiness,
+            descriptors: OnceLock::new(),
             bell,
             is_executive,
             thread,
@@ -209,6 +239,9 @@ pub(super) trait Order {
     fn is_active(&self, id: UpcallId) -> bool;
 }
 
+/// How often a thread that is never done with what it has to do looks at descriptors, in the shortest period of those that they release.
+pub(super) const LOOKS: u64 = 8;
+
 /// The upcalls of a thread.
 pub(super) struct Table {
     slots: Box<[Option<Box<Slot>>]>,
@@ -217,6 +250,9 @@ pub(super) struct Table {
     commands: rtrb::Consumer<Command>,
     garbage: rtrb::Producer<Box<Slot>>,
     pub(super) wires: Arc<Wires>,
+    /// When descriptors are looked at again, and how long after that; `None` if there are none.
+    look_at: Instant,
+    looks_every: Option<Duration>,
 }
 
 impl Table {
@@ -227,7 +263,7 @@ impl Table {
         garbage: rtrb::Producer<Box<Slot>>,
     ) -> Self {
         let (slots, places) = ((0..capacity).map(|_| None).collect(), vec![0; capacity].into_boxed_slice());
-        Self { slots, places, commands, garbage, wires }
+        Self { slots, places, commands, garbage, wires, look_at: Instant::ZERO, looks_every: None }
     }
 
     /// Does what handles ask for; false if that is to stop.
@@ -240,11 +276,19 @@ impl Table {
                     if let Some(id) = order.create(&slot) {
                         slot.id = Some(id);
                         self.places[id.index()] = slot.place;
+                        let is_reader = slot.handler.source().is_some();
                         self.slots[place] = Some(slot);
+                        if is_reader {
+                            self.plan_looks();
+                        }
                     }
                 }
                 Command::Run { place, first } => {
-                    if let Some((id, record)) = self.known(place) {
+                    let slot = self.slots.get_mut(place as usize).and_then(Option::as_deref_mut);
+                    if let Some(slot) = slot.filter(|slot| slot.handler.source().is_some()) {
+                        slot.earliest = slot.earliest.max(first);
+                        self.listen(place);
+                    } else if let Some((id, record)) = self.known(place) {
                         record.release.store(first.as_nanos(), Ordering::Relaxed);
                         order.run(now, id, first);
                     }
@@ -257,6 +301,7 @@ impl Table {
                 Command::Suspend { place } => {
                     if let Some((id, record)) = self.known(place) {
                         order.suspend(id);
+                        self.source(place).inspect(|source| source.ignore());
                         self.end(&record, State::Suspended);
                     }
                 }
@@ -264,6 +309,9 @@ impl Table {
                     if let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) {
                         if let Some(id) = slot.id {
                             order.close(id);
+                        }
+                        if slot.handler.source().is_some() {
+                            self.plan_looks();
                         }
                         // There is room for every slot; memory is freed by who creates or drops.
                         let _ = self.garbage.push(slot);
@@ -279,6 +327,48 @@ impl Table {
         Some((slot.id?, Arc::clone(&slot.record)))
     }
 
+    fn source(&self, place: u32) -> Option<&Arc<Source>> {
+        self.slots.get(place as usize)?.as_ref()?.handler.source()
+    }
+
+    /// Listens to the upcall's descriptor, unless it is out of the set.
+    fn listen(&self, place: u32) {
+        let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) else { return };
+        slot.record.release.store(u64::MAX, Ordering::Relaxed);
+        if !slot.handler.source().is_some_and(|source| source.listen(place)) {
+            self.end(&slot.record, State::Stopped);
+        }
+    }
+
+    /// Upcalls that are released by descriptors have come or gone.
+    fn plan_looks(&mut self) {
+        let readers = self.slots.iter().flatten().filter(|slot| slot.handler.source().is_some());
+        self.looks_every = readers.map(|slot| slot.timing.period().mul_ratio(1, LOOKS)).min();
+    }
+
+    /// Releases upcalls whose descriptors have something to read. To be called whenever another one may be picked: it looks if it is time to.
+    pub(super) fn look(&mut self, now: Instant, order: &mut impl Order) {
+        let (Some(every), Some(set)) = (self.looks_every, self.wires.descriptors.get()) else { return };
+        if now >= self.look_at {
+            self.look_at = now + every;
+            set.take(|place| {
+                if let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) {
+                    slot.ready(now, order);
+                }
+            });
+        }
+    }
+
+    /// The thread has slept: it looks next time.
+    pub(super) fn look_next(&mut self) {
+        self.look_at = Instant::ZERO;
+    }
+
+    /// When it looks again.
+    pub(super) fn looks_at(&self) -> Instant {
+        self.looks_every.map_or(Instant::MAX, |_| self.look_at)
+    }
+
     /// Takes out the upcall that runs.
     pub(super) fn take(&mut self, id: UpcallId) -> Option<Box<Slot>> {
         self.slots[self.places[id.index()] as usize].take()
@@ -287,13 +377,18 @@ impl Table {
     /// It has run; if it runs no more, what it is now.
     pub(super) fn put(&mut self, slot: Box<Slot>, state: Option<State>, order: &impl Order) {
         let is_active = slot.id.is_some_and(|id| order.is_active(id));
+        let place = slot.place;
         match state {
+            // The next time is its descriptor's to say.
+            Some(State::Suspended) if slot.handler.source().is_some() => {
+                self.slots[place as usize] = Some(slot);
+                return self.listen(place);
+            }
             Some(state) => self.end(&slot.record, state),
             None if !is_active => self.end(&slot.record, State::Suspended),
             None => {}
         }
-        let place = slot.place as usize;
-        self.slots[place] = Some(slot);
+        self.slots[place as usize] = Some(slot);
     }
 
     /// The upcall is active no more.

@@ -15,7 +15,7 @@ pub(super) fn us(micros: u64) -> Duration {
 
 pub(super) const LONG: Option<StdDuration> = Some(StdDuration::from_secs(20));
 
-fn upcalls() -> Upcalls {
+pub(super) fn upcalls() -> Upcalls {
     let config = UpcallsConfig { costs: Some(Platform::assumed_host().into()), ..UpcallsConfig::default() };
     Upcalls::start(config).unwrap()
 }

@@ -77,6 +77,7 @@ impl Runner {
                 break;
             }
             let now = now();
+            self.table.look(now, &mut self.queue);
             match self.queue.pick(now) {
                 Some(pick) => self.call(now, &pick),
                 None => self.sleep(now),
@@ -108,8 +109,14 @@ impl Runner {
         self.clock.refresh(asleep);
         if !self.table.wires.flag.load(Ordering::SeqCst) && next.is_none_or(|next| next > asleep) {
             let timeout = next.map(|next| next.since(asleep));
-            let _ = sys::wait(&[(self.table.wires.wake.as_fd(), Interest::Readable)], timeout);
-            self.table.wires.wake.drain();
+            let wires = &self.table.wires;
+            let descriptors = wires.descriptors.get().map(|set| set.as_fd());
+            // Without descriptors it waits for its bell alone.
+            let waited =
+                [wires.wake.as_fd(), descriptors.unwrap_or(wires.wake.as_fd())].map(|fd| (fd, Interest::Readable));
+            let _ = sys::wait(&waited[..1 + usize::from(descriptors.is_some())], timeout);
+            wires.wake.drain();
+            self.table.look_next();
         }
         let awake = now();
         self.clock.slept(awake.since(asleep));
@@ -139,14 +146,15 @@ impl Runner {
             self.judge(begin, &slot).count(&slot.record, pick.skipped);
         }
         let next_release = self.queue.next_release().unwrap_or(Instant::MAX);
+        let look_at = self.table.looks_at();
         let limit = slot.timing.cost() * 2 + super::watch::PATIENCE;
         let (outcome, units, used, blocked, end, was_stuck);
         self.announce(pick);
         match &mut slot.handler {
-            Handler::Here(handler) => {
+            Handler::Here(handler) | Handler::Reads(handler, _) => {
                 self.watch.begin(place, sys::thread_id(), self.own, limit);
                 let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
-                let mut run = Run { pick: *pick, done: 0, next_release, queue, wires };
+                let mut run = Run { pick: *pick, done: 0, next_release, look_at, queue, wires };
                 outcome = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
                 units = run.done;
                 was_stuck = self.watch.end();

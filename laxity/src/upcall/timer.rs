@@ -23,10 +23,11 @@ impl Upcalls {
         spec: HandlerSpec,
         handler: Handler,
     ) -> Result<(Upcall, HandlerWatch), Error> {
-        let (mut timer, watch) = handler.into_timer(spec)?;
+        let (mut timer, watch) = handler.into_upcall(spec, size_of::<u64>())?;
         let run = move |run: &mut Run<'_>| {
             run.done(1);
-            let goes_on = timer.call(run.release().unwrap_or(Instant::ZERO), run.skipped());
+            let release = run.release().unwrap_or(Instant::ZERO);
+            let goes_on = timer.call(&release.as_nanos().to_le_bytes(), release, run.skipped());
             if goes_on { Progress::Done } else { Progress::Failed }
         };
         Ok((self.create(name, UpcallSpec::every(period).taking(spec.cost() + AROUND), run)?, watch))

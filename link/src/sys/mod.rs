@@ -11,6 +11,7 @@ mod errors;
 pub mod features;
 mod held;
 mod lock;
+mod ready;
 pub mod rings;
 mod socket;
 mod thread;
@@ -24,6 +25,7 @@ pub(crate) use clock::now_and_wall;
 pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
 pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
+pub use ready::ReadySet;
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{
     Urgency, deadline, forks, kernel_threads, ordinary, pin, pin_other, processor_time_of, processor_time_of_process,

@@ -4,6 +4,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+use rustix::io::Errno;
+
+use super::ReadySet;
 
 /// A bell: any thread rings, the executive waits for it with [`wait`](super::wait). Rings that were not drained are one.
 #[derive(Debug)]
@@ -49,7 +52,7 @@ impl WakeSet {
     /// If the process has no descriptor left.
     pub fn new(own: &Wake) -> io::Result<Self> {
         let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&set, own, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        epoll::add(&set, own, number(None), epoll::EventFlags::IN)?;
         Ok(Self(set))
     }
 
@@ -57,27 +60,46 @@ impl WakeSet {
     ///
     /// # Errors
     /// If the kernel has no memory left, or hears it already.
-    pub fn add(&self, other: &Wake, number: u32) -> io::Result<()> {
-        let number = epoll::EventData::new_u64(u64::from(number) + 1);
-        Ok(epoll::add(&self.0, other, number, epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    pub fn add(&self, other: &Wake, which: u32) -> io::Result<()> {
+        Ok(epoll::add(&self.0, other, number(Some(which)), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    }
+
+    /// Wakes for descriptors, too, until they are looked at; false if it does so already.
+    ///
+    /// # Errors
+    /// If the kernel has no memory left.
+    pub fn include(&self, descriptors: &ReadySet) -> io::Result<bool> {
+        match epoll::add(&self.0, descriptors, number(None), epoll::EventFlags::IN) {
+            Err(Errno::EXIST) => Ok(false),
+            added => Ok(added.map(|()| true)?),
+        }
     }
 
     /// Does not hear it any more.
-    pub fn remove(&self, other: &Wake) {
+    pub fn remove(&self, other: impl AsFd) {
         let _ = epoll::delete(&self.0, other);
     }
 
     /// Ends the ringing of all but its own bell, and tells which have rung. To be called before looking for the work that was announced, not after.
-    pub fn drain(&self, mut rang: impl FnMut(u32)) {
-        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
-        // Those that are not told now ring on.
-        let mut told = [none; 16];
-        let count = epoll::wait(&self.0, &mut told[..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
-        for event in &told[..count] {
-            // Zero is its own.
-            let number = event.data.u64().checked_sub(1).and_then(|number| u32::try_from(number).ok());
-            number.into_iter().for_each(&mut rang);
-        }
+    pub fn drain(&self, rang: impl FnMut(u32)) {
+        told(&self.0, rang);
+    }
+}
+
+/// What the kernel tells of a descriptor in a set; nothing of one that has no number.
+pub(super) fn number(which: Option<u32>) -> epoll::EventData {
+    epoll::EventData::new_u64(which.map_or(0, |which| u64::from(which) + 1))
+}
+
+/// Which descriptors of a set have something: a bounded number of them.
+pub(super) fn told(set: &OwnedFd, mut tell: impl FnMut(u32)) {
+    let none = epoll::Event { flags: epoll::EventFlags::empty(), data: number(None) };
+    // Those that are not told now are the next time.
+    let mut told = [none; 16];
+    let count = epoll::wait(set, &mut told[..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
+    for event in &told[..count] {
+        let which = event.data.u64().checked_sub(1).and_then(|which| u32::try_from(which).ok());
+        which.into_iter().for_each(&mut tell);
     }
 }
 

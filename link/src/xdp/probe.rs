@@ -80,7 +80,7 @@ fn try_out(shared: &Shared, interface: u32, peer: SocketAddr) -> Result<(), Hand
             return Err(failed("no way to it is known on the interface"));
         }
         shared.look();
-        std::thread::sleep(StdDuration::from_millis(20));
+        wait(&[], Some(Duration::from_millis(20))).map_err(|source| failed(&source.to_string()))?;
     };
     let kernel = |source: io::Error| failed(&format!("it could not be tried: {source}"));
     let listening = listen(interface).map_err(kernel)?;
