@@ -211,7 +211,7 @@ fn count(receiver: &mut Receiver, is_over: &AtomicBool) -> u64 {
 fn count_told(notices: &mut Notices, is_over: &AtomicBool) -> u64 {
     let mut told = 0;
     while !is_over.load(Ordering::SeqCst) {
-        told += u64::from(notices.next(StdDuration::from_millis(50)).is_ok());
+        told += u64::from(notices.wait(StdDuration::from_millis(50)).is_ok());
     }
     told
 }

@@ -157,11 +157,11 @@ fn a_stop_is_answered_and_told() {
     }
     for (sequence, speed) in [(3, 51i32), (5, 2_000)] {
         assert_eq!(&at_a.recv_timeout(WAIT).unwrap()[..], speed.to_le_bytes());
-        let notice = notices.next(WAIT).unwrap();
+        let notice = notices.wait(WAIT).unwrap();
         assert_eq!((notice.sequence, &notice.message[..]), (sequence, &speed.to_le_bytes()[..]));
         assert!(notice.sent <= notice.arrived);
     }
-    assert!(matches!(notices.next(StdDuration::ZERO), Err(Error::WouldBlock)));
+    assert!(matches!(notices.wait(StdDuration::ZERO), Err(Error::WouldBlock)));
     eventually("six messages", || at_b.handler().unwrap().runs == 6);
     let figures = at_b.handler().unwrap();
     assert_eq!((figures.state_word(0), figures.state_word(1), figures.untold), (2, 2_000, 0));
@@ -291,7 +291,7 @@ fn one_that_answers_too_much_costs_its_own_channel_only() {
             assert_eq!(&from_a.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
         }
         eventually("all are handled", || at_b.handler().unwrap().runs.is_multiple_of(100));
-        assert!(notices.next(WAIT).is_ok());
+        assert!(notices.wait(WAIT).is_ok());
     }
     assert_eq!((at_b.handler().unwrap().replies, at_b.handler().unwrap().unsent), (0, 200));
     // With a channel to answer on: nothing longer than its contract.

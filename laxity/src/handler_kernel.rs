@@ -66,14 +66,14 @@ impl Notices {
     ///
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout; what the kernel says of the wait.
-    pub fn next(&mut self, timeout: StdDuration) -> Result<Notice, Error> {
-        if let Some(notice) = self.0.next() {
+    pub fn wait(&mut self, timeout: StdDuration) -> Result<Notice, Error> {
+        if let Some(notice) = self.0.poll() {
             return Ok(notice);
         }
         let timeout = Duration::from_nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
         wait(&[(self.0.as_fd(), Interest::Readable)], Some(timeout))
             .map_err(|source| Error::System { what: "waiting for a handler", source })?;
-        self.0.next().ok_or(Error::WouldBlock)
+        self.0.poll().ok_or(Error::WouldBlock)
     }
 }
 
@@ -236,7 +236,7 @@ impl InKernel {
 
     /// What it did, with what handlers before it did.
     pub(crate) fn figures(&self, record: &Record) -> HandlerFigures {
-        let all = Record::new(*record.spec());
+        let all = Record::new(record.spec);
         all.count_in(record);
         let counts = self.installed.counts();
         all.count_in_kernel(&counts);

@@ -72,20 +72,20 @@ impl HandlerFigures {
 /// What the executive publishes of a channel's handlers.
 #[derive(Debug)]
 pub(crate) struct Record {
-    spec: HandlerSpec,
-    state: AtomicU8,
+    pub(crate) spec: HandlerSpec,
+    pub(crate) state: AtomicU8,
     /// How a handler ended, until the application was told.
-    ended: AtomicU8,
-    runs: AtomicU64,
-    delivered: AtomicU64,
-    replies: AtomicU64,
-    unsent: AtomicU64,
-    beyond: AtomicU64,
-    untold: AtomicU64,
-    over_cost: AtomicU64,
-    took: Histogram,
-    response: Histogram,
-    words: [AtomicU64; STATE_WORDS],
+    pub(crate) ended: AtomicU8,
+    pub(crate) runs: AtomicU64,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) replies: AtomicU64,
+    pub(crate) unsent: AtomicU64,
+    pub(crate) beyond: AtomicU64,
+    pub(crate) untold: AtomicU64,
+    pub(crate) over_cost: AtomicU64,
+    pub(crate) took: Histogram,
+    pub(crate) response: Histogram,
+    pub(crate) words: [AtomicU64; STATE_WORDS],
 }
 
 impl Record {
@@ -111,10 +111,6 @@ impl Record {
     /// A word that its handlers share with the application.
     pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
         &self.words[word]
-    }
-
-    pub(crate) fn spec(&self) -> &HandlerSpec {
-        &self.spec
     }
 
     /// Adds what another one has counted.
@@ -151,13 +147,13 @@ impl Record {
         self.state.store(state as u8, SeqCst);
     }
 
-    fn is_installed(&self) -> bool {
+    pub(crate) fn is_installed(&self) -> bool {
         self.state.load(Relaxed) == HandlerState::Installed as u8
     }
 
     /// The handler has no message any more. Its memory is its application's to free.
     #[cold]
-    fn end(&self, how: HandlerState) {
+    pub(crate) fn end(&self, how: HandlerState) {
         self.set_state(how);
         self.ended.store(how as u8, SeqCst);
     }

@@ -247,7 +247,7 @@ pub struct Notice {
 
 impl Notices {
     /// The next one, if there is one.
-    pub fn next(&mut self) -> Option<Notice> {
+    pub fn poll(&mut self) -> Option<Notice> {
         let item = self.0.next()?;
         // sequence, sent, arrived, bytes, and what is the reply's.
         let word = |at: usize| item.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_ne_bytes);
