@@ -333,7 +333,135 @@ fn handlers_are_replaced_while_messages_come() {
     let queued = std::iter::from_fn(|| at_b.recv_timeout(StdDuration::from_millis(300)).ok()).count() as u64;
     let figures = at_b.handler().unwrap();
     println!("{sent} sent, {queued} in the queue, {figures:?}");
-    assert_eq!((figures.runs + queued, queued), (sent, 0));
+    // From the process to the kernel, and back, some may go to the queue.
+    assert_eq!(figures.runs + queued, sent);
     let (_, report) = command.close().unwrap();
     assert_eq!((report.unwrap().delivered, report.unwrap().lost), (sent, 0));
+}
+
+/// The place of a handler, and what was counted there, are the next one's only when all is told; words go on.
+#[test]
+fn what_follows_a_handler_begins_with_its_words_and_no_more() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
+    let echo = || Module::new(object!("echo")).unwrap().0.handler();
+    let mut send = |number: u64| command.send(&number.to_le_bytes()).unwrap();
+    at_b.on_message(echo().replying_on(answer)).unwrap();
+    for number in 0..5 {
+        send(number);
+        assert_eq!(&at_a.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
+    }
+    // One after the other in the kernel; the second has nothing to answer on.
+    let first = at_b.on_message(echo()).unwrap().unwrap();
+    for number in 5..8 {
+        send(number);
+    }
+    eventually("three more", || at_b.handler().unwrap().runs == 8);
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.replies, figures.unsent, figures.delivered, figures.state_word(0)), (5, 3, 0, 8));
+    // Then one in the process, which goes on with the word, and the first one again, which goes on with its numbers.
+    let own = Handler::new(|event| {
+        event.set(0, event.get(0) + 100);
+        Disposition::Done
+    });
+    at_b.on_message(own).unwrap().unwrap();
+    send(8);
+    eventually("one in the process", || at_b.handler().unwrap().runs == 9);
+    at_b.on_message(first).unwrap().unwrap();
+    send(9);
+    let message = at_a.recv_timeout(WAIT).unwrap();
+    assert_eq!((message.sequence(), &message[..]), (5, &9u64.to_le_bytes()[..]));
+    eventually("all", || at_b.handler().unwrap().runs == 10);
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.replies, figures.unsent, figures.delivered, figures.state_word(0)), (6, 3, 0, 109));
+    // The peer gives up the answers: nothing is sent on them any more, and the messages are handled as before.
+    drop(at_a);
+    eventually("the answers end", || {
+        send(10);
+        at_b.handler().unwrap().unsent > 4
+    });
+    let answer = at_b.remove_handler().unwrap().and_then(Handler::into_reply).unwrap();
+    assert!(answer.end().is_some());
+}
+
+/// Objects that are changed at random: each is refused with a reason, or does no harm. `LAXITY_OBJECTS` says how many.
+#[test]
+fn objects_that_are_changed_at_random_are_refused_or_harmless() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
+    let mut answer = Some(answer);
+    let other = b.listen("other").unwrap();
+    let mut to_other = a.open(b.address(), "other", contract()).unwrap();
+    let mut from_a = other.accept(Some(WAIT)).unwrap();
+    let count = std::env::var("LAXITY_OBJECTS").map_or(300, |count| count.parse().unwrap());
+    let whole: [&[u8]; 4] = [
+        object!("count"),
+        object!("talkative"),
+        object!("scribble"),
+        include_bytes!("../examples/emergency-stop/stop.bpf.o"),
+    ];
+    let mut random = SplitMix(count);
+    let (mut unread, mut unverified, mut installed) = (0u64, 0u64, 0u64);
+    // The reader of objects gives up on some by a panic, which is caught: it need not be told of each.
+    let hook = std::panic::take_hook();
+    let own = std::thread::current().id();
+    std::panic::set_hook(Box::new(move |info| {
+        if std::thread::current().id() != own || info.location().is_none_or(|at| !at.file().contains("aya-obj")) {
+            hook(info);
+        }
+    }));
+    for number in 0..count {
+        let mut object = whole[random.below(4)].to_vec();
+        for _ in 0..=random.below(6) {
+            let at = random.below(object.len());
+            object[at] = random.next() as u8;
+        }
+        if random.below(10) == 0 {
+            object.truncate(random.below(object.len()));
+        }
+        let module = match Module::new(&object) {
+            Ok((module, _notices)) => module,
+            Err(error) => {
+                assert_eq!(error.exit_status(), 2, "{number}: {error}");
+                unread += 1;
+                continue;
+            }
+        };
+        let handler = match answer.take() {
+            Some(answer) => module.handler().replying_on(answer),
+            None => module.handler(),
+        };
+        match at_b.on_message(handler) {
+            Ok(_) => installed += 1,
+            Err(error) => {
+                assert!(matches!(error, Error::Module { .. }), "{number}: {error}");
+                unverified += 1;
+                continue;
+            }
+        }
+        command.send(&[0xFF; 4]).unwrap();
+        to_other.send(&number.to_le_bytes()).unwrap();
+        assert_eq!(&from_a.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
+        answer = at_b.remove_handler().unwrap().and_then(Handler::into_reply);
+        while at_b.try_recv().is_ok() {}
+    }
+    println!("{unread} not read, {unverified} not verified, {installed} installed");
+    assert!(installed > 0 && unverified > 0 && unread > 0);
+}
+
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
 }

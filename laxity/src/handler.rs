@@ -332,22 +332,30 @@ impl Installer {
         if let Some(handler) = &mut in_process {
             handler.prepare(self.largest, &self.record.spec, &self.record)?;
         }
-        if let Some(kernel) = &self.kernel {
-            kernel.words_to(&self.record);
-        }
-        // What comes in the kernel comes first: no message finds none between one and the next.
-        let installed = match in_kernel {
-            Some(handler) => {
-                let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
-                let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);
-                let channel = Channel { home, port, contract, peer, same_clock, largest };
-                Some(InKernel::install(handler, &channel, (&self.record.spec, &self.record))?)
-            }
-            None => None,
+        let Some(handler) = in_kernel else {
+            // Both have the same words: first one has them, then the other.
+            let Some(before) = self.kernel.take() else { return self.exchange_in_process(in_process, home, port) };
+            let before = before.take_out(home, port, &self.record);
+            self.exchange_in_process(in_process, home, port)?;
+            return Ok(Some(Some(before)));
         };
-        let old = self.exchange_in_process(in_process, home, port)?;
-        let before = std::mem::replace(&mut self.kernel, installed);
-        Ok(match before {
+        let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
+        let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);
+        let channel = Channel { home, port, contract, peer, same_clock, largest };
+        // No message finds none between one in the kernel and the next; the one in the process goes before.
+        let old = if self.kernel.is_some() { Some(None) } else { self.exchange_in_process(None, home, port)? };
+        let installed = InKernel::install(handler, &channel, (&self.record.spec, &self.record), self.kernel.as_mut());
+        let installed = match installed {
+            Ok(installed) => installed,
+            Err(error) => {
+                // The channel is as it was.
+                if let Some(Some(old)) = old {
+                    self.exchange_in_process(Some(Box::new(old)), home, port)?;
+                }
+                return Err(error);
+            }
+        };
+        Ok(match self.kernel.replace(installed) {
             Some(before) => Some(Some(before.take_out(home, port, &self.record))),
             None => old,
         })
@@ -355,8 +363,11 @@ impl Installer {
 
     /// The channel is about to be closed: what its handler in the kernel did has to be told before.
     pub(crate) fn take_out(&mut self, home: &Arc<dyn Home>, port: &Arc<Port>) {
-        if let Some(kernel) = self.kernel.take() {
-            kernel.take_out(home, port, &self.record);
+        match self.kernel.take() {
+            // A copy that fork(2) made shares what is in the kernel, and takes nothing out of it.
+            Some(kernel) if matches!(home.check_running(), Err(Error::Forked)) => std::mem::forget(kernel),
+            Some(kernel) => drop(kernel.take_out(home, port, &self.record)),
+            None => {}
         }
     }
 

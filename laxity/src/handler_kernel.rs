@@ -13,8 +13,8 @@ use std::time::Duration as StdDuration;
 
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
-use laxity_link::sys::{Interest, wait};
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, Interest, wait};
 use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed, Prober};
 pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
 use laxity_link::xdp::{Mode, Xdp};
@@ -102,25 +102,39 @@ pub(crate) struct Reserve {
     prober: Option<Prober>,
     /// Frames between its hosts are authenticated, which nothing in the kernel can check.
     is_keyed: bool,
+    /// What others may send follows what the executive has sent.
+    has_ceiling: bool,
     platform: Platform,
     /// What they may take in each period, all of them, and how much of that is left.
     whole: Duration,
-    left: Mutex<Duration>,
+    left: Mutex<Left>,
+}
+
+/// What is left of it, and what others than the channel that gave it back can have only a period later.
+#[derive(Debug)]
+struct Left {
+    now: Duration,
+    later: Vec<(Instant, Duration, Arc<Port>)>,
 }
 
 impl Reserve {
-    pub(crate) fn new(link: &Xdp, whole: Duration, is_keyed: bool, platform: Platform) -> Self {
+    pub(crate) fn new(link: &Xdp, whole: Duration, (is_keyed, has_ceiling): (bool, bool), platform: Platform) -> Self {
         // Otherwise they leave as the kernel's own do.
         let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
-        Self { handlers: link.handlers(), prober, is_keyed, platform, whole, left: Mutex::new(whole) }
+        let left = Mutex::new(Left { now: whole, later: Vec::new() });
+        Self { handlers: link.handlers(), prober, is_keyed, has_ceiling, platform, whole, left }
     }
 
-    fn take(&self, share: Duration) -> Result<(), Error> {
+    fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        match left.as_nanos().checked_sub(share.as_nanos()) {
-            Some(rest) => *left = Duration::from_nanos(rest),
+        let now = sys::now();
+        let has_come = |(at, _, of): &mut (Instant, Duration, Arc<Port>)| *at <= now || Arc::ptr_eq(of, port);
+        let come = left.later.extract_if(.., has_come).map(|(_, share, _)| share.as_nanos()).sum();
+        left.now = (left.now + Duration::from_nanos(come)).min(self.whole);
+        match left.now.as_nanos().checked_sub(share.as_nanos()) {
+            Some(rest) => left.now = Duration::from_nanos(rest),
             None => {
-                let (whole, left) = (self.whole, *left);
+                let (whole, left) = (self.whole, left.now);
                 let problem = format!(
                     "it may take {share} in {DROPPING_PERIOD}, and {left} is left of {whole} that the host was started with (XdpOptions::handlers)"
                 );
@@ -130,9 +144,9 @@ impl Reserve {
         Ok(())
     }
 
-    fn give_back(&self, share: Duration) {
+    fn give_back(&self, share: Duration, port: &Arc<Port>) {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        *left = (*left + share).min(self.whole);
+        left.later.push((sys::now() + DROPPING_PERIOD, share, Arc::clone(port)));
     }
 }
 
@@ -162,11 +176,17 @@ impl InKernel {
         mut handler: Box<Handler>,
         channel: &Channel<'_>,
         (spec, record): (&HandlerSpec, &Record),
+        before: Option<&mut Self>,
     ) -> Result<Self, Error> {
         let Channel { home, port, contract, peer, same_clock, largest } = channel;
         let reserve = home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
         if reserve.is_keyed {
             return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
+        }
+        if reserve.has_ceiling && handler.reply_mut().is_some() {
+            return Err(refused(
+                "it is to reply, and the guard's ceiling follows what the executive sends (GuardConfig::lag)",
+            ));
         }
         let most = (reserve.platform.packet as usize).min(LONGEST_MESSAGE);
         if *largest > most {
@@ -190,22 +210,22 @@ impl InKernel {
         };
         let (every, tolerance) = (contract.interval(), contract.most_ahead() + contract.interval() * DELAYED);
         let deadline = same_clock.then(|| contract.deadline());
-        let what = Install { place, every, tolerance, cost: spec.cost(), budget: spec.budget(), deadline, reply };
+        let (cost, budget, least) = (spec.cost(), spec.budget(), contract.min_message());
+        let words = std::array::from_fn(|word| record.word(word).load(SeqCst));
+        let one_before = before.as_ref().map(|before| &before.installed);
+        let what = Install { place, before: one_before, words, least, every, tolerance, cost, budget, deadline, reply };
         // Nothing orders what it sends: that takes from the link what it takes, and from the bounds as much.
-        let share = (spec.cost() + AROUND + wire) * what.most_messages(DROPPING_PERIOD);
-        reserve.take(share)?;
+        let share = (cost + AROUND + wire) * what.most_messages(DROPPING_PERIOD);
         let module = handler.module().ok_or(HandlerError::NoChannel)?;
-        let installed = reserve.handlers.install(module, &what).inspect_err(|_| reserve.give_back(share))?;
-        for word in 0..STATE_WORDS {
-            installed.word(word).store(record.word(word).load(SeqCst), SeqCst);
+        // Both go on at one rate: what the one before had is this one's.
+        let carried = before.as_ref().map_or(Duration::ZERO, |before| before.share.min(share));
+        reserve.take(share.saturating_sub(carried), port)?;
+        let installed = reserve.handlers.install(module, &what, || port.index() == Some(place));
+        let installed = installed.inspect_err(|_| reserve.give_back(share.saturating_sub(carried), port))?;
+        if let Some(before) = before {
+            before.share = before.share.saturating_sub(carried);
         }
-        let installed = Self { installed, handler, share, is_told: false };
-        if port.index() != Some(place) {
-            // The channel has ended, and another one may have its place.
-            installed.take_out(home, port, record);
-            return Err(HandlerError::NoChannel.into());
-        }
-        Ok(installed)
+        Ok(Self { installed, handler, share, is_told: false })
     }
 
     /// Whether it ended by itself, once.
@@ -215,23 +235,27 @@ impl InKernel {
 
     /// Takes it out. What it did is counted with `record`, and told to the executive.
     pub(crate) fn take_out(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
-        self.installed.stop();
-        // It may be at a message at this moment, for as long as that takes; the executive has to hear of all.
-        for _ in 0..200 {
-            std::thread::sleep(StdDuration::from_millis(1));
-            if self.installed.is_told() || home.check_running().is_err() {
-                break;
-            }
-            home.doorbell().ring(port);
-        }
+        self.stop(home, port);
         record.count_in_kernel(&self.installed.counts());
         if let Some(reply) = self.handler.reply_mut() {
             reply.come_back(self.installed.next_reply());
         }
         if let Some(reserve) = home.kernel() {
-            reserve.give_back(self.share);
+            reserve.give_back(self.share, port);
         }
         *self.handler
+    }
+
+    /// Has it have no more messages, and waits until it is at none, and the executive has heard of all.
+    pub(crate) fn stop(&self, home: &Arc<dyn Home>, port: &Arc<Port>) {
+        self.installed.stop();
+        for _ in 0..500 {
+            std::thread::sleep(StdDuration::from_millis(1));
+            if self.installed.is_through() || home.check_running().is_err() {
+                break;
+            }
+            home.doorbell().ring(port);
+        }
     }
 
     /// What it did, with what handlers before it did.

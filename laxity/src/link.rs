@@ -136,7 +136,8 @@ impl Wire {
         else {
             return None;
         };
-        Some(Reserve::new(link, options.handlers, config.key.is_some(), platform.clone()))
+        let has_ceiling = config.guard.as_ref().is_some_and(|guard| guard.lag.is_some());
+        Some(Reserve::new(link, options.handlers, (config.key.is_some(), has_ceiling), platform.clone()))
     }
 }
 

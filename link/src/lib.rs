@@ -46,7 +46,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use laxity_core::frames::{FrameId, Frames};
-use laxity_core::receive::{Expected, Handled};
+use laxity_core::receive::{Expected, HandledEarly};
 use laxity_core::units::{Duration, Instant};
 
 pub mod emulated;
@@ -236,17 +236,6 @@ pub trait Link {
     fn poll_handled(&mut self) -> Option<HandledEarly> {
         None
     }
-}
-
-/// Messages of a channel that its handler in the kernel was done with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandledEarly {
-    /// The channel's place.
-    pub place: u32,
-    /// The messages.
-    pub handled: Handled,
-    /// Replies: on the channel at which place, how many, and bytes of them.
-    pub replies: Option<(u32, u64, u64)>,
 }
 
 /// A link whose frames lie in a region of type `F`.

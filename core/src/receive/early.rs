@@ -98,6 +98,17 @@ pub struct Handled {
     pub largest: Duration,
 }
 
+/// What an application's handler did for one channel before the host saw anything of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HandledEarly {
+    /// The channel's place.
+    pub place: u32,
+    /// The messages.
+    pub handled: Handled,
+    /// Replies: on the channel at which place, how many, and bytes of them.
+    pub replies: Option<(u32, u64, u64)>,
+}
+
 /// What of a channel's set-up decides how much the host takes; the letters are those of this module's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken<'a> {

@@ -16,7 +16,7 @@ pub use attribution::{Cause, Evidence, Found, Misses, TimeTaken};
 pub use config::{Drop, ReceiveConfig, ReceiveCounters};
 pub use delivered::{Delivered, Segments};
 pub use demux::{Foreign, Route, route};
-pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Handled, Judgement, SURPLUS_PACKETS};
+pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Handled, HandledEarly, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};
 pub(crate) use policing::{NoPlace, Policed, Policing};
 pub use receiving::Receiving;

@@ -8,11 +8,11 @@ use laxity_core::event::{ChannelId, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Expected, Found, ReceiveCounters, TimeTaken};
+use laxity_core::receive::{Expected, Found, HandledEarly, ReceiveCounters, TimeTaken};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work};
-use laxity_link::{HandledEarly, LinkEvent, LinkOver, Received};
+use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
 use super::looped::Passing;

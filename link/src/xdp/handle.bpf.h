@@ -14,6 +14,10 @@
 #define HANDLERS 16
 #define BUCKETS 240
 #define ENDED_OVER_BUDGET 3
+// In the place of which each copy has its own number.
+#define OWN_NUMBER 0x4C58AAAA
+// A sender that says that its message is later than that is believed no more than that. As CREDIT of the host.
+#define MOST_LATE_NS 1000000000ULL
 
 static long (*const load_bytes)(struct xdp_md *context, __u32 offset, void *to, __u32 bytes) = (void *)BPF_FUNC_xdp_load_bytes;
 static long (*const store_bytes)(struct xdp_md *context, __u32 offset, void *from, __u32 bytes) = (void *)BPF_FUNC_xdp_store_bytes;
@@ -23,7 +27,8 @@ static long (*const call_instead)(struct xdp_md *context, void *programs, __u32 
 static long (*const tell)(void *ring, void *data, __u64 bytes, __u64 flags) = (void *)BPF_FUNC_ringbuf_output;
 static __s64 (*const sum_of)(void *from, __u32 from_bytes, void *to, __u32 to_bytes, __u32 sum) = (void *)BPF_FUNC_csum_diff;
 
-// One handler. The loader shares this memory: it writes the first part while `active` is 0, and reads the second.
+// One handler. The loader shares this memory: it writes to it while `active` is 0, and nothing runs that had found it active: `entered` is
+// `left`.
 struct handler {
     __u64 key; // of the channel whose messages it has
     __u32 active;
@@ -36,7 +41,7 @@ struct handler {
     __be32 reply_channel;
     __u32 reply_most;
     __u32 reply_least;
-    __u32 over; // whether the last run took more than the budget
+    __u32 over; // which of the last sixteen runs took more than the budget, the last one in the lowest bit
     __u64 reply_every_ns;
     __u64 reply_ahead_ns; // so much before its logical arrival a reply may leave
     __u64 reply_next;     // the logical arrival of the next one at the earliest
@@ -45,7 +50,13 @@ struct handler {
     __u64 every_ns;
     __u64 tolerance_ns;
     __u64 paid_until;
+    __u64 next;  // the number of the next message: earlier ones are copies, or overtaken
+    __u32 least; // bytes of the shortest message
+    __u32 words; // which words it has
+    __u64 entered;
+    __u64 left;
     // Counted.
+    __u64 stale;
     __u64 runs;
     __u64 beyond;
     __u64 done;
@@ -63,13 +74,14 @@ struct handler {
 };
 
 // program/handlers.rs asserts the same.
-_Static_assert(sizeof(struct handler) == 216 + 16 * BUCKETS, "as the loader has it");
+_Static_assert(sizeof(struct handler) == 256 + 16 * BUCKETS, "as the loader has it");
 IS_AT(handler, cost_ns, 16);
 IS_AT(handler, reply_key, 40);
 IS_AT(handler, reply_every_ns, 64);
 IS_AT(handler, every_ns, 96);
-IS_AT(handler, runs, 120);
-IS_AT(handler, took, 216);
+IS_AT(handler, entered, 136);
+IS_AT(handler, runs, 160);
+IS_AT(handler, took, 256);
 _Static_assert(sizeof(struct laxity_event) == 2976 && sizeof(struct data_header) == 52, "a reply follows its headers");
 
 struct {
@@ -180,6 +192,12 @@ static __attribute__((always_inline)) __u64 regulate(struct handler *own, __u64 
     return 0;
 }
 
+// What is before the payload of a packet.
+struct headers {
+    struct udphdr udp;
+    struct data_header data;
+} __attribute__((packed, aligned(4)));
+
 // Where the headers of a packet begin, and what they are.
 struct layout {
     __u32 ip;
@@ -231,6 +249,23 @@ static __attribute__((always_inline)) __s64 turn(struct xdp_md *context, const s
     return (sum & 0xFFFFFFFF) + be16(IPPROTO_UDP) + be16(datagram);
 }
 
+// The sum of so many bytes of an event, at most 1536, of which up to three behind them are zero.
+static __attribute__((always_inline)) __u64 sum_of_bytes(__u8 *from, __u32 bytes)
+{
+    __u64 sum = 0;
+    bytes = (bytes + 3) & ~3U;
+#pragma unroll
+    for (__u32 begin = 0; begin < 1536; begin += 512) {
+        __u32 part = bytes - begin;
+        asm volatile("" : "+r"(part));
+        if (bytes > begin && part > 512)
+            part = 512;
+        if (bytes > begin && part <= 512)
+            sum += sum_of(0, 0, from + begin, part, 0) & 0xFFFFFFFF;
+    }
+    return sum;
+}
+
 // The packet becomes a reply; 0 if that was not to be.
 static __attribute__((always_inline)) int reply(struct xdp_md *context, struct handler *own, struct laxity_event *event,
                                                 const struct layout *at, const struct udphdr *came, __u64 now)
@@ -239,13 +274,17 @@ static __attribute__((always_inline)) int reply(struct xdp_md *context, struct h
     asm volatile("" : "+r"(bytes));
     if (bytes < 1 || bytes > LAXITY_MESSAGE || bytes > own->reply_most || bytes < own->reply_least)
         return 0;
+    __u32 whole = sizeof(struct headers) + bytes;
+    if (adjust_tail(context, (int)(at->udp + whole) - (int)length_of(context)))
+        return 0;
+    __s64 sum = turn(context, at, sizeof(struct data_header) + bytes);
+    if (sum < 0)
+        return 0;
+    // It has a number only if it leaves.
     __u64 logical_arrival = regulate(own, now);
     if (!logical_arrival)
         return 0;
-    struct {
-        struct udphdr udp;
-        struct data_header data;
-    } __attribute__((packed, aligned(4))) headers = {
+    struct headers headers = {
         .udp = {.source = came->dest, .dest = came->source, .len = be16(bytes + sizeof(struct udphdr) + sizeof(struct data_header))},
         .data =
             {
@@ -262,24 +301,7 @@ static __attribute__((always_inline)) int reply(struct xdp_md *context, struct h
     __builtin_memcpy(event->headers, &headers, sizeof(headers));
     // Zeros up to a whole word, which the sum is taken of.
     event->reply[bytes] = event->reply[bytes + 1] = event->reply[bytes + 2] = 0;
-    __u32 whole = sizeof(headers) + bytes;
-    if (adjust_tail(context, (int)(at->udp + whole) - (int)length_of(context)))
-        return 0;
-    __s64 sum = turn(context, at, sizeof(headers.data) + bytes);
-    if (sum < 0)
-        return 0;
-    __u32 words_bytes = (whole + 3) & ~3U;
-    __u64 of_packet = 0;
-#pragma unroll
-    for (__u32 begin = 0; begin < 1536; begin += 512) {
-        __u32 part = words_bytes - begin;
-        asm volatile("" : "+r"(part));
-        if (words_bytes > begin && part > 512)
-            part = 512;
-        if (words_bytes > begin && part <= 512)
-            of_packet += sum_of(0, 0, event->headers + begin, part, 0) & 0xFFFFFFFF;
-    }
-    __u16 check = ~folded((__u64)sum + of_packet);
+    __u16 check = ~folded((__u64)sum + sum_of_bytes(event->headers, whole));
     ((struct udphdr *)event->headers)->check = check ? check : 0xFFFF;
     asm volatile("" : "+r"(whole));
     if (whole > sizeof(event->headers) + LAXITY_MESSAGE || store_bytes(context, at->udp, event->headers, whole))
@@ -289,56 +311,102 @@ static __attribute__((always_inline)) int reply(struct xdp_md *context, struct h
     return 1;
 }
 
-// What took more than its budget twice in succession is active no more; once may have been the platform.
+// What took more than its budget twice in sixteen runs is active no more; once may have been the platform.
 static __attribute__((always_inline)) void measure(struct handler *own, __u64 took)
 {
     record(own->took, took);
     raise(&own->longest_ns, took);
     if (took > own->cost_ns)
         __sync_fetch_and_add(&own->over_cost, 1);
-    __u32 is_over = took > own->budget_ns;
-    if (is_over && own->over) {
+    __u32 over = (own->over << 1 | (took > own->budget_ns)) & 0xFFFF;
+    if (over & (over - 1)) {
         own->ended = ENDED_OVER_BUDGET;
         own->active = 0;
     }
-    own->over = is_over;
+    own->over = over;
 }
 
-SEC("xdp")
-int handle(struct xdp_md *context)
+// Whether what came is what was sent: the sum of the UDP pseudo-header, the headers and the message. Zero says that there is none, in IPv4.
+static __attribute__((always_inline)) int is_whole(struct xdp_md *context, const struct layout *at, struct headers *headers,
+                                                   struct laxity_event *event, __u32 bytes)
 {
-    __u64 arrived = time_ns();
+    if (!headers->udp.check)
+        return !at->is_v6;
+    __u8 addresses[32];
+    __s64 sum;
+    if (at->is_v6) {
+        if (load_bytes(context, at->ip + 8, addresses, 32))
+            return 0;
+        sum = sum_of(0, 0, addresses, 32, 0);
+    } else {
+        if (load_bytes(context, at->ip + 12, addresses, 8))
+            return 0;
+        sum = sum_of(0, 0, addresses, 8, 0);
+    }
+    event->message[bytes] = event->message[bytes + 1] = event->message[bytes + 2] = 0;
+    __u64 all = (sum & 0xFFFFFFFF) + be16(IPPROTO_UDP) + headers->udp.len;
+    all += sum_of(0, 0, headers, sizeof(*headers), 0) & 0xFFFFFFFF;
+    return folded(all + sum_of_bytes(event->message, bytes)) == 0xFFFF;
+}
+
+// Whether a message is later than all before it.
+static __attribute__((always_inline)) int is_next(struct handler *own, __u64 sequence)
+{
+#pragma unroll
+    for (int attempt = 0; attempt < 3; attempt++) {
+        __u64 next = *(volatile __u64 *)&own->next;
+        if (sequence < next)
+            return 0;
+        if (__sync_val_compare_and_swap(&own->next, next, sequence + 1) == next)
+            return 1;
+    }
+    return 0;
+}
+
+// What becomes of a packet, and of its message.
+static __attribute__((always_inline)) int handled(struct xdp_md *context, struct handler *own, __u64 arrived)
+{
     __u32 only = 0;
     struct laxity_event *event = lookup(&events, &only);
     __u8 ethernet[18];
     if (!event || load_bytes(context, 0, ethernet, sizeof(ethernet)))
-        return give(context, REAL_TIME);
+        return pass();
     // As `judge` has found them.
     int is_tagged = *(__be16 *)(ethernet + 12) == be16(ETH_P_8021Q);
     __be16 protocol = is_tagged ? *(__be16 *)(ethernet + 16) : *(__be16 *)(ethernet + 12);
     struct layout at = {.ip = sizeof(struct ethhdr) + (is_tagged ? sizeof(struct vlan_header) : 0), .is_v6 = protocol == be16(ETH_P_IPV6)};
     at.udp = at.ip + (at.is_v6 ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
-    struct udphdr came;
-    struct data_header header;
-    if (load_bytes(context, at.udp, &came, sizeof(came)) || load_bytes(context, at.udp + sizeof(came), &header, sizeof(header)))
-        return give(context, REAL_TIME);
-    __u32 place = be32(header.channel);
-    __u64 *number = place < CHANNELS ? lookup(&handled_by, &place) : 0;
-    __u32 index = number ? *number - 1 : HANDLERS;
-    struct handler *own = lookup(&handlers, &index);
-    __u64 *shared = lookup(&words, &index);
-    __u32 bytes = be16(header.payload);
+    struct headers headers;
+    if (load_bytes(context, at.udp, &headers, sizeof(headers)))
+        return pass();
+    const struct data_header *header = &headers.data;
+    __u32 place = be32(header->channel);
+    const struct channel *channel = lookup(&channels, &place);
+    if (!channel)
+        return pass();
+    __u32 class = channel->class < CLASSES ? channel->class : BEST_EFFORT;
+    __u32 words_of = own->words;
+    __u64 *shared = lookup(&words, &words_of);
+    __u32 bytes = be16(header->payload);
     asm volatile("" : "+r"(bytes));
-    // A message of several packets is none of a channel that has a handler.
-    if (!own || !shared || !own->active || own->key != be64(header.key) || bytes < 1 || bytes > LAXITY_MESSAGE ||
-        header.message_bytes != be32(bytes) || load_bytes(context, at.udp + sizeof(came) + sizeof(header), event->message, bytes))
-        return give(context, REAL_TIME);
+    __u64 due = be64(header->logical_arrival), ahead = be32(header->ahead) * 1000ULL;
+    // A message of several packets is none of a channel that has a handler; nor is one that the host would not take.
+    if (!shared || !own->active || own->key != be64(header->key) || bytes < 1 || bytes > LAXITY_MESSAGE || bytes < own->least ||
+        header->message_bytes != be32(bytes) || (own->deadline_ns && due > arrived + own->tolerance_ns))
+        return give(context, class);
     if (!is_within(&own->paid_until, own->every_ns, own->tolerance_ns)) {
         __sync_fetch_and_add(&own->beyond, 1);
-        return give(context, REAL_TIME);
+        return give(context, class);
     }
-    event->sequence = be64(header.sequence);
-    event->sent = be64(header.logical_arrival) - be32(header.ahead) * 1000ULL;
+    if (load_bytes(context, at.udp + sizeof(headers), event->message, bytes) || !is_whole(context, &at, &headers, event, bytes))
+        return give(context, class);
+    if (!is_next(own, be64(header->sequence))) {
+        __sync_fetch_and_add(&own->stale, 1);
+        count(TAKEN);
+        return XDP_DROP;
+    }
+    event->sequence = be64(header->sequence);
+    event->sent = due - ahead;
     event->arrived = arrived;
     event->bytes = bytes;
     event->reply_bytes = 0;
@@ -348,30 +416,48 @@ int handle(struct xdp_md *context)
     __sync_fetch_and_add(&own->runs, 1);
     measure(own, ended - began);
     if (action & LAXITY_DELIVER)
-        return give(context, REAL_TIME);
+        return give(context, class);
     if (action & LAXITY_TELL) {
         __u32 told = __builtin_offsetof(struct laxity_event, message) + bytes;
         asm volatile("" : "+r"(told));
         if (told <= __builtin_offsetof(struct laxity_event, headers) && tell(&notices, event, told, 0))
             __sync_fetch_and_add(&own->untold, 1);
     }
-    int is_reply = action & LAXITY_REPLY ? reply(context, own, event, &at, &came, ended) : 0;
+    int is_reply = action & LAXITY_REPLY ? reply(context, own, event, &at, &headers.udp, ended) : 0;
     if (action & LAXITY_REPLY && !is_reply)
         __sync_fetch_and_add(&own->unsent, 1);
-    __sync_fetch_and_add(&own->done, 1);
-    __sync_fetch_and_add(&own->done_bytes, bytes);
     if (own->deadline_ns) {
-        __u64 due = be64(header.logical_arrival), sent = due - be32(header.ahead) * 1000ULL;
+        // As much as the host believes.
+        if (due + MOST_LATE_NS < arrived)
+            due = arrived - MOST_LATE_NS;
+        __u64 sent = due > ahead ? due - ahead : 0, took = ended > due ? ended - due : 0;
         record(own->response, ended > sent ? ended - sent : 0);
-        __u64 took = ended > due ? ended - due : 0;
         raise(&own->largest_ns, took);
         if (took > own->deadline_ns)
             __sync_fetch_and_add(&own->late, 1);
     }
+    __sync_fetch_and_add(&own->done_bytes, bytes);
+    // The last: who sees it sees all that is above.
+    __sync_fetch_and_add(&own->done, 1);
     __u32 all = CHANNELS;
     __u64 *so_far = lookup(&handled_by, &all);
     if (so_far)
         __sync_fetch_and_add(so_far, 1);
     count(TAKEN);
     return is_reply ? XDP_TX : XDP_DROP;
+}
+
+SEC("xdp")
+int handle(struct xdp_md *context)
+{
+    __u64 arrived = time_ns();
+    __u32 number;
+    asm volatile("%0 = %1" : "=r"(number) : "i"(OWN_NUMBER));
+    struct handler *own = lookup(&handlers, &number);
+    if (!own)
+        return pass();
+    __sync_fetch_and_add(&own->entered, 1);
+    int verdict = handled(context, own, arrived);
+    __sync_fetch_and_add(&own->left, 1);
+    return verdict;
 }

@@ -42,7 +42,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use laxity_core::frames::{FrameId, Frames};
-use laxity_core::receive::Expected;
+use laxity_core::receive::{Expected, HandledEarly};
 use laxity_core::units::Duration;
 
 pub use config::{BusyPoll, Mode, Opened, XdpConfig};
@@ -56,7 +56,7 @@ use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
 use crate::sys::{Interest, wait};
 use crate::udp::Udp;
-use crate::{Counters, Events, HandledEarly, Link, LinkEvent, LinkOver, Received};
+use crate::{Counters, Events, Link, LinkEvent, LinkOver, Received};
 use headers::Template;
 use peers::Peers;
 use program::Program;

@@ -4,7 +4,7 @@
 //! and a tail call never returns, so that what follows has to be in the program that is called. What handlers count lies in memory that is
 //! shared with the kernel; the executive looks there for what it has to tell the endpoint of, without a system call.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{
@@ -17,14 +17,13 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
-use laxity_core::receive::Handled;
+use laxity_core::receive::{Handled, HandledEarly};
 use laxity_core::units::Duration;
 
 use super::layout::{CHANNELS, Channel};
 use super::module::Module;
 use super::shared::{Atomics, Shared};
 use super::{Error, OBJECT, kernel};
-use crate::HandledEarly;
 
 /// As HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`.
 pub const MOST_HANDLERS: usize = 16;
@@ -55,6 +54,12 @@ struct Slot {
     every_ns: AtomicU64,
     tolerance_ns: AtomicU64,
     paid_until: AtomicU64,
+    next: AtomicU64,
+    least: AtomicU32,
+    words: AtomicU32,
+    entered: AtomicU64,
+    left: AtomicU64,
+    stale: AtomicU64,
     runs: AtomicU64,
     beyond: AtomicU64,
     done: AtomicU64,
@@ -79,13 +84,14 @@ struct Words([AtomicU64; WORDS]);
 // `handle.bpf.h` asserts the same.
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Slot>() == 216 + 16 * BUCKETS && size_of::<Words>() == 8 * WORDS);
+    assert!(size_of::<Slot>() == 256 + 16 * BUCKETS && size_of::<Words>() == 8 * WORDS);
     assert!(offset_of!(Slot, cost_ns) == 16);
     assert!(offset_of!(Slot, reply_key) == 40);
     assert!(offset_of!(Slot, reply_every_ns) == 64);
     assert!(offset_of!(Slot, every_ns) == 96);
-    assert!(offset_of!(Slot, runs) == 120);
-    assert!(offset_of!(Slot, took) == 216);
+    assert!(offset_of!(Slot, entered) == 136);
+    assert!(offset_of!(Slot, runs) == 160);
+    assert!(offset_of!(Slot, took) == 256);
 };
 
 // SAFETY: only atomic integers; the sum of their sizes is that of the type, asserted above.
@@ -163,10 +169,16 @@ pub struct ReplyTo {
 }
 
 /// What a handler is installed for.
-#[derive(Clone, Copy, Debug)]
-pub struct Install {
+#[derive(Debug)]
+pub struct Install<'a> {
     /// The channel's place at this host.
     pub place: u32,
+    /// The one that it takes the place of, whose words and whose rate it goes on with.
+    pub before: Option<&'a Installed>,
+    /// The words that it begins with, if there is none.
+    pub words: [u64; WORDS],
+    /// Bytes of the shortest message.
+    pub least: u32,
     /// It has a message every so often in the long run, and one may come so much too early; what comes faster goes to the application's queue.
     pub every: Duration,
     /// See above.
@@ -181,12 +193,15 @@ pub struct Install {
     pub reply: Option<ReplyTo>,
 }
 
+/// No place.
+const NOWHERE: u32 = u32::MAX;
+
 /// Whom a slot is for, and what the executive knows of it.
 #[derive(Debug, Default)]
 struct Tenant {
     is_taken: AtomicU32,
+    /// The channel's place, and that of the reply channel, as long as they are there.
     place: AtomicU32,
-    /// One more than the place of the reply channel.
     reply: AtomicU32,
     /// As the slot's counters.
     done: AtomicU64,
@@ -206,8 +221,17 @@ pub struct Handlers {
     /// What `handle` refers to, without its `notices`.
     maps: Vec<(String, OwnedFd)>,
     tenants: [Tenant; MOST_HANDLERS],
-    /// One thread at a time installs, or takes out.
-    installing: Mutex<()>,
+    words_taken: [AtomicU32; MOST_HANDLERS],
+    /// How far channels were, whose handlers are gone. One thread at a time installs, or takes out.
+    installing: Mutex<VecDeque<Left>>,
+}
+
+/// How far a channel was when its handler was taken out: the next one goes on from there.
+#[derive(Debug)]
+struct Left {
+    key: u64,
+    paid_until: u64,
+    next: u64,
 }
 
 impl std::fmt::Debug for Handlers {
@@ -217,8 +241,8 @@ impl std::fmt::Debug for Handlers {
 }
 
 impl Handlers {
-    /// Those behind the program of `object`; before its maps are taken.
-    pub(super) fn load(object: &mut Ebpf, channels: Arc<Shared<Channel>>) -> Result<Arc<Self>, Error> {
+    /// Those behind the program of `object`, before its maps are taken; with its channels.
+    pub(super) fn load(object: &mut Ebpf) -> Result<(Arc<Self>, Arc<Shared<Channel>>), Error> {
         let dup = |data: &MapData| data.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"));
         let mut maps = Vec::new();
         for (name, map) in object.maps() {
@@ -227,16 +251,19 @@ impl Handlers {
         }
         let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
         let Map::ProgramArray(programs) = take("programs")? else { return Err(Error::Object) };
-        Ok(Arc::new(Self {
-            channels,
+        let channels = Arc::new(Shared::writable(take("channels")?, CHANNELS)?);
+        let handlers = Arc::new(Self {
+            channels: Arc::clone(&channels),
             handled_by: Shared::writable(take("handled_by")?, CHANNELS + 1)?,
             slots: Shared::writable(take("handlers")?, MOST_HANDLERS as u32)?,
             words: Shared::writable(take("words")?, MOST_HANDLERS as u32)?,
             programs: dup(&programs)?,
             maps,
             tenants: std::array::from_fn(|_| Tenant::default()),
-            installing: Mutex::new(()),
-        }))
+            words_taken: Default::default(),
+            installing: Mutex::default(),
+        });
+        Ok((handlers, channels))
     }
 
     /// Has the messages of a channel handled by `module` from now on; for set-up, in any thread. The caller goes on only if the channel is still
@@ -244,15 +271,31 @@ impl Handlers {
     ///
     /// # Errors
     /// The verifier refuses the module; there are as many handlers as can be; nothing arrives for the channel.
-    pub fn install(self: &Arc<Self>, module: &Module, what: &Install) -> Result<Installed, HandlerError> {
-        let program = self.program(module)?;
-        let _one = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
-        let channel = self.channels.get(what.place as usize).filter(|channel| channel.open.load(Acquire) != 0);
-        let channel = channel.ok_or(HandlerError::NoChannel)?;
+    pub fn install(
+        self: &Arc<Self>,
+        module: &Module,
+        what: &Install<'_>,
+        is_there: impl FnOnce() -> bool,
+    ) -> Result<Installed, HandlerError> {
+        let gone = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
         let free = (0..MOST_HANDLERS).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
         let index = free.ok_or(HandlerError::Full)?;
+        let program = self.program(module, index as u32)?;
+        let programs = self.programs.as_fd();
+        kernel::update(programs, &(index as u32).to_ne_bytes(), &(program.as_raw_fd() as u32).to_ne_bytes())
+            .map_err(|source| Error::Kernel { what: "a program for a tail call", source })?;
+        let channel = self.channels.get(what.place as usize).filter(|channel| channel.open.load(Acquire) != 0);
+        let channel = channel.ok_or(HandlerError::NoChannel)?;
+        let key = channel.key.load(Relaxed);
+        // From here on it is the key of the channel that is meant: that one had the place before and has it still.
+        if !is_there() {
+            return Err(HandlerError::NoChannel);
+        }
+        let words = match what.before {
+            Some(before) => Arc::clone(&before.words),
+            None => self.own_words(&what.words)?,
+        };
         let (slot, tenant) = (&self.slots[index], &self.tenants[index]);
-        slot.active.store(0, SeqCst);
         slot.ended.store(0, Relaxed);
         slot.over.store(0, Relaxed);
         slot.cost_ns.store(what.cost.as_nanos(), Relaxed);
@@ -260,7 +303,15 @@ impl Handlers {
         slot.deadline_ns.store(what.deadline.unwrap_or_default().as_nanos(), Relaxed);
         slot.every_ns.store(what.every.as_nanos(), Relaxed);
         slot.tolerance_ns.store(what.tolerance.as_nanos(), Relaxed);
-        slot.paid_until.store(0, Relaxed);
+        slot.least.store(what.least, Relaxed);
+        let before = what.before.map(|before| &self.slots[before.index]);
+        let (paid_until, next) = match before {
+            Some(before) => (before.paid_until.load(SeqCst), before.next.load(SeqCst)),
+            None => gone.iter().find(|left| left.key == key).map_or((0, 0), |left| (left.paid_until, left.next)),
+        };
+        slot.paid_until.store(paid_until, Relaxed);
+        slot.next.store(next, Relaxed);
+        slot.words.store(words.index as u32, Relaxed);
         slot.reply_most.store(0, Relaxed);
         if let Some(reply) = &what.reply {
             slot.reply_channel.store(reply.channel.0.to_be(), Relaxed);
@@ -272,38 +323,43 @@ impl Handlers {
             slot.reply_least.store(reply.bytes.0, Relaxed);
             slot.reply_most.store(reply.bytes.1.min(LONGEST_MESSAGE as u32), Relaxed);
         }
-        for counter in slot.took.iter().chain(&slot.response).chain([
-            &slot.runs,
-            &slot.beyond,
-            &slot.unsent,
-            &slot.untold,
-            &slot.over_cost,
-            &slot.longest_ns,
-            &slot.largest_ns,
-        ]) {
+        for counter in slot.counters().into_iter().chain(tenant.counters()).chain(&slot.took).chain(&slot.response) {
             counter.store(0, Relaxed);
         }
-        for word in &self.words[index].0 {
-            word.store(0, Relaxed);
-        }
-        // What the executive has been told of goes on from where it was.
         tenant.place.store(what.place, Relaxed);
-        tenant.reply.store(what.reply.map_or(0, |reply| reply.place + 1), Relaxed);
+        tenant.reply.store(what.reply.map_or(NOWHERE, |reply| reply.place), Relaxed);
         tenant.is_taken.store(1, SeqCst);
-        slot.key.store(channel.key.load(Relaxed), Relaxed);
-        let installed = Installed { handlers: Arc::clone(self), index, place: what.place, _program: program };
-        let programs = self.programs.as_fd();
-        let descriptor = installed._program.as_raw_fd() as u32;
-        kernel::update(programs, &(index as u32).to_ne_bytes(), &descriptor.to_ne_bytes())
-            .map_err(|source| Error::Kernel { what: "a program for a tail call", source })?;
+        slot.key.store(key, Relaxed);
+        let installed = Installed { handlers: Arc::clone(self), index, words, place: what.place, _program: program };
         slot.active.store(1, Release);
         // The one before it, if there is one, has no more messages.
         self.handled_by[what.place as usize].store(index as u64 + 1, SeqCst);
         Ok(installed)
     }
 
-    /// A copy of `handle` with the module's function, loaded.
-    fn program(&self, module: &Module) -> Result<OwnedFd, Error> {
+    fn own_words(self: &Arc<Self>, words: &[u64; WORDS]) -> Result<Arc<OwnWords>, HandlerError> {
+        // As many as handlers: those that take the place of another one have its words.
+        let free = self.words_taken.iter().position(|taken| taken.swap(1, SeqCst) == 0).ok_or(HandlerError::Full)?;
+        for (word, value) in self.words[free].0.iter().zip(words) {
+            word.store(*value, Relaxed);
+        }
+        Ok(Arc::new(OwnWords { handlers: Arc::clone(self), index: free }))
+    }
+
+    /// The channel at `place`, received or sent here, is there no more: no handler has its messages, or replies on it.
+    pub(crate) fn close(&self, place: u32) {
+        let Some(handled_by) = self.handled_by.get(place as usize) else { return };
+        handled_by.store(0, SeqCst);
+        for (slot, tenant) in self.slots.iter().zip(&self.tenants) {
+            let _ = tenant.place.compare_exchange(place, NOWHERE, SeqCst, SeqCst);
+            if tenant.reply.compare_exchange(place, NOWHERE, SeqCst, SeqCst).is_ok() {
+                slot.reply_most.store(0, SeqCst);
+            }
+        }
+    }
+
+    /// A copy of `handle` with the module's function, for the handler with this number, loaded.
+    fn program(&self, module: &Module, number: u32) -> Result<OwnedFd, Error> {
         let mut own = Object::parse(OBJECT).map_err(|_| Error::Object)?;
         own.functions.retain(|_, function| function.name == "handle");
         let declared = own.maps.clone();
@@ -318,6 +374,10 @@ impl Handlers {
         let calls = |instruction: &bpf_insn| (instruction.code, instruction.src_reg()) == CALL;
         let place = instructions.iter().position(calls).ok_or(Error::Object)?;
         instructions[place].imm = (instructions.len() - place - 1) as i32;
+        /// OWN_NUMBER of `handle.bpf.h`.
+        const OWN_NUMBER: i32 = 0x4C58_AAAA;
+        let own_number = instructions.iter_mut().find(|instruction| instruction.imm == OWN_NUMBER);
+        own_number.ok_or(Error::Object)?.imm = number.cast_signed();
         instructions.extend_from_slice(&module.instructions);
         // SAFETY: an instruction is eight bytes of integers without padding.
         let bytes = unsafe {
@@ -336,6 +396,8 @@ impl Handlers {
             if tenant.is_taken.load(Acquire) == 0 {
                 continue;
             }
+            // Before it can be somebody else's.
+            let (place, reply) = (tenant.place.load(SeqCst), tenant.reply.load(SeqCst));
             let more = |now: &AtomicU64, known: &AtomicU64| {
                 let count = now.load(Acquire);
                 count - known.swap(count, SeqCst)
@@ -345,13 +407,13 @@ impl Handlers {
             let late = more(&slot.late, &tenant.late);
             let (replies, reply_bytes) =
                 (more(&slot.replies, &tenant.replies), more(&slot.reply_bytes, &tenant.reply_bytes));
-            if messages + replies == 0 {
+            if messages + bytes + late + replies + reply_bytes == 0 {
                 continue;
             }
-            let reply = tenant.reply.load(Relaxed).checked_sub(1).filter(|_| replies > 0);
+            let reply = Some(reply).filter(|place| *place != NOWHERE && replies > 0);
             let largest = Duration::from_nanos(slot.largest_ns.load(Relaxed));
             return Some(HandledEarly {
-                place: tenant.place.load(Relaxed),
+                place,
                 handled: Handled { messages, bytes, late, largest },
                 replies: reply.map(|place| (place, replies, reply_bytes)),
             });
@@ -370,6 +432,8 @@ pub struct HandlerCounts {
     pub runs: u64,
     /// Messages that it did not have, because they came faster than it may have them.
     pub beyond: u64,
+    /// Copies, and messages that later ones had overtaken: dropped.
+    pub stale: u64,
     /// Those that it was done with; the others went to the application's queue.
     pub done: u64,
     /// Replies that it sent.
@@ -388,10 +452,23 @@ pub struct HandlerCounts {
     pub response: Vec<(Duration, u64)>,
 }
 
+/// The words of a handler, and of those that take its place.
+struct OwnWords {
+    handlers: Arc<Handlers>,
+    index: usize,
+}
+
+impl Drop for OwnWords {
+    fn drop(&mut self) {
+        self.handlers.words_taken[self.index].store(0, SeqCst);
+    }
+}
+
 /// A handler that has the messages of a channel, until this is dropped: then those of later packets go the usual way.
 pub struct Installed {
     handlers: Arc<Handlers>,
     index: usize,
+    words: Arc<OwnWords>,
     place: u32,
     _program: OwnedFd,
 }
@@ -402,7 +479,7 @@ impl std::fmt::Debug for Installed {
     }
 }
 
-impl Install {
+impl Install<'_> {
     /// How many messages the handler may have in any span of this length, whatever the channel's sender does.
     pub fn most_messages(&self, span: Duration) -> u64 {
         1 + (span + self.tolerance).as_nanos() / self.every.as_nanos().max(1)
@@ -419,6 +496,7 @@ impl Installed {
             is_over_budget: self.has_ended(),
             runs: read(&slot.runs),
             beyond: read(&slot.beyond),
+            stale: read(&slot.stale),
             done: read(&slot.done),
             replies: read(&slot.replies),
             unsent: read(&slot.unsent),
@@ -437,7 +515,7 @@ impl Installed {
 
     /// A word that it shares with its application.
     pub fn word(&self, word: usize) -> &AtomicU64 {
-        &self.handlers.words[self.index].0[word]
+        &self.handlers.words[self.words.index].0[word]
     }
 
     /// Has it have no more messages. Those that it has at the moment it may still be done with.
@@ -448,10 +526,16 @@ impl Installed {
         self.handlers.slots[self.index].active.store(0, SeqCst);
     }
 
-    /// Whether the executive has been told of all that it did.
-    pub fn is_told(&self) -> bool {
+    /// Whether it is at no message any more, once it was stopped a moment ago, and the executive has been told of all that it did.
+    pub fn is_through(&self) -> bool {
         let (slot, tenant) = (&self.handlers.slots[self.index], &self.handlers.tenants[self.index]);
-        slot.done.load(SeqCst) == tenant.done.load(SeqCst) && slot.replies.load(SeqCst) == tenant.replies.load(SeqCst)
+        let is_same = |did: &AtomicU64, told: &AtomicU64| did.load(SeqCst) == told.load(SeqCst);
+        is_same(&slot.entered, &slot.left)
+            && is_same(&slot.done, &tenant.done)
+            && is_same(&slot.done_bytes, &tenant.done_bytes)
+            && is_same(&slot.late, &tenant.late)
+            && is_same(&slot.replies, &tenant.replies)
+            && is_same(&slot.reply_bytes, &tenant.reply_bytes)
     }
 
     /// The number of its next reply, and the earliest logical arrival of that, ns.
@@ -462,11 +546,47 @@ impl Installed {
 }
 
 impl Drop for Installed {
+    /// One that is still at a message, or of which the executive has not been told all, keeps its place for good: the next one's would be counted
+    /// with what this one did.
     fn drop(&mut self) {
-        let _one = self.handlers.installing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gone = self.handlers.installing.lock().unwrap_or_else(PoisonError::into_inner);
         self.stop();
+        let slot = &self.handlers.slots[self.index];
+        gone.truncate(MOST_HANDLERS - 1);
+        let (paid_until, next) = (slot.paid_until.load(SeqCst), slot.next.load(SeqCst));
+        gone.push_front(Left { key: slot.key.load(SeqCst), paid_until, next });
         let _ = kernel::delete(self.handlers.programs.as_fd(), self.index as u32);
-        self.handlers.tenants[self.index].is_taken.store(0, SeqCst);
+        if self.is_through() {
+            self.handlers.tenants[self.index].is_taken.store(0, SeqCst);
+        }
+    }
+}
+
+impl Slot {
+    fn counters(&self) -> [&AtomicU64; 15] {
+        [
+            &self.entered,
+            &self.left,
+            &self.stale,
+            &self.runs,
+            &self.beyond,
+            &self.done,
+            &self.done_bytes,
+            &self.late,
+            &self.replies,
+            &self.reply_bytes,
+            &self.unsent,
+            &self.untold,
+            &self.over_cost,
+            &self.longest_ns,
+            &self.largest_ns,
+        ]
+    }
+}
+
+impl Tenant {
+    fn counters(&self) -> [&AtomicU64; 5] {
+        [&self.done, &self.done_bytes, &self.late, &self.replies, &self.reply_bytes]
     }
 }
 

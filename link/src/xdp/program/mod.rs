@@ -158,13 +158,14 @@ impl Program {
         for path in steering::PATHS {
             loader.map_max_entries(path, processors as u32);
         }
+        // That of a handler is its own.
+        loader.map_max_entries("notices", rustix::param::page_size() as u32);
         let mut object = loader.load(OBJECT).map_err(Error::from_load)?;
         let xdp: &mut Xdp =
             object.program_mut("demultiplex").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
         xdp.load().map_err(Error::program)?;
         let fd = xdp.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
-        let channels = Arc::new(Shared::writable(object.take_map("channels").ok_or(Error::Object)?, CHANNELS)?);
-        let handlers = Handlers::load(&mut object, Arc::clone(&channels))?;
+        let (handlers, channels) = Handlers::load(&mut object)?;
         let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
         let settings = Array::try_from(take("settings")?).map_err(Error::map)?;
         let addresses = HashMap::try_from(take("addresses")?).map_err(Error::map)?;
@@ -338,6 +339,7 @@ impl Program {
     }
 
     fn close(&mut self, place: u32) {
+        self.handlers.close(place);
         self.channels[place as usize].open.store(0, Relaxed);
         // What is written next is of a channel that is closed.
         fence(Release);

@@ -21,9 +21,13 @@ use super::{Error, OBJECT, kernel};
 const MOST_BYTES: usize = 1 << 20;
 /// Instructions of the function, with those that it calls.
 const MOST_INSTRUCTIONS: usize = 4096;
-/// Maps of an object, and bytes of each at most.
+/// Functions, with the one that is called.
+const MOST_FUNCTIONS: usize = 64;
+/// Maps of an object, and bytes of each at most, with what the kernel has beside each entry; and of a value, which the kernel copies whole.
 const MOST_MAPS: usize = 16;
 const MOST_MAP_BYTES: u64 = 1 << 20;
+const BESIDE_ENTRY: u64 = 64;
+const MOST_VALUE: u32 = 4096;
 /// What it has to have.
 const ENTRY: &str = "on_message";
 
@@ -36,6 +40,8 @@ const CALL_BY_REGISTER: u8 = 0x8D;
 const LOAD_WIDE: u8 = 0x18;
 const OF_THE_KERNEL: u8 = 0;
 const OF_THE_OBJECT: u8 = 1;
+const OF_A_MAP: u8 = 1;
+const IN_A_MAP: u8 = 2;
 /// The class and mode of what loads from the packet by itself: `LD | ABS`, `LD | IND`.
 const CLASS_AND_MODE: u8 = 0xE7;
 const FROM_PACKET: [u8; 2] = [0x20, 0x40];
@@ -87,12 +93,17 @@ impl Module {
             return Err(HandlerError::refused(format!("it has no function {ENTRY}")));
         };
         let all: usize = object.functions.values().map(|function| function.instructions.len()).sum();
+        let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
+        if sections.len() > 1 || object.functions.len() > MOST_FUNCTIONS {
+            let (functions, sections) = (object.functions.len(), sections.len());
+            let why = format!(
+                "it has {functions} functions in {sections} sections, expected at most {MOST_FUNCTIONS} in one (-fno-function-sections)"
+            );
+            return Err(HandlerError::refused(why));
+        }
         if all > MOST_INSTRUCTIONS {
             let why = format!("its functions have {all} instructions, expected at most {MOST_INSTRUCTIONS}");
             return Err(HandlerError::refused(why));
-        }
-        for function in object.functions.values() {
-            check(&function.instructions).map_err(|why| HandlerError::refused(format!("{} {why}", function.name)))?;
         }
         if object.maps.len() > MOST_MAPS {
             let why = format!("it has {} maps, expected at most {MOST_MAPS}", object.maps.len());
@@ -100,7 +111,6 @@ impl Module {
         }
         let maps = object.maps.iter().map(|(name, map)| ModuleMap::new(name, map).map(Arc::new));
         let maps = maps.collect::<Result<Vec<_>, _>>()?;
-        let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
         let declared = object.maps.clone();
         let made = maps.iter().filter_map(|map| Some((map.name.as_str(), map.raw_fd(), declared.get(&map.name)?)));
         let link = |why: &dyn std::fmt::Display| HandlerError::refused(format!("it cannot be linked: {why}"));
@@ -112,6 +122,8 @@ impl Module {
         object.relocate_calls(&sections).map_err(|why| link(&why))?;
         let linked = object.functions.remove(&(section_index, address)).map(|function| function.instructions);
         let linked = linked.unwrap_or_default();
+        let fds: Vec<i32> = maps.iter().map(|map| map.raw_fd()).collect();
+        check(&linked, &fds).map_err(HandlerError::refused)?;
         if linked.len() > 2 * MOST_INSTRUCTIONS {
             return Err(HandlerError::refused(format!("with what it calls it has {} instructions", linked.len())));
         }
@@ -124,12 +136,13 @@ impl Module {
     }
 }
 
-/// Holds the instructions of a function against what one may do.
-fn check(instructions: &[bpf_insn]) -> Result<(), String> {
+/// Holds instructions against what a handler may do, as they are when they have been linked: what the object says of itself may change any of them.
+/// `maps` are the descriptors of its own.
+fn check(instructions: &[bpf_insn], maps: &[i32]) -> Result<(), String> {
     let mut rest = instructions.iter().enumerate();
     while let Some((place, instruction)) = rest.next() {
         let (code, register) = (instruction.code, instruction.src_reg());
-        let at = |what: &str| Err(format!("{what} (instruction {place})"));
+        let at = |what: &str| Err(format!("it {what} (instruction {place})"));
         match (code, register) {
             (CALL, OF_THE_KERNEL) if ALLOWED.contains(&instruction.imm) => {}
             (CALL, OF_THE_KERNEL) => {
@@ -138,11 +151,13 @@ fn check(instructions: &[bpf_insn]) -> Result<(), String> {
             (CALL, OF_THE_OBJECT) => {}
             (CALL, _) => return at("calls a function of the kernel that is no helper"),
             (CALL_BY_REGISTER, _) => return at("calls by a register"),
-            (LOAD_WIDE, 0) => {
+            (LOAD_WIDE, kind) => {
+                let is_own = kind == 0 || [OF_A_MAP, IN_A_MAP].contains(&kind) && maps.contains(&instruction.imm);
                 // Its second half is no instruction.
-                rest.next();
+                if !is_own || rest.next().is_none_or(|(_, half)| half.code != 0) {
+                    return at("names a map that is none of the object's");
+                }
             }
-            (LOAD_WIDE, _) => return at("names a map that is none of the object's"),
             _ if FROM_PACKET.contains(&(code & CLASS_AND_MODE)) => return at("reads the packet by itself"),
             _ => {}
         }
@@ -167,7 +182,11 @@ impl ModuleMap {
         if !plain.contains(&map.map_type()) {
             return refused(format!("is of kind {}, expected an array, hash or LRU hash", map.map_type()));
         }
-        let bytes = u64::from(map.max_entries()) * (u64::from(map.key_size()) + u64::from(map.value_size()));
+        if map.value_size() > MOST_VALUE {
+            return refused(format!("has values of {} bytes, expected at most {MOST_VALUE}", map.value_size()));
+        }
+        let entry = u64::from(map.key_size()) + u64::from(map.value_size()) + BESIDE_ENTRY;
+        let bytes = u64::from(map.max_entries()) * entry;
         if bytes > MOST_MAP_BYTES {
             return refused(format!("has {bytes} bytes, expected at most {MOST_MAP_BYTES}"));
         }
