@@ -236,6 +236,7 @@ impl InKernel {
     /// Takes it out. What it did is counted with `record`, and told to the executive.
     pub(crate) fn take_out(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
         self.stop(home, port);
+        self.words_to(record);
         record.count_in_kernel(&self.installed.counts());
         if let Some(reply) = self.handler.reply_mut() {
             reply.come_back(self.installed.next_reply());

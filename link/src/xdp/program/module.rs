@@ -195,7 +195,13 @@ impl ModuleMap {
         let shown: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(15).collect();
         // The types that clang tells of keys and values are of no use here, and stay out.
         let sizes = [map.key_size(), map.value_size(), map.max_entries()];
-        let fd = kernel::create_map(map.map_type(), sizes, map.map_flags(), &shown).map_err(Error::kernel("a map"))?;
+        let fd = kernel::create_map(map.map_type(), sizes, map.map_flags(), &shown);
+        let fd = match fd {
+            Err(why) if why.kind() == io::ErrorKind::InvalidInput => {
+                return refused(format!("is none to the kernel: {why}"));
+            }
+            made => made.map_err(Error::kernel("a map"))?,
+        };
         let (key_bytes, value_bytes) = (map.key_size() as usize, map.value_size() as usize);
         let made = Self { name: name.to_owned(), fd, key_bytes, value_bytes };
         let is_initial = matches!(map.section_kind(), EbpfSectionKind::Data | EbpfSectionKind::Rodata);
