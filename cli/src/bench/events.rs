@@ -1,0 +1,496 @@
+//! `laxity bench event-dispatch`, `event-bandwidth`, `event-latency` and `event-jitter`: the experiments of the paper on event upcalls `[events Figs. 1, 2, 4, 5, 6]`.
+//!
+//! What runs, and in which order, is [`laxity_lab::events`]'s; here stands what is aimed at and how it is shown.
+
+use laxity_core::units::Duration;
+use laxity_lab::events::{
+    self, Competing, Dispatch, DispatchRow, Figure, MESSAGE_BYTES, PARTS, Plan, Priority, Report, Row, Server, Turn,
+};
+use laxity_lab::figures::{broken_promise, deviation, mean, quantile};
+use serde_json::{Value, json};
+
+use super::arguments::BenchArguments;
+use super::chart::{self, Line, Panel, Picture};
+use super::paths::of_bench;
+use super::rio::{fine, threads, times};
+use super::roundtrip::{distribution, told, with_turns};
+use super::shown::{kept, listed, show};
+use crate::failure::Failure;
+use crate::numbers::{NONE, count, rounded};
+use crate::report::{self, to_json, with};
+use crate::table::{Column, table};
+
+/// Of each turn at most, by default.
+pub(super) const TRIALS: Duration = Duration::from_millis(100);
+/// The same of event-bandwidth, which has eight times as many messages.
+pub(super) const STREAM: Duration = Duration::from_millis(500);
+/// Of each turn of event-dispatch, by default.
+pub(super) const DISPATCH: Duration = Duration::from_millis(200);
+/// A handler in the process is to be less than the best server with a socket.
+const MOST_TO_BEST_PPM: u64 = 999_999;
+/// And beside four competing processes about as it is beside one.
+const MOST_TO_SINGLE_PPM: u64 = 1_100_000;
+
+/// Which figures of the same turns are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `[events Fig. 5]`
+    Latency,
+    /// `[events Fig. 4]`
+    Bandwidth,
+    /// `[events Fig. 6]`
+    Jitter,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Latency => "event-latency",
+            Self::Bandwidth => "event-bandwidth",
+            Self::Jitter => "event-jitter",
+        }
+    }
+    fn title(self) -> &'static str {
+        match self {
+            Self::Latency => "A message of 512 bytes and its answer (event-latency)",
+            Self::Bandwidth => "4 MB in messages that are echoed (event-bandwidth)",
+            Self::Jitter => "How evenly answers come (event-jitter)",
+        }
+    }
+    fn messages(self) -> usize {
+        if self == Self::Bandwidth { events::STREAM } else { events::TRIALS }
+    }
+    /// What is shown.
+    fn values(self) -> &'static [Shown] {
+        match self {
+            Self::Latency => {
+                &[Shown::Figure(Figure::P50), Shown::Figure(Figure::P99), Shown::Largest, Shown::Figure(Figure::Mean)]
+            }
+            Self::Bandwidth => &[Shown::Bandwidth],
+            Self::Jitter => &[Shown::Figure(Figure::Deviation), Shown::Figure(Figure::Spread)],
+        }
+    }
+    /// What is compared.
+    fn compared(self) -> &'static [Figure] {
+        match self {
+            Self::Latency => &[Figure::P50, Figure::P99],
+            Self::Bandwidth => &[Figure::TimePerByte],
+            Self::Jitter => &[Figure::Deviation, Figure::Spread],
+        }
+    }
+}
+
+/// A value of a row in a table and a diagram.
+#[derive(Clone, Copy, Debug)]
+enum Shown {
+    /// The median of the turns.
+    Figure(Figure),
+    /// Of all round trips.
+    Largest,
+    /// The median of the turns.
+    Bandwidth,
+}
+
+impl Shown {
+    fn name(self) -> String {
+        match self {
+            Self::Figure(figure) => figure.to_string(),
+            Self::Largest => "largest".to_owned(),
+            Self::Bandwidth => "bytes/s".to_owned(),
+        }
+    }
+    fn of(self, row: &Row) -> Option<u64> {
+        match self {
+            Self::Figure(figure) => row.median(figure),
+            Self::Largest => row.turns.iter().filter_map(|turn| turn.round_trips.last().copied()).max(),
+            Self::Bandwidth => bytes_s(row),
+        }
+    }
+    fn text(self, row: &Row) -> String {
+        match self {
+            Self::Bandwidth => self.of(row).map_or_else(|| NONE.to_owned(), |bytes_s| count(rounded(bytes_s))),
+            _ => fine(self.of(row)),
+        }
+    }
+}
+
+fn bytes_s(row: &Row) -> Option<u64> {
+    laxity_lab::figures::median(row.turns.iter().map(Turn::bytes_s).collect())
+}
+
+/// What a figure of Laxity's is held against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum To {
+    /// The best server with a socket beside the same competing processes.
+    Best(Competing),
+    /// The same server beside one process of this priority.
+    Single(Priority),
+}
+
+struct Ratio {
+    server: Server,
+    figure: Figure,
+    to: To,
+    /// The median of the rounds.
+    ppm: Option<u64>,
+    /// Between these it is in the middle half of the rounds.
+    quartiles_ppm: [Option<u64>; 2],
+    /// At most so much is aimed at; `None` without an aim.
+    most_ppm: Option<u64>,
+}
+
+impl Ratio {
+    fn of(report: &Report, server: Server, figure: Figure, to: To) -> Option<Self> {
+        let rounds = match to {
+            To::Best(competing) => report.to_best_ppm(server, competing, figure),
+            To::Single(priority) => report.to_single_ppm(server, priority, figure),
+        };
+        let most = if let To::Best(_) = to { MOST_TO_BEST_PPM } else { MOST_TO_SINGLE_PPM };
+        let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(&rounds, ppm));
+        let most_ppm = matches!(figure, Figure::P50 | Figure::P99).then_some(most);
+        ppm.map(|_| Self { server, figure, to, ppm, quartiles_ppm: [low, high], most_ppm })
+    }
+
+    /// Whether it is as is aimed at; `None` without an aim.
+    fn is_met(&self) -> Option<bool> {
+        Some(self.ppm? <= self.most_ppm?)
+    }
+
+    fn told(&self) -> String {
+        let Self { server, figure, to, ppm, quartiles_ppm, most_ppm } = self;
+        let to = match to {
+            To::Best(competing) => format!("to the best socket beside {}", beside(*competing)),
+            To::Single(priority) => format!("beside 2 to 4 competing processes ({priority}) to beside one"),
+        };
+        let aim = match most_ppm {
+            None => String::new(),
+            Some(MOST_TO_BEST_PPM) => ", below 1 is aimed at".to_owned(),
+            Some(most) => format!(", at most {} is aimed at", times(Some(*most))),
+        };
+        let missed = if self.is_met() == Some(false) { ": missed" } else { "" };
+        let (ppm, [low, high]) = (times(*ppm), quartiles_ppm.map(times));
+        format!("{server}, {figure}, {to}: {ppm} ({low} to {high}){aim}{missed}")
+    }
+
+    fn json(&self) -> Value {
+        let Self { server, figure, to, ppm, quartiles_ppm, most_ppm } = self;
+        let (to, competing, processes) = match to {
+            To::Best(Competing { priority, processes }) => ("best-socket", priority, Some(processes)),
+            To::Single(priority) => ("single", priority, None),
+        };
+        json!({
+            "server": server.to_string(),
+            "figure": figure.to_string(),
+            "to": to,
+            "competing": competing.to_string(),
+            "processes": processes,
+            "ppm": ppm,
+            "quartiles_ppm": quartiles_ppm,
+            "most_ppm": most_ppm,
+            "met": self.is_met(),
+        })
+    }
+}
+
+/// All that is compared; what this host does not have is missing.
+fn ratios(report: &Report, kind: Kind) -> Vec<Ratio> {
+    let of_server = |server: Server| {
+        let best = Competing::each().map(To::Best);
+        let each: Vec<To> = best.chain([Priority::Normal, Priority::RealTime].map(To::Single)).collect();
+        let of_figure =
+            move |&figure| each.clone().into_iter().filter_map(move |to| Ratio::of(report, server, figure, to));
+        kind.compared().iter().flat_map(of_figure)
+    };
+    Server::EACH.into_iter().filter(|server| server.is_laxity()).flat_map(of_server).collect()
+}
+
+fn beside(Competing { priority, processes }: Competing) -> String {
+    match (processes, priority) {
+        (0, _) => "none".to_owned(),
+        (_, Priority::Normal) => processes.to_string(),
+        (_, Priority::RealTime) => format!("{processes} real-time"),
+    }
+}
+
+/// Runs one of the three that are of the same turns, and shows it; true if Laxity kept what it had promised.
+pub(super) fn run(kind: Kind, arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
+    let plan = Plan { messages: kind.messages(), span };
+    let report = with_turns(|progress| events::run(&plan, progress)).map_err(|error| of_bench(kind.name(), error))?;
+    show(arguments, || svg(&report, kind, &plan), || json(&report, kind, &plan), || page(&report, kind, &plan))?;
+    let broken = report.channels.iter().filter_map(|channel| broken_promise(kind.name(), channel));
+    Ok(kept(&broken.collect::<Vec<_>>()))
+}
+
+/// Runs `event-dispatch` and shows it.
+pub(super) fn run_dispatch(arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
+    let plan = Plan { messages: events::TRIALS, span };
+    let report = with_turns(|progress| events::dispatch(&plan, progress));
+    let report = report.map_err(|error| of_bench("event-dispatch", error))?;
+    show(
+        arguments,
+        || dispatch_svg(&report, &plan),
+        || dispatch_json(&report, &plan),
+        || dispatch_page(&report, &plan),
+    )?;
+    Ok(true)
+}
+
+/// One line, without a line end.
+fn json(report: &Report, kind: Kind, plan: &Plan) -> String {
+    let figures = |sorted: &[u64]| {
+        let spread = quantile(sorted, 999_000).zip(quantile(sorted, 500_000)).map(|(most, half)| most - half);
+        let more = json!({ "mean_ns": mean(sorted), "deviation_ns": deviation(sorted), "spread_ns": spread });
+        with(distribution(sorted), more)
+    };
+    let turn = |turn: &Turn| with(figures(&turn.round_trips), json!({ "bytes_s": turn.bytes_s(), "lost": turn.lost }));
+    let row = |row: &Row| {
+        let of = json!({
+            "server": row.server.to_string(),
+            "priority": row.priority.to_string(),
+            "competing": row.competing.priority.to_string(),
+            "processes": row.competing.processes,
+        });
+        let more = json!({
+            "bytes_s": bytes_s(row),
+            "lost": row.lost(),
+            "rounds": row.turns.iter().map(turn).collect::<Value>(),
+        });
+        with(with(of, figures(&row.pooled())), more)
+    };
+    to_json(&json!({
+        "bench": kind.name(),
+        "message_bytes": MESSAGE_BYTES,
+        "messages": plan.messages,
+        "duration_ns": plan.span,
+        "real_time": report.is_real_time,
+        "kept_awake": report.is_kept_awake,
+        "rows": report.rows.iter().map(row).collect::<Value>(),
+        "ratios": ratios(report, kind).iter().map(Ratio::json).collect::<Value>(),
+        "channels": report.channels.iter().map(report::channel).collect::<Value>(),
+        "notes": report.notes,
+    }))
+}
+
+/// Under which it ran, in a line.
+fn conditions(report: &Report, plan: &Plan) -> String {
+    format!(
+        "{MESSAGE_BYTES} bytes and their answer, one behind the other; {} turns of {} messages or {}; client, server and competing processes on one processor{}",
+        plan.rounds(),
+        count(plan.messages as u64),
+        plan.span,
+        if report.is_real_time { "" } else { "; without SCHED_FIFO" },
+    )
+}
+
+/// One server at one priority, beside each number of competing processes.
+struct Across<'a> {
+    server: Server,
+    priority: Priority,
+    rows: Vec<(Competing, &'a Row)>,
+}
+
+impl Across<'_> {
+    fn beside(&self, competing: Competing) -> Option<&Row> {
+        self.rows.iter().find(|(of, _)| *of == competing).map(|(_, row)| *row)
+    }
+}
+
+fn across(report: &Report) -> Vec<Across<'_>> {
+    let mut found: Vec<Across<'_>> = Vec::new();
+    for row in &report.rows {
+        let (server, priority, one) = (row.server, row.priority, (row.competing, row));
+        match found.iter_mut().find(|of| (of.server, of.priority) == (server, priority)) {
+            Some(of) => of.rows.push(one),
+            None => found.push(Across { server, priority, rows: vec![one] }),
+        }
+    }
+    found
+}
+
+/// For people.
+fn page(report: &Report, kind: Kind, plan: &Plan) -> String {
+    let rows = across(report);
+    let value = |shown: Shown| {
+        let name = shown.name();
+        let each: Vec<Competing> = Competing::each().collect();
+        let headings: Vec<String> = each.iter().map(|competing| beside(*competing)).collect();
+        let cells: Vec<_> = each
+            .iter()
+            .map(|&competing| {
+                move |of: &&Across<'_>| of.beside(competing).map_or_else(|| NONE.to_owned(), |row| shown.text(row))
+            })
+            .collect();
+        let (server, priority) = (|of: &&Across<'_>| of.server.to_string(), |of: &&Across<'_>| of.priority.to_string());
+        let mut columns: Vec<Column<'_, &Across<'_>>> = vec![(&name, &server), ("priority", &priority)];
+        for (heading, cell) in headings.iter().zip(&cells) {
+            columns.push((heading, cell));
+        }
+        table(&columns, 2.., &rows).to_string()
+    };
+    let tables: Vec<String> = kind.values().iter().map(|&shown| value(shown)).collect();
+    let notes =
+        compared(report, kind).into_iter().chain(report.channels.iter().map(told)).chain(report.notes.iter().cloned());
+    format!(
+        "LIVE on this host. {}.\n\nBy the number of competing processes; medians of the turns, the largest of all.\n\n{}\n\nRatios are medians of those of each round, and what lies between the quartiles.\n{}",
+        conditions(report, plan),
+        tables.join("\n\n"),
+        listed(notes)
+    )
+}
+
+/// The ratios, and messages without an answer.
+fn compared(report: &Report, kind: Kind) -> Vec<String> {
+    let lost: u64 = report.rows.iter().map(Row::lost).sum();
+    let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
+    ratios(report, kind).iter().map(Ratio::told).chain(lost).collect()
+}
+
+/// The class of a server's lines.
+fn class(server: Server) -> usize {
+    Server::EACH.iter().position(|other| *other == server).unwrap_or(0)
+}
+
+/// As the paper's Figs. 4 to 6: a value by the number of competing processes.
+fn svg(report: &Report, kind: Kind, plan: &Plan) -> String {
+    let rows = across(report);
+    let panel = |shown: Shown, servers: Priority, competing: Priority| {
+        let line = |of: &Across<'_>| {
+            let points = of.rows.iter().filter(|(beside, _)| beside.processes == 0 || beside.priority == competing);
+            Line::new(
+                class(of.server),
+                points.filter_map(|(beside, row)| Some((beside.processes as u64, shown.of(row)?))),
+            )
+        };
+        let (y_title, y_unit) = if let Shown::Bandwidth = shown { ("MB/s", 1_000_000) } else { ("µs", 1000) };
+        Panel {
+            heading: format!("{}: {servers} servers", shown.name()),
+            x_title: if competing == Priority::Normal {
+                "competing processes"
+            } else {
+                "competing real-time processes"
+            },
+            y_title,
+            x_unit: 1,
+            y_unit,
+            least_top: 0,
+            lines: rows.iter().filter(|of| of.priority == servers).map(line).collect(),
+        }
+    };
+    let cases = [
+        (Priority::Normal, Priority::Normal),
+        (Priority::RealTime, Priority::Normal),
+        (Priority::RealTime, Priority::RealTime),
+    ];
+    let panels =
+        kind.values().iter().flat_map(|&shown| cases.map(|(servers, competing)| panel(shown, servers, competing)));
+    chart::document(&Picture {
+        title: kind.title().to_owned(),
+        subtitle: format!("LIVE on one host. {}.", conditions(report, plan)),
+        legend: Server::EACH.map(|server| server.to_string()).into(),
+        panels: panels.filter(|panel| !panel.lines.is_empty()).collect(),
+        notes: Vec::new(),
+    })
+}
+
+/// The times of a row: each part, from the arrival on, and all.
+fn spans(row: &DispatchRow) -> [(&'static str, Vec<u64>); PARTS.len() + 2] {
+    let last = PARTS.len() - 1;
+    [
+        ("until_arrived", row.together(0..=0)),
+        ("until_noticed", row.together(1..=1)),
+        ("until_in_hand", row.together(2..=2)),
+        ("from_arrival", row.together(1..=last)),
+        ("from_call", row.together(0..=last)),
+    ]
+}
+
+/// One line, without a line end.
+fn dispatch_json(report: &Dispatch, plan: &Plan) -> String {
+    let row = |row: &DispatchRow| {
+        let mut found = json!({ "server": row.server.to_string(), "samples": row.messages.len(), "lost": row.lost });
+        for (key, sorted) in spans(row) {
+            found[key] = json!({
+                "mean_ns": mean(&sorted),
+                "p50_ns": quantile(&sorted, 500_000),
+                "p99_ns": quantile(&sorted, 990_000),
+                "deviation_ns": deviation(&sorted),
+            });
+        }
+        found
+    };
+    to_json(&json!({
+        "bench": "event-dispatch",
+        "message_bytes": MESSAGE_BYTES,
+        "duration_ns": plan.span,
+        "real_time": report.is_real_time,
+        "kept_awake": report.is_kept_awake,
+        "rows": report.rows.iter().map(row).collect::<Value>(),
+        "notes": report.notes,
+    }))
+}
+
+fn dispatch_conditions(report: &Dispatch, plan: &Plan) -> String {
+    format!(
+        "{MESSAGE_BYTES} bytes every millisecond, {} turns of {}; client and server on one processor: {}",
+        plan.rounds(),
+        plan.span,
+        threads(report.is_real_time)
+    )
+}
+
+/// For people.
+fn dispatch_page(report: &Dispatch, plan: &Plan) -> String {
+    struct One {
+        server: String,
+        span: &'static str,
+        sorted: Vec<u64>,
+    }
+    let at = |ppm| move |row: &One| fine(quantile(&row.sorted, ppm));
+    let columns: &[Column<'_, One>] = &[
+        ("server", &|row| row.server.clone()),
+        ("span", &|row| row.span.to_owned()),
+        ("messages", &|row| count(row.sorted.len() as u64)),
+        ("mean", &|row| fine(mean(&row.sorted))),
+        ("p50", &at(500_000)),
+        ("p99", &at(990_000)),
+        ("deviation", &|row| fine(deviation(&row.sorted))),
+    ];
+    let names = [PARTS[0], PARTS[1], PARTS[2], "from its arrival on", "from the call on"];
+    let rows = report.rows.iter().flat_map(|row| {
+        names.into_iter().zip(spans(row)).map(|(span, (_, sorted))| One {
+            server: row.server.to_string(),
+            span,
+            sorted,
+        })
+    });
+    let table = table(columns, 2.., rows);
+    format!(
+        "LIVE on this host. {}.\n\n{table}\n{}",
+        dispatch_conditions(report, plan),
+        listed(report.notes.iter().cloned())
+    )
+}
+
+/// How far a message is after so many µs: the medians of its parts, one after the other.
+fn dispatch_svg(report: &Dispatch, plan: &Plan) -> String {
+    let line = |row: &DispatchRow| {
+        let ends =
+            (0..PARTS.len()).map_while(|last| Some((quantile(&row.together(0..=last), 500_000)?, last as u64 + 1)));
+        Line::new(class(row.server), [(0, 0)].into_iter().chain(ends))
+    };
+    chart::document(&Picture {
+        title: "From a message's arrival to its handler (event-dispatch)".to_owned(),
+        subtitle: format!("LIVE on one host. {}.", dispatch_conditions(report, plan)),
+        legend: Server::EACH.map(|server| server.to_string()).into(),
+        panels: vec![Panel {
+            heading: "a message (medians): 1 arrived, 2 noticed, 3 in hand".to_owned(),
+            x_title: "µs since the call",
+            y_title: "how far",
+            x_unit: 1000,
+            y_unit: 1,
+            least_top: 3,
+            lines: report.rows.iter().map(line).collect(),
+        }],
+        notes: report.notes.clone(),
+    })
+}
