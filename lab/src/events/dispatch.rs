@@ -6,15 +6,14 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-use super::client::{Client, called_at};
+use super::client::called_at;
 use super::in_process::InProcess;
-use super::pair::{Pair, Serving};
+use super::pair::{Asking, Pair, Serving};
 use super::servers::{Server, Wait};
 use super::{Bench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
 use crate::error::Error;
@@ -103,7 +102,7 @@ fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(V
         Some(wait) => watch(socket, wait),
         None => Ok(Vec::new()),
     };
-    let (lost, served) = pair.with_ends(lab, serve, |client, socket, over| ask(client, socket, span, over))?;
+    let (lost, served) = pair.with_ends(lab, serve, |asking| ask(asking, span), || Ok(()))?;
     let messages = match (served, &mut pair.serving) {
         (_, Serving::Handler(handler)) => handled(handler)?,
         (served, Serving::Socket(_)) => served.unwrap_or_default(),
@@ -112,14 +111,14 @@ fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(V
 }
 
 /// Asks in a rhythm, for so long or [`TRIALS`] times; how many were not answered.
-fn ask(client: &mut Client, socket: &UdpSocket, span: Duration, over: &AtomicBool) -> io::Result<u64> {
+fn ask(asking: &mut Asking<'_>, span: Duration) -> io::Result<u64> {
     let (begin, mut lost) = (now(), 0);
     for number in 0..TRIALS as u64 {
         let due = begin + INTERVAL * number;
-        if due.since(begin) >= span || now().since(begin) >= span || !timing::sleep_until(due, over) {
+        if due.since(begin) >= span || now().since(begin) >= span || !timing::sleep_until(due, asking.over) {
             break;
         }
-        lost += u64::from(client.ask(socket)?.is_none());
+        lost += u64::from(asking.ask()?.is_none());
     }
     Ok(lost)
 }

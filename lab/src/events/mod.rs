@@ -283,10 +283,15 @@ struct Bench {
     pairs: Vec<Pair>,
 }
 
-/// Finds out what this host allows, and blocks a signal in the calling thread and in those that are made from here on.
+/// Finds out what this host allows. Blocks a signal in the calling thread and in those that are made from here on, and keeps them from the processor of the servers, where real-time processes
+/// leave them nothing; the threads of servers and clients go there.
 fn conditions() -> Result<Conditions, Error> {
     signals::reserve().map_err(Error::system("blocking a signal for POSIX AIO"))?;
-    Ok(Conditions::find(PRIORITY))
+    let conditions = Conditions::find(PRIORITY);
+    if let Some(processor) = conditions.processors[0] {
+        sys::pin(processor).map_err(Error::system("the processor of what is aside"))?;
+    }
+    Ok(conditions)
 }
 
 impl Bench {
@@ -313,7 +318,7 @@ impl Bench {
 
 /// Runs all of it. `progress` is told how many of how many turns are done.
 ///
-/// Call it from the thread from which all others of this process come: it blocks a signal in them.
+/// Call it from the thread from which all others of this process come, when that has nothing else to do: it blocks a signal in them, and from then on they share one processor.
 ///
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets. A server that this host does not have is a note.
@@ -341,9 +346,8 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
             for place in 0..count {
                 let at = (place + round) % count;
                 let limit = plan.span * 2 + Duration::from_secs(60);
-                let hogs = competing.start(conditions.processors[1], limit)?;
-                rows[first + at].turns.push(beside[at].turn(&lab, plan)?);
-                drop(hogs);
+                let begin = || competing.start(conditions.processors[1], limit);
+                rows[first + at].turns.push(beside[at].turn(&lab, plan, begin)?);
                 done += 1;
                 progress(done, all);
             }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 use laxity_core::figures::Figures;
@@ -18,7 +19,7 @@ use crate::hosts::{Devices, Hosts, Place};
 use crate::roundtrip::is_nothing;
 use crate::timing::{SetAtEnd, joined};
 
-/// Messages at the beginning of a turn whose time is not counted, unless they take a tenth of it.
+/// Messages at the beginning of a turn, before anything competes, whose time is not counted.
 const WARM_UP: u64 = 16;
 /// How long a turn goes on without any answer.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -70,21 +71,26 @@ impl Pair {
         Ok(Self { server, priority, client, serving, manner, places })
     }
 
-    /// Asks for a turn.
-    pub(super) fn turn(&mut self, lab: &Hosts, plan: &Plan) -> Result<Turn, Error> {
+    /// Asks for a turn. Once the server has answered a few times, `begin` starts what goes on beside it, until the turn is over.
+    pub(super) fn turn<G>(
+        &mut self,
+        lab: &Hosts,
+        plan: &Plan,
+        begin: impl FnOnce() -> Result<G, Error>,
+    ) -> Result<Turn, Error> {
         let server = self.server;
         let serve = |socket: &UdpSocket| server.serve(socket);
-        let ask = |client: &mut Client, socket: &UdpSocket, over: &AtomicBool| ask(client, socket, plan, over);
-        Ok(self.with_ends(lab, serve, ask)?.0)
+        Ok(self.with_ends(lab, serve, |asking| ask(asking, plan), begin)?.0)
     }
 
-    /// Runs `serve` with the server's socket, if it has one, and `ask` with the client and its own, each on a thread of a turn's manner, until `ask` is over; what they came back with. `ask`
-    /// is told when there is no server any more.
-    pub(super) fn with_ends<A: Send, S: Send>(
+    /// Runs `serve` with the server's socket, if it has one, and `ask`, each on a thread of a turn's manner, until `ask` is over; what they came back with. `begin` is called when `ask` is
+    /// [ready](Asking::ready), and what it came back with is dropped when `ask` is over.
+    pub(super) fn with_ends<A: Send, S: Send, G>(
         &mut self,
         lab: &Hosts,
         serve: impl FnOnce(&UdpSocket) -> io::Result<S> + Send,
-        ask: impl FnOnce(&mut Client, &UdpSocket, &AtomicBool) -> io::Result<A> + Send,
+        ask: impl FnOnce(&mut Asking<'_>) -> io::Result<A> + Send,
+        begin: impl FnOnce() -> Result<G, Error>,
     ) -> Result<(A, Option<S>), Error> {
         let [own, peer] = self.places.map(|place| place.address);
         let socket = lab.on(0, || client::socket(own, peer)).map_err(Error::system("the client's UDP socket"))?;
@@ -97,8 +103,9 @@ impl Pair {
             Serving::Handler(_) => None,
         };
         client.rest();
+        let ((ready, is_ready), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
         thread::scope(|scope| {
-            let over = &over;
+            let (over, socket) = (&over, &socket);
             let served = at_server.map(|socket| {
                 scope.spawn(move || {
                     let _over = SetAtEnd(over);
@@ -107,10 +114,9 @@ impl Pair {
                 })
             });
             let has_server = served.is_some();
-            let socket = &socket;
             let asked = scope.spawn(move || {
                 manner.take();
-                let asked = ask(client, socket, over);
+                let asked = ask(&mut Asking { client, socket, over, ready: Some((ready, goes_on)) });
                 // What is no message ends the turn; more than once, for it may be lost.
                 while has_server && !over.load(Ordering::Acquire) {
                     let _ = socket.send(&[0]);
@@ -118,8 +124,12 @@ impl Pair {
                 }
                 asked
             });
+            // Nothing comes if the client fails before.
+            let beside = is_ready.recv().ok().map(|()| begin());
+            drop(go_on);
             let asked = joined(asked).map_err(Error::system("the client's UDP socket"));
             let served = served.map(|served| joined(served).map_err(Error::system("a server"))).transpose()?;
+            beside.transpose()?;
             Ok((asked?, served))
         })
     }
@@ -129,6 +139,32 @@ impl Pair {
         match self.serving {
             Serving::Socket(_) => None,
             Serving::Handler(handler) => Some(handler.close(notes)),
+        }
+    }
+}
+
+/// What a turn's client has.
+pub(super) struct Asking<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) socket: &'a UdpSocket,
+    /// There is no server any more.
+    pub(super) over: &'a AtomicBool,
+    /// How it says that it is ready, and what it waits for then.
+    ready: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+}
+
+impl Asking<'_> {
+    /// Sends a message, and waits for its answer ([`Client::ask`]).
+    pub(super) fn ask(&mut self) -> io::Result<Option<Duration>> {
+        self.client.ask(self.socket)
+    }
+
+    /// Client and server run as they do in the turn. Comes back when what goes on beside them has begun.
+    pub(super) fn ready(&mut self) {
+        if let Some((ready, goes_on)) = self.ready.take() {
+            let _ = ready.send(());
+            // Until the other end is gone.
+            let _ = goes_on.recv();
         }
     }
 }
@@ -149,16 +185,13 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
 }
 
 /// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
-fn ask(client: &mut Client, socket: &UdpSocket, plan: &Plan, over: &AtomicBool) -> io::Result<Turn> {
+fn ask(asking: &mut Asking<'_>, plan: &Plan) -> io::Result<Turn> {
     let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
-    let begin = now();
     for _ in 0..WARM_UP {
-        client.ask(socket)?;
-        if now().since(begin) >= plan.span.mul_ratio(1, 10) {
-            break;
-        }
+        asking.ask()?;
     }
-    let is_over = |turn: &Turn| {
+    asking.ready();
+    let is_over = |turn: &Turn, over: &AtomicBool| {
         let answered = turn.round_trips.len();
         let is_late = turn.elapsed >= plan.span && (answered > 0 || turn.elapsed >= plan.span + PATIENCE);
         is_late || answered >= plan.messages || over.load(Ordering::Acquire)
@@ -166,16 +199,16 @@ fn ask(client: &mut Client, socket: &UdpSocket, plan: &Plan, over: &AtomicBool) 
     loop {
         let (begin, before) = (now(), turn.elapsed);
         for _ in 0..BATCH {
-            match client.ask(socket)? {
+            match asking.ask()? {
                 Some(took) => turn.round_trips.push(took.as_nanos()),
                 None => turn.lost += 1,
             }
             turn.elapsed = before + now().since(begin);
-            if is_over(&turn) {
+            if is_over(&turn, asking.over) {
                 turn.round_trips.sort_unstable();
                 return Ok(turn);
             }
         }
-        client.rest();
+        asking.client.rest();
     }
 }
