@@ -140,7 +140,7 @@ struct Ratio {
 }
 
 impl Ratio {
-    fn of(report: &Report, server: Server, figure: Figure, to: To) -> Option<Self> {
+    fn of(report: &Report, server: Server, figure: Figure, to: To) -> Self {
         let rounds = match to {
             To::Best(competing) => report.to_best_ppm(server, competing, figure),
             To::Single(priority) => report.to_single_ppm(server, priority, figure),
@@ -148,7 +148,7 @@ impl Ratio {
         let most = if let To::Best(_) = to { MOST_TO_BEST_PPM } else { MOST_TO_SINGLE_PPM };
         let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(&rounds, ppm));
         let most_ppm = matches!(figure, Figure::P50 | Figure::P99).then_some(most);
-        ppm.map(|_| Self { server, figure, to, ppm, quartiles_ppm: [low, high], most_ppm })
+        Self { server, figure, to, ppm, quartiles_ppm: [low, high], most_ppm }
     }
 
     /// Whether it is as is aimed at; `None` without an aim.
@@ -192,16 +192,18 @@ impl Ratio {
     }
 }
 
-/// All that is compared; what this host does not have is missing.
+/// All that is compared: of servers that this host has, where real-time priority is permitted.
 fn ratios(report: &Report, kind: Kind) -> Vec<Ratio> {
-    let of_server = |server: Server| {
-        let best = Competing::each().map(To::Best);
-        let each: Vec<To> = best.chain([Priority::Normal, Priority::RealTime].map(To::Single)).collect();
-        let of_figure =
-            move |&figure| each.clone().into_iter().filter_map(move |to| Ratio::of(report, server, figure, to));
-        kind.compared().iter().flat_map(of_figure)
-    };
-    Server::EACH.into_iter().filter(|server| server.is_laxity()).flat_map(of_server).collect()
+    let best = Competing::each().map(To::Best);
+    let each: Vec<To> = best.chain([Priority::Normal, Priority::RealTime].map(To::Single)).collect();
+    let is_there =
+        |server: &Server| report.rows.iter().any(|row| (row.server, row.priority) == (*server, Priority::RealTime));
+    let servers = Server::EACH.into_iter().filter(|server| server.is_laxity()).filter(is_there);
+    let mut found = Vec::new();
+    for (server, &figure) in servers.flat_map(|server| kind.compared().iter().map(move |figure| (server, figure))) {
+        found.extend(each.iter().map(|to| Ratio::of(report, server, figure, *to)));
+    }
+    found
 }
 
 fn beside(Competing { priority, processes }: Competing) -> String {
@@ -307,42 +309,60 @@ fn across(report: &Report) -> Vec<Across<'_>> {
     found
 }
 
+/// A table with a column for each number of competing processes: `first` are the two before them, `cells` what stands in the others.
+fn by_competing<R>(
+    first: [Column<'_, R>; 2],
+    cells: impl Fn(&R, Competing) -> String,
+    last: &[Column<'_, R>],
+    rows: impl IntoIterator<Item = R>,
+) -> String {
+    let each: Vec<(Competing, String)> = Competing::each().map(|competing| (competing, beside(competing))).collect();
+    let cells: Vec<_> = each.iter().map(|(competing, _)| |row: &R| cells(row, *competing)).collect();
+    let middle = each.iter().zip(&cells).map(|((_, heading), cell)| (heading.as_str(), cell as &dyn Fn(&R) -> String));
+    let columns: Vec<Column<'_, R>> = first.into_iter().chain(middle).chain(last.iter().copied()).collect();
+    table(&columns, 2.., rows).to_string()
+}
+
 /// For people.
 fn page(report: &Report, kind: Kind, plan: &Plan) -> String {
-    let rows = across(report);
-    let value = |shown: Shown| {
+    let value = |&shown: &Shown| {
         let name = shown.name();
-        let each: Vec<Competing> = Competing::each().collect();
-        let headings: Vec<String> = each.iter().map(|competing| beside(*competing)).collect();
-        let cells: Vec<_> = each
-            .iter()
-            .map(|&competing| {
-                move |of: &&Across<'_>| of.beside(competing).map_or_else(|| NONE.to_owned(), |row| shown.text(row))
-            })
-            .collect();
-        let (server, priority) = (|of: &&Across<'_>| of.server.to_string(), |of: &&Across<'_>| of.priority.to_string());
-        let mut columns: Vec<Column<'_, &Across<'_>>> = vec![(&name, &server), ("priority", &priority)];
-        for (heading, cell) in headings.iter().zip(&cells) {
-            columns.push((heading, cell));
-        }
-        table(&columns, 2.., &rows).to_string()
+        let first: [Column<'_, Across<'_>>; 2] =
+            [(&name, &|of| of.server.to_string()), ("priority", &|of| of.priority.to_string())];
+        let cell =
+            |of: &Across<'_>, competing| of.beside(competing).map_or_else(|| NONE.to_owned(), |row| shown.text(row));
+        by_competing(first, cell, &[], across(report))
     };
-    let tables: Vec<String> = kind.values().iter().map(|&shown| value(shown)).collect();
-    let notes =
-        compared(report, kind).into_iter().chain(report.channels.iter().map(told)).chain(report.notes.iter().cloned());
+    let tables: Vec<String> = kind.values().iter().map(value).chain([ratio_table(report, kind)]).collect();
+    let lost: u64 = report.rows.iter().map(Row::lost).sum();
+    let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
+    let missed = ratios(report, kind).into_iter().filter(|ratio| ratio.is_met() == Some(false));
+    let notes = missed.map(|ratio| ratio.told()).chain(lost).chain(report.channels.iter().map(told));
     format!(
-        "LIVE on this host. {}.\n\nBy the number of competing processes; medians of the turns, the largest of all.\n\n{}\n\nRatios are medians of those of each round, and what lies between the quartiles.\n{}",
+        "LIVE on this host. {}.\n\nBy the number of competing processes: medians of the turns, and the largest of all; then Laxity's at real-time priority in the same round to the best socket, and\n         beside 2 to 4 processes to beside one, medians of the rounds.\n\n{}\n{}",
         conditions(report, plan),
         tables.join("\n\n"),
-        listed(notes)
+        listed(notes.chain(report.notes.iter().cloned()))
     )
 }
 
-/// The ratios, and messages without an answer.
-fn compared(report: &Report, kind: Kind) -> Vec<String> {
-    let lost: u64 = report.rows.iter().map(Row::lost).sum();
-    let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
-    ratios(report, kind).iter().map(Ratio::told).chain(lost).collect()
+/// All ratios.
+fn ratio_table(report: &Report, kind: Kind) -> String {
+    let all = ratios(report, kind);
+    let of = |server, figure, to| {
+        let found = all.iter().find(|ratio| (ratio.server, ratio.figure, ratio.to) == (server, figure, to));
+        times(found.and_then(|ratio| ratio.ppm))
+    };
+    let mut rows: Vec<(Server, Figure)> = all.iter().map(|ratio| (ratio.server, ratio.figure)).collect();
+    rows.dedup();
+    let first: [Column<'_, (Server, Figure)>; 2] =
+        [("to the best", &|(server, _)| server.to_string()), ("figure", &|(_, figure)| figure.to_string())];
+    let single = |priority| move |&(server, figure): &(Server, Figure)| (server, figure, To::Single(priority));
+    let (normal, real_time) = (single(Priority::Normal), single(Priority::RealTime));
+    let told = |(server, figure, to)| of(server, figure, to);
+    let last: [Column<'_, (Server, Figure)>; 2] =
+        [("2–4 to 1", &|row| told(normal(row))), ("2–4 to 1 real-time", &|row| told(real_time(row)))];
+    by_competing(first, |&(server, figure), competing| of(server, figure, To::Best(competing)), &last, rows)
 }
 
 /// The class of a server's lines.
@@ -493,4 +513,64 @@ fn dispatch_svg(report: &Dispatch, plan: &Plan) -> String {
         }],
         notes: report.notes.clone(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(laxity: u64) -> Report {
+        let row = |server, nanos: u64, processes| {
+            let turn = Turn { round_trips: vec![nanos; 200], lost: 0, elapsed: Duration::from_nanos(nanos * 200) };
+            let competing = Competing { priority: Priority::Normal, processes };
+            Row { server, priority: Priority::RealTime, competing, turns: vec![turn; 3] }
+        };
+        let rows = (0..5).flat_map(|count| [row(Server::Epoll, 10_000, count), row(Server::LaxityUdp, laxity, count)]);
+        Report {
+            rows: rows.collect(),
+            channels: Vec::new(),
+            is_real_time: true,
+            is_kept_awake: true,
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn aims_are_of_latency_alone() {
+        let told = |laxity, kind| ratios(&report(laxity), kind).iter().map(Ratio::told).collect::<Vec<_>>();
+        let found = told(9_000, Kind::Latency);
+        assert_eq!(found.len(), 2 * (9 + 2));
+        assert_eq!(
+            found[4],
+            "laxity-udp, p50, to the best socket beside 4: 0.900 (0.900 to 0.900), below 1 is aimed at"
+        );
+        assert_eq!(found[5], "laxity-udp, p50, to the best socket beside 1 real-time: – (– to –), below 1 is aimed at");
+        let single =
+            "laxity-udp, p50, beside 2 to 4 competing processes (normal) to beside one: 1.000 (1.000 to 1.000)";
+        assert_eq!(found[9], format!("{single}, at most 1.100 is aimed at"));
+        assert!(told(10_000, Kind::Latency)[0].ends_with("below 1 is aimed at: missed"));
+        assert!(told(10_000, Kind::Bandwidth).iter().all(|ratio| !ratio.contains("aimed")));
+        assert!(ratios(&report(1), Kind::Jitter).iter().all(|ratio| ratio.is_met().is_none()));
+    }
+
+    #[test]
+    fn a_page_has_a_column_for_each_number_of_processes() {
+        let plan = Plan { messages: events::TRIALS, span: TRIALS };
+        let page = page(&report(5_000), Kind::Bandwidth, &plan);
+        let line = page.lines().find(|line| line.contains("laxity-udp ")).unwrap();
+        assert_eq!((line.matches("102,400,000").count(), line.matches(NONE).count()), (5, 4), "{line}");
+        let picture = svg(&report(5_000), Kind::Bandwidth, &plan);
+        assert_eq!(picture.matches("servers</text>").count(), 2, "beside processes of either priority");
+    }
+
+    #[test]
+    fn spans_of_a_dispatch_are_told_one_by_one() {
+        let row = DispatchRow { server: Server::Sigio, messages: vec![[1, 2, 3]; 4], lost: 1 };
+        let report = Dispatch { rows: vec![row], is_real_time: false, is_kept_awake: true, notes: Vec::new() };
+        let plan = Plan { messages: events::TRIALS, span: DISPATCH };
+        let found: Value = serde_json::from_str(&dispatch_json(&report, &plan)).unwrap();
+        let of = |key: &str| found["rows"][0][key]["p50_ns"].as_u64();
+        assert_eq!(["until_arrived", "from_arrival", "from_call"].map(of), [Some(1), Some(5), Some(6)]);
+        assert!(dispatch_page(&report, &plan).contains("ordinary threads"));
+    }
 }

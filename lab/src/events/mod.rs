@@ -59,6 +59,8 @@ pub const MOST_COMPETING: usize = 4;
 /// Rounds, unless turns are shorter than [`LEAST_SPAN`].
 pub const ROUNDS: u64 = 10;
 const FEW_ROUNDS: u64 = 2;
+/// With fewer answers in a turn, p99 is the slowest of them, and the deviation that of a few.
+const FEWEST: usize = 100;
 const LEAST_SPAN: Duration = Duration::from_millis(50);
 /// Of client and server, where they are real-time.
 const PRIORITY: u8 = 60;
@@ -222,6 +224,11 @@ impl Figure {
             Self::TimePerByte => (NANOS_PER_SECOND * 1_000_000).checked_div(turn.bytes_s()),
         }
     }
+
+    /// Of a turn; `None` if that has too few answers to be compared.
+    fn to_compare(self, turn: &Turn) -> Option<u64> {
+        self.of(turn).filter(|_| turn.round_trips.len() >= FEWEST)
+    }
 }
 
 /// What came of it.
@@ -241,7 +248,8 @@ pub struct Report {
 }
 
 impl Report {
-    fn row(&self, server: Server, priority: Priority, competing: Competing) -> Option<&Row> {
+    /// The row of a server beside some competing processes.
+    pub fn row(&self, server: Server, priority: Priority, competing: Competing) -> Option<&Row> {
         self.rows.iter().find(|row| (row.server, row.priority, row.competing) == (server, priority, competing))
     }
 
@@ -250,8 +258,8 @@ impl Report {
         let Some(row) = self.row(server, Priority::RealTime, competing) else { return Vec::new() };
         let others = |row: &&Row| row.competing == competing && !row.server.is_laxity();
         let others: Vec<&Row> = self.rows.iter().filter(others).collect();
-        let best = |round: usize| others.iter().filter_map(|row| figure.of(row.turns.get(round)?)).min();
-        sorted(row.turns.iter().enumerate().filter_map(|(round, turn)| ppm(figure.of(turn)?, best(round)?)))
+        let best = |round: usize| others.iter().filter_map(|row| figure.to_compare(row.turns.get(round)?)).min();
+        sorted(row.turns.iter().enumerate().filter_map(|(round, turn)| ppm(figure.to_compare(turn)?, best(round)?)))
     }
 
     /// A server's figure at real-time priority, the largest beside two to most competing processes, in ppm of the one beside a single process, of each round in order of size.
@@ -259,8 +267,8 @@ impl Report {
         let row = |processes| self.row(server, Priority::RealTime, Competing { priority: competing, processes });
         let Some(single) = row(1) else { return Vec::new() };
         let of_round = |(round, single): (usize, &Turn)| {
-            let more = (2..=MOST_COMPETING).map(|processes| figure.of(row(processes)?.turns.get(round)?));
-            ppm(more.collect::<Option<Vec<u64>>>()?.into_iter().max()?, figure.of(single)?)
+            let more = (2..=MOST_COMPETING).map(|processes| figure.to_compare(row(processes)?.turns.get(round)?));
+            ppm(more.collect::<Option<Vec<u64>>>()?.into_iter().max()?, figure.to_compare(single)?)
         };
         sorted(single.turns.iter().enumerate().filter_map(of_round))
     }
@@ -366,7 +374,11 @@ mod tests {
     const ALONE: Competing = Competing { priority: Priority::Normal, processes: 0 };
 
     fn row(server: Server, priority: Priority, processes: usize, turns: &[u64]) -> Row {
-        let turn = |&nanos| Turn { round_trips: vec![nanos; 10], lost: 1, elapsed: Duration::from_nanos(nanos * 10) };
+        let turn = |&nanos| Turn {
+            round_trips: vec![nanos; FEWEST],
+            lost: 1,
+            elapsed: Duration::from_nanos(nanos * FEWEST as u64),
+        };
         Row { server, priority, competing: Competing { processes, ..ALONE }, turns: turns.iter().map(turn).collect() }
     }
 
@@ -388,9 +400,16 @@ mod tests {
             assert!(found[0].abs_diff(250_000) < 10 && found[1].abs_diff(500_000) < 10, "{figure}: {found:?}");
         }
         assert!(report.to_best_ppm(Server::LaxityUdp, ALONE, Figure::Deviation).is_empty(), "there is none");
+        let mut few = report.clone();
+        few.rows[0].turns[0].round_trips.pop();
+        assert_eq!(
+            few.to_best_ppm(Server::LaxityUdp, ALONE, Figure::P50),
+            [250_000; 2],
+            "the best of round 0 has too few answers"
+        );
         assert!(report.to_best_ppm(Server::Epoll, ALONE, Figure::P50).is_empty(), "it was not run");
         assert_eq!((report.rows[0].lost(), report.rows[0].median(Figure::P50)), (2, Some(100)));
-        assert_eq!(report.rows[0].pooled().len(), 20);
+        assert_eq!(report.rows[0].pooled().len(), 2 * FEWEST);
     }
 
     #[test]
