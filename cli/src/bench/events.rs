@@ -383,7 +383,7 @@ fn svg(report: &Report, kind: Kind, plan: &Plan) -> String {
         };
         let (y_title, y_unit) = if let Shown::Bandwidth = shown { ("MB/s", 1_000_000) } else { ("µs", 1000) };
         Panel {
-            heading: format!("{}: {servers} servers", shown.name()),
+            heading: format!("{}: {servers} servers, {competing} competition", shown.name()),
             x_title: if competing == Priority::Normal {
                 "competing processes"
             } else {
@@ -560,7 +560,7 @@ mod tests {
         let line = page.lines().find(|line| line.contains("laxity-udp ")).unwrap();
         assert_eq!((line.matches("102,400,000").count(), line.matches(NONE).count()), (5, 4), "{line}");
         let picture = svg(&report(5_000), Kind::Bandwidth, &plan);
-        assert_eq!(picture.matches("servers</text>").count(), 2, "beside processes of either priority");
+        assert_eq!(picture.matches(" competition</text>").count(), 2, "beside processes of either priority");
     }
 
     #[test]

@@ -11,8 +11,9 @@ use std::time::Duration as StdDuration;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
+use super::channels::Channels;
 use super::client::called_at;
-use super::in_process::InProcess;
+use super::in_process::Entries;
 use super::pair::{Asking, Pair, Serving};
 use super::servers::{Server, Wait};
 use super::{Bench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
@@ -104,7 +105,8 @@ fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(V
     };
     let (lost, served) = pair.with_ends(lab, serve, |asking| ask(asking, span), || Ok(()))?;
     let messages = match (served, &mut pair.serving) {
-        (_, Serving::Handler(handler)) => handled(handler)?,
+        (_, Serving::Handler { channels, entries: Some(entries) }) => handled(channels, entries)?,
+        (_, Serving::Handler { entries: None, .. }) => Vec::new(),
         (served, Serving::Socket(_)) => served.unwrap_or_default(),
     };
     Ok((messages, lost))
@@ -155,13 +157,13 @@ fn parts(called: Instant, arrived: Instant, noticed: Instant, began: Instant) ->
 }
 
 /// Those of the messages that a handler had in a turn; it has left them to the application.
-fn handled(handler: &mut InProcess) -> Result<Vec<Parts>, Error> {
+fn handled(channels: &mut Channels, entries: &Entries) -> Result<Vec<Parts>, Error> {
     let mut messages = Vec::new();
     loop {
-        match handler.receiver.recv_timeout(StdDuration::ZERO) {
+        match channels.receiver.recv_timeout(StdDuration::ZERO) {
             Ok(message) => {
                 let Some(found) = message.segments() else { continue };
-                let waited = handler.entries.at(message.sequence()).since(message.completion());
+                let waited = entries.at(message.sequence()).since(message.completion());
                 let parts = [found.sending + found.transit, found.waiting, found.receiving + waited];
                 messages.push(parts.map(Duration::as_nanos));
             }

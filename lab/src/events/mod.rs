@@ -22,10 +22,12 @@
 //! |---|---|
 //! | [`client`] | the client |
 //! | [`servers`] | the servers |
-//! | [`in_process`] | a handler of Laxity and its channels |
+//! | [`channels`] | hosts of Laxity, and the channels that a handler's messages and answers come on |
+//! | [`in_process`] | that handler, in its program |
 //! | [`pair`] | a server and its client on two hosts, and their turns |
 //! | [`dispatch`] | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
 
+mod channels;
 mod client;
 mod dispatch;
 mod in_process;

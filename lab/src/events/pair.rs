@@ -3,15 +3,16 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
+use super::channels::{Channels, Wanted};
 use super::client::{self, Client};
-use super::in_process::InProcess;
+use super::in_process::{self, Entries};
 use super::{BATCH, Plan, Priority, Server, Turn};
 use crate::conditions::{Conditions, Manner};
 use crate::error::Error;
@@ -28,8 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) enum Serving {
     /// A thread of a turn, with this socket, which is connected to the client's address.
     Socket(UdpSocket),
-    /// A host of Laxity, also between turns.
-    Handler(Box<InProcess>),
+    /// A handler of Laxity, also between turns.
+    Handler {
+        /// Its host's.
+        channels: Box<Channels>,
+        /// When it begins with messages, which then go to the application, if that is looked at.
+        entries: Option<Arc<Entries>>,
+    },
 }
 
 /// Both ends.
@@ -60,13 +66,22 @@ impl Pair {
             processor: conditions.processors[1],
             priority: conditions.priority.filter(|_| priority == Priority::RealTime),
         };
-        let (serving, client) = if server.is_laxity() {
-            let told = (format!("{server} ({priority})"), over_xdp, manner);
-            let (opened, client) = InProcess::open(lab, conditions, places, told, is_watched)?;
-            (Serving::Handler(Box::new(opened)), client)
-        } else {
-            let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
-            (Serving::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
+        let (serving, client) = match server {
+            Server::LaxityUdp | Server::LaxityXdp => {
+                let wanted = Wanted { name: format!("{server} ({priority})"), over_xdp, manner };
+                let (mut channels, reply, client) = Channels::open(lab, conditions, places, wanted)?;
+                let entries = if is_watched {
+                    Some(in_process::install_watched(&mut channels, reply)?)
+                } else {
+                    in_process::install(&mut channels, reply)?;
+                    None
+                };
+                (Serving::Handler { channels: Box::new(channels), entries }, client)
+            }
+            Server::Blocking | Server::Epoll | Server::Sigio | Server::Aio | Server::IoUring => {
+                let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
+                (Serving::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
+            }
         };
         Ok(Self { server, priority, client, serving, manner, places })
     }
@@ -100,7 +115,7 @@ impl Pair {
                 prepare(socket, self.server).map_err(Error::system("a UDP socket"))?;
                 Some(socket)
             }
-            Serving::Handler(_) => None,
+            Serving::Handler { .. } => None,
         };
         client.rest();
         let ((ready, is_ready), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
@@ -138,7 +153,7 @@ impl Pair {
     pub(super) fn close(self, notes: &mut Vec<String>) -> Option<Figures> {
         match self.serving {
             Serving::Socket(_) => None,
-            Serving::Handler(handler) => Some(handler.close(notes)),
+            Serving::Handler { channels, .. } => Some(channels.close(notes)),
         }
     }
 }

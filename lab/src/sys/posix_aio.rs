@@ -35,7 +35,7 @@ pub(crate) fn echo(socket: &UdpSocket, bytes: usize) -> io::Result<()> {
                 error => break error,
             }
         };
-        // SAFETY: the request is over, and nobody has asked what it returned yet.
+        // SAFETY: the request is over, and this is the only call that asks what it returned.
         let returned = unsafe { libc::aio_return(request) };
         if error == libc::ECONNREFUSED {
             continue;

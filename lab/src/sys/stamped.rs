@@ -41,7 +41,7 @@ pub(crate) fn receive(socket: &UdpSocket, into: &mut [u8]) -> io::Result<(usize,
     let mut header: libc::msghdr = unsafe { zeroed() };
     (header.msg_iov, header.msg_iovlen) = (&raw mut slice, 1);
     (header.msg_control, header.msg_controllen) = ((&raw mut control).cast(), size_of::<Control>() as _);
-    // SAFETY: the header describes memory that nobody else has for the length of the call.
+    // SAFETY: the header describes memory that only this call uses.
     let found = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, 0) };
     let found = usize::try_from(found).map_err(|_| io::Error::last_os_error())?;
     // SAFETY: the kernel has written whole control messages into `control`, and their length into the header.

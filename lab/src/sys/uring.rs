@@ -113,7 +113,7 @@ fn serve(ring: &mut IoUring, buffers: &mut Buffers, socket: Fd, bytes: usize) ->
             let (flags, found) = (completion.flags(), usize::try_from(completion.result()));
             let failed = || io::Error::from_raw_os_error(-completion.result());
             if completion.user_data() == SEND {
-                // One that is sent completes without a word. Nobody may be there any more.
+                // One that was sent completes without a word. The peer may have closed its port.
                 match failed() {
                     error if error.raw_os_error() == Some(libc::ECONNREFUSED) => continue,
                     error => return Err(error),
