@@ -7,25 +7,25 @@
 //! | `epoll` | the same, not blocking, behind `epoll_wait` |
 //! | `sigio` | the same behind a queued signal for each datagram, to the thread that answers (`O_ASYNC`, `F_SETSIG`, `F_SETOWN_EX`), which takes it with `sigwaitinfo` |
 //! | `aio` | POSIX AIO of glibc: a read is submitted for each message, and a signal tells that it is complete `[events §4]` |
-//! | `io-uring` | a multishot receive into provided buffers, answers by linked submissions (`SINGLE_ISSUER`, `DEFER_TASKRUN`) |
+//! | `io-uring` | a multishot receive into provided buffers, answers submitted by the call that waits for the next message (`SINGLE_ISSUER`, `DEFER_TASKRUN`) |
 //! | `laxity-udp`, `laxity-xdp` | a handler of the channel's messages in the executive ([`laxity::handler`]), in Rust, which replies on a channel of its own |
 //!
 //! Each server runs at normal and at real-time priority (SCHED_FIFO), its client likewise. All rows have the same client, a plain UDP socket that blocks
-//! ([`client`]), and one processor for client, server, the packets between them and the competing processes: the paper's machine had one.
+//! (`client`), and one processor for client, server, the packets between them and the competing processes: the paper's machine had one.
 //! Each row has a pair of virtual interfaces of its own, and all stand at the same time.
 //! In each round every row has its turn beside each number of competing processes, in an order that rotates.
 //!
-//! Over Laxity the client sends frames of a channel that a host of Laxity opened, so contracts hold: answers come back to back within a burst of
-//! [`BATCH`] messages. Every row rests between two of them until the contract has room for the next one, which no figure contains.
+//! Over Laxity the client sends frames of a channel that a host of Laxity opened, so contracts hold: answers come back to back within a burst, which has room for
+//! [`BATCH`] messages. Behind each the client rests until the contract has room for the next one, which no figure contains; other rows need no rest.
 //!
 //! | Module | What it is |
 //! |---|---|
-//! | [`client`] | the client |
-//! | [`servers`] | the servers |
-//! | [`channels`] | hosts of Laxity, and the channels that a handler's messages and answers come on |
-//! | [`in_process`] | that handler, in its program |
-//! | [`pair`] | a server and its client on two hosts, and their turns |
-//! | [`dispatch`] | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
+//! | `client` | the client |
+//! | `servers` | the servers |
+//! | `channels` | hosts of Laxity, and the channels that a handler's messages and answers come on |
+//! | `in_process` | that handler, in its program |
+//! | `pair` | a server and its client on two hosts, and their turns |
+//! | `dispatch` | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
 
 mod channels;
 mod client;
@@ -58,7 +58,7 @@ pub const STREAM: usize = (4 << 20) / MESSAGE_BYTES;
 pub const BATCH: usize = 1_000;
 /// Most competing processes `[events §4]`.
 pub const MOST_COMPETING: usize = 4;
-/// Rounds, unless turns are shorter than [`LEAST_SPAN`].
+/// Rounds, unless turns are shorter than 50 ms.
 pub const ROUNDS: u64 = 10;
 const FEW_ROUNDS: u64 = 2;
 /// With fewer answers in a turn, p99 is the slowest of them, and the deviation that of a few.
@@ -316,6 +316,10 @@ impl Bench {
         let each = priorities.iter().flat_map(|priority| servers.iter().map(move |server| (*server, *priority)));
         let mut pairs = Vec::new();
         for (number, (server, priority)) in (0..).zip(each) {
+            if let Err(error) = server.check() {
+                conditions.notes.push(format!("{server} ({priority}) is left out: {error}"));
+                continue;
+            }
             match Pair::open(&lab, &mut conditions, number, (server, priority), is_watched) {
                 Ok(pair) => pairs.push(pair),
                 Err(error) if server == Server::EACH[0] || error.exit_status() == 4 => return Err(error),

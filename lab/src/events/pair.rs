@@ -58,7 +58,6 @@ impl Pair {
         (server, priority): (Server, Priority),
         is_watched: bool,
     ) -> Result<Self, Error> {
-        server.check()?;
         let over_xdp = server == Server::LaxityXdp;
         let devices = if over_xdp { Devices::Whole } else { Devices::Default };
         let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
@@ -128,16 +127,11 @@ impl Pair {
                     serve(socket)
                 })
             });
-            let has_server = served.is_some();
+            let ends = served.as_ref().map(|_| EndOfTurn { socket, over });
             let asked = scope.spawn(move || {
+                let _ends = ends;
                 manner.take();
-                let asked = ask(&mut Asking { client, socket, over, ready: Some((ready, goes_on)) });
-                // What is no message ends the turn; more than once, for it may be lost.
-                while has_server && !over.load(Ordering::Acquire) {
-                    let _ = socket.send(&[0]);
-                    let _ = sys::wait(&[], Some(Duration::from_millis(1)));
-                }
-                asked
+                ask(&mut Asking { client, socket, over, ready: Some((ready, goes_on)) })
             });
             // Nothing comes if the client fails before.
             let beside = is_ready.recv().ok().map(|()| begin());
@@ -154,6 +148,23 @@ impl Pair {
         match self.serving {
             Serving::Socket(_) => None,
             Serving::Handler { channels, .. } => Some(channels.close(notes)),
+        }
+    }
+}
+
+/// Ends a turn of a server with a socket when it is dropped: also if the client panics.
+struct EndOfTurn<'a> {
+    socket: &'a UdpSocket,
+    /// The server has ended.
+    over: &'a AtomicBool,
+}
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        while !self.over.load(Ordering::Acquire) {
+            // It is no message. More than once, for it may be lost.
+            let _ = self.socket.send(&[0]);
+            let _ = sys::wait(&[], Some(Duration::from_millis(1)));
         }
     }
 }
@@ -203,6 +214,9 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
 fn ask(asking: &mut Asking<'_>, plan: &Plan) -> io::Result<Turn> {
     let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
     for _ in 0..WARM_UP {
+        if asking.over.load(Ordering::Acquire) {
+            return Ok(turn);
+        }
         asking.ask()?;
     }
     asking.ready();

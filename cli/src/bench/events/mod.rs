@@ -1,18 +1,20 @@
 //! `laxity bench event-dispatch`, `event-bandwidth`, `event-latency` and `event-jitter`: the experiments of the paper on event upcalls `[events Figs. 1, 2, 4, 5, 6]`.
 //!
-//! What runs, and in which order, is [`laxity_lab::events`]'s; here stands what is aimed at and how it is shown.
+//! What runs, and in which order, is [`laxity_lab::events`]'s; here stands what is aimed at and how it is shown. [`dispatch`] is the first of them; the others are of the same turns.
+
+mod dispatch;
 
 use laxity_core::units::Duration;
-use laxity_lab::events::{
-    self, Competing, Dispatch, DispatchRow, Figure, MESSAGE_BYTES, PARTS, Plan, Priority, Report, Row, Server, Turn,
-};
+use laxity_lab::events::{self, Competing, Figure, MESSAGE_BYTES, Plan, Priority, Report, Row, Server, Turn};
 use laxity_lab::figures::{broken_promise, deviation, mean, quantile};
 use serde_json::{Value, json};
+
+pub(super) use dispatch::{DURATION as DISPATCH, run as run_dispatch};
 
 use super::arguments::BenchArguments;
 use super::chart::{self, Line, Panel, Picture};
 use super::paths::of_bench;
-use super::rio::{fine, threads, times};
+use super::rio::{fine, times};
 use super::roundtrip::{distribution, told, with_turns};
 use super::shown::{kept, listed, show};
 use crate::failure::Failure;
@@ -24,8 +26,6 @@ use crate::table::{Column, table};
 pub(super) const TRIALS: Duration = Duration::from_millis(100);
 /// The same of event-bandwidth, which has eight times as many messages.
 pub(super) const STREAM: Duration = Duration::from_millis(500);
-/// Of each turn of event-dispatch, by default.
-pub(super) const DISPATCH: Duration = Duration::from_millis(200);
 /// A handler in the process is to be less than the best server with a socket.
 const MOST_TO_BEST_PPM: u64 = 999_999;
 /// And beside four competing processes about as it is beside one.
@@ -223,20 +223,6 @@ pub(super) fn run(kind: Kind, arguments: &BenchArguments, span: Duration) -> Res
     Ok(kept(&broken.collect::<Vec<_>>()))
 }
 
-/// Runs `event-dispatch` and shows it.
-pub(super) fn run_dispatch(arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
-    let plan = Plan { messages: events::TRIALS, span };
-    let report = with_turns(|progress| events::dispatch(&plan, progress));
-    let report = report.map_err(|error| of_bench("event-dispatch", error))?;
-    show(
-        arguments,
-        || dispatch_svg(&report, &plan),
-        || dispatch_json(&report, &plan),
-        || dispatch_page(&report, &plan),
-    )?;
-    Ok(true)
-}
-
 /// One line, without a line end.
 fn json(report: &Report, kind: Kind, plan: &Plan) -> String {
     let figures = |sorted: &[u64]| {
@@ -412,109 +398,6 @@ fn svg(report: &Report, kind: Kind, plan: &Plan) -> String {
     })
 }
 
-/// The times of a row: each part, from the arrival on, and all.
-fn spans(row: &DispatchRow) -> [(&'static str, Vec<u64>); PARTS.len() + 2] {
-    let last = PARTS.len() - 1;
-    [
-        ("until_arrived", row.together(0..=0)),
-        ("until_noticed", row.together(1..=1)),
-        ("until_in_hand", row.together(2..=2)),
-        ("from_arrival", row.together(1..=last)),
-        ("from_call", row.together(0..=last)),
-    ]
-}
-
-/// One line, without a line end.
-fn dispatch_json(report: &Dispatch, plan: &Plan) -> String {
-    let row = |row: &DispatchRow| {
-        let mut found = json!({ "server": row.server.to_string(), "samples": row.messages.len(), "lost": row.lost });
-        for (key, sorted) in spans(row) {
-            found[key] = json!({
-                "mean_ns": mean(&sorted),
-                "p50_ns": quantile(&sorted, 500_000),
-                "p99_ns": quantile(&sorted, 990_000),
-                "deviation_ns": deviation(&sorted),
-            });
-        }
-        found
-    };
-    to_json(&json!({
-        "bench": "event-dispatch",
-        "message_bytes": MESSAGE_BYTES,
-        "duration_ns": plan.span,
-        "real_time": report.is_real_time,
-        "kept_awake": report.is_kept_awake,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "notes": report.notes,
-    }))
-}
-
-fn dispatch_conditions(report: &Dispatch, plan: &Plan) -> String {
-    format!(
-        "{MESSAGE_BYTES} bytes every millisecond, {} turns of {}; client and server on one processor: {}",
-        plan.rounds(),
-        plan.span,
-        threads(report.is_real_time)
-    )
-}
-
-/// For people.
-fn dispatch_page(report: &Dispatch, plan: &Plan) -> String {
-    struct One {
-        server: String,
-        span: &'static str,
-        sorted: Vec<u64>,
-    }
-    let at = |ppm| move |row: &One| fine(quantile(&row.sorted, ppm));
-    let columns: &[Column<'_, One>] = &[
-        ("server", &|row| row.server.clone()),
-        ("span", &|row| row.span.to_owned()),
-        ("messages", &|row| count(row.sorted.len() as u64)),
-        ("mean", &|row| fine(mean(&row.sorted))),
-        ("p50", &at(500_000)),
-        ("p99", &at(990_000)),
-        ("deviation", &|row| fine(deviation(&row.sorted))),
-    ];
-    let names = [PARTS[0], PARTS[1], PARTS[2], "from its arrival on", "from the call on"];
-    let rows = report.rows.iter().flat_map(|row| {
-        names.into_iter().zip(spans(row)).map(|(span, (_, sorted))| One {
-            server: row.server.to_string(),
-            span,
-            sorted,
-        })
-    });
-    let table = table(columns, 2.., rows);
-    format!(
-        "LIVE on this host. {}.\n\n{table}\n{}",
-        dispatch_conditions(report, plan),
-        listed(report.notes.iter().cloned())
-    )
-}
-
-/// How far a message is after so many µs: the medians of its parts, one after the other.
-fn dispatch_svg(report: &Dispatch, plan: &Plan) -> String {
-    let line = |row: &DispatchRow| {
-        let ends =
-            (0..PARTS.len()).map_while(|last| Some((quantile(&row.together(0..=last), 500_000)?, last as u64 + 1)));
-        Line::new(class(row.server), [(0, 0)].into_iter().chain(ends))
-    };
-    chart::document(&Picture {
-        title: "From a message's arrival to its handler (event-dispatch)".to_owned(),
-        subtitle: format!("LIVE on one host. {}.", dispatch_conditions(report, plan)),
-        legend: Server::EACH.map(|server| server.to_string()).into(),
-        panels: vec![Panel {
-            heading: "a message (medians): 1 arrived, 2 noticed, 3 in hand".to_owned(),
-            x_title: "µs since the call",
-            y_title: "how far",
-            x_unit: 1000,
-            y_unit: 1,
-            least_top: 3,
-            lines: report.rows.iter().map(line).collect(),
-        }],
-        notes: report.notes.clone(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -561,16 +444,5 @@ mod tests {
         assert_eq!((line.matches("102,400,000").count(), line.matches(NONE).count()), (5, 4), "{line}");
         let picture = svg(&report(5_000), Kind::Bandwidth, &plan);
         assert_eq!(picture.matches(" competition</text>").count(), 2, "beside processes of either priority");
-    }
-
-    #[test]
-    fn spans_of_a_dispatch_are_told_one_by_one() {
-        let row = DispatchRow { server: Server::Sigio, messages: vec![[1, 2, 3]; 4], lost: 1 };
-        let report = Dispatch { rows: vec![row], is_real_time: false, is_kept_awake: true, notes: Vec::new() };
-        let plan = Plan { messages: events::TRIALS, span: DISPATCH };
-        let found: Value = serde_json::from_str(&dispatch_json(&report, &plan)).unwrap();
-        let of = |key: &str| found["rows"][0][key]["p50_ns"].as_u64();
-        assert_eq!(["until_arrived", "from_arrival", "from_call"].map(of), [Some(1), Some(5), Some(6)]);
-        assert!(dispatch_page(&report, &plan).contains("ordinary threads"));
     }
 }
