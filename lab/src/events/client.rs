@@ -30,7 +30,7 @@ const NUMBER_BYTES: usize = 8;
 #[derive(Debug)]
 enum Framing {
     /// Nothing: it is the datagram.
-    None,
+    Datagram,
     /// It is a message of a channel.
     Channel { header: DataHeader, regulator: Regulator },
 }
@@ -46,7 +46,7 @@ pub(super) struct Client {
 impl Client {
     /// Its messages are datagrams.
     pub(super) fn of_datagrams() -> Self {
-        Self { framing: Framing::None, number: 0, frame: [0x5a; _] }
+        Self { framing: Framing::Datagram, number: 0, frame: [0x5a; _] }
     }
 
     /// Its messages are those of a channel, whose contract has this interval.
@@ -88,7 +88,7 @@ impl Client {
     }
 
     fn message_at(&self) -> usize {
-        if let Framing::None = self.framing { 0 } else { DATA_HEADER_BYTES }
+        if let Framing::Datagram = self.framing { 0 } else { DATA_HEADER_BYTES }
     }
 
     /// Sends a message, and waits for its answer: how long that took; `None` if it did not come.
