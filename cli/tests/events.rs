@@ -30,13 +30,19 @@ fn check(found: &Value, messages: u64) -> (&[Value], &[Value]) {
     let is_real_time = found["real_time"].as_bool().unwrap();
     assert_eq!((number(&found["message_bytes"]), number(&found["messages"])), (512, messages));
     let [rows, ratios] = ["rows", "ratios"].map(|key| found[key].as_array().unwrap().as_slice());
+    let notes = found["notes"].as_array().unwrap();
+    let lacks = notes.iter().filter_map(Value::as_str).find(|note| note.starts_with("io-uring (normal) is left out"));
+    if let Some(lacks) = lacks {
+        println!("skipped: {lacks}");
+    }
+    let servers: Vec<&str> = SERVERS.into_iter().filter(|server| lacks.is_none() || *server != "io-uring").collect();
     let mut expected = Vec::new();
     for (competing, processes) in (0..5).map(|count| ("normal", count)).chain((1..5).map(|count| ("real-time", count)))
     {
         for priority in ["normal", "real-time"] {
             let is_run = priority == "real-time" || competing == "normal";
             if is_run && (is_real_time || (priority, competing) == ("normal", "normal")) {
-                expected.extend(SERVERS.map(|server| ([server, priority, competing], processes)));
+                expected.extend(servers.iter().map(|server| ([*server, priority, competing], processes)));
             }
         }
     }

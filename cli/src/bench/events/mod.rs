@@ -332,7 +332,8 @@ fn page(report: &Report, kind: Kind, plan: &Plan) -> String {
     let missed = ratios(report, kind).into_iter().filter(|ratio| ratio.is_met() == Some(false));
     let notes = missed.map(|ratio| ratio.told()).chain(lost).chain(report.channels.iter().map(told));
     format!(
-        "LIVE on this host. {}.\n\nBy the number of competing processes: medians of the turns, and the largest of all; then Laxity's at real-time priority in the same round to the best socket, and\n         beside 2 to 4 processes to beside one, medians of the rounds.\n\n{}\n{}",
+        "LIVE on this host. {}.\n\nBy the number of competing processes: medians of the turns, and the largest of all. Below, Laxity's at real-time priority to the best socket in the same round,\nand \
+         beside 2 to 4 processes to beside one: medians of the rounds.\n\n{}\n{}",
         conditions(report, plan),
         tables.join("\n\n"),
         listed(notes.chain(report.notes.iter().cloned()))
