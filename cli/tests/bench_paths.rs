@@ -6,7 +6,7 @@ mod common;
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::golden;
+use common::measured as object;
 use serde_json::Value;
 
 const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
@@ -21,30 +21,6 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn bench(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_laxity")).arg("bench").args(arguments).output().unwrap()
-}
-
-/// The object; `None`, and why, where the experiment is not permitted, or the kernel has no such interfaces.
-fn object(arguments: &[&str]) -> Option<Value> {
-    let output = bench(arguments);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    match output.status.code() {
-        // A target that is missed on a busy machine is no failure of the test.
-        Some(0 | 1) => {
-            let found = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
-            golden::shape(&format!("bench-{}", arguments[0]), std::slice::from_ref(&found));
-            Some(found)
-        }
-        Some(4) => {
-            assert!(said.contains("run it as root"), "{said}");
-            println!("skipped: {said}");
-            None
-        }
-        Some(5) if said.contains("not supported") => {
-            println!("skipped: {said}");
-            None
-        }
-        other => panic!("{other:?}: {said}"),
-    }
 }
 
 fn number(value: &Value) -> u64 {

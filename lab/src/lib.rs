@@ -14,6 +14,7 @@
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`roundtrip`] | requests and answers over Laxity and plain sockets, at rest and under attacks |
 //! | [`rio`] | an echo, and guaranteed bandwidth, where the kernel's threads receive by stream `[rio §3.2]` |
+//! | [`events`] | a handler of Laxity beside the kernel's asynchronous I/O: what answers a message, and how soon `[events §4]` |
 //! | [`shared_link`] | Table 3 beside a flood of the same host, with Laxity's guard and with the kernel's queueing disciplines |
 //! | [`monitor`] | what a lock costs that several threads of a host take, under each protocol against priority inversion |
 //! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
@@ -30,6 +31,7 @@
 pub mod attack;
 mod conditions;
 mod error;
+pub mod events;
 pub mod experiment;
 pub mod figures;
 mod headers;

@@ -22,6 +22,8 @@ const US: fn(u64) -> Duration = Duration::from_micros;
 const WAIT: StdDuration = StdDuration::from_secs(5);
 const COST: Duration = Duration::from_micros(50);
 
+const ECHO: &[u8] = include_bytes!("../src/events/echo.bpf.o");
+
 macro_rules! object {
     ($name:literal) => {
         include_bytes!(concat!("handlers/", $name, ".bpf.o"))
@@ -105,7 +107,7 @@ fn what_is_answered_in_the_kernel_is_exact_and_counted() {
     for ips in [[Side::A.v4(), Side::B.v4()], [Side::A.v6(), Side::B.v6()]] {
         let Some([a, b]) = hosts(&lab, ips) else { return };
         let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
-        let (module, _) = Module::new(object!("echo")).unwrap();
+        let (module, _) = Module::new(ECHO).unwrap();
         assert!(at_b.on_message(module.handler().replying_on(answer)).unwrap().is_none());
         assert_eq!(at_b.grant().guarantee.level, at_b.grant().guarantee.level.min(Level::Statistical));
         for number in 0..MESSAGES {
@@ -195,10 +197,10 @@ fn what_a_handler_may_not_have_is_refused_with_the_reason() {
     command.send(b"hello").unwrap();
     assert_eq!(&at_b.recv_timeout(WAIT).unwrap()[..], b"hello");
 
-    let echo = || Module::new(object!("echo")).unwrap().0.handler();
+    let echo = || Module::new(ECHO).unwrap().0.handler();
     // One that was sent on; one of another host.
     let handled = ListenConfig { handler: Some(HandlerSpec::taking(COST)), ..ListenConfig::default() };
-    let listener = b.listen_with("large", handled.clone()).unwrap();
+    let listener = b.listen_with("large", handled).unwrap();
     let large = Contract::new(4_000, 1, MS(20), 1, MS(400)).unwrap();
     let _large = a.open(b.address(), "large", ChannelSpec::real_time(large)).unwrap();
     let error = listener.accept(Some(WAIT)).unwrap().on_message(echo()).unwrap_err();
@@ -240,7 +242,7 @@ fn hosts_that_cannot_have_any_say_so() {
     for ([a, b], expected, status) in cases {
         let (Some(a), Some(b)) = (host(&lab, Side::A, a), host(&lab, Side::B, b)) else { return };
         let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
-        let echo = Module::new(object!("echo")).unwrap().0.handler();
+        let echo = Module::new(ECHO).unwrap().0.handler();
         let error = at_b.on_message(echo.replying_on(answer)).unwrap_err();
         assert!(error.to_string().contains(expected) && error.exit_status() == status, "{error}, not {expected}");
         // The channel is as it was.
@@ -345,7 +347,7 @@ fn what_follows_a_handler_begins_with_its_words_and_no_more() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
     let Pair { mut command, mut at_b, answer, mut at_a } = Pair::open(&a, &b);
-    let echo = || Module::new(object!("echo")).unwrap().0.handler();
+    let echo = || Module::new(ECHO).unwrap().0.handler();
     let mut send = |number: u64| command.send(&number.to_le_bytes()).unwrap();
     at_b.on_message(echo().replying_on(answer)).unwrap();
     for number in 0..5 {

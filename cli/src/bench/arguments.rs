@@ -101,7 +101,19 @@ missed, misses: {upcall, platform, laxity}, min_slack_ns}; misses is null where 
 seed, duration_ns, rows, notes}. Each of rows: {utilisation, mode: immediate|half|all, switch_ns, switches_per_s, misses, accepted, \
 largest_utilisation_without_miss}. Of upcall-udp: {bench, simulated, duration_ns, rows, notes}. Each of rows: {packet_bytes, scheme: \
 process|upcall-server|upcall-both, background, offered_bytes_s, received_bytes_s, sent, lost, misses}. utilisation and \
-largest_utilisation_without_miss are decimal fractions of a processor; all other numbers are integers.";
+largest_utilisation_without_miss are decimal fractions of a processor; all other numbers are integers.
+
+event-latency, event-bandwidth and event-jitter send 512 bytes to a server that answers with the same, beside 0 to 4 processes that compete for the processor of both. Servers are programs with a UDP \
+socket (blocking, epoll, sigio, aio, io-uring), and handlers of messages in an executive of Laxity (laxity-udp, laxity-xdp) and in the kernel (laxity-kernel), each at normal and at real-time priority; real-time processes compete with real-time \
+servers alone. All have the same client, a plain UDP socket. They make network namespaces, too. A turn is 1,000 messages one behind the answer to the other, of event-bandwidth 8,192, or --duration; every row has \
+ten, or two if they are shorter than 50ms. Exit status: 1 if a message was missed by Laxity's own fault, 4 without the rights; ratios that are missed are said. Their JSON: {bench, message_bytes, messages, duration_ns, real_time, kept_awake, \
+rows, ratios, channels, notes}. Each of rows: {server, priority: normal|real-time, competing: normal|real-time, processes, samples, min_ns, p50_ns, p99_ns, p999_ns, max_ns, mean_ns, deviation_ns, spread_ns (from p50 to p99.9), bytes_s (the median of \
+the turns), lost, rounds}; rounds have the same of each turn. A server that this host does not have is missing. Each of ratios, of Laxity's servers at real-time priority, the median of those of each round: {server, figure, to: best-socket (the least of all \
+servers with a socket)|single (of the largest with 2 to 4 competing processes to that with one), competing, processes (null for single), ppm, quartiles_ppm, most_ppm, met}; most_ppm and met are null without an aim.
+
+event-dispatch sends a message each millisecond, and tells where its time goes until the server has it. Its JSON: {bench, message_bytes, duration_ns, real_time, kept_awake, rows, notes}. Each of rows: {server, samples, lost, \
+until_arrived, until_noticed, until_in_hand, from_arrival, from_call}, each of these but the first two {mean_ns, p50_ns, p99_ns, deviation_ns}: from the client's call until the kernel, or the program in the driver, stamped the message; from there until \
+the server's thread ran, or the executive found it; from there until the program has it, or the handler's first instruction; and the last two, and all three, together.";
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -124,7 +136,7 @@ pub(crate) struct BenchArguments {
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
     /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency:
     /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. shared-link: each turn of each stack, 3s, of which there are ten, or three if they are shorter than 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
-    /// repeats, or 1.2s live; upcall-udp: 1s
+    /// repeats, or 1.2s live; upcall-udp: 1s. event-latency and event-jitter: each turn of each server at most, 100ms; event-bandwidth: 500ms; event-dispatch: each turn, 200ms
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
     /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
@@ -229,4 +241,14 @@ pub(crate) enum BenchName {
     UpcallSwitches,
     /// A client and a server over UDP as plain processes and as upcalls, live (Fig. 9)
     UpcallUdp,
+    /// From the arrival of a message until a handler of Laxity, or a program with a socket, has it, by part (Figs. 1 and 2 of the paper on event
+    /// upcalls)
+    EventDispatch,
+    /// 4 MB in messages of 512 bytes that are echoed, beside 0 to 4 competing processes: handlers of Laxity, and the kernel's asynchronous I/O
+    /// (Fig. 4)
+    EventBandwidth,
+    /// How long a message and its answer take (Fig. 5)
+    EventLatency,
+    /// How evenly they come (Fig. 6)
+    EventJitter,
 }

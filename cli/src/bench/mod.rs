@@ -3,6 +3,7 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
+//! | [`events`] | a handler beside the kernel's asynchronous I/O: the experiments of `[events §4]` |
 //! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
 //! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
@@ -18,6 +19,7 @@
 mod arguments;
 mod channels;
 mod chart;
+mod events;
 mod livelock;
 mod monitor;
 mod paths;
@@ -90,6 +92,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::RioCost | BenchName::RioLatency => (rio::DURATION, LONGEST),
         BenchName::RioBandwidth => (rio::STEP, LONGEST),
         BenchName::SharedLink => (shared_link::DURATION, LONGEST),
+        BenchName::EventDispatch => (events::DISPATCH, LONGEST),
+        BenchName::EventLatency | BenchName::EventJitter => (events::TRIALS, LONGEST),
+        BenchName::EventBandwidth => (events::STREAM, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
         BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
@@ -99,6 +104,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     // They have many turns.
     let least = Duration::from_millis(match arguments.name {
         _ if is_by_placement => 20,
+        BenchName::EventDispatch | BenchName::EventLatency | BenchName::EventBandwidth | BenchName::EventJitter => 10,
         BenchName::RioBandwidth => 1_000,
         // A burst of each stream.
         BenchName::SharedLink => 500,
@@ -121,6 +127,10 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (None, BenchName::RioLatency) => rio::run_echo(arguments, duration, true),
         (None, BenchName::RioBandwidth) => rio::run_bandwidth(arguments, duration),
         (None, BenchName::SharedLink) => shared_link::run(arguments, duration),
+        (None, BenchName::EventDispatch) => events::run_dispatch(arguments, duration),
+        (None, BenchName::EventLatency) => events::run(events::Kind::Latency, arguments, duration),
+        (None, BenchName::EventBandwidth) => events::run(events::Kind::Bandwidth, arguments, duration),
+        (None, BenchName::EventJitter) => events::run(events::Kind::Jitter, arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }
 }

@@ -53,7 +53,7 @@ impl Ratio {
     }
 }
 
-fn times(ppm: Option<u64>) -> String {
+pub(super) fn times(ppm: Option<u64>) -> String {
     ppm.map_or_else(|| NONE.to_owned(), |ppm| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000))
 }
 
@@ -173,7 +173,7 @@ fn bandwidth_json(report: &Bandwidth, step: Duration) -> String {
     }))
 }
 
-fn threads(is_real_time: bool) -> &'static str {
+pub(super) fn threads(is_real_time: bool) -> &'static str {
     if is_real_time { "SCHED_FIFO" } else { "ordinary threads" }
 }
 
@@ -189,7 +189,7 @@ fn conditions(report: &Report, plan: &Plan) -> String {
 }
 
 /// Tenths of a µs.
-fn fine(nanos: Option<u64>) -> String {
+pub(super) fn fine(nanos: Option<u64>) -> String {
     nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{}\u{a0}µs", nanos / 1000, nanos % 1000 / 100))
 }
 

@@ -27,6 +27,24 @@ pub struct Violator {
     packet: u32,
 }
 
+/// The header of the first packet of message `first` in the name of `sender`, without its times and its payload; and the payload of a whole packet, bytes.
+pub(crate) fn frames_of(sender: &Sender, first: u64) -> (DataHeader, u32) {
+    let marks = experiments::marks(sender);
+    let header = DataHeader {
+        channel: marks.place,
+        key: marks.key,
+        message_bytes: sender.grant().service.max_message(),
+        sequence: first,
+        logical_arrival: Instant::ZERO,
+        index: 0,
+        payload: 0,
+        stolen_micros: 0,
+        waited_micros: 0,
+        ahead_micros: 0,
+    };
+    (header, marks.packet)
+}
+
 impl Violator {
     /// In the name of `sender`, whose host has the address `from`. Its messages are as large as they may be, and numbered from
     /// `first` on.
@@ -40,21 +58,9 @@ impl Violator {
             let expected = "IPv4 addresses";
             return Err(Error::Setup { what: "the way of forged frames", found: format!("{from} to {to}"), expected });
         };
-        let marks = experiments::marks(sender);
-        let header = DataHeader {
-            channel: marks.place,
-            key: marks.key,
-            message_bytes: sender.grant().service.max_message(),
-            sequence: first,
-            logical_arrival: Instant::ZERO,
-            index: 0,
-            payload: 0,
-            stolen_micros: 0,
-            waited_micros: 0,
-            ahead_micros: 0,
-        };
+        let (header, packet) = frames_of(sender, first);
         let forger = Forger::open().map_err(Error::system("opening a raw socket"))?;
-        Ok(Self { forger, from, to, header, packet: marks.packet })
+        Ok(Self { forger, from, to, header, packet })
     }
 
     /// Packets of one message.

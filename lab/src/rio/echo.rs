@@ -20,7 +20,7 @@ use crate::conditions::{Conditions, Manner};
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts};
-use crate::roundtrip::{Answers, Asks, assumed, connect, start};
+use crate::roundtrip::{Answers, Asks, assumed, connect, start, with_shortest_interval};
 use crate::timing::{SetAtEnd, joined};
 
 /// Of the server.
@@ -37,9 +37,6 @@ const PATIENCE: StdDuration = StdDuration::from_secs(5);
 /// An answer over Laxity that takes longer is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 const DEADLINE: Duration = Duration::from_millis(100);
-/// Intervals are tried in such steps; the first one that is granted is taken.
-const INTERVAL_STEP: Duration = Duration::from_micros(50);
-const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
 
 enum Client {
     Tcp(TcpStream),
@@ -248,25 +245,18 @@ fn channels(client: &Host, server: &Host) -> Result<([Channel; 2], Duration), Er
         let contract = Contract::new(bytes, bytes, interval, burst, DEADLINE).map_err(laxity::Error::from)?;
         Ok(ChannelSpec::real_time(contract))
     };
-    let mut interval = MIN_INTERVAL;
-    loop {
-        let requests = connect(client, server, "requests", spec(interval, 1)?);
+    with_shortest_interval(|interval| {
+        let requests = connect(client, server, "requests", spec(interval, 1)?)?;
         // An answer that follows one that was late waits for nothing.
-        let answers = requests.and_then(|requests| match connect(server, client, "answers", spec(interval, 2)?) {
+        match connect(server, client, "answers", spec(interval, 2)?) {
             Ok(answers) => Ok([requests, answers]),
             Err(refused) => {
                 // What it was granted is free again then.
                 requests.0.close()?;
                 Err(refused)
             }
-        });
-        match answers {
-            Err(Error::Laxity(laxity::Error::Refused { .. })) if interval < LONGEST_INTERVAL => {
-                interval += INTERVAL_STEP;
-            }
-            opened => return Ok((opened?, interval)),
         }
-    }
+    })
 }
 
 /// Asks, one request behind the other, until `span` is over or there are [`SAMPLES`].

@@ -7,10 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::{
-    ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, StreamsConfig, XdpOptions,
+    ChannelSpec, Host, HostConfig, LinkChoice, ListenConfig, Message, Placement, Receiver, Sender, StreamsConfig,
+    XdpOptions,
 };
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
+use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
@@ -29,6 +31,9 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const ACCEPT: StdDuration = StdDuration::from_secs(5);
 /// Messages that may wait on a best-effort channel, as with `laxity send`.
 const QUEUE: u64 = 64;
+/// Intervals of contracts are tried in such steps; the first one that is granted is taken.
+const INTERVAL_STEP: Duration = Duration::from_micros(50);
+const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
 /// How often a channel is opened and closed.
 const OPENINGS: usize = 50;
 
@@ -487,9 +492,35 @@ pub(crate) fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner
 }
 
 pub(crate) fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
-    let listener = to.listen(name)?;
+    connect_to(from, to, name, spec, ListenConfig::default())
+}
+
+/// As [`connect`], where the receiving end listens like this.
+pub(crate) fn connect_to(
+    from: &Host,
+    to: &Host,
+    name: &str,
+    spec: ChannelSpec,
+    config: ListenConfig,
+) -> Result<(Sender, Receiver), Error> {
+    let listener = to.listen_with(name, config)?;
     let sender = from.open(to.address(), name, spec)?;
     Ok((sender, listener.accept(Some(ACCEPT))?))
+}
+
+/// Calls `open` with longer and longer intervals of contracts; what it opened with the first one that is granted, and that interval.
+pub(crate) fn with_shortest_interval<T>(
+    mut open: impl FnMut(Duration) -> Result<T, Error>,
+) -> Result<(T, Duration), Error> {
+    let mut interval = MIN_INTERVAL;
+    loop {
+        match open(interval) {
+            Err(Error::Laxity(laxity::Error::Refused { .. })) if interval < LONGEST_INTERVAL => {
+                interval += INTERVAL_STEP;
+            }
+            opened => return Ok((opened?, interval)),
+        }
+    }
 }
 
 impl super::Plan {

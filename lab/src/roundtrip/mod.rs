@@ -42,7 +42,7 @@ use crate::error::Error;
 use crate::figures::quantile;
 use crate::hosts::Hosts;
 use crate::timing::{self, SetAtEnd, joined};
-pub(crate) use ends::{Answers, Asks, assumed, connect, is_nothing, start};
+pub(crate) use ends::{Answers, Asks, assumed, connect, connect_to, is_nothing, start, with_shortest_interval};
 use ends::{Pair, Traffic};
 pub use throughput::{Carried, Stream, Throughput, throughput};
 

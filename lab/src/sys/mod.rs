@@ -1,10 +1,15 @@
-//! The laboratory's doorway to the kernel: network namespaces, and the plain loops that benchmarks compare Laxity with.
+//! The laboratory's doorway to the kernel: network namespaces, and what benchmarks compare Laxity with: plain loops, and asynchronous I/O.
 //!
 //! All unsafe code of this crate stands here, each block with its reason.
 
 pub mod bare_udp;
 pub mod bare_xdp;
 pub mod namespace;
+pub(crate) mod pass;
+pub(crate) mod posix_aio;
+pub(crate) mod signals;
+pub(crate) mod stamped;
+pub(crate) mod uring;
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;

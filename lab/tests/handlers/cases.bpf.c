@@ -9,21 +9,7 @@ static unsigned long long (*const time_ns)(void) = (void *)5;
 #define __uint(name, value) int(*name)[value]
 #define __type(name, value) typeof(value) *name
 
-#if defined(echo)
-/* Answers every message with itself. */
-int on_message(struct laxity_event *event, unsigned long long *words) {
-  unsigned bytes = event->bytes;
-  if (bytes > LAXITY_MESSAGE)
-    return LAXITY_DELIVER;
-  const unsigned *from = (void *)event->message;
-  volatile unsigned *to = (void *)event->reply;
-  for (unsigned at = 0; at < LAXITY_MESSAGE / 4; at++)
-    to[at] = from[at];
-  event->reply_bytes = bytes;
-  words[0] += 1;
-  return LAXITY_REPLY;
-}
-#elif defined(count)
+#if defined(count)
 /* Done with each message; counts them in a map of its own, and by a function of its own. */
 struct {
   __uint(type, 2);

@@ -397,11 +397,17 @@ static __attribute__((always_inline)) int udp(struct xdp_md *context, const void
     return frame(context, header + 1, end, own, datagram);
 }
 
+#include "probe.bpf.h"
+
 static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const void *start, const void *end,
                                                const struct settings *own)
 {
     const struct iphdr *header = start;
-    if ((const void *)(header + 1) > end || header->version != 4 || header->ihl < 5 || header->protocol != IPPROTO_UDP)
+    if ((const void *)(header + 1) > end || header->version != 4 || header->ihl < 5)
+        return pass();
+    if (header->protocol == IPPROTO_ICMP && header->ihl == 5)
+        return turn_back(context, 0, (const __u8 *)&header->saddr, (const __u8 *)&header->daddr, header + 1, end);
+    if (header->protocol != IPPROTO_UDP)
         return pass();
     // Nobody who could be answered: this network, loopback, groups, everybody. The kernel knows what to do.
     __u8 network = *(const __u8 *)&header->saddr;
@@ -480,6 +486,8 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     __builtin_memcpy(to, &header->daddr, 16);
     if (!is_ours(own, to))
         return pass();
+    if (header->nexthdr == IPPROTO_ICMPV6)
+        return turn_back(context, 1, header->saddr.s6_addr, header->daddr.s6_addr, header + 1, end);
     if (header->nexthdr != IPPROTO_UDP)
         return extended(header->nexthdr, header + 1, end, own);
     __u32 bytes = be16(header->payload_len);

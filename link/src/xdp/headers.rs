@@ -111,61 +111,59 @@ impl Template {
     }
 }
 
-/// The question who has a neighbour's address, to that neighbour: by ARP (RFC 826), or neighbour discovery (RFC 4861).
+/// An echo request to where packets go (RFC 792, RFC 4443).
 #[derive(Debug)]
-pub(super) struct Asking {
+pub(super) struct Echo {
     /// As it leaves.
     pub(super) frame: Vec<u8>,
-    /// What the answer has where: the address that was asked for.
-    answer: (usize, Vec<u8>),
+    /// As it lies in the packet.
+    number: [u8; 2],
+    is_ipv4: bool,
 }
 
-const TYPE_ARP: u16 = 0x0806;
+const PROTOCOL_ICMP: u8 = 1;
 const PROTOCOL_ICMP6: u8 = 58;
-const SOLICITATION: u8 = 135;
-const ADVERTISEMENT: u8 = 136;
+const ECHO: usize = 8;
 
-impl Asking {
-    /// To where `way` leads.
-    pub(super) fn new(way: &Template) -> Self {
-        let (from, link) = (&way.bytes[6..12], way.ip - 2);
-        let mut frame = way.bytes[..link].to_vec();
-        if way.bytes[link..way.ip] == TYPE_IPV4.to_be_bytes() {
-            let (own, other) = (&way.bytes[way.ip + 12..way.ip + 16], &way.bytes[way.ip + 16..way.ip + 20]);
-            frame.extend(TYPE_ARP.to_be_bytes());
-            // Ethernet and IPv4, a request: who I am, and whom I ask for.
-            frame.extend([0, 1, 8, 0, 6, 4, 0, 1]);
-            frame.extend([from, own, &[0; 6], other].concat());
-            // Short frames are filled up.
-            frame.resize(60.max(frame.len()), 0);
-            // The answer's sender, behind its Ethernet header and its own hardware address.
-            return Self { answer: (ETHERNET + 14, other.to_vec()), frame };
-        }
-        let (own, other) = (&way.bytes[way.ip + 8..way.ip + 24], &way.bytes[way.ip + 24..way.ip + 40]);
-        // The target, and an option: our hardware address.
-        let message = [&[SOLICITATION, 0, 0, 0, 0, 0, 0, 0], other, &[1, 1], from].concat();
-        let pseudo = [own, other].concat();
-        let checksum = !folded(sum(&pseudo) + u32::from(PROTOCOL_ICMP6) + message.len() as u32 + sum(&message));
-        frame.extend(TYPE_IPV6.to_be_bytes());
-        frame.extend([0x60, 0, 0, 0, 0, message.len() as u8, PROTOCOL_ICMP6, 255]);
-        frame.extend(pseudo);
-        let at = frame.len();
-        frame.extend(&message);
-        frame[at + 2..at + 4].copy_from_slice(&checksum.to_be_bytes());
-        Self { answer: (ETHERNET + IPV6 + 8, other.to_vec()), frame }
+impl Echo {
+    /// To where `way` leads, with this number.
+    pub(super) fn new(way: &Template, number: u16) -> Self {
+        let number = number.to_be_bytes();
+        let mut frame = way.bytes[..way.len - UDP].to_vec();
+        let (ip, is_ipv4) = (way.ip, way.len - UDP - way.ip == IPV4);
+        let mut message = [0; ECHO];
+        message[4..6].copy_from_slice(&number);
+        let sum = if is_ipv4 {
+            message[0] = 8;
+            frame[ip + 9] = PROTOCOL_ICMP;
+            frame[ip + 2..ip + 4].copy_from_slice(&((IPV4 + ECHO) as u16).to_be_bytes());
+            let checksum = !folded(sum(&frame[ip..]));
+            frame[ip + 10..ip + 12].copy_from_slice(&checksum.to_be_bytes());
+            sum(&message)
+        } else {
+            message[0] = 128;
+            frame[ip + 6] = PROTOCOL_ICMP6;
+            frame[ip + 4..ip + 6].copy_from_slice(&(ECHO as u16).to_be_bytes());
+            sum(&frame[ip + 8..ip + 40]) + u32::from(PROTOCOL_ICMP6) + ECHO as u32 + sum(&message)
+        };
+        message[2..4].copy_from_slice(&(!folded(sum)).to_be_bytes());
+        frame.extend(message);
+        // Short frames are filled up.
+        frame.resize(60.max(frame.len()), 0);
+        Self { frame, number, is_ipv4 }
     }
 
-    /// Whether this frame is the answer, of the interface that the tag of a VLAN was taken off.
+    /// Whether this frame is an answer to it, of an interface that the tag of a VLAN was taken off.
     pub(super) fn is_answered_by(&self, frame: &[u8]) -> bool {
-        let (at, address) = &self.answer;
-        let is_kind = if address.len() == 4 {
-            frame.get(12..14) == Some(&TYPE_ARP.to_be_bytes()) && frame.get(20..22) == Some(&[0, 2])
-        } else {
-            frame.get(12..14) == Some(&TYPE_IPV6.to_be_bytes())
-                && frame.get(20) == Some(&PROTOCOL_ICMP6)
-                && frame.get(54) == Some(&ADVERTISEMENT)
+        let (ip, kind, protocol_at, protocol, answer) = match self.is_ipv4 {
+            true => (IPV4, TYPE_IPV4, 9, PROTOCOL_ICMP, 0),
+            false => (IPV6, TYPE_IPV6, 6, PROTOCOL_ICMP6, 129),
         };
-        is_kind && frame.get(*at..at + address.len()) == Some(&address[..])
+        let message = ETHERNET + ip;
+        frame.get(12..14) == Some(&kind.to_be_bytes())
+            && frame.get(ETHERNET + protocol_at) == Some(&protocol)
+            && frame.get(message..message + 2) == Some(&[answer, 0])
+            && frame.get(message + 4..message + 6) == Some(&self.number)
     }
 }
 

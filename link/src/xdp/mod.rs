@@ -238,7 +238,7 @@ impl Xdp {
 
     /// Asks whether what those send back arrives.
     pub fn prober(&self) -> handler::Prober {
-        self.watcher.prober()
+        self.watcher.prober(self.handlers())
     }
 
     /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.

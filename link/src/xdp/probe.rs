@@ -1,22 +1,21 @@
 //! Whether what the program sends back where it came from arrives: a device may take such frames and drop them. A virtual pair does
-//! so as long as nothing at its other end makes it look at frames one by one: a program, or `generic receive offload`.
+//! so as long as its other end has no program.
 //!
-//! It is tried: the kernel is asked who has the peer's address, by a frame that a program has sent (XDP_TX), and the peer's kernel answers as
-//! it answers any neighbour. No evidence but that answer counts.
+//! It is tried: the peer is asked for an echo, and the program turns its answer into another such request and sends that back
+//! (`probe.bpf.h`). Only the answer to that one, which the kernel here gets, is evidence.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as StdDuration;
 
 use laxity_core::units::Duration;
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, recv, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socket_with};
 
-use super::handler::HandlerError;
-use super::headers::Asking;
-use super::program::send_back;
+use super::handler::{HandlerError, Handlers};
+use super::headers::Echo;
 use super::watcher::Shared;
 use crate::sys::{Interest, now, wait};
 
@@ -30,12 +29,14 @@ const PATIENCE: StdDuration = StdDuration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct Prober {
     pub(super) shared: Arc<Shared>,
+    pub(super) handlers: Arc<Handlers>,
 }
 
 /// What the watching thread is asked to have tried: it is in the network namespace of the interface.
 #[derive(Debug)]
 pub(super) struct Question {
     peer: SocketAddr,
+    handlers: Arc<Handlers>,
     answer: SyncSender<Result<(), HandlerError>>,
 }
 
@@ -46,7 +47,7 @@ impl Prober {
     /// [`HandlerError::NoWayBack`]: no way to the peer is known, or nothing came back.
     pub fn probe(&self, peer: SocketAddr) -> Result<(), HandlerError> {
         let (answer, answered) = sync_channel(1);
-        self.shared.ask(Question { peer, answer });
+        self.shared.ask(Question { peer, handlers: Arc::clone(&self.handlers), answer });
         match answered.recv_timeout(PATIENCE + StdDuration::from_secs(2)) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -59,9 +60,9 @@ impl Prober {
 impl Question {
     /// Tries it, in a thread of its own.
     pub(super) fn pursue(self, shared: Arc<Shared>, interface: u32) {
-        let Self { peer, answer } = self;
+        let Self { peer, handlers, answer } = self;
         let tried = move || {
-            let result = try_out(&shared, interface, peer);
+            let result = try_out(&shared, &handlers, interface, peer);
             let _ = answer.send(result);
         };
         // If there is no thread, whoever asked hears that nothing could be tried.
@@ -69,8 +70,12 @@ impl Question {
     }
 }
 
-fn try_out(shared: &Shared, interface: u32, peer: SocketAddr) -> Result<(), HandlerError> {
+/// One at a time: there is one place for what is to be turned.
+static TRYING: Mutex<()> = Mutex::new(());
+
+fn try_out(shared: &Shared, handlers: &Handlers, interface: u32, peer: SocketAddr) -> Result<(), HandlerError> {
     let failed = |why: &str| HandlerError::NoWayBack { peer, why: why.to_owned() };
+    let _one = TRYING.lock().unwrap_or_else(PoisonError::into_inner);
     let begin = std::time::Instant::now();
     let template = loop {
         if let Some(template) = shared.template(peer) {
@@ -83,18 +88,31 @@ fn try_out(shared: &Shared, interface: u32, peer: SocketAddr) -> Result<(), Hand
         wait(&[], Some(Duration::from_millis(20))).map_err(|source| failed(&source.to_string()))?;
     };
     let kernel = |source: io::Error| failed(&format!("it could not be tried: {source}"));
-    let listening = listen(interface).map_err(kernel)?;
-    let asking = Asking::new(&template);
-    for _ in 0..ATTEMPTS {
-        send_back(interface, &asking.frame).map_err(kernel)?;
-        if hears(&listening, &asking).map_err(kernel)? {
+    let socket = listen(interface).map_err(kernel)?;
+    // Numbers that no other program is likely to have at this moment.
+    let first = (now().as_nanos() >> 10) as u16 | 1;
+    let mut is_turned = false;
+    for attempt in 0..ATTEMPTS {
+        let number = first.wrapping_add(2 * attempt as u16);
+        let echo = Echo::new(&template, number);
+        handlers.turn_back(Some(number));
+        let heard =
+            send(&socket, &echo.frame, SendFlags::empty()).map_err(io::Error::from).and_then(|_| hears(&socket, &echo));
+        is_turned |= handlers.has_turned();
+        handlers.turn_back(None);
+        if heard.map_err(kernel)? {
             return Ok(());
         }
     }
-    Err(failed(
-        "frames that a program sends back do not arrive there: of a virtual pair, the other end takes them if it has a program attached, or \
-         generic receive offload (`ethtool -K DEV gro on`)",
-    ))
+    Err(failed(match is_turned {
+        true => {
+            "frames that a program sends back do not arrive there; of a virtual pair, the other end takes them only with a program attached: let \
+             that host be on the fast path, too"
+        }
+        false => {
+            "it does not answer echo requests, so that it cannot be tried whether frames that are sent back arrive"
+        }
+    }))
 }
 
 /// What arrives on the interface, as the kernel's protocols get it.
@@ -119,7 +137,7 @@ fn listen(interface: u32) -> io::Result<OwnedFd> {
 }
 
 /// Whether the answer comes in time.
-fn hears(socket: &OwnedFd, asking: &Asking) -> io::Result<bool> {
+fn hears(socket: &OwnedFd, echo: &Echo) -> io::Result<bool> {
     let until = now() + ANSWER_WITHIN;
     let mut frame = [0; 256];
     loop {
@@ -128,7 +146,7 @@ fn hears(socket: &OwnedFd, asking: &Asking) -> io::Result<bool> {
             return Ok(false);
         }
         match recv(socket, &mut frame, RecvFlags::DONTWAIT) {
-            Ok((bytes, _)) if asking.is_answered_by(&frame[..bytes.min(256)]) => return Ok(true),
+            Ok((bytes, _)) if echo.is_answered_by(&frame[..bytes.min(256)]) => return Ok(true),
             Ok(_) | Err(rustix::io::Errno::AGAIN) => {}
             Err(error) => return Err(error.into()),
         }

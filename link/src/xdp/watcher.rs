@@ -11,6 +11,7 @@ use std::thread::JoinHandle;
 use laxity_core::units::{Duration, Instant};
 
 use super::config::Opened;
+use super::handler::Handlers;
 use super::headers::{Mac, Template};
 use super::peers::{Direct, Directory};
 use super::probe::{Prober, Question};
@@ -168,8 +169,8 @@ impl Watcher {
         self.shared.look();
     }
 
-    pub(super) fn prober(&self) -> Prober {
-        Prober { shared: Arc::clone(&self.shared) }
+    pub(super) fn prober(&self, handlers: Arc<Handlers>) -> Prober {
+        Prober { shared: Arc::clone(&self.shared), handlers }
     }
 }
 

@@ -217,6 +217,8 @@ pub struct Handlers {
     handled_by: Shared<AtomicU64>,
     slots: Shared<Slot>,
     words: Shared<Words>,
+    /// What `probe.bpf.h` is to turn, one at a time.
+    probing: Shared<AtomicU64>,
     programs: OwnedFd,
     /// What `handle` refers to, without its `notices`.
     maps: Vec<(String, OwnedFd)>,
@@ -257,6 +259,7 @@ impl Handlers {
             handled_by: Shared::writable(take("handled_by")?, CHANNELS + 1)?,
             slots: Shared::writable(take("handlers")?, MOST_HANDLERS as u32)?,
             words: Shared::writable(take("words")?, MOST_HANDLERS as u32)?,
+            probing: Shared::writable(take("probing")?, 1)?,
             programs: dup(&programs)?,
             maps,
             tenants: std::array::from_fn(|_| Tenant::default()),
@@ -344,6 +347,16 @@ impl Handlers {
             word.store(*value, Relaxed);
         }
         Ok(Arc::new(OwnWords { handlers: Arc::clone(self), index: free }))
+    }
+
+    /// Has the next answer to an echo request with this number sent back as such a request; with `None` none.
+    pub(crate) fn turn_back(&self, echo: Option<u16>) {
+        self.probing[0].store(echo.map_or(0, |echo| u64::from(echo.to_be()) << 1 | 1), SeqCst);
+    }
+
+    /// Whether it has been.
+    pub(crate) fn has_turned(&self) -> bool {
+        self.probing[0].load(SeqCst) & 1 == 0
     }
 
     /// The channel at `place`, received or sent here, is there no more: no handler has its messages, or replies on it.

@@ -2,7 +2,7 @@
 //! allocation.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::RouteNetlinkMessage;
@@ -246,25 +246,6 @@ pub(super) fn test_run(
     queue: Option<(u32, u32)>,
     repeat: u32,
 ) -> io::Result<TestRun> {
-    run(program, frame, queue, (repeat, 0))
-}
-
-/// Has a program send a frame back that did not come: it leaves by the interface as XDP_TX has it. Since Linux 5.18.
-pub(crate) fn send_back(interface: u32, frame: &[u8]) -> io::Result<()> {
-    /// The frame is real, and goes where the program says.
-    const LIVE_FRAMES: u32 = 1 << 1;
-    // r0 = XDP_TX; exit
-    let program = load_xdp(&[0xB7, 0, 0, 0, 3, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0], "laxity_probe")
-        .map_err(|error| io::Error::other(error.to_string()))?;
-    run(program.as_fd(), frame, Some((interface, 0)), (1, LIVE_FRAMES)).map(drop)
-}
-
-fn run(
-    program: BorrowedFd<'_>,
-    frame: &[u8],
-    queue: Option<(u32, u32)>,
-    (repeat, flags): (u32, u32),
-) -> io::Result<TestRun> {
     let bytes = u32::try_from(frame.len()).unwrap_or(u32::MAX);
     let (interface, queue) = queue.unwrap_or((0, 0));
     let context = Context { data_end: bytes, interface, queue, ..Context::default() };
@@ -275,7 +256,6 @@ fn run(
         repeat,
         context_size_in: size_of::<Context>() as u32,
         context_in: &raw const context as u64,
-        flags,
         ..TestAttributes::default()
     };
     // SAFETY: those of BPF_PROG_TEST_RUN; frame and context are only read, and nothing is to be written back.

@@ -36,7 +36,7 @@ pub(crate) use error::Error;
 pub use handlers::{
     HandlerCounts, HandlerError, Handlers, Install, Installed, LONGEST_MESSAGE, MOST_HANDLERS, ReplyTo,
 };
-pub(crate) use kernel::{TestRun, send_back};
+pub(crate) use kernel::TestRun;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
 pub use module::{Module, ModuleMap, Notice, Notices};
 pub(crate) use observer::Observer;

@@ -1,0 +1,210 @@
+//! From the client's call until the server's first instruction that has the message, in parts: what the paper's Figs. 1 and 2 have of its kernel, of what can be seen
+//! of this one.
+//!
+//! The paper counts from the interrupt: until its service routine has ended (ID + IE), and from there until the code that handles the event begins (BHD). A virtual pair
+//! interrupts nothing: the call that sends a packet hands it to the other end, whose driver, or the program in it, stamps it in the same softirq.
+
+use std::io;
+use std::net::UdpSocket;
+use std::time::Duration as StdDuration;
+
+use laxity::handler::kernel::Notices;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::now;
+
+use super::channels::Channels;
+use super::client::called_at;
+use super::in_process::Entries;
+use super::pair::{Asking, Pair, Serving, Watched};
+use super::servers::{Server, Wait};
+use super::{Bench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
+use crate::error::Error;
+use crate::roundtrip::is_nothing;
+use crate::sys::stamped;
+use crate::timing;
+
+/// The parts, one behind the other.
+pub const PARTS: [&str; 3] = ["until it has arrived", "until the server has noticed", "until the handler has it"];
+/// Those of which the parts can be told, in the order of the rows.
+const SERVERS: [Server; 6] =
+    [Server::Blocking, Server::Epoll, Server::Sigio, Server::LaxityUdp, Server::LaxityXdp, Server::LaxityKernel];
+/// Between messages: each finds a server that sleeps.
+const INTERVAL: Duration = Duration::from_millis(1);
+
+/// ns of each of [`PARTS`] of a message.
+pub type Parts = [u64; PARTS.len()];
+
+/// One server, at real-time priority if that is permitted.
+#[derive(Clone, Debug)]
+pub struct DispatchRow {
+    /// The server.
+    pub server: Server,
+    /// Of each message that was answered, turn by turn.
+    pub messages: Vec<Parts>,
+    /// Messages without an answer.
+    pub lost: u64,
+}
+
+impl DispatchRow {
+    /// Of each message the time of these parts together, in order of size, ns.
+    pub fn together(&self, parts: std::ops::RangeInclusive<usize>) -> Vec<u64> {
+        let mut all: Vec<u64> = self.messages.iter().map(|of| of[parts.clone()].iter().sum()).collect();
+        all.sort_unstable();
+        all
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    /// A server that this host does not have is missing, and among the notes.
+    pub rows: Vec<DispatchRow>,
+    /// Whether client and server ran as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// Runs it: nothing competes. `progress` is told how many of how many turns are done.
+///
+/// # Errors
+/// As [`run`](super::run).
+pub fn dispatch(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Dispatch, Error> {
+    let conditions = conditions()?;
+    let priority = if conditions.priority.is_some() { Priority::RealTime } else { Priority::Normal };
+    let Bench { lab, mut conditions, mut pairs } = Bench::open(conditions, &SERVERS, &[priority], true)?;
+    let mut rows: Vec<DispatchRow> =
+        pairs.iter().map(|pair| DispatchRow { server: pair.server, messages: Vec::new(), lost: 0 }).collect();
+    let (all, mut done) = (rows.len() as u64 * plan.rounds(), 0);
+    for round in 0..plan.rounds() as usize {
+        for place in 0..rows.len() {
+            let at = (place + round) % rows.len();
+            let (messages, lost) = turn(&mut pairs[at], &lab, plan.span)?;
+            rows[at].messages.extend(messages);
+            rows[at].lost += lost;
+            done += 1;
+            progress(done, all);
+        }
+    }
+    for pair in pairs {
+        pair.close(&mut conditions.notes);
+    }
+    Ok(Dispatch {
+        rows,
+        is_real_time: conditions.priority.is_some(),
+        is_kept_awake: conditions.is_kept_awake,
+        notes: conditions.notes,
+    })
+}
+
+fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(Vec<Parts>, u64), Error> {
+    let server = pair.server;
+    let serve = |socket: &UdpSocket| match server.wait(socket)? {
+        Some(wait) => watch(socket, wait),
+        None => Ok(Vec::new()),
+    };
+    let (lost, served) = pair.with_ends(lab, serve, |asking| ask(asking, span), || Ok(()))?;
+    let messages = match (served, &mut pair.serving) {
+        (_, Serving::Handler { channels, entries: Some(Watched::InProcess(entries)) }) => handled(channels, entries)?,
+        (_, Serving::Handler { entries: Some(Watched::InKernel(notices)), .. }) => told(notices)?,
+        (_, Serving::Handler { entries: None, .. }) => Vec::new(),
+        (served, Serving::Socket(_)) => served.unwrap_or_default(),
+    };
+    Ok((messages, lost))
+}
+
+/// Asks in a rhythm, for so long or [`TRIALS`] times; how many were not answered.
+fn ask(asking: &mut Asking<'_>, span: Duration) -> io::Result<u64> {
+    let (begin, mut lost) = (now(), 0);
+    for number in 0..TRIALS as u64 {
+        let due = begin + INTERVAL * number;
+        if due.since(begin) >= span || now().since(begin) >= span || !timing::sleep_until(due, asking.over) {
+            break;
+        }
+        lost += u64::from(asking.ask()?.is_none());
+    }
+    Ok(lost)
+}
+
+/// Answers as [`Server::serve`] does, and tells the parts of each message.
+fn watch(socket: &UdpSocket, mut wait: Wait<'_>) -> io::Result<Vec<Parts>> {
+    stamped::stamp(socket)?;
+    let (mut messages, mut message) = (Vec::with_capacity(TRIALS), [0; MESSAGE_BYTES + 1]);
+    loop {
+        wait()?;
+        let noticed = now();
+        match stamped::receive(socket, &mut message) {
+            Ok((MESSAGE_BYTES, arrived)) => {
+                let began = now();
+                match socket.send(&message[..MESSAGE_BYTES]) {
+                    Err(error) if !is_nothing(&error) => return Err(error),
+                    _ => {}
+                }
+                messages.extend(
+                    called_at(&message).zip(arrived).map(|(called, arrived)| parts(called, arrived, noticed, began)),
+                );
+            }
+            Ok(_) => return Ok(messages),
+            Err(error) if is_nothing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A server that receives without having waited before notices a message as it has it.
+fn parts(called: Instant, arrived: Instant, noticed: Instant, began: Instant) -> Parts {
+    let noticed = if noticed < arrived { began } else { noticed };
+    [arrived.since(called), noticed.since(arrived), began.since(noticed)].map(Duration::as_nanos)
+}
+
+/// Those of the messages that a handler had in a turn; it has left them to the application.
+fn handled(channels: &mut Channels, entries: &Entries) -> Result<Vec<Parts>, Error> {
+    let mut messages = Vec::new();
+    loop {
+        match channels.receiver.recv_timeout(StdDuration::ZERO) {
+            Ok(message) => {
+                let Some(found) = message.segments() else { continue };
+                let waited = entries.at(message.sequence()).since(message.completion());
+                let parts = [found.sending + found.transit, found.waiting, found.receiving + waited];
+                messages.push(parts.map(Duration::as_nanos));
+            }
+            Err(laxity::Error::WouldBlock) => return Ok(messages),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Those of the messages that a handler in the kernel told of, as many as there was room for: nothing wakes it, and it has noticed a message when
+/// that has arrived.
+fn told(notices: &mut Notices) -> Result<Vec<Parts>, Error> {
+    let mut messages = Vec::new();
+    loop {
+        match notices.wait(StdDuration::ZERO) {
+            Ok(notice) => messages.extend(
+                called_at(&notice.message).map(|called| parts(called, notice.arrived, notice.arrived, notice.sent)),
+            ),
+            Err(laxity::Error::WouldBlock) => return Ok(messages),
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_add_up_to_what_passed() {
+        let at = Instant::from_nanos;
+        assert_eq!(parts(at(10), at(13), at(20), at(22)), [3, 7, 2]);
+        // It was in the call that receives when the message came.
+        assert_eq!(parts(at(10), at(13), at(5), at(22)), [3, 9, 0]);
+        let row = DispatchRow { server: Server::Epoll, messages: vec![[3, 9, 1], [1, 2, 4]], lost: 0 };
+        assert_eq!(
+            (row.together(0..=2), row.together(1..=2), row.together(0..=0)),
+            (vec![7, 13], vec![6, 10], vec![1, 3])
+        );
+    }
+}

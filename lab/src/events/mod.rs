@@ -1,0 +1,463 @@
+//! A message of 512 bytes and its answer from a server that does nothing else: how soon, how evenly and how often a handler of Laxity answers, and how soon the
+//! asynchronous I/O of the kernel does `[events §4]`.
+//!
+//! | Server | What it is |
+//! |---|---|
+//! | `blocking` | a UDP socket, `recv` and `send` |
+//! | `epoll` | the same, not blocking, behind `epoll_wait` |
+//! | `sigio` | the same behind a queued signal for each datagram, to the thread that answers (`O_ASYNC`, `F_SETSIG`, `F_SETOWN_EX`), which takes it with `sigwaitinfo` |
+//! | `aio` | POSIX AIO of glibc: a read is submitted for each message, and a signal tells that it is complete `[events §4]` |
+//! | `io-uring` | a multishot receive into provided buffers, answers submitted by the call that waits for the next message (`SINGLE_ISSUER`, `DEFER_TASKRUN`) |
+//! | `laxity-kernel` | a handler in the kernel ([`laxity::handler::kernel`]), as the packet arrives |
+//! | `laxity-udp`, `laxity-xdp` | a handler of the channel's messages in the executive ([`laxity::handler`]), in Rust, which replies on a channel of its own |
+//!
+//! Each server runs at normal and at real-time priority (SCHED_FIFO), its client likewise. All rows have the same client, a plain UDP socket that blocks
+//! (`client`), and one processor for client, server, the packets between them and the competing processes: the paper's machine had one.
+//! Each row has a pair of virtual interfaces of its own, and all stand at the same time.
+//! In each round every row has its turn beside each number of competing processes, in an order that rotates.
+//!
+//! Over Laxity the client sends frames of a channel that a host of Laxity opened, so contracts hold: answers come back to back within a burst, which has room for
+//! [`BATCH`] messages. Behind each the client rests until the contract has room for the next one, which no figure contains; other rows need no rest.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | `client` | the client |
+//! | `servers` | the servers |
+//! | `channels` | hosts of Laxity, and the channels that a handler's messages and answers come on |
+//! | `in_process` | that handler, in its program |
+//! | `pair` | a server and its client on two hosts, and their turns |
+//! | `dispatch` | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
+
+mod channels;
+mod client;
+mod dispatch;
+mod in_kernel;
+mod in_process;
+mod pair;
+mod servers;
+
+use laxity_core::figures::Figures;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_link::sys;
+
+use crate::attack::hogs::Hogs;
+use crate::conditions::Conditions;
+use crate::error::Error;
+use crate::figures::{deviation, mean, median, per_second, quantile};
+use crate::hosts::Hosts;
+use crate::sys::signals;
+pub use dispatch::{Dispatch, DispatchRow, PARTS, Parts, dispatch};
+use pair::Pair;
+pub use servers::Server;
+
+/// Of a message, and of its answer `[events §4]`.
+pub const MESSAGE_BYTES: usize = 512;
+/// Round trips of a turn from which latency and jitter are told `[events §4]`.
+pub const TRIALS: usize = 1_000;
+/// Those from which bandwidth is told: 4 MB `[events §4]`.
+pub const STREAM: usize = (4 << 20) / MESSAGE_BYTES;
+/// Messages that are sent one behind the answer to the other, before the client rests.
+pub const BATCH: usize = 1_000;
+/// Most competing processes `[events §4]`.
+pub const MOST_COMPETING: usize = 4;
+/// Rounds, unless turns are shorter than 50 ms.
+pub const ROUNDS: u64 = 10;
+const FEW_ROUNDS: u64 = 2;
+/// With fewer answers in a turn, p99 is the slowest of them, and the deviation that of a few.
+const FEWEST: usize = 100;
+const LEAST_SPAN: Duration = Duration::from_millis(50);
+/// Of client and server, where they are real-time.
+const PRIORITY: u8 = 60;
+/// Of competing processes that are real-time.
+const COMPETING_PRIORITY: u8 = 10;
+/// How long competing processes may take to begin.
+const BEGIN: Duration = Duration::from_millis(10);
+
+/// How client and server, or the competing processes, are scheduled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "kebab-case")]
+pub enum Priority {
+    /// As any process.
+    Normal,
+    /// SCHED_FIFO; competing processes below client and server.
+    RealTime,
+}
+
+impl Priority {
+    const BOTH: &[Self] = &[Self::Normal, Self::RealTime];
+}
+
+/// The processes that compete for the processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Competing {
+    /// How they are scheduled.
+    pub priority: Priority,
+    /// How many there are.
+    pub processes: usize,
+}
+
+impl Competing {
+    /// All that are run, in the order of the rows. Real-time ones compete with real-time servers alone: they leave nothing to others.
+    pub fn each() -> impl Iterator<Item = Self> {
+        let of = |priority| move |processes| Self { priority, processes };
+        (0..=MOST_COMPETING).map(of(Priority::Normal)).chain((1..=MOST_COMPETING).map(of(Priority::RealTime)))
+    }
+
+    /// Whether servers of this priority run beside them.
+    pub fn are_beside(self, servers: Priority) -> bool {
+        self.priority == Priority::Normal || servers == Priority::RealTime
+    }
+
+    /// Starts them on that processor.
+    fn start(self, processor: Option<usize>, limit: Duration) -> Result<Option<Hogs>, Error> {
+        if self.processes == 0 {
+            return Ok(None);
+        }
+        let hogs = Hogs::start(self.processes, limit)?;
+        for process in hogs.ids().map(u32::cast_signed) {
+            if let Some(processor) = processor {
+                sys::pin_other(process, processor).map_err(Error::system("the processor of a competing process"))?;
+            }
+            if self.priority == Priority::RealTime {
+                let set = sys::real_time_of(process, COMPETING_PRIORITY);
+                set.map_err(Error::system("the priority of a competing process"))?;
+            }
+        }
+        let _ = sys::wait(&[], Some(BEGIN));
+        Ok(Some(hogs))
+    }
+}
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Round trips of a turn: [`TRIALS`] or [`STREAM`].
+    pub messages: usize,
+    /// How long a turn lasts, if it does not have them before.
+    pub span: Duration,
+}
+
+impl Plan {
+    /// How often each row has its turn.
+    pub fn rounds(&self) -> u64 {
+        if self.span < LEAST_SPAN { FEW_ROUNDS } else { ROUNDS }
+    }
+}
+
+/// One turn.
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
+    /// ns of each round trip, in order of size.
+    pub round_trips: Vec<u64>,
+    /// Messages without an answer.
+    pub lost: u64,
+    /// How long it took, without what the client rested.
+    pub elapsed: Duration,
+}
+
+impl Turn {
+    /// Bytes a second that were echoed.
+    pub fn bytes_s(&self) -> u64 {
+        per_second((self.round_trips.len() * MESSAGE_BYTES) as u64, self.elapsed)
+    }
+}
+
+/// A server beside some competing processes.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The server.
+    pub server: Server,
+    /// How it and its client are scheduled.
+    pub priority: Priority,
+    /// What competes with them.
+    pub competing: Competing,
+    /// One in each round.
+    pub turns: Vec<Turn>,
+}
+
+impl Row {
+    /// All round trips in order of size, ns.
+    pub fn pooled(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()).collect();
+        all.sort_unstable();
+        all
+    }
+    /// Messages without an answer.
+    pub fn lost(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.lost).sum()
+    }
+    /// The figure of each turn: the median; `None` if no turn has it.
+    pub fn median(&self, figure: Figure) -> Option<u64> {
+        median(self.turns.iter().filter_map(|turn| figure.of(turn)).collect())
+    }
+}
+
+/// What is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+pub enum Figure {
+    /// The round trip that half of them do not exceed, ns.
+    #[strum(serialize = "p50")]
+    P50,
+    /// The one that 99 % do not exceed, ns.
+    #[strum(serialize = "p99")]
+    P99,
+    /// The mean round trip `[events Fig. 5]`, ns.
+    #[strum(serialize = "mean")]
+    Mean,
+    /// The standard deviation `[events Fig. 6]`, ns.
+    #[strum(serialize = "deviation")]
+    Deviation,
+    /// From p50 to p99.9, ns.
+    #[strum(serialize = "spread")]
+    Spread,
+    /// ns for each byte that was echoed: the inverse of the bandwidth, so that less is better here as well, in ppm.
+    #[strum(serialize = "time per byte")]
+    TimePerByte,
+}
+
+impl Figure {
+    /// Of a turn; `None` if that has no answer.
+    pub fn of(self, turn: &Turn) -> Option<u64> {
+        let sorted = &turn.round_trips;
+        match self {
+            Self::P50 => quantile(sorted, 500_000),
+            Self::P99 => quantile(sorted, 990_000),
+            Self::Mean => mean(sorted),
+            Self::Deviation => deviation(sorted),
+            Self::Spread => Some(quantile(sorted, 999_000)? - quantile(sorted, 500_000)?),
+            Self::TimePerByte => (NANOS_PER_SECOND * 1_000_000).checked_div(turn.bytes_s()),
+        }
+    }
+
+    /// Of a turn; `None` if that has too few answers to be compared.
+    fn to_compare(self, turn: &Turn) -> Option<u64> {
+        self.of(turn).filter(|_| turn.round_trips.len() >= FEWEST)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In the order of [`Competing::each`], and for each by priority and in the order of [`Server::EACH`]. A server that this host does not have is missing, and
+    /// among the notes.
+    pub rows: Vec<Row>,
+    /// Of the channels that Laxity's handlers had.
+    pub channels: Vec<Figures>,
+    /// Whether client and server could run as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+impl Report {
+    /// The row of a server beside some competing processes.
+    pub fn row(&self, server: Server, priority: Priority, competing: Competing) -> Option<&Row> {
+        self.rows.iter().find(|row| (row.server, row.priority, row.competing) == (server, priority, competing))
+    }
+
+    /// A server's figure at real-time priority in ppm of the least one of all servers of sockets, at either priority, of each round in order of size.
+    pub fn to_best_ppm(&self, server: Server, competing: Competing, figure: Figure) -> Vec<u64> {
+        let Some(row) = self.row(server, Priority::RealTime, competing) else { return Vec::new() };
+        let others = |row: &&Row| row.competing == competing && !row.server.is_laxity();
+        let others: Vec<&Row> = self.rows.iter().filter(others).collect();
+        let best = |round: usize| others.iter().filter_map(|row| figure.to_compare(row.turns.get(round)?)).min();
+        sorted(row.turns.iter().enumerate().filter_map(|(round, turn)| ppm(figure.to_compare(turn)?, best(round)?)))
+    }
+
+    /// A server's figure at real-time priority, the largest beside two to most competing processes, in ppm of the one beside a single process, of each round in order of size.
+    pub fn to_single_ppm(&self, server: Server, competing: Priority, figure: Figure) -> Vec<u64> {
+        let row = |processes| self.row(server, Priority::RealTime, Competing { priority: competing, processes });
+        let Some(single) = row(1) else { return Vec::new() };
+        let of_round = |(round, single): (usize, &Turn)| {
+            let more = (2..=MOST_COMPETING).map(|processes| figure.to_compare(row(processes)?.turns.get(round)?));
+            ppm(more.collect::<Option<Vec<u64>>>()?.into_iter().max()?, figure.to_compare(single)?)
+        };
+        sorted(single.turns.iter().enumerate().filter_map(of_round))
+    }
+}
+
+fn ppm(of: u64, to: u64) -> Option<u64> {
+    u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
+}
+
+fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut values: Vec<u64> = values.collect();
+    values.sort_unstable();
+    values
+}
+
+/// What all rows stand on, and the rows that this host has.
+struct Bench {
+    lab: Hosts,
+    conditions: Conditions,
+    pairs: Vec<Pair>,
+}
+
+/// Finds out what this host allows. Blocks a signal in the calling thread and in those that are made from here on, and keeps them from the processor of the servers, where real-time processes
+/// leave them nothing; the threads of servers and clients go there.
+fn conditions() -> Result<Conditions, Error> {
+    signals::reserve().map_err(Error::system("blocking a signal for POSIX AIO"))?;
+    let conditions = Conditions::find(PRIORITY);
+    if let Some(processor) = conditions.processors[0] {
+        sys::pin(processor).map_err(Error::system("the processor of what is aside"))?;
+    }
+    Ok(conditions)
+}
+
+impl Bench {
+    /// Opens a pair for each of `servers` at each of `priorities`. A server that this host does not have is a note. `is_watched` if it is looked at when handlers begin.
+    fn open(
+        mut conditions: Conditions,
+        servers: &[Server],
+        priorities: &[Priority],
+        is_watched: bool,
+    ) -> Result<Self, Error> {
+        let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+        let each = priorities.iter().flat_map(|priority| servers.iter().map(move |server| (*server, *priority)));
+        let mut pairs = Vec::new();
+        for (number, (server, priority)) in (0..).zip(each) {
+            if let Err(error) = server.check() {
+                conditions.notes.push(format!("{server} ({priority}) is left out: {error}"));
+                continue;
+            }
+            match Pair::open(&lab, &mut conditions, number, (server, priority), is_watched) {
+                Ok(pair) => pairs.push(pair),
+                Err(error) if server == Server::EACH[0] || error.exit_status() == 4 => return Err(error),
+                Err(error) => conditions.notes.push(format!("{server} ({priority}) is left out: {error}")),
+            }
+        }
+        Ok(Self { lab, conditions, pairs })
+    }
+}
+
+/// Runs all of it. `progress` is told how many of how many turns are done.
+///
+/// Call it from the thread from which all others of this process come, when that has nothing else to do: it blocks a signal in them, and from then on they share one processor.
+///
+/// # Errors
+/// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets. A server that this host does not have is a note.
+pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let conditions = conditions()?;
+    let priorities = if conditions.priority.is_some() { Priority::BOTH } else { &Priority::BOTH[..1] };
+    let Bench { lab, mut conditions, mut pairs } = Bench::open(conditions, &Server::EACH, priorities, false)?;
+    let mut rows = Vec::new();
+    for competing in Competing::each() {
+        let beside = pairs.iter().filter(|pair| competing.are_beside(pair.priority));
+        rows.extend(beside.map(|pair| Row {
+            server: pair.server,
+            priority: pair.priority,
+            competing,
+            turns: Vec::new(),
+        }));
+    }
+    let (all, mut done) = (rows.len() as u64 * plan.rounds(), 0);
+    for round in 0..plan.rounds() as usize {
+        let mut first = 0;
+        for competing in Competing::each() {
+            let mut beside: Vec<&mut Pair> =
+                pairs.iter_mut().filter(|pair| competing.are_beside(pair.priority)).collect();
+            let count = beside.len();
+            for place in 0..count {
+                let at = (place + round) % count;
+                let limit = plan.span * 2 + Duration::from_secs(60);
+                let begin = || competing.start(conditions.processors[1], limit);
+                rows[first + at].turns.push(beside[at].turn(&lab, plan, begin)?);
+                done += 1;
+                progress(done, all);
+            }
+            first += count;
+        }
+    }
+    let channels = pairs.into_iter().filter_map(|pair| pair.close(&mut conditions.notes)).collect();
+    let Conditions { priority, is_kept_awake, notes, .. } = conditions;
+    Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake, notes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALONE: Competing = Competing { priority: Priority::Normal, processes: 0 };
+
+    fn row(server: Server, priority: Priority, processes: usize, turns: &[u64]) -> Row {
+        let turn = |&nanos| Turn {
+            round_trips: vec![nanos; FEWEST],
+            lost: 1,
+            elapsed: Duration::from_nanos(nanos * FEWEST as u64),
+        };
+        Row { server, priority, competing: Competing { processes, ..ALONE }, turns: turns.iter().map(turn).collect() }
+    }
+
+    fn report(rows: Vec<Row>) -> Report {
+        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() }
+    }
+
+    #[test]
+    fn the_best_is_that_of_the_same_round() {
+        let report = report(vec![
+            row(Server::Epoll, Priority::Normal, 0, &[100, 400]),
+            row(Server::Aio, Priority::RealTime, 0, &[200, 200]),
+            row(Server::LaxityUdp, Priority::Normal, 0, &[1, 1]),
+            row(Server::LaxityUdp, Priority::RealTime, 0, &[50, 50]),
+            row(Server::LaxityXdp, Priority::RealTime, 0, &[10, 10]),
+        ]);
+        for figure in [Figure::P50, Figure::P99, Figure::Mean, Figure::TimePerByte] {
+            let found = report.to_best_ppm(Server::LaxityUdp, ALONE, figure);
+            assert!(found[0].abs_diff(250_000) < 10 && found[1].abs_diff(500_000) < 10, "{figure}: {found:?}");
+        }
+        assert!(report.to_best_ppm(Server::LaxityUdp, ALONE, Figure::Deviation).is_empty(), "there is none");
+        let mut few = report.clone();
+        few.rows[0].turns[0].round_trips.pop();
+        assert_eq!(
+            few.to_best_ppm(Server::LaxityUdp, ALONE, Figure::P50),
+            [250_000; 2],
+            "the best of round 0 has too few answers"
+        );
+        assert!(report.to_best_ppm(Server::Epoll, ALONE, Figure::P50).is_empty(), "it was not run");
+        assert_eq!((report.rows[0].lost(), report.rows[0].median(Figure::P50)), (2, Some(100)));
+        assert_eq!(report.rows[0].pooled().len(), 2 * FEWEST);
+    }
+
+    #[test]
+    fn the_worst_of_several_is_held_against_one() {
+        let beside = |processes, turns: &[u64]| row(Server::LaxityXdp, Priority::RealTime, processes, turns);
+        let mut report =
+            report(vec![beside(0, &[1]), beside(1, &[10]), beside(2, &[11]), beside(3, &[12]), beside(4, &[9])]);
+        let found = |report: &Report| report.to_single_ppm(Server::LaxityXdp, Priority::Normal, Figure::P50);
+        assert_eq!(found(&report), [1_200_000]);
+        assert!(report.to_single_ppm(Server::LaxityXdp, Priority::RealTime, Figure::P50).is_empty());
+        report.rows.pop();
+        assert!(found(&report).is_empty(), "one of them is missing");
+    }
+
+    #[test]
+    fn figures_are_of_one_turn() {
+        let turn = Turn {
+            round_trips: [vec![1_000; 989], vec![2_000; 10], vec![10_000]].concat(),
+            lost: 0,
+            elapsed: Duration::from_millis(1),
+        };
+        let found = [Figure::P50, Figure::P99, Figure::Mean, Figure::Spread].map(|figure| figure.of(&turn));
+        assert_eq!(found, [Some(1_000), Some(2_000), Some(1_019), Some(1_000)]);
+        assert_eq!(turn.bytes_s(), 512_000_000);
+        assert_eq!(Figure::TimePerByte.of(&turn), Some(1_953_125), "1.95 ns");
+        let none = Turn::default();
+        assert_eq!([Figure::P50, Figure::Deviation, Figure::TimePerByte].map(|figure| figure.of(&none)), [None; 3]);
+    }
+
+    #[test]
+    fn real_time_processes_compete_with_real_time_servers_alone() {
+        let each: Vec<Competing> = Competing::each().collect();
+        assert_eq!(each.len(), 9);
+        let beside = |priority| each.iter().filter(|competing| competing.are_beside(priority)).count();
+        assert_eq!((beside(Priority::Normal), beside(Priority::RealTime)), (5, 9));
+    }
+
+    #[test]
+    fn short_turns_have_few_rounds() {
+        let rounds = |millis| Plan { messages: TRIALS, span: Duration::from_millis(millis) }.rounds();
+        assert_eq!((rounds(49), rounds(50)), (FEW_ROUNDS, ROUNDS));
+    }
+}

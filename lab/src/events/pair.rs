@@ -1,0 +1,257 @@
+//! A server and its client on two hosts, on a network of their own.
+
+use std::io;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+
+use laxity::handler::kernel::Notices;
+use laxity_core::figures::Figures;
+use laxity_core::units::Duration;
+use laxity_link::sys::{self, now};
+
+use super::channels::{Channels, Wanted};
+use super::client::{self, Client};
+use super::in_kernel;
+use super::in_process::{self, Entries};
+use super::{BATCH, Plan, Priority, Server, Turn};
+use crate::conditions::{Conditions, Manner};
+use crate::error::Error;
+use crate::hosts::{Devices, Hosts, Place};
+use crate::roundtrip::is_nothing;
+use crate::timing::{SetAtEnd, joined};
+
+/// Messages at the beginning of a turn, before anything competes, whose time is not counted.
+const WARM_UP: u64 = 16;
+/// How long a turn goes on without any answer.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// What serves.
+pub(super) enum Serving {
+    /// A thread of a turn, with this socket, which is connected to the client's address.
+    Socket(UdpSocket),
+    /// A handler of Laxity, also between turns.
+    Handler {
+        /// Its host's.
+        channels: Box<Channels>,
+        /// When it begins with messages, if that is looked at.
+        entries: Option<Watched>,
+    },
+}
+
+/// What tells when a handler begins with a message.
+pub(super) enum Watched {
+    /// It writes it down, and the message goes to the application.
+    InProcess(Arc<Entries>),
+    /// It says so beside the message.
+    InKernel(Box<Notices>),
+}
+
+/// Both ends.
+pub(super) struct Pair {
+    pub(super) server: Server,
+    pub(super) priority: Priority,
+    pub(super) client: Client,
+    pub(super) serving: Serving,
+    /// Of both ends.
+    pub(super) manner: Manner,
+    places: [Place; 2],
+}
+
+impl Pair {
+    /// Opens both ends on network `number`. `is_watched` if it is looked at when a handler begins.
+    pub(super) fn open(
+        lab: &Hosts,
+        conditions: &mut Conditions,
+        number: u8,
+        (server, priority): (Server, Priority),
+        is_watched: bool,
+    ) -> Result<Self, Error> {
+        let over_xdp = matches!(server, Server::LaxityXdp | Server::LaxityKernel);
+        let devices = if over_xdp { Devices::Whole } else { Devices::Default };
+        let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let manner = Manner {
+            processor: conditions.processors[1],
+            priority: conditions.priority.filter(|_| priority == Priority::RealTime),
+        };
+        let (serving, client) = match server {
+            Server::LaxityUdp | Server::LaxityXdp | Server::LaxityKernel => {
+                let in_kernel = server == Server::LaxityKernel;
+                let wanted = Wanted { name: format!("{server} ({priority})"), over_xdp, in_kernel, manner };
+                let (mut channels, reply, client) = Channels::open(lab, conditions, places, wanted)?;
+                let entries = if in_kernel {
+                    in_kernel::install(&mut channels, reply, is_watched)?
+                        .map(|notices| Watched::InKernel(Box::new(notices)))
+                } else if is_watched {
+                    Some(Watched::InProcess(in_process::install_watched(&mut channels, reply)?))
+                } else {
+                    in_process::install(&mut channels, reply)?;
+                    None
+                };
+                (Serving::Handler { channels: Box::new(channels), entries }, client)
+            }
+            Server::Blocking | Server::Epoll | Server::Sigio | Server::Aio | Server::IoUring => {
+                let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
+                (Serving::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
+            }
+        };
+        Ok(Self { server, priority, client, serving, manner, places })
+    }
+
+    /// Asks for a turn. Once the server has answered a few times, `begin` starts what goes on beside it, until the turn is over.
+    pub(super) fn turn<G>(
+        &mut self,
+        lab: &Hosts,
+        plan: &Plan,
+        begin: impl FnOnce() -> Result<G, Error>,
+    ) -> Result<Turn, Error> {
+        let server = self.server;
+        let serve = |socket: &UdpSocket| server.serve(socket);
+        Ok(self.with_ends(lab, serve, |asking| ask(asking, plan), begin)?.0)
+    }
+
+    /// Runs `serve` with the server's socket, if it has one, and `ask`, each on a thread of a turn's manner, until `ask` is over; what they came back with. `begin` is called when `ask` is
+    /// [ready](Asking::ready), and what it came back with is dropped when `ask` is over.
+    pub(super) fn with_ends<A: Send, S: Send, G>(
+        &mut self,
+        lab: &Hosts,
+        serve: impl FnOnce(&UdpSocket) -> io::Result<S> + Send,
+        ask: impl FnOnce(&mut Asking<'_>) -> io::Result<A> + Send,
+        begin: impl FnOnce() -> Result<G, Error>,
+    ) -> Result<(A, Option<S>), Error> {
+        let [own, peer] = self.places.map(|place| place.address);
+        let socket = lab.on(0, || client::socket(own, peer)).map_err(Error::system("the client's UDP socket"))?;
+        let (client, manner, over) = (&mut self.client, self.manner, AtomicBool::new(false));
+        let at_server = match &self.serving {
+            Serving::Socket(socket) => {
+                prepare(socket, self.server).map_err(Error::system("a UDP socket"))?;
+                Some(socket)
+            }
+            Serving::Handler { .. } => None,
+        };
+        client.rest();
+        let ((ready, is_ready), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+        thread::scope(|scope| {
+            let (over, socket) = (&over, &socket);
+            let served = at_server.map(|socket| {
+                scope.spawn(move || {
+                    let _over = SetAtEnd(over);
+                    manner.take();
+                    serve(socket)
+                })
+            });
+            let ends = served.as_ref().map(|_| EndOfTurn { socket, over });
+            let asked = scope.spawn(move || {
+                let _ends = ends;
+                manner.take();
+                ask(&mut Asking { client, socket, over, ready: Some((ready, goes_on)) })
+            });
+            // Nothing comes if the client fails before.
+            let beside = is_ready.recv().ok().map(|()| begin());
+            drop(go_on);
+            let asked = joined(asked).map_err(Error::system("the client's UDP socket"));
+            let served = served.map(|served| joined(served).map_err(Error::system("a server"))).transpose()?;
+            beside.transpose()?;
+            Ok((asked?, served))
+        })
+    }
+
+    /// The figures of the channel that a handler had. `notes` are told what is to be said of it.
+    pub(super) fn close(self, notes: &mut Vec<String>) -> Option<Figures> {
+        match self.serving {
+            Serving::Socket(_) => None,
+            Serving::Handler { channels, .. } => Some(channels.close(notes)),
+        }
+    }
+}
+
+/// Ends a turn of a server with a socket when it is dropped: also if the client panics.
+struct EndOfTurn<'a> {
+    socket: &'a UdpSocket,
+    /// The server has ended.
+    over: &'a AtomicBool,
+}
+
+impl Drop for EndOfTurn<'_> {
+    fn drop(&mut self) {
+        while !self.over.load(Ordering::Acquire) {
+            // It is no message. More than once, for it may be lost.
+            let _ = self.socket.send(&[0]);
+            let _ = sys::wait(&[], Some(Duration::from_millis(1)));
+        }
+    }
+}
+
+/// What a turn's client has.
+pub(super) struct Asking<'a> {
+    pub(super) client: &'a mut Client,
+    pub(super) socket: &'a UdpSocket,
+    /// There is no server any more.
+    pub(super) over: &'a AtomicBool,
+    /// How it says that it is ready, and what it waits for then.
+    ready: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+}
+
+impl Asking<'_> {
+    /// Sends a message, and waits for its answer ([`Client::ask`]).
+    pub(super) fn ask(&mut self) -> io::Result<Option<Duration>> {
+        self.client.ask(self.socket)
+    }
+
+    /// Client and server run as they do in the turn. Comes back when what goes on beside them has begun.
+    pub(super) fn ready(&mut self) {
+        if let Some((ready, goes_on)) = self.ready.take() {
+            let _ = ready.send(());
+            // Until the other end is gone.
+            let _ = goes_on.recv();
+        }
+    }
+}
+
+/// Takes what an earlier turn left, and has the socket block as its server wants it.
+fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    loop {
+        match socket.recv(&mut [0; 1]) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if is_nothing(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    socket.set_read_timeout(None)?;
+    socket.set_nonblocking(!server.blocks())
+}
+
+/// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
+fn ask(asking: &mut Asking<'_>, plan: &Plan) -> io::Result<Turn> {
+    let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
+    for _ in 0..WARM_UP {
+        if asking.over.load(Ordering::Acquire) {
+            return Ok(turn);
+        }
+        asking.ask()?;
+    }
+    asking.ready();
+    let is_over = |turn: &Turn, over: &AtomicBool| {
+        let answered = turn.round_trips.len();
+        let is_late = turn.elapsed >= plan.span && (answered > 0 || turn.elapsed >= plan.span + PATIENCE);
+        is_late || answered >= plan.messages || over.load(Ordering::Acquire)
+    };
+    loop {
+        let (begin, before) = (now(), turn.elapsed);
+        for _ in 0..BATCH {
+            match asking.ask()? {
+                Some(took) => turn.round_trips.push(took.as_nanos()),
+                None => turn.lost += 1,
+            }
+            turn.elapsed = before + now().since(begin);
+            if is_over(&turn, asking.over) {
+                turn.round_trips.sort_unstable();
+                return Ok(turn);
+            }
+        }
+        asking.client.rest();
+    }
+}
