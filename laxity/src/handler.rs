@@ -361,6 +361,15 @@ impl Installer {
         })
     }
 
+    /// Has the executive hear of what a handler in the kernel did so far, if it can be waited for.
+    pub(crate) fn have_told(&self, home: &Arc<dyn Home>, port: &Arc<Port>) {
+        if let Some(kernel) = &self.kernel
+            && check_may_wait().is_ok()
+        {
+            kernel.have_told(home, port, 20);
+        }
+    }
+
     /// The channel is about to be closed: what its handler in the kernel did has to be told before.
     pub(crate) fn take_out(&mut self, home: &Arc<dyn Home>, port: &Arc<Port>) {
         match self.kernel.take() {

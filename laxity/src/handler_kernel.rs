@@ -250,12 +250,19 @@ impl InKernel {
     /// Has it have no more messages, and waits until it is at none, and the executive has heard of all.
     pub(crate) fn stop(&self, home: &Arc<dyn Home>, port: &Arc<Port>) {
         self.installed.stop();
-        for _ in 0..500 {
-            std::thread::sleep(StdDuration::from_millis(1));
+        // One that was called just before it was stopped has begun then.
+        std::thread::sleep(StdDuration::from_millis(1));
+        self.have_told(home, port, 500);
+    }
+
+    /// Waits until it is at no message, and the executive has heard of all that it did; at most so many ms.
+    pub(crate) fn have_told(&self, home: &Arc<dyn Home>, port: &Arc<Port>, most: u32) {
+        for _ in 0..most {
             if self.installed.is_through() || home.check_running().is_err() {
                 break;
             }
             home.doorbell().ring(port);
+            std::thread::sleep(StdDuration::from_millis(1));
         }
     }
 

@@ -133,8 +133,11 @@ impl Receiver {
         &self.grant
     }
 
-    /// The channel's figures so far.
+    /// The channel's figures so far. With a handler in the kernel it waits some milliseconds, until the executive has heard of what that did.
     pub fn figures(&self) -> Figures {
+        if let Some(installer) = &self.installer {
+            installer.have_told(&self.home, &self.port.port);
+        }
         let mut figures = self.watch().figures();
         if self.home.is_lost() {
             // What was told last is older than what was handed over last.
