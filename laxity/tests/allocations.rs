@@ -95,7 +95,8 @@ fn read(host: &Host) -> ((Upcalls, Upcall), HandlerWatch) {
     let upcalls = host.trusted_upcalls().unwrap();
     let (reader, mut writer) = std::io::pipe().unwrap();
     let handler = Handler::new(|_| Disposition::Done);
-    let (spec, interval) = (HandlerSpec::taking(Duration::from_micros(50)), Duration::from_millis(20));
+    let (spec, interval) =
+        (HandlerSpec::taking(Duration::from_micros(50)).within(Duration::from_secs(1)), Duration::from_millis(20));
     let (upcall, watch) = upcalls.create_reader("flood", reader.into(), 64, interval, spec, handler).unwrap();
     upcall.run().unwrap();
     std::thread::spawn(move || while writer.write_all(&[0; 64]).is_ok() {});
@@ -121,7 +122,7 @@ fn handled(a: &Host, b: &Host, channels: &mut Vec<(Sender, Receiver)>) -> Vec<Re
         [native, ("module", laxity::handler::wasm::Module::new(module).unwrap().handler())]
     };
     let each = handlers.into_iter().map(|(name, handler)| {
-        let of_handler = HandlerSpec::taking(Duration::from_micros(400));
+        let of_handler = HandlerSpec::taking(Duration::from_micros(400)).within(Duration::from_secs(1));
         let (config, answers) =
             (ListenConfig { handler: Some(of_handler), ..ListenConfig::default() }, a.listen(name).unwrap());
         let listener = b.listen_with(name, config).unwrap();
