@@ -179,6 +179,10 @@ impl Handler {
         }
     }
 
+    pub(crate) fn reply(&self) -> Option<&Sender> {
+        self.reply.as_ref()
+    }
+
     pub(crate) fn reply_mut(&mut self) -> Option<&mut Sender> {
         self.reply.as_mut()
     }
@@ -319,6 +323,11 @@ impl Installer {
         grant: &Grant,
     ) -> Result<Option<Option<Handler>>, Error> {
         check_may_wait()?;
+        // Also that this is no copy that fork(2) made, which shares what is in the kernel.
+        home.check_running()?;
+        if port.end().is_some() {
+            return Ok(None);
+        }
         if let Some(handler) = &mut handler {
             let is_of_this_host = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), home.doorbell());
             if !handler.reply.as_ref().is_none_or(is_of_this_host) {
@@ -342,6 +351,8 @@ impl Installer {
         let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
         let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);
         let channel = Channel { home, port, contract, peer, same_clock, largest };
+        // What stands against it is known before anything is changed.
+        InKernel::check(&handler, &channel)?;
         // No message finds none between one in the kernel and the next; the one in the process goes before.
         let old = if self.kernel.is_some() { Some(None) } else { self.exchange_in_process(None, home, port)? };
         let installed = InKernel::install(handler, &channel, (&self.record.spec, &self.record), self.kernel.as_mut());
@@ -368,6 +379,11 @@ impl Installer {
         {
             kernel.have_told(home, port, 20);
         }
+    }
+
+    /// The channel stays open, and its handler in the kernel where it is: to take it out would be to wait.
+    pub(crate) fn leave(&mut self) {
+        std::mem::forget(self.kernel.take());
     }
 
     /// The channel is about to be closed: what its handler in the kernel did has to be told before.

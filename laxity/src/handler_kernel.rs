@@ -128,9 +128,21 @@ impl Reserve {
     fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
         let now = sys::now();
-        let has_come = |(at, _, of): &mut (Instant, Duration, Arc<Port>)| *at <= now || Arc::ptr_eq(of, port);
-        let come = left.later.extract_if(.., has_come).map(|(_, share, _)| share.as_nanos()).sum();
+        let come = left.later.extract_if(.., |(at, ..)| *at <= now).map(|(_, share, _)| share.as_nanos()).sum();
         left.now = (left.now + Duration::from_nanos(come)).min(self.whole);
+        // The channel that gave some of it back goes on at its rate, and may have that at once.
+        let mut missing = share.saturating_sub(left.now);
+        let own: Duration =
+            left.later.iter().filter(|(.., of)| Arc::ptr_eq(of, port)).map(|(_, share, _)| *share).sum();
+        if missing <= own {
+            let mut moved = Duration::ZERO;
+            for (_, share, _) in left.later.iter_mut().filter(|(.., of)| Arc::ptr_eq(of, port)) {
+                let part = missing.min(*share);
+                (*share, missing) = (share.saturating_sub(part), missing.saturating_sub(part));
+                moved += part;
+            }
+            left.now += moved;
+        }
         match left.now.as_nanos().checked_sub(share.as_nanos()) {
             Some(rest) => left.now = Duration::from_nanos(rest),
             None => {
@@ -171,44 +183,60 @@ pub(crate) struct InKernel {
 }
 
 impl InKernel {
-    /// Installs it, in the place of the one that is there.
+    /// Whether the kernel would take it, and its replies would arrive. May take seconds.
+    pub(crate) fn check(handler: &Handler, channel: &Channel<'_>) -> Result<(), Error> {
+        let (reserve, _) = Self::reserve_of(handler, channel)?;
+        let module = handler.module().ok_or(HandlerError::NoChannel)?;
+        reserve.handlers.check(module)?;
+        let Some(sender) = handler.reply() else { return Ok(()) };
+        let peer = sender.grant().peer;
+        if peer != channel.peer {
+            let problem = format!("it is to reply to {peer}, and the messages come from {}", channel.peer);
+            return Err(refused(problem));
+        }
+        reserve.prober.as_ref().map_or(Ok(()), |prober| prober.probe(peer)).map_err(Error::from)
+    }
+
+    /// What the host has for it, and bytes of the longest message that it can have.
+    fn reserve_of<'a>(handler: &Handler, channel: &Channel<'a>) -> Result<(&'a Reserve, usize), Error> {
+        let reserve = channel.home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
+        if reserve.is_keyed {
+            return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
+        }
+        if reserve.has_ceiling && handler.reply().is_some() {
+            return Err(refused(
+                "it is to reply, and the guard's ceiling follows what the executive sends (GuardConfig::lag)",
+            ));
+        }
+        let (largest, most) = (channel.largest, (reserve.platform.packet as usize).min(LONGEST_MESSAGE));
+        if largest > most {
+            return Err(refused(format!("its messages have up to {largest} bytes, expected at most {most}")));
+        }
+        Ok((reserve, most))
+    }
+
+    /// Installs it, in the place of the one that is there; it was checked.
     pub(crate) fn install(
         mut handler: Box<Handler>,
         channel: &Channel<'_>,
         (spec, record): (&HandlerSpec, &Record),
         before: Option<&mut Self>,
     ) -> Result<Self, Error> {
-        let Channel { home, port, contract, peer, same_clock, largest } = channel;
-        let reserve = home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
-        if reserve.is_keyed {
-            return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
-        }
-        if reserve.has_ceiling && handler.reply_mut().is_some() {
-            return Err(refused(
-                "it is to reply, and the guard's ceiling follows what the executive sends (GuardConfig::lag)",
-            ));
-        }
-        let most = (reserve.platform.packet as usize).min(LONGEST_MESSAGE);
-        if *largest > most {
-            return Err(refused(format!("its messages have up to {largest} bytes, expected at most {most}")));
-        }
+        let Channel { port, contract, same_clock, .. } = channel;
+        let (reserve, most) = Self::reserve_of(&handler, channel)?;
         let place = port.index().ok_or(HandlerError::NoChannel)?;
         let (reply, wire) = match handler.reply_mut() {
             None => (None, Duration::ZERO),
             Some(sender) => {
                 let grant = sender.grant();
-                if grant.peer != *peer {
-                    let problem = format!("it is to reply to {}, and the messages come from {peer}", grant.peer);
-                    return Err(refused(problem));
-                }
-                if let Some(prober) = &reserve.prober {
-                    prober.probe(grant.peer)?;
-                }
                 let wire = reserve.platform.link.occupancy(grant.service.max_message());
                 (Some(sender.lend_to_kernel(most)?), wire)
             }
         };
-        let (every, tolerance) = (contract.interval(), contract.most_ahead() + contract.interval() * DELAYED);
+        // A thousandth less, so that a clock that is faster than ours uses nothing up.
+        let interval = contract.interval();
+        let every = interval.saturating_sub(interval.mul_ratio(1, 1024));
+        let tolerance = contract.most_ahead() + interval * DELAYED;
         let deadline = same_clock.then(|| contract.deadline());
         let (cost, budget, least) = (spec.cost(), spec.budget(), contract.min_message());
         let words = std::array::from_fn(|word| record.word(word).load(SeqCst));

@@ -267,6 +267,7 @@ impl Drop for Receiver {
     /// As a [`Sender`](crate::Sender) on the executive's thread.
     fn drop(&mut self) {
         if check_may_wait().is_err() {
+            self.installer.as_mut().map(Installer::leave);
             return;
         }
         if let Some(installer) = &mut self.installer {

@@ -349,16 +349,16 @@ static __attribute__((always_inline)) int is_whole(struct xdp_md *context, const
     return folded(all + sum_of_bytes(event->message, bytes)) == 0xFFFF;
 }
 
-// Whether a message is later than all before it.
-static __attribute__((always_inline)) int is_next(struct handler *own, __u64 sequence)
+// Whether a message is earlier than one before it. One that loses the race for that three times is not.
+static __attribute__((always_inline)) int is_stale(struct handler *own, __u64 sequence)
 {
 #pragma unroll
     for (int attempt = 0; attempt < 3; attempt++) {
         __u64 next = *(volatile __u64 *)&own->next;
         if (sequence < next)
-            return 0;
-        if (__sync_val_compare_and_swap(&own->next, next, sequence + 1) == next)
             return 1;
+        if (__sync_val_compare_and_swap(&own->next, next, sequence + 1) == next)
+            return 0;
     }
     return 0;
 }
@@ -400,7 +400,7 @@ static __attribute__((always_inline)) int handled(struct xdp_md *context, struct
     }
     if (load_bytes(context, at.udp + sizeof(headers), event->message, bytes) || !is_whole(context, &at, &headers, event, bytes))
         return give(context, class);
-    if (!is_next(own, be64(header->sequence))) {
+    if (is_stale(own, be64(header->sequence))) {
         __sync_fetch_and_add(&own->stale, 1);
         count(TAKEN);
         return XDP_DROP;

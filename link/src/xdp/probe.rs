@@ -98,9 +98,10 @@ fn try_out(shared: &Shared, handlers: &Handlers, interface: u32, peer: SocketAdd
         handlers.turn_back(Some(number));
         let heard =
             send(&socket, &echo.frame, SendFlags::empty()).map_err(io::Error::from).and_then(|_| hears(&socket, &echo));
-        is_turned |= handlers.has_turned();
+        let turned = handlers.has_turned();
+        is_turned |= turned;
         handlers.turn_back(None);
-        if heard.map_err(kernel)? {
+        if heard.map_err(kernel)? && turned {
             return Ok(());
         }
     }

@@ -326,8 +326,12 @@ impl Handlers {
             slot.reply_least.store(reply.bytes.0, Relaxed);
             slot.reply_most.store(reply.bytes.1.min(LONGEST_MESSAGE as u32), Relaxed);
         }
-        for counter in slot.counters().into_iter().chain(tenant.counters()).chain(&slot.took).chain(&slot.response) {
-            counter.store(0, Relaxed);
+        // What was told first: nothing is to be told of counters that begin anew.
+        for counter in slot.counters().into_iter().chain(&slot.took).chain(&slot.response) {
+            counter.store(0, SeqCst);
+        }
+        for told in tenant.counters() {
+            told.store(0, SeqCst);
         }
         tenant.place.store(what.place, Relaxed);
         tenant.reply.store(what.reply.map_or(NOWHERE, |reply| reply.place), Relaxed);
@@ -338,6 +342,14 @@ impl Handlers {
         // The one before it, if there is one, has no more messages.
         self.handled_by[what.place as usize].store(index as u64 + 1, SeqCst);
         Ok(installed)
+    }
+
+    /// Whether the kernel would take a module.
+    ///
+    /// # Errors
+    /// As [`Handlers::install`].
+    pub fn check(&self, module: &Module) -> Result<(), HandlerError> {
+        Ok(self.program(module, 0).map(drop)?)
     }
 
     fn own_words(self: &Arc<Self>, words: &[u64; WORDS]) -> Result<Arc<OwnWords>, HandlerError> {
@@ -413,7 +425,8 @@ impl Handlers {
             let (place, reply) = (tenant.place.load(SeqCst), tenant.reply.load(SeqCst));
             let more = |now: &AtomicU64, known: &AtomicU64| {
                 let count = now.load(Acquire);
-                count - known.swap(count, SeqCst)
+                // Both begin anew with another handler.
+                count.saturating_sub(known.swap(count, SeqCst))
             };
             let messages = more(&slot.done, &tenant.done);
             let bytes = more(&slot.done_bytes, &tenant.done_bytes);
@@ -439,7 +452,7 @@ impl Handlers {
 /// What a handler in the kernel did.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerCounts {
-    /// Whether it ended by itself: it took more than its budget, twice in succession.
+    /// Whether it ended by itself: it took more than its budget, twice in sixteen messages.
     pub is_over_budget: bool,
     /// Messages that it had.
     pub runs: u64,
