@@ -29,6 +29,13 @@ pub fn deviation(samples: &[u64]) -> Option<u64> {
     u64::try_from((squares / samples.len() as u128).isqrt()).ok()
 }
 
+/// All values of several turns, in order of size.
+pub(crate) fn pooled<'a>(turns: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
+    let mut all: Vec<u64> = turns.flatten().copied().collect();
+    all.sort_unstable();
+    all
+}
+
 /// The value in the middle, the lower one of two; `None` if there is none.
 pub fn median(mut values: Vec<u64>) -> Option<u64> {
     values.sort_unstable();

@@ -180,9 +180,7 @@ pub struct Row {
 impl Row {
     /// All round trips in order of size, ns.
     pub fn pooled(&self) -> Vec<u64> {
-        let mut all: Vec<u64> = self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()).collect();
-        all.sort_unstable();
-        all
+        crate::figures::pooled(self.turns.iter().map(|turn| turn.round_trips.as_slice()))
     }
     /// Requests without an answer.
     pub fn lost(&self) -> u64 {

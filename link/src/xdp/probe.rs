@@ -65,7 +65,7 @@ impl Question {
             let result = try_out(&shared, &handlers, interface, peer);
             let _ = answer.send(result);
         };
-        // If there is no thread, whoever asked hears that nothing could be tried.
+        // If there is no thread, the one that asked hears that nothing could be tried.
         let _ = std::thread::Builder::new().name("laxity-probe".to_owned()).spawn(tried);
     }
 }

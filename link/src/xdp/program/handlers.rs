@@ -160,9 +160,9 @@ pub struct ReplyTo {
     pub channel: (u32, u64),
     /// Bytes of the shortest and the longest message.
     pub bytes: (u32, u32),
-    /// How far apart its messages arrive logically, and how far ahead of that they may be sent.
+    /// How far apart its messages arrive logically.
     pub interval: Duration,
-    /// See above.
+    /// How far ahead of its logical arrival one may be sent.
     pub most_ahead: Duration,
     /// The number of the next message, and its earliest logical arrival, ns.
     pub next: (u64, u64),
@@ -179,13 +179,13 @@ pub struct Install<'a> {
     pub words: [u64; WORDS],
     /// Bytes of the shortest message.
     pub least: u32,
-    /// It has a message every so often in the long run, and one may come so much too early; what comes faster goes to the application's queue.
+    /// It has a message every so often in the long run; what comes faster goes to the application's queue.
     pub every: Duration,
-    /// See above.
+    /// How much too early one may come.
     pub tolerance: Duration,
-    /// What it takes at most, and before it is taken out.
+    /// What it takes of the processor for a message at most.
     pub cost: Duration,
-    /// See above.
+    /// What it may take before it is taken out.
     pub budget: Duration,
     /// The channel's deadline, if logical arrivals are of this host's clock.
     pub deadline: Option<Duration>,
@@ -411,7 +411,7 @@ impl Handlers {
         kernel::load_xdp(bytes, "laxity_handler")
     }
 
-    /// What became of messages of one channel since that was last told; whoever calls this is the executive.
+    /// What became of messages of one channel since that was last told. For the executive alone.
     pub(crate) fn poll(&self, told: &mut u64) -> Option<HandledEarly> {
         let all = self.handled_by[CHANNELS as usize].load(Acquire);
         if all == *told {
@@ -421,7 +421,7 @@ impl Handlers {
             if tenant.is_taken.load(Acquire) == 0 {
                 continue;
             }
-            // Before it can be somebody else's.
+            // Before it can be another handler's.
             let (place, reply) = (tenant.place.load(SeqCst), tenant.reply.load(SeqCst));
             let more = |now: &AtomicU64, known: &AtomicU64| {
                 let count = now.load(Acquire);
