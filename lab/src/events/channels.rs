@@ -7,6 +7,7 @@ use laxity_core::figures::Figures;
 use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
+use laxity_link::xdp::Mode;
 
 use super::client::{Client, share};
 use super::{BATCH, MESSAGE_BYTES};
@@ -14,13 +15,15 @@ use crate::conditions::{Conditions, Manner};
 use crate::error::Error;
 use crate::hosts::{Hosts, Place};
 use crate::roundtrip::{connect, connect_to, start, with_shortest_interval};
-use crate::sys::pass::Passing;
 
 /// What a handler is declared to take.
 const COST: Duration = Duration::from_micros(10);
 /// The same in the kernel, and what such handlers may take in a tenth of a second.
 const COST_IN_KERNEL: Duration = Duration::from_micros(1);
 const IN_KERNEL: Duration = Duration::from_millis(30);
+/// A virtual pair has no driver that could look at a packet before the kernel has a buffer for it: in its driver the packet is copied for the program, and what a program sends back
+/// arrives only where the other end has one, for which it is copied once more.
+const MODE_OF_KERNEL: Mode = Mode::Generic;
 /// It is trusted: only what the machine takes could make it that long.
 const BUDGET: Duration = Duration::from_secs(1);
 /// What it takes to hand a packet to a virtual pair, which no device delays. By default packets leave some four times as far apart, which is less than a round trip takes here: answers
@@ -47,8 +50,6 @@ pub(super) struct Channels {
     /// What keeps both channels open.
     _client: (Sender, Receiver),
     _hosts: [Host; 2],
-    /// At the client's end, which takes what a handler in the kernel sends back only so.
-    _passing: Option<Passing>,
 }
 
 /// The row that they are for.
@@ -87,14 +88,12 @@ impl Channels {
             start(lab, end, config, manner)
         };
         let aside = Manner { processor: conditions.processors[0], priority: None };
-        let attach = || lab.on(0, || Passing::attach(places[0].interface));
-        let passing = in_kernel.then(attach).transpose().map_err(Error::system("a program at the client's end"))?;
-        let (handlers, cost, deadline) = match in_kernel {
-            true => (IN_KERNEL, COST_IN_KERNEL, DEADLINE_OF_KERNEL),
-            false => (Duration::ZERO, COST, DEADLINE),
+        let (mode, handlers, cost, deadline) = match in_kernel {
+            true => (MODE_OF_KERNEL, IN_KERNEL, COST_IN_KERNEL, DEADLINE_OF_KERNEL),
+            false => (Mode::Any, Duration::ZERO, COST, DEADLINE),
         };
         let link = match over_xdp {
-            true => LinkChoice::Xdp(XdpOptions { handlers, ..XdpOptions::default() }),
+            true => LinkChoice::Xdp(XdpOptions { mode, handlers, ..XdpOptions::default() }),
             false => LinkChoice::Udp,
         };
         let hosts = [host(0, aside, LinkChoice::Udp, Duration::ZERO)?, host(1, manner, link, longest_iteration)?];
@@ -123,8 +122,7 @@ impl Channels {
         }
         share(places[0].address).map_err(Error::system("the port of the client's host"))?;
         let asks = Client::of_channel(&to_server, interval);
-        let opened =
-            Self { name, receiver: at_server, _client: (to_server, at_client), _hosts: hosts, _passing: passing };
+        let opened = Self { name, receiver: at_server, _client: (to_server, at_client), _hosts: hosts };
         Ok((opened, to_client, asks))
     }
 

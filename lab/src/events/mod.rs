@@ -60,8 +60,9 @@ pub const STREAM: usize = (4 << 20) / MESSAGE_BYTES;
 pub const BATCH: usize = 1_000;
 /// Most competing processes `[events §4]`.
 pub const MOST_COMPETING: usize = 4;
-/// Rounds, unless turns are shorter than 50 ms.
+/// Rounds, of a stream, and where turns are shorter than 50 ms.
 pub const ROUNDS: u64 = 10;
+const ROUNDS_OF_STREAM: u64 = 3;
 const FEW_ROUNDS: u64 = 2;
 /// With fewer answers in a turn, p99 is the slowest of them, and the deviation that of a few.
 const FEWEST: usize = 100;
@@ -140,7 +141,11 @@ pub struct Plan {
 impl Plan {
     /// How often each row has its turn.
     pub fn rounds(&self) -> u64 {
-        if self.span < LEAST_SPAN { FEW_ROUNDS } else { ROUNDS }
+        match self.span < LEAST_SPAN {
+            true => FEW_ROUNDS,
+            false if self.messages == STREAM => ROUNDS_OF_STREAM,
+            false => ROUNDS,
+        }
     }
 }
 
@@ -455,7 +460,8 @@ mod tests {
 
     #[test]
     fn short_turns_have_few_rounds() {
-        let rounds = |millis| Plan { messages: TRIALS, span: Duration::from_millis(millis) }.rounds();
-        assert_eq!((rounds(49), rounds(50)), (FEW_ROUNDS, ROUNDS));
+        let rounds = |messages, millis| Plan { messages, span: Duration::from_millis(millis) }.rounds();
+        assert_eq!((rounds(TRIALS, 49), rounds(TRIALS, 50)), (FEW_ROUNDS, ROUNDS));
+        assert_eq!((rounds(STREAM, 49), rounds(STREAM, 50)), (FEW_ROUNDS, ROUNDS_OF_STREAM));
     }
 }
