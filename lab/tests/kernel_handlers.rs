@@ -276,6 +276,29 @@ fn one_that_takes_too_long_is_taken_out_and_said_so_once() {
 }
 
 #[test]
+fn one_whose_interface_goes_has_ended_and_says_so_once() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, .. } = Pair::open(&a, &b);
+    at_b.on_message(Module::new(object!("count")).unwrap().0.handler()).unwrap();
+    command.send(&[0; 4]).unwrap();
+    eventually("it is handled", || at_b.handler().unwrap().runs == 1);
+    assert_eq!(at_b.handler().unwrap().state, HandlerState::Installed);
+    lab.delete(Side::A);
+    let error = at_b.recv_timeout(WAIT).unwrap_err();
+    assert!(matches!(&error, Error::HandlerEnded { how: "link-gone", .. }), "{error}");
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.state, figures.runs), (HandlerState::LinkGone, 1));
+    assert!(!matches!(at_b.try_recv(), Err(Error::HandlerEnded { .. })));
+    // Another one is refused, and changes nothing; this one can be taken out.
+    let error = at_b.on_message(Module::new(object!("count")).unwrap().0.handler()).unwrap_err();
+    assert!(error.to_string().contains("is gone") && error.exit_status() == 2, "{error}");
+    assert!(at_b.remove_handler().unwrap().is_some());
+    let figures = at_b.handler().unwrap();
+    assert_eq!((figures.state, figures.runs), (HandlerState::Absent, 1));
+}
+
+#[test]
 fn one_that_answers_too_much_costs_its_own_channel_only() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };

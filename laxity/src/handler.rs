@@ -300,8 +300,8 @@ impl Installer {
 
     /// How a handler ended by itself, once.
     pub(crate) fn has_ended(&mut self) -> Option<HandlerState> {
-        if self.kernel.as_mut().is_some_and(InKernel::has_ended) {
-            return Some(HandlerState::OverBudget);
+        if let Some(state) = self.kernel.as_mut().and_then(InKernel::has_ended) {
+            return Some(state);
         }
         // One that is read and written most of the time is not written to for that.
         if self.record.ended.load(Relaxed) == HandlerState::Absent as u8 {

@@ -17,7 +17,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, wait};
 use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed, Prober};
 pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
-use laxity_link::xdp::{Mode, Xdp};
+use laxity_link::xdp::{Mode, Status, Xdp};
 
 use crate::error::Error;
 use crate::handler::{Handler, HandlerFigures, HandlerSpec, HandlerState, Record, STATE_WORDS};
@@ -98,6 +98,8 @@ fn refused(problem: impl Into<String>) -> Error {
 #[derive(Debug)]
 pub(crate) struct Reserve {
     handlers: Arc<Handlers>,
+    /// Whether the interface is still there, with the program that calls them.
+    link: Arc<Status>,
     /// Where the driver takes frames back itself.
     prober: Option<Prober>,
     /// Frames between its hosts are authenticated, which nothing in the kernel can check.
@@ -122,7 +124,7 @@ impl Reserve {
         // Otherwise they leave as the kernel's own do.
         let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
         let left = Mutex::new(Left { now: whole, later: Vec::new() });
-        Self { handlers: link.handlers(), prober, is_keyed, has_ceiling, platform, whole, left }
+        Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, whole, left }
     }
 
     fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
@@ -177,6 +179,7 @@ pub(crate) struct Channel<'a> {
 #[derive(Debug)]
 pub(crate) struct InKernel {
     installed: Installed,
+    link: Arc<Status>,
     handler: Box<Handler>,
     share: Duration,
     is_told: bool,
@@ -200,6 +203,9 @@ impl InKernel {
     /// What the host has for it, and bytes of the longest message that it can have.
     fn reserve_of<'a>(handler: &Handler, channel: &Channel<'a>) -> Result<(&'a Reserve, usize), Error> {
         let reserve = channel.home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
+        if reserve.link.is_gone() {
+            return Err(refused("the interface of the host is gone, or the program was taken off it"));
+        }
         if reserve.is_keyed {
             return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
         }
@@ -253,12 +259,27 @@ impl InKernel {
         if let Some(before) = before {
             before.share = before.share.saturating_sub(carried);
         }
-        Ok(Self { installed, handler, share, is_told: false })
+        Ok(Self { installed, link: Arc::clone(&reserve.link), handler, share, is_told: false })
     }
 
-    /// Whether it ended by itself, once.
-    pub(crate) fn has_ended(&mut self) -> bool {
-        !self.is_told && self.installed.has_ended() && !std::mem::replace(&mut self.is_told, true)
+    /// How it ended by itself, once.
+    pub(crate) fn has_ended(&mut self) -> Option<HandlerState> {
+        let state = self.state();
+        if self.is_told || state == HandlerState::Installed {
+            return None;
+        }
+        self.is_told = true;
+        // Whatever becomes of the interface: who was told that it has ended counts on that.
+        self.installed.stop();
+        Some(state)
+    }
+
+    fn state(&self) -> HandlerState {
+        match () {
+            () if self.installed.has_ended() => HandlerState::OverBudget,
+            () if self.link.is_gone() => HandlerState::LinkGone,
+            () => HandlerState::Installed,
+        }
     }
 
     /// Takes it out. What it did is counted with `record`, and told to the executive.
@@ -298,10 +319,9 @@ impl InKernel {
     pub(crate) fn figures(&self, record: &Record) -> HandlerFigures {
         let all = Record::new(record.spec);
         all.count_in(record);
-        let counts = self.installed.counts();
-        all.count_in_kernel(&counts);
+        all.count_in_kernel(&self.installed.counts());
         self.words_to(&all);
-        all.set_state(if counts.is_over_budget { HandlerState::OverBudget } else { HandlerState::Installed });
+        all.set_state(self.state());
         all.figures()
     }
 

@@ -29,6 +29,8 @@ pub enum HandlerState {
     EndOfFile = 5,
     /// Reading that descriptor has failed, and is not tried again.
     ReadFailed = 6,
+    /// It was in the kernel, and the interface is gone, or its program was taken off: nothing arrives where it is.
+    LinkGone = 7,
 }
 
 /// What was counted of a channel's handlers so far.
