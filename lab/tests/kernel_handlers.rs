@@ -15,6 +15,7 @@ use laxity::{ChannelSpec, Error, Host, HostConfig, Level, LinkChoice, ListenConf
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_lab::attack::{Ground, Load, Violator};
 use laxity_link::xdp::XdpError;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -362,6 +363,46 @@ fn handlers_are_replaced_while_messages_come() {
     assert_eq!(figures.runs + queued, sent);
     let (_, report) = command.close().unwrap();
     assert_eq!((report.unwrap().delivered, report.unwrap().lost), (sent, 0));
+}
+
+/// Sends messages in the name of `sender`, whose host is `a`, from number `first` on; `None` where that is not permitted.
+fn forge(lab: &Lab, a: &Host, sender: Sender, first: u64, messages: u64) -> Option<Sender> {
+    let from = a.address();
+    let forged = lab.on(Side::A, move || {
+        let load = Load { per_second: None, packets: messages, span: Duration::from_secs(10) };
+        let offered = Ground::lab(&[(Side::B.v4(), 24)])
+            .and_then(|ground| Violator::new(&sender, from, first, &ground))
+            .and_then(|mut violator| violator.run(&load, &AtomicBool::new(false)));
+        Ok((sender, offered))
+    });
+    let (sender, offered) = forged.unwrap();
+    match offered {
+        Err(error @ laxity_lab::Error::System { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        offered => {
+            assert_eq!(offered.unwrap().packets, messages);
+            Some(sender)
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_what_was_delivered_before_is_not_handled() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, .. } = Pair::open(&a, &b);
+    for number in 0..3u64 {
+        command.send(&number.to_le_bytes()).unwrap();
+        assert_eq!(at_b.recv_timeout(WAIT).unwrap().sequence(), number);
+    }
+    at_b.on_message(Module::new(object!("count")).unwrap().0.handler()).unwrap();
+    let Some(mut command) = forge(&lab, &a, command, 2, 1) else { return };
+    command.send(&[0; 8]).unwrap();
+    eventually("the next one", || at_b.handler().unwrap().runs > 0);
+    std::thread::sleep(StdDuration::from_millis(20));
+    assert_eq!(at_b.handler().unwrap().runs, 1);
 }
 
 /// The place of a handler, and what was counted there, are the next one's only when all is told; words go on.

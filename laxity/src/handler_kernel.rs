@@ -247,7 +247,10 @@ impl InKernel {
         let (cost, budget, least) = (spec.cost(), spec.budget(), contract.min_message());
         let words = std::array::from_fn(|word| record.word(word).load(SeqCst));
         let one_before = before.as_ref().map(|before| &before.installed);
-        let what = Install { place, before: one_before, words, least, every, tolerance, cost, budget, deadline, reply };
+        // What was delivered before must not be handled as a copy.
+        let next = port.statistics.next();
+        let what =
+            Install { place, before: one_before, words, next, least, every, tolerance, cost, budget, deadline, reply };
         // Nothing orders what it sends: that takes from the link what it takes, and from the bounds as much.
         let share = (cost + AROUND + wire) * what.most_messages(DROPPING_PERIOD);
         let module = handler.module().ok_or(HandlerError::NoChannel)?;
@@ -256,6 +259,8 @@ impl InKernel {
         reserve.take(share.saturating_sub(carried), port)?;
         let installed = reserve.handlers.install(module, &what, || port.index() == Some(place));
         let installed = installed.inspect_err(|_| reserve.give_back(share.saturating_sub(carried), port))?;
+        // Nor what was delivered meanwhile.
+        installed.begin_at(port.statistics.next());
         if let Some(before) = before {
             before.share = before.share.saturating_sub(carried);
         }

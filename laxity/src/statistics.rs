@@ -162,6 +162,12 @@ impl Statistics {
         publish(&self.receive, transmute!(*counters));
     }
 
+    /// The number of the next message that the receiver may deliver.
+    pub(crate) fn next(&self) -> u64 {
+        let counters: ReceiveCounters = transmute!(read(&self.receive));
+        counters.next
+    }
+
     /// Publishes what the sender counted.
     pub(crate) fn send(&self, counters: &SendCounters) {
         publish(&self.send, transmute!(*counters));

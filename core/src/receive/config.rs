@@ -110,6 +110,8 @@ pub struct ReceiveCounters {
     pub misses: Misses,
     /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
+    /// The least number of a message that may still be delivered here; those below are delivered, lost or dropped.
+    pub next: u64,
 }
 
 impl ReceiveCounters {

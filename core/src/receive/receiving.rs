@@ -56,8 +56,6 @@ pub struct Receiving {
     words: usize,
     buffers: Buffers,
     complete: Ring<Delivered>,
-    /// The least sequence that may still be delivered.
-    next: u64,
     dropped_early: DroppedEarly,
     /// Messages that were delivered before this host saw them, as far as none has been missed for them.
     handled: u64,
@@ -99,7 +97,6 @@ impl Receiving {
                 lent: 0,
             },
             complete: Ring::with_capacity(messages),
-            next: 0,
             dropped_early: DroppedEarly::default(),
             handled: 0,
             lost: Lost::default(),
@@ -235,7 +232,7 @@ impl Receiving {
         if impossible || view.check(self.config.packet).is_err() {
             return Err(Drop::Invalid);
         }
-        if header.sequence < self.next {
+        if header.sequence < self.counters.next {
             return Err(Drop::Stale);
         }
         // Most messages are newer than all that have a slot.
@@ -453,10 +450,10 @@ impl Receiving {
     /// Gives up every message below `next` that was not delivered, and counts each once by its cause.
     fn give_up_to(&mut self, next: u64) {
         // None below has a slot.
-        if next <= self.next {
+        if next <= self.counters.next {
             return;
         }
-        let mut missing = next.saturating_sub(self.next);
+        let mut missing = next.saturating_sub(self.counters.next);
         for number in 0..self.slots.len() {
             if self.slots[number].as_ref().is_none_or(|slot| slot.sequence >= next) {
                 continue;
@@ -479,7 +476,7 @@ impl Receiving {
         // Of a message that nobody saw no more is known than that it has at least as many packets as the smallest.
         let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
         self.count_missing(missing, packets(least, self.config.packet));
-        self.next = self.next.max(next);
+        self.counters.next = self.counters.next.max(next);
     }
 
     /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
@@ -596,7 +593,7 @@ impl Receiving {
         let Some(slot) = self.slots[number].take() else { return };
         let Some(message) = slot.buffer else { return };
         self.give_up_to(slot.sequence);
-        self.next = slot.sequence.saturating_add(1);
+        self.counters.next = slot.sequence.saturating_add(1);
         let contract = self.config.service.contract();
         let extra = contract.map_or(Duration::ZERO, |contract| {
             contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1)
@@ -686,7 +683,8 @@ impl Receiving {
     /// The sender says that it sent `sent` messages in all: what has not come by now was lost.
     pub fn finish(&mut self, sent: u64) {
         // The number is an allegation too: count at most what a channel can have had under way.
-        let most = self.next.saturating_add(u64::from(limits::MAX_QUEUED_MESSAGES)).saturating_add(self.handled);
+        let most =
+            self.counters.next.saturating_add(u64::from(limits::MAX_QUEUED_MESSAGES)).saturating_add(self.handled);
         self.give_up_to(sent.min(most));
     }
 

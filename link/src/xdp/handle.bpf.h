@@ -11,7 +11,9 @@
 // What the channel's policing lets through is what a host that was stopped may send at once, which may be much. A handler takes from others
 // what was admitted, and no more: what comes faster than the contract has it, and a few more, goes to the application's queue.
 
-#define HANDLERS 16
+// Channels that have one; and places for them.
+#define HANDLED 16
+#define HANDLERS HANDLED
 #define BUCKETS 240
 #define ENDED_OVER_BUDGET 3
 // In the place of which each copy has its own number.
@@ -49,10 +51,8 @@ struct handler {
     // It has a message every so often, and so much too early; others go to the application's queue.
     __u64 every_ns;
     __u64 tolerance_ns;
-    __u64 paid_until;
-    __u64 next;  // the number of the next message: earlier ones are copies, or overtaken
     __u32 least; // bytes of the shortest message
-    __u32 words; // which words it has
+    __u32 shared; // which words it has, and which order it keeps
     __u64 entered;
     __u64 left;
     // Counted.
@@ -73,15 +73,21 @@ struct handler {
     __u64 response[BUCKETS];    // from the call that sent it until done, if `deadline_ns` is set
 };
 
+// How far the messages of a channel are: of its handler, and of the one that takes the place of that, which may run beside it for a moment.
+struct order {
+    __u64 paid_until;
+    __u64 next; // the number of the next message: earlier ones are copies, or overtaken
+};
+
 // program/handlers.rs asserts the same.
-_Static_assert(sizeof(struct handler) == 256 + 16 * BUCKETS, "as the loader has it");
+_Static_assert(sizeof(struct handler) == 240 + 16 * BUCKETS && sizeof(struct order) == 16, "as the loader has them");
 IS_AT(handler, cost_ns, 16);
 IS_AT(handler, reply_key, 40);
 IS_AT(handler, reply_every_ns, 64);
 IS_AT(handler, every_ns, 96);
-IS_AT(handler, entered, 136);
-IS_AT(handler, runs, 160);
-IS_AT(handler, took, 256);
+IS_AT(handler, entered, 120);
+IS_AT(handler, runs, 144);
+IS_AT(handler, took, 240);
 _Static_assert(sizeof(struct laxity_event) == 2976 && sizeof(struct data_header) == 52, "a reply follows its headers");
 
 struct {
@@ -95,10 +101,19 @@ struct {
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __uint(max_entries, HANDLERS);
+    __uint(max_entries, HANDLED);
     __type(key, __u32);
     __type(value, __u64[LAXITY_WORDS]);
 } words SEC(".maps");
+
+// Beside the words, which are the application's to write.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, HANDLED);
+    __type(key, __u32);
+    __type(value, struct order);
+} orders SEC(".maps");
 
 // Which handler has the messages of a channel, from 1; 0: none. The last counts what handlers did in all.
 struct {
@@ -350,14 +365,14 @@ static __attribute__((always_inline)) int is_whole(struct xdp_md *context, const
 }
 
 // Whether a message is earlier than one before it. One that loses the race for that three times is not.
-static __attribute__((always_inline)) int is_stale(struct handler *own, __u64 sequence)
+static __attribute__((always_inline)) int is_stale(struct order *order, __u64 sequence)
 {
 #pragma unroll
     for (int attempt = 0; attempt < 3; attempt++) {
-        __u64 next = *(volatile __u64 *)&own->next;
+        __u64 next = *(volatile __u64 *)&order->next;
         if (sequence < next)
             return 1;
-        if (__sync_val_compare_and_swap(&own->next, next, sequence + 1) == next)
+        if (__sync_val_compare_and_swap(&order->next, next, sequence + 1) == next)
             return 0;
     }
     return 0;
@@ -385,22 +400,23 @@ static __attribute__((always_inline)) int handled(struct xdp_md *context, struct
     if (!channel)
         return pass();
     __u32 class = channel->class < CLASSES ? channel->class : BEST_EFFORT;
-    __u32 words_of = own->words;
-    __u64 *shared = lookup(&words, &words_of);
+    __u32 shares = own->shared;
+    __u64 *shared = lookup(&words, &shares);
+    struct order *order = lookup(&orders, &shares);
     __u32 bytes = be16(header->payload);
     asm volatile("" : "+r"(bytes));
     __u64 due = be64(header->logical_arrival), ahead = be32(header->ahead) * 1000ULL;
     // A message of several packets is none of a channel that has a handler; nor is one that the host would not take.
-    if (!shared || !own->active || own->key != be64(header->key) || bytes < 1 || bytes > LAXITY_MESSAGE || bytes < own->least ||
+    if (!shared || !order || !own->active || own->key != be64(header->key) || bytes < 1 || bytes > LAXITY_MESSAGE || bytes < own->least ||
         header->message_bytes != be32(bytes) || (own->deadline_ns && due > arrived + own->tolerance_ns))
         return give(context, class);
-    if (!is_within(&own->paid_until, own->every_ns, own->tolerance_ns)) {
+    if (!is_within(&order->paid_until, own->every_ns, own->tolerance_ns)) {
         __sync_fetch_and_add(&own->beyond, 1);
         return give(context, class);
     }
     if (load_bytes(context, at.udp + sizeof(headers), event->message, bytes) || !is_whole(context, &at, &headers, event, bytes))
         return give(context, class);
-    if (is_stale(own, be64(header->sequence))) {
+    if (is_stale(order, be64(header->sequence))) {
         __sync_fetch_and_add(&own->stale, 1);
         count(TAKEN);
         return XDP_DROP;

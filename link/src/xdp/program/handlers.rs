@@ -25,8 +25,9 @@ use super::module::Module;
 use super::shared::{Atomics, Shared};
 use super::{Error, OBJECT, kernel};
 
-/// As HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`.
+/// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`.
 pub const MOST_HANDLERS: usize = 16;
+const PLACES: usize = MOST_HANDLERS;
 const BUCKETS: usize = 240;
 const WORDS: usize = 16;
 /// Bytes of the longest message, and reply: LAXITY_MESSAGE.
@@ -53,10 +54,8 @@ struct Slot {
     reply_sequence: AtomicU64,
     every_ns: AtomicU64,
     tolerance_ns: AtomicU64,
-    paid_until: AtomicU64,
-    next: AtomicU64,
     least: AtomicU32,
-    words: AtomicU32,
+    shared: AtomicU32,
     entered: AtomicU64,
     left: AtomicU64,
     stale: AtomicU64,
@@ -81,23 +80,33 @@ struct Slot {
 #[repr(C)]
 struct Words([AtomicU64; WORDS]);
 
+/// `struct order`.
+#[derive(Debug)]
+#[repr(C)]
+struct Order {
+    paid_until: AtomicU64,
+    next: AtomicU64,
+}
+
 // `handle.bpf.h` asserts the same.
 const _: () = {
     use std::mem::offset_of;
-    assert!(size_of::<Slot>() == 256 + 16 * BUCKETS && size_of::<Words>() == 8 * WORDS);
+    assert!(size_of::<Slot>() == 240 + 16 * BUCKETS && size_of::<Words>() == 8 * WORDS && size_of::<Order>() == 16);
     assert!(offset_of!(Slot, cost_ns) == 16);
     assert!(offset_of!(Slot, reply_key) == 40);
     assert!(offset_of!(Slot, reply_every_ns) == 64);
     assert!(offset_of!(Slot, every_ns) == 96);
-    assert!(offset_of!(Slot, entered) == 136);
-    assert!(offset_of!(Slot, runs) == 160);
-    assert!(offset_of!(Slot, took) == 256);
+    assert!(offset_of!(Slot, entered) == 120);
+    assert!(offset_of!(Slot, runs) == 144);
+    assert!(offset_of!(Slot, took) == 240);
 };
 
 // SAFETY: only atomic integers; the sum of their sizes is that of the type, asserted above.
 unsafe impl Atomics for Slot {}
 // SAFETY: likewise.
 unsafe impl Atomics for Words {}
+// SAFETY: likewise.
+unsafe impl Atomics for Order {}
 
 /// Why there is no handler in the kernel.
 #[derive(Debug, thiserror::Error)]
@@ -177,6 +186,8 @@ pub struct Install<'a> {
     pub before: Option<&'a Installed>,
     /// The words that it begins with, if there is none.
     pub words: [u64; WORDS],
+    /// The number of the first message that it may have: those before are over.
+    pub next: u64,
     /// Bytes of the shortest message.
     pub least: u32,
     /// It has a message every so often in the long run; what comes faster goes to the application's queue.
@@ -217,13 +228,14 @@ pub struct Handlers {
     handled_by: Shared<AtomicU64>,
     slots: Shared<Slot>,
     words: Shared<Words>,
+    orders: Shared<Order>,
     /// What `probe.bpf.h` is to turn, one at a time.
     probing: Shared<AtomicU64>,
     programs: OwnedFd,
     /// What `handle` refers to, without its `notices`.
     maps: Vec<(String, OwnedFd)>,
-    tenants: [Tenant; MOST_HANDLERS],
-    words_taken: [AtomicU32; MOST_HANDLERS],
+    tenants: [Tenant; PLACES],
+    shares_taken: [AtomicU32; MOST_HANDLERS],
     /// How far channels were, whose handlers are gone. One thread at a time installs, or takes out.
     installing: Mutex<VecDeque<Left>>,
 }
@@ -257,13 +269,14 @@ impl Handlers {
         let handlers = Arc::new(Self {
             channels: Arc::clone(&channels),
             handled_by: Shared::writable(take("handled_by")?, CHANNELS + 1)?,
-            slots: Shared::writable(take("handlers")?, MOST_HANDLERS as u32)?,
+            slots: Shared::writable(take("handlers")?, PLACES as u32)?,
             words: Shared::writable(take("words")?, MOST_HANDLERS as u32)?,
+            orders: Shared::writable(take("orders")?, MOST_HANDLERS as u32)?,
             probing: Shared::writable(take("probing")?, 1)?,
             programs: dup(&programs)?,
             maps,
             tenants: std::array::from_fn(|_| Tenant::default()),
-            words_taken: Default::default(),
+            shares_taken: Default::default(),
             installing: Mutex::default(),
         });
         Ok((handlers, channels))
@@ -281,7 +294,7 @@ impl Handlers {
         is_there: impl FnOnce() -> bool,
     ) -> Result<Installed, HandlerError> {
         let gone = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = (0..MOST_HANDLERS).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
+        let free = (0..PLACES).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
         let index = free.ok_or(HandlerError::Full)?;
         let program = self.program(module, index as u32)?;
         let programs = self.programs.as_fd();
@@ -294,10 +307,13 @@ impl Handlers {
         if !is_there() {
             return Err(HandlerError::NoChannel);
         }
-        let words = match what.before {
-            Some(before) => Arc::clone(&before.words),
-            None => self.own_words(&what.words)?,
+        let left = gone.iter().find(|left| left.key == key).map_or((0, 0), |left| (left.paid_until, left.next));
+        // One that takes the place of another has what that has: nothing is copied that goes on meanwhile.
+        let share = match what.before {
+            Some(before) => Arc::clone(&before.share),
+            None => self.share(&what.words, left)?,
         };
+        self.orders[share.index].next.fetch_max(what.next, SeqCst);
         let (slot, tenant) = (&self.slots[index], &self.tenants[index]);
         slot.ended.store(0, Relaxed);
         slot.over.store(0, Relaxed);
@@ -307,14 +323,7 @@ impl Handlers {
         slot.every_ns.store(what.every.as_nanos(), Relaxed);
         slot.tolerance_ns.store(what.tolerance.as_nanos(), Relaxed);
         slot.least.store(what.least, Relaxed);
-        let before = what.before.map(|before| &self.slots[before.index]);
-        let (paid_until, next) = match before {
-            Some(before) => (before.paid_until.load(SeqCst), before.next.load(SeqCst)),
-            None => gone.iter().find(|left| left.key == key).map_or((0, 0), |left| (left.paid_until, left.next)),
-        };
-        slot.paid_until.store(paid_until, Relaxed);
-        slot.next.store(next, Relaxed);
-        slot.words.store(words.index as u32, Relaxed);
+        slot.shared.store(share.index as u32, Relaxed);
         slot.reply_most.store(0, Relaxed);
         if let Some(reply) = &what.reply {
             slot.reply_channel.store(reply.channel.0.to_be(), Relaxed);
@@ -337,7 +346,7 @@ impl Handlers {
         tenant.reply.store(what.reply.map_or(NOWHERE, |reply| reply.place), Relaxed);
         tenant.is_taken.store(1, SeqCst);
         slot.key.store(key, Relaxed);
-        let installed = Installed { handlers: Arc::clone(self), index, words, place: what.place, _program: program };
+        let installed = Installed { handlers: Arc::clone(self), index, share, place: what.place, _program: program };
         slot.active.store(1, Release);
         // The one before it, if there is one, has no more messages.
         self.handled_by[what.place as usize].store(index as u64 + 1, SeqCst);
@@ -352,13 +361,20 @@ impl Handlers {
         Ok(self.program(module, 0).map(drop)?)
     }
 
-    fn own_words(self: &Arc<Self>, words: &[u64; WORDS]) -> Result<Arc<OwnWords>, HandlerError> {
-        // As many as handlers: those that take the place of another one have its words.
-        let free = self.words_taken.iter().position(|taken| taken.swap(1, SeqCst) == 0).ok_or(HandlerError::Full)?;
+    /// What the handler of another channel has, which begins with these words, and so far.
+    fn share(
+        self: &Arc<Self>,
+        words: &[u64; WORDS],
+        (paid_until, next): (u64, u64),
+    ) -> Result<Arc<Share>, HandlerError> {
+        // As many as channels that have a handler: those that take the place of another one have its own.
+        let free = self.shares_taken.iter().position(|taken| taken.swap(1, SeqCst) == 0).ok_or(HandlerError::Full)?;
         for (word, value) in self.words[free].0.iter().zip(words) {
             word.store(*value, Relaxed);
         }
-        Ok(Arc::new(OwnWords { handlers: Arc::clone(self), index: free }))
+        self.orders[free].paid_until.store(paid_until, SeqCst);
+        self.orders[free].next.store(next, SeqCst);
+        Ok(Arc::new(Share { handlers: Arc::clone(self), index: free }))
     }
 
     /// Has the next answer to an echo request with this number sent back as such a request; with `None` none.
@@ -369,6 +385,12 @@ impl Handlers {
     /// Whether it has been.
     pub(crate) fn has_turned(&self) -> bool {
         self.probing[0].load(SeqCst) & 1 == 0
+    }
+
+    /// Who has the messages of the channel at `place` from now on: as where a processor is still at the one before.
+    #[cfg(test)]
+    pub(super) fn switch(&self, place: u32, installed: &Installed) {
+        self.handled_by[place as usize].store(installed.index as u64 + 1, SeqCst);
     }
 
     /// The channel at `place`, received or sent here, is there no more: no handler has its messages, or replies on it.
@@ -478,15 +500,15 @@ pub struct HandlerCounts {
     pub response: Vec<(Duration, u64)>,
 }
 
-/// The words of a handler, and of those that take its place.
-struct OwnWords {
+/// The words of a handler, and how far it is: its own, and of those that take its place.
+struct Share {
     handlers: Arc<Handlers>,
     index: usize,
 }
 
-impl Drop for OwnWords {
+impl Drop for Share {
     fn drop(&mut self) {
-        self.handlers.words_taken[self.index].store(0, SeqCst);
+        self.handlers.shares_taken[self.index].store(0, SeqCst);
     }
 }
 
@@ -494,7 +516,7 @@ impl Drop for OwnWords {
 pub struct Installed {
     handlers: Arc<Handlers>,
     index: usize,
-    words: Arc<OwnWords>,
+    share: Arc<Share>,
     place: u32,
     _program: OwnedFd,
 }
@@ -541,7 +563,12 @@ impl Installed {
 
     /// A word that it shares with its application.
     pub fn word(&self, word: usize) -> &AtomicU64 {
-        &self.handlers.words[self.words.index].0[word]
+        &self.handlers.words[self.share.index].0[word]
+    }
+
+    /// Messages below this number are over: copies of them, and those that are still on their way, it drops.
+    pub fn begin_at(&self, next: u64) {
+        self.handlers.orders[self.share.index].next.fetch_max(next, SeqCst);
     }
 
     /// Has it have no more messages. Those that it has at the moment it may still be done with.
@@ -577,13 +604,16 @@ impl Drop for Installed {
     fn drop(&mut self) {
         let mut gone = self.handlers.installing.lock().unwrap_or_else(PoisonError::into_inner);
         self.stop();
-        let slot = &self.handlers.slots[self.index];
+        let (slot, order) = (&self.handlers.slots[self.index], &self.handlers.orders[self.share.index]);
         gone.truncate(MOST_HANDLERS - 1);
-        let (paid_until, next) = (slot.paid_until.load(SeqCst), slot.next.load(SeqCst));
+        let (paid_until, next) = (order.paid_until.load(SeqCst), order.next.load(SeqCst));
         gone.push_front(Left { key: slot.key.load(SeqCst), paid_until, next });
         let _ = kernel::delete(self.handlers.programs.as_fd(), self.index as u32);
         if self.is_through() {
             self.handlers.tenants[self.index].is_taken.store(0, SeqCst);
+        } else {
+            // With what it shares, where that run would go on among another channel's.
+            std::mem::forget(Arc::clone(&self.share));
         }
     }
 }

@@ -130,6 +130,14 @@ impl Module {
         Ok((linked, maps))
     }
 
+    /// One without maps.
+    #[cfg(test)]
+    pub(super) fn of(instructions: Vec<bpf_insn>) -> Self {
+        let mut own = Object::parse(OBJECT).unwrap();
+        let notices = MapData::create(own.maps.remove("notices").unwrap(), "laxity_notices", None).unwrap();
+        Self { instructions, maps: Vec::new(), notices: Arc::new(notices) }
+    }
+
     /// A map of its own, by its name in the source; those of global variables have the name of their section.
     pub fn map(&self, name: &str) -> Option<Arc<ModuleMap>> {
         self.maps.iter().find(|map| map.name == name).cloned()

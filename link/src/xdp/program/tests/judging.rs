@@ -5,29 +5,29 @@ use super::frames::{control, frame, packet};
 use super::*;
 use laxity_core::units::Duration;
 
-const PEER: &str = "192.0.2.1:40000";
+pub(super) const PEER: &str = "192.0.2.1:40000";
 const PEER6: &str = "[2001:db8::1]:40000";
-const HERE: &str = "192.0.2.9:5709";
+pub(super) const HERE: &str = "192.0.2.9:5709";
 const HERE6: &str = "[2001:db8::9]:5709";
 /// Some eleven days.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
-fn at(address: &str) -> SocketAddr {
+pub(super) fn at(address: &str) -> SocketAddr {
     address.parse().unwrap()
 }
 
-fn settings() -> Settings {
+pub(super) fn settings() -> Settings {
     let (control, peer_control) = (Budget::default(), Budget::default());
     Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control }
 }
 
-fn expected(peer: &str, key: u64) -> Expected {
+pub(super) fn expected(peer: &str, key: u64) -> Expected {
     let (class, spacing, tolerance) = (ArrivalClass::RealTime, Duration::ZERO, Duration::ZERO);
     Expected { peer: at(peer), key, class, packet: 1000, max_message: 2500, spacing, tolerance }
 }
 
 /// A program that knows itself, with sockets on the first queue; and the sockets.
-fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
+pub(super) fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
     let mut program = loaded()?;
     program.settings(settings).unwrap();
     program.add_address(at(HERE).ip()).unwrap();

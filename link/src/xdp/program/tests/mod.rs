@@ -8,6 +8,7 @@ use super::*;
 mod attach;
 mod differential;
 mod frames;
+mod handlers;
 mod judging;
 
 /// The program, or why there is none.

@@ -1,0 +1,137 @@
+//! Handlers behind the program: which messages they have, and what is counted.
+
+use std::sync::Arc;
+
+use aya_obj::generated::bpf_insn;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::DataHeader;
+
+use super::frames::frame;
+use super::judging::{HERE, PEER, at, expected, ready, settings};
+use super::*;
+use crate::xdp::program::{HandlerError, Install, Installed, Module};
+
+const KEY: u64 = 7;
+const DROP: u32 = 1;
+const REDIRECT: u32 = 4;
+
+/// `return LAXITY_DONE;`
+fn done() -> Module {
+    let instruction =
+        |code| bpf_insn { code, _bitfield_align_1: [], _bitfield_1: bpf_insn::new_bitfield_1(0, 0), off: 0, imm: 0 };
+    // r0 = 0, exit.
+    Module::of(vec![instruction(0xB7), instruction(0x95)])
+}
+
+/// A message of the channel at `place`.
+fn message(place: u32, sequence: u64) -> Vec<u8> {
+    let header = DataHeader {
+        channel: place,
+        key: KEY,
+        message_bytes: 10,
+        sequence,
+        logical_arrival: Instant::ZERO,
+        index: 0,
+        payload: 10,
+        stolen_micros: 0,
+        waited_micros: 0,
+        ahead_micros: 0,
+    };
+    let mut packet = vec![0xA5; header.frame_bytes()];
+    header.write(&mut packet).unwrap();
+    frame(at(PEER), at(HERE), None, &packet)
+}
+
+/// Without a reply, and with a tolerance that nothing uses up.
+fn plain(place: u32, before: Option<&Installed>) -> Install<'_> {
+    let (every, tolerance) = (Duration::from_nanos(1), Duration::from_secs(1));
+    let (cost, budget) = (Duration::from_secs(1), Duration::from_secs(1));
+    let (words, deadline, reply) = ([0; 16], None, None);
+    Install { place, before, words, next: 0, least: 1, every, tolerance, cost, budget, deadline, reply }
+}
+
+struct Scene {
+    program: Program,
+    _sockets: Vec<OwnedFd>,
+}
+
+impl Scene {
+    /// With so many channels, from place 0 on.
+    fn new(channels: u32) -> Option<Self> {
+        let (mut program, _sockets) = ready(&settings())?;
+        for place in 0..channels {
+            program.expect(place, &expected(PEER, KEY)).unwrap();
+        }
+        Some(Self { program, _sockets })
+    }
+
+    fn install(&self, what: &Install<'_>) -> Result<Installed, HandlerError> {
+        Arc::clone(self.program.handlers()).install(&done(), what, || true)
+    }
+
+    fn arrives(&self, frame: &[u8]) -> u32 {
+        self.program.test_run(frame, None, 1).unwrap().verdict
+    }
+
+    /// The executive hears of everything.
+    fn tell(&self) {
+        let mut told = 0;
+        while self.program.handlers().poll(&mut told).is_some() {}
+    }
+}
+
+#[test]
+fn one_begins_at_the_message_that_is_expected() {
+    let Some(scene) = Scene::new(1) else { return };
+    let installed = scene.install(&Install { next: 5, ..plain(0, None) }).unwrap();
+    let stale = |number| assert_eq!((scene.arrives(&message(0, number)), number), (DROP, number));
+    stale(3);
+    stale(4);
+    assert_eq!((installed.counts().runs, installed.counts().stale), (0, 2));
+    assert_eq!(scene.arrives(&message(0, 5)), DROP);
+    assert_eq!((installed.counts().runs, installed.counts().stale), (1, 2));
+    // What was delivered while it was installed.
+    installed.begin_at(9);
+    stale(8);
+    // It never goes back.
+    installed.begin_at(2);
+    stale(6);
+    assert_eq!(scene.arrives(&message(0, 9)), DROP);
+    assert_eq!((installed.counts().runs, installed.counts().stale), (2, 4));
+    // Nor does the one that comes after it.
+    scene.tell();
+    drop(installed);
+    assert_eq!(scene.arrives(&message(0, 10)), REDIRECT);
+    let installed = scene.install(&plain(0, None)).unwrap();
+    stale(9);
+    assert_eq!((installed.counts().runs, installed.counts().stale), (0, 1));
+}
+
+#[test]
+fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
+    let Some(scene) = Scene::new(1) else { return };
+    // Four in all, as far as a test lasts.
+    let (every, tolerance) = (Duration::from_secs(1_000), Duration::from_secs(3_000));
+    let limited = |before| Install { every, tolerance, ..plain(0, before) };
+    let first = scene.install(&limited(None)).unwrap();
+    for number in 0..2 {
+        assert_eq!(scene.arrives(&message(0, number)), DROP);
+    }
+    // Another processor is at the first one while the second is installed already: what that uses up is the second's, too.
+    let second = scene.install(&limited(Some(&first))).unwrap();
+    assert_eq!(scene.arrives(&message(0, 2)), DROP);
+    scene.program.handlers().switch(0, &first);
+    assert_eq!(scene.arrives(&message(0, 5)), DROP);
+    scene.program.handlers().switch(0, &second);
+    assert_eq!(scene.arrives(&message(0, 6)), REDIRECT);
+    assert_eq!((first.counts().runs, second.counts().runs, second.counts().beyond), (3, 1, 1));
+    // Likewise of the order.
+    let Some(scene) = Scene::new(1) else { return };
+    let first = scene.install(&plain(0, None)).unwrap();
+    let second = scene.install(&plain(0, Some(&first))).unwrap();
+    scene.program.handlers().switch(0, &first);
+    assert_eq!(scene.arrives(&message(0, 5)), DROP);
+    scene.program.handlers().switch(0, &second);
+    assert_eq!(scene.arrives(&message(0, 4)), DROP);
+    assert_eq!((first.counts().runs, second.counts().runs, second.counts().stale), (1, 0, 1));
+}
