@@ -11,9 +11,9 @@
 // What the channel's policing lets through is what a host that was stopped may send at once, which may be much. A handler takes from others
 // what was admitted, and no more: what comes faster than the contract has it, and a few more, goes to the application's queue.
 
-// Channels that have one; and places for them.
+// Channels that have one; and places for them, as each may be about to be replaced.
 #define HANDLED 16
-#define HANDLERS HANDLED
+#define HANDLERS (2 * HANDLED)
 #define BUCKETS 240
 #define ENDED_OVER_BUDGET 3
 // In the place of which each copy has its own number.

@@ -25,9 +25,9 @@ use super::module::Module;
 use super::shared::{Atomics, Shared};
 use super::{Error, OBJECT, kernel};
 
-/// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`.
+/// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`: each channel's handler may be about to be replaced, which takes a place more.
 pub const MOST_HANDLERS: usize = 16;
-const PLACES: usize = MOST_HANDLERS;
+const PLACES: usize = 2 * MOST_HANDLERS;
 const BUCKETS: usize = 240;
 const WORDS: usize = 16;
 /// Bytes of the longest message, and reply: LAXITY_MESSAGE.

@@ -108,6 +108,26 @@ fn one_begins_at_the_message_that_is_expected() {
 }
 
 #[test]
+fn sixteen_channels_may_have_one_and_all_of_them_another() {
+    let Some(scene) = Scene::new(17) else { return };
+    let mut installed: Vec<_> = (0..16).map(|place| scene.install(&plain(place, None)).unwrap()).collect();
+    assert!(matches!(scene.install(&plain(16, None)), Err(HandlerError::Full)));
+    // None of those before is gone when the next one is there.
+    let later: Vec<_> =
+        (0..16).map(|place| scene.install(&plain(place, Some(&installed[place as usize]))).unwrap()).collect();
+    for place in 0..16 {
+        assert_eq!(scene.arrives(&message(place, 0)), DROP);
+    }
+    assert!(installed.iter().all(|before| before.counts().runs == 0));
+    assert!(later.iter().all(|after| after.counts().runs == 1));
+    installed.clear();
+    assert!(matches!(scene.install(&plain(16, None)), Err(HandlerError::Full)));
+    scene.tell();
+    drop(later);
+    assert!(scene.install(&plain(16, None)).is_ok());
+}
+
+#[test]
 fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
     let Some(scene) = Scene::new(1) else { return };
     // Four in all, as far as a test lasts.
