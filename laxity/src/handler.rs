@@ -344,9 +344,15 @@ impl Installer {
         let Some(handler) = in_kernel else {
             // Both have the same words: first one has them, then the other.
             let Some(before) = self.kernel.take() else { return self.exchange_in_process(in_process, home, port) };
-            let before = before.take_out(home, port, &self.record);
-            self.exchange_in_process(in_process, home, port)?;
-            return Ok(Some(Some(before)));
+            before.stop(home, port);
+            before.words_to(&self.record);
+            if let Err(error) = self.exchange_in_process(in_process, home, port) {
+                // If nothing can take its place, it stays.
+                before.resume();
+                self.kernel = Some(before);
+                return Err(error);
+            }
+            return Ok(Some(Some(before.finish(home, port, &self.record))));
         };
         let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
         let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);

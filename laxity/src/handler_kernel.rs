@@ -288,9 +288,14 @@ impl InKernel {
     }
 
     /// Takes it out. What it did is counted with `record`, and told to the executive.
-    pub(crate) fn take_out(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
+    pub(crate) fn take_out(self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
         self.stop(home, port);
         self.words_to(record);
+        self.finish(home, port, record)
+    }
+
+    /// It was stopped, and what has its words now may have changed them.
+    pub(crate) fn finish(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
         record.count_in_kernel(&self.installed.counts());
         if let Some(reply) = self.handler.reply_mut() {
             reply.come_back(self.installed.next_reply());
@@ -307,6 +312,13 @@ impl InKernel {
         // One that was called just before it was stopped has begun then.
         std::thread::sleep(StdDuration::from_millis(1));
         self.have_told(home, port, 500);
+    }
+
+    /// It was stopped, and has messages again, unless it had ended.
+    pub(crate) fn resume(&self) {
+        if !self.is_told {
+            self.installed.resume();
+        }
     }
 
     /// Waits until it is at no message, and the executive has heard of all that it did; at most so many ms.

@@ -579,6 +579,19 @@ impl Installed {
         self.handlers.slots[self.index].active.store(0, SeqCst);
     }
 
+    /// It was stopped, and has messages again; not if it had ended by itself, or another one has its place.
+    pub fn resume(&self) {
+        if self.has_ended() {
+            return;
+        }
+        self.handlers.slots[self.index].active.store(1, SeqCst);
+        let (own, of_place) = (self.index as u64 + 1, &self.handlers.handled_by[self.place as usize]);
+        // A channel that was closed meanwhile is of no tenant any more.
+        if self.handlers.tenants[self.index].place.load(SeqCst) == self.place {
+            let _ = of_place.compare_exchange(0, own, SeqCst, SeqCst);
+        }
+    }
+
     /// Whether it is at no message any more, once it was stopped a moment ago, and the executive has been told of all that it did.
     pub fn is_through(&self) -> bool {
         let (slot, tenant) = (&self.handlers.slots[self.index], &self.handlers.tenants[self.index]);

@@ -128,6 +128,27 @@ fn sixteen_channels_may_have_one_and_all_of_them_another() {
 }
 
 #[test]
+fn one_that_was_stopped_goes_on_where_nothing_took_its_place() {
+    let Some(mut scene) = Scene::new(1) else { return };
+    let first = scene.install(&plain(0, None)).unwrap();
+    first.stop();
+    assert_eq!(scene.arrives(&message(0, 0)), REDIRECT);
+    first.resume();
+    assert_eq!((scene.arrives(&message(0, 1)), first.counts().runs), (DROP, 1));
+    // Where another one has its place, it stays out of it.
+    let second = scene.install(&plain(0, Some(&first))).unwrap();
+    first.stop();
+    first.resume();
+    assert_eq!((scene.arrives(&message(0, 2)), first.counts().runs, second.counts().runs), (DROP, 1, 1));
+    // And so where the channel is closed.
+    second.stop();
+    scene.program.expect_nothing(0);
+    scene.program.expect(0, &expected(PEER, KEY)).unwrap();
+    second.resume();
+    assert_eq!((scene.arrives(&message(0, 3)), second.counts().runs), (REDIRECT, 1));
+}
+
+#[test]
 fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
     let Some(scene) = Scene::new(1) else { return };
     // Four in all, as far as a test lasts.
