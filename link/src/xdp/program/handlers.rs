@@ -297,9 +297,6 @@ impl Handlers {
         let free = (0..PLACES).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
         let index = free.ok_or(HandlerError::Full)?;
         let program = self.program(module, index as u32)?;
-        let programs = self.programs.as_fd();
-        kernel::update(programs, &(index as u32).to_ne_bytes(), &(program.as_raw_fd() as u32).to_ne_bytes())
-            .map_err(|source| Error::Kernel { what: "a program for a tail call", source })?;
         let channel = self.channels.get(what.place as usize).filter(|channel| channel.open.load(Acquire) != 0);
         let channel = channel.ok_or(HandlerError::NoChannel)?;
         let key = channel.key.load(Relaxed);
@@ -313,6 +310,10 @@ impl Handlers {
             Some(before) => Arc::clone(&before.share),
             None => self.share(&what.words, left)?,
         };
+        // The last that may be refused: what is not installed leaves no program.
+        let programs = self.programs.as_fd();
+        kernel::update(programs, &(index as u32).to_ne_bytes(), &(program.as_raw_fd() as u32).to_ne_bytes())
+            .map_err(|source| Error::Kernel { what: "a program for a tail call", source })?;
         self.orders[share.index].next.fetch_max(what.next, SeqCst);
         let (slot, tenant) = (&self.slots[index], &self.tenants[index]);
         slot.ended.store(0, Relaxed);
@@ -391,6 +392,14 @@ impl Handlers {
     #[cfg(test)]
     pub(super) fn switch(&self, place: u32, installed: &Installed) {
         self.handled_by[place as usize].store(installed.index as u64 + 1, SeqCst);
+    }
+
+    /// Handlers' programs that can be called.
+    #[cfg(test)]
+    pub(super) fn programs(&self) -> usize {
+        let is_there =
+            |place: &usize| kernel::look_up(self.programs.as_fd(), &(*place as u32).to_ne_bytes(), &mut [0; 8]);
+        (0..PLACES).filter(|place| is_there(place).unwrap()).count()
     }
 
     /// The channel at `place`, received or sent here, is there no more: no handler has its messages, or replies on it.

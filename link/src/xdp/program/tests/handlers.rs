@@ -149,6 +149,20 @@ fn one_that_was_stopped_goes_on_where_nothing_took_its_place() {
 }
 
 #[test]
+fn one_that_is_refused_leaves_nothing() {
+    let Some(scene) = Scene::new(17) else { return };
+    let handlers = scene.program.handlers();
+    let refused = handlers.install(&done(), &plain(0, None), || false);
+    assert!(matches!(refused, Err(HandlerError::NoChannel)));
+    assert!(matches!(scene.install(&plain(17, None)), Err(HandlerError::NoChannel)));
+    assert_eq!((handlers.programs(), scene.arrives(&message(0, 0))), (0, REDIRECT));
+    // There is room for as many as before.
+    let _installed: Vec<_> = (0..16).map(|place| scene.install(&plain(place, None)).unwrap()).collect();
+    assert!(matches!(scene.install(&plain(16, None)), Err(HandlerError::Full)));
+    assert_eq!(handlers.programs(), 16);
+}
+
+#[test]
 fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
     let Some(scene) = Scene::new(1) else { return };
     // Four in all, as far as a test lasts.
