@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::upcalls::Kind;
@@ -163,6 +164,8 @@ impl Inner {
 pub(super) struct Source {
     set: Arc<ReadySet>,
     file: Mutex<Option<File>>,
+    /// It is at its end: it is never listened to again.
+    has_left: AtomicBool,
     /// It has no end, and its errors are the network's.
     is_datagram: bool,
 }
@@ -175,12 +178,13 @@ impl Source {
             return Err(Error::Descriptor { problem: "it is not open for reading" });
         }
         let problem = "a regular file or a directory always has something to read, and may have to wait for a disk; read it in a thread of the application";
-        set.add(&descriptor).map_err(|source| match source.kind() {
+        ReadySet::check(&descriptor).map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied => Error::Descriptor { problem },
             _ => system(source),
         })?;
         let is_datagram = matches!(sockopt::socket_type(&descriptor), Ok(SocketType::DGRAM | SocketType::RAW));
-        let source = Self { set, file: Mutex::new(Some(descriptor.into())), is_datagram };
+        let (file, has_left) = (Mutex::new(Some(descriptor.into())), AtomicBool::new(false));
+        let source = Self { set, file, has_left, is_datagram };
         source
             .with(|file| fcntl_setfl(file, flags | OFlags::NONBLOCK))
             .transpose()
@@ -206,16 +210,17 @@ impl Source {
 
     /// The next time that it has something releases the upcall at that place; false if it never will again.
     pub(super) fn listen(&self, place: u32) -> bool {
-        self.with(|file| self.set.listen(file, place).is_ok()).unwrap_or(false)
+        !self.has_left.load(SeqCst) && self.with(|file| self.set.listen(file, place).is_ok()).unwrap_or(false)
     }
 
     /// Until it is listened to again it releases nothing.
     pub(super) fn ignore(&self) {
-        self.with(|file| self.set.ignore(file));
+        self.with(|file| self.set.remove(file));
     }
 
     /// It releases nothing any more.
     fn leave(&self) {
+        self.has_left.store(true, SeqCst);
         self.with(|file| self.set.remove(file));
     }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::epoll::{self, EventFlags};
+use rustix::io::Errno;
 
 use super::wake::{number, told};
 
@@ -23,28 +24,30 @@ impl ReadySet {
         Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Takes a descriptor in, which is not listened to yet.
+    /// Whether a descriptor can be waited for. It is in no set before it is listened to: of one that is at its end the kernel would tell whoever
+    /// waits, whatever was asked for.
     ///
     /// # Errors
-    /// `PermissionDenied` for a regular file or a directory, which cannot be waited for; else what the kernel says.
-    pub fn add(&self, descriptor: impl AsFd) -> io::Result<()> {
-        Ok(epoll::add(&self.0, descriptor, number(None), EventFlags::ONESHOT)?)
+    /// `PermissionDenied` for a regular file or a directory, which cannot; else what the kernel says.
+    pub fn check(descriptor: impl AsFd) -> io::Result<()> {
+        let alone = Self::new()?;
+        Ok(epoll::add(&alone.0, descriptor, number(None), EventFlags::ONESHOT)?)
     }
 
     /// Listens to a descriptor: the next time that it has something to read, an end, or an error, it is told by `which`.
     ///
     /// # Errors
-    /// If it is not in the set.
+    /// It cannot be waited for; the kernel has no room for another one.
     pub fn listen(&self, descriptor: impl AsFd, which: u32) -> io::Result<()> {
-        Ok(epoll::modify(&self.0, descriptor, number(Some(which)), EventFlags::IN | EventFlags::ONESHOT)?)
+        let (descriptor, flags) = (descriptor.as_fd(), EventFlags::IN | EventFlags::ONESHOT);
+        match epoll::modify(&self.0, descriptor, number(Some(which)), flags) {
+            // The first time.
+            Err(Errno::NOENT) => Ok(epoll::add(&self.0, descriptor, number(Some(which)), flags)?),
+            other => Ok(other?),
+        }
     }
 
     /// Does not listen to it any more.
-    pub fn ignore(&self, descriptor: impl AsFd) {
-        let _ = epoll::modify(&self.0, descriptor, number(None), EventFlags::ONESHOT);
-    }
-
-    /// Takes it out.
     pub fn remove(&self, descriptor: impl AsFd) {
         let _ = epoll::delete(&self.0, descriptor);
     }
@@ -79,8 +82,8 @@ mod tests {
     fn a_descriptor_is_told_once_each_time_it_is_listened_to() {
         let (set, flood, other) = (ReadySet::new().unwrap(), Wake::new().unwrap(), Wake::new().unwrap());
         flood.wake();
-        set.add(&flood).unwrap();
-        set.add(&other).unwrap();
+        ReadySet::check(&flood).unwrap();
+        ReadySet::check(&other).unwrap();
         assert_eq!(look(&set), (false, vec![]), "not listened to yet");
         set.listen(&other, 7).unwrap();
         for _ in 0..3 {
@@ -89,24 +92,33 @@ mod tests {
             assert_eq!(look(&set), (false, vec![]), "it has something all the time");
         }
         set.listen(&flood, 0).unwrap();
-        set.ignore(&flood);
+        set.remove(&flood);
         assert_eq!(look(&set), (false, vec![]));
         other.wake();
         assert_eq!(look(&set), (true, vec![7]));
-        set.remove(&flood);
-        assert!(set.listen(&flood, 0).is_err() && look(&set) == (false, vec![]));
+        set.listen(&flood, 0).unwrap();
+        assert_eq!(look(&set), (true, vec![0]), "it is listened to again");
     }
 
     #[test]
     fn the_end_is_told_and_files_are_refused() {
         let set = ReadySet::new().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
-        assert_eq!(set.add(&file).unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        for refused in [ReadySet::check(&file), set.listen(&file, 1)] {
+            assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
+        }
         let (reader, writer) = std::io::pipe().unwrap();
-        set.add(&reader).unwrap();
         set.listen(&reader, 3).unwrap();
         drop(writer);
         assert_eq!(look(&set), (true, vec![3]));
+        assert_eq!(look(&set), (false, vec![]));
+        // One that was at its end before is told when it is listened to, and not before.
+        let (reader, _) = std::io::pipe().unwrap();
+        ReadySet::check(&reader).unwrap();
+        assert_eq!(look(&set), (false, vec![]));
+        set.listen(&reader, 4).unwrap();
+        assert_eq!(look(&set), (true, vec![4]));
+        set.remove(&reader);
         assert_eq!(look(&set), (false, vec![]));
     }
 
@@ -116,7 +128,6 @@ mod tests {
         let (bells, set) = (WakeSet::new(&own).unwrap(), ReadySet::new().unwrap());
         assert!(bells.include(&set).unwrap() && !bells.include(&set).unwrap());
         let wakes = || wait(&[(bells.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
-        set.add(&flood).unwrap();
         set.listen(&flood, 1).unwrap();
         assert!(!wakes());
         flood.wake();

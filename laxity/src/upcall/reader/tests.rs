@@ -155,6 +155,26 @@ fn what_comes_too_soon_waits_for_its_interval_and_else_runs_at_once() {
     assert!(scene.round().is_none());
 }
 
+/// The kernel tells of an end whatever was asked for: nothing that does not run may wake the thread with it.
+#[test]
+fn one_whose_other_end_is_gone_wakes_nobody_until_it_runs() {
+    let mut scene = Scene::new();
+    let begin = scene.now;
+    let (reader, _) = filled(0);
+    let source = Source::open(scene.set(), reader.into()).unwrap();
+    assert!(!scene.sleep(begin), "it is being admitted");
+    drop(source);
+    let (reader, writer) = filled(0);
+    let (_source, record) = scene.reader(0, ms(10), reader);
+    scene.ask(Asks::Suspend { place: 0 });
+    drop(writer);
+    assert!(!scene.sleep(begin + ms(1)) && scene.round().is_none(), "it is suspended");
+    scene.ask(Asks::Run { place: 0, first: scene.now });
+    assert!(scene.sleep(begin + ms(500)) && scene.round().is_some());
+    assert_eq!(record.state(), State::Stopped);
+    assert!(!scene.sleep(begin + ms(500)) && scene.round().is_none(), "it is over");
+}
+
 /// It looks eight times in the shortest interval, and when it has slept: no system call in the rounds between.
 #[test]
 fn a_thread_that_is_busy_looks_now_and_then() {
