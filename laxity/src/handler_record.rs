@@ -50,6 +50,8 @@ pub struct HandlerFigures {
     pub unsent: u64,
     /// Messages that a handler in the kernel did not have, because they came faster than the contract has it: they went to the channel's queue.
     pub beyond: u64,
+    /// Packets that a handler in the kernel dropped: copies, and messages that later ones had overtaken, or that were delivered before it was installed.
+    pub stale: u64,
     /// Messages that a handler in the kernel could not tell the application of, which had not read those before.
     pub untold: u64,
     /// Runs that took more of the processor than was declared.
@@ -83,6 +85,7 @@ pub(crate) struct Record {
     pub(crate) replies: AtomicU64,
     pub(crate) unsent: AtomicU64,
     pub(crate) beyond: AtomicU64,
+    pub(crate) stale: AtomicU64,
     pub(crate) untold: AtomicU64,
     pub(crate) over_cost: AtomicU64,
     pub(crate) took: Histogram,
@@ -102,6 +105,7 @@ impl Record {
             replies: zero(),
             unsent: zero(),
             beyond: zero(),
+            stale: zero(),
             untold: zero(),
             over_cost: zero(),
             took: Histogram::default(),
@@ -129,8 +133,8 @@ impl Record {
 
     /// Adds what a handler in the kernel has counted.
     pub(crate) fn count_in_kernel(&self, counts: &HandlerCounts) {
-        let HandlerCounts { runs, done, replies, unsent, beyond, untold, over_cost, .. } = *counts;
-        let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, untold, over_cost];
+        let HandlerCounts { runs, done, replies, unsent, beyond, stale, untold, over_cost, .. } = *counts;
+        let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, stale, untold, over_cost];
         for (own, counted) in self.counters().into_iter().zip(counted) {
             add(own, counted);
         }
@@ -141,8 +145,17 @@ impl Record {
         }
     }
 
-    fn counters(&self) -> [&AtomicU64; 7] {
-        [&self.runs, &self.delivered, &self.replies, &self.unsent, &self.beyond, &self.untold, &self.over_cost]
+    fn counters(&self) -> [&AtomicU64; 8] {
+        [
+            &self.runs,
+            &self.delivered,
+            &self.replies,
+            &self.unsent,
+            &self.beyond,
+            &self.stale,
+            &self.untold,
+            &self.over_cost,
+        ]
     }
 
     pub(crate) fn set_state(&self, state: HandlerState) {
@@ -170,6 +183,7 @@ impl Record {
             replies: read(&self.replies),
             unsent: read(&self.unsent),
             beyond: read(&self.beyond),
+            stale: read(&self.stale),
             untold: read(&self.untold),
             over_cost: read(&self.over_cost),
             took: self.took.latencies(),
