@@ -11,7 +11,9 @@ use lab::{Lab, Side};
 use laxity::handler::kernel::Module;
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
 use laxity::key::SharedKey;
-use laxity::{ChannelSpec, Error, Host, HostConfig, Level, LinkChoice, ListenConfig, Receiver, Sender, XdpOptions};
+use laxity::{
+    ChannelSpec, Error, Host, HostConfig, Level, LinkChoice, ListenConfig, Listener, Receiver, Sender, XdpOptions,
+};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -365,14 +367,16 @@ fn handlers_are_replaced_while_messages_come() {
     assert_eq!((report.unwrap().delivered, report.unwrap().lost), (sent, 0));
 }
 
-/// Sends messages in the name of `sender`, whose host is `a`, from number `first` on; `None` where that is not permitted.
-fn forge(lab: &Lab, a: &Host, sender: Sender, first: u64, messages: u64) -> Option<Sender> {
+/// Sends so many copies of a message in the name of `sender`, whose host is `a`; `None` where that is not permitted.
+fn copies(lab: &Lab, a: &Host, sender: Sender, number: u64, copies: u64) -> Option<Sender> {
     let from = a.address();
     let forged = lab.on(Side::A, move || {
-        let load = Load { per_second: None, packets: messages, span: Duration::from_secs(10) };
-        let offered = Ground::lab(&[(Side::B.v4(), 24)])
-            .and_then(|ground| Violator::new(&sender, from, first, &ground))
-            .and_then(|mut violator| violator.run(&load, &AtomicBool::new(false)));
+        let load = Load { per_second: None, packets: 1, span: Duration::from_secs(10) };
+        let copy = || {
+            let ground = Ground::lab(&[(Side::B.v4(), 24)])?;
+            Violator::new(&sender, from, number, &ground)?.run(&load, &AtomicBool::new(false))
+        };
+        let offered: Result<Vec<_>, _> = (0..copies).map(|_| copy()).collect();
         Ok((sender, offered))
     });
     let (sender, offered) = forged.unwrap();
@@ -382,7 +386,7 @@ fn forge(lab: &Lab, a: &Host, sender: Sender, first: u64, messages: u64) -> Opti
             None
         }
         offered => {
-            assert_eq!(offered.unwrap().packets, messages);
+            assert!(offered.unwrap().iter().all(|offered| offered.packets == 1));
             Some(sender)
         }
     }
@@ -398,12 +402,22 @@ fn a_copy_of_what_was_delivered_before_is_not_handled() {
         assert_eq!(at_b.recv_timeout(WAIT).unwrap().sequence(), number);
     }
     at_b.on_message(Module::new(object!("count")).unwrap().0.handler()).unwrap();
-    let Some(mut command) = forge(&lab, &a, command, 2, 1) else { return };
+    let Some(mut command) = copies(&lab, &a, command, 2, 1) else { return };
     command.send(&[0; 8]).unwrap();
     eventually("the next one", || at_b.handler().unwrap().runs > 0);
     std::thread::sleep(StdDuration::from_millis(20));
     let figures = at_b.handler().unwrap();
     assert_eq!((figures.runs, figures.stale, figures.beyond), (1, 1, 0));
+    // Copies in a bunch: as many as may have been delayed are dropped here, and the others by the host.
+    const COPIES: u64 = 60;
+    let Some(_command) = copies(&lab, &a, command, 2, COPIES) else { return };
+    eventually("all have come", || {
+        let figures = at_b.handler().unwrap();
+        figures.stale + figures.beyond == 1 + COPIES
+    });
+    let figures = at_b.handler().unwrap();
+    assert!(figures.runs == 1 && figures.stale > 16 && figures.beyond > 0, "{figures:?}");
+    assert!(matches!(at_b.recv_timeout(StdDuration::from_millis(50)), Err(Error::WouldBlock)));
 }
 
 /// The place of a handler, and what was counted there, are the next one's only when all is told; words go on.
@@ -452,25 +466,13 @@ fn what_follows_a_handler_begins_with_its_words_and_no_more() {
     assert!(answer.end().is_some());
 }
 
-/// Objects that are changed at random: each is refused with a reason, or does no harm. `LAXITY_OBJECTS` says how many.
+/// Objects that are changed at random: each is refused with a reason, or does no harm. Always the same, and others each time: `LAXITY_OBJECTS` says how
+/// many of them, `LAXITY_SEED` which, as a test that has failed tells.
 #[test]
 fn objects_that_are_changed_at_random_are_refused_or_harmless() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
-    let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
-    let mut answer = Some(answer);
-    let other = b.listen("other").unwrap();
-    let mut to_other = a.open(b.address(), "other", contract()).unwrap();
-    let mut from_a = other.accept(Some(WAIT)).unwrap();
-    let count = std::env::var("LAXITY_OBJECTS").map_or(300, |count| count.parse().unwrap());
-    let whole: [&[u8]; 4] = [
-        object!("count"),
-        object!("talkative"),
-        object!("scribble"),
-        include_bytes!("../examples/emergency-stop/stop.bpf.o"),
-    ];
-    let mut random = SplitMix(count);
-    let (mut unread, mut unverified, mut installed) = (0u64, 0u64, 0u64);
+    let number_in = |variable| std::env::var(variable).ok().map(|number: String| number.parse().unwrap());
     // The reader of objects gives up on some by a panic, which is caught: it need not be told of each.
     let hook = std::panic::take_hook();
     let own = std::thread::current().id();
@@ -479,8 +481,54 @@ fn objects_that_are_changed_at_random_are_refused_or_harmless() {
             hook(info);
         }
     }));
-    for number in 0..count {
-        let mut object = whole[random.below(4)].to_vec();
+    let mut objects = Objects::new(&a, &b);
+    let now = std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
+    let (seed, count) = (number_in("LAXITY_SEED").unwrap_or(now), number_in("LAXITY_OBJECTS").unwrap_or(100));
+    for (seed, count) in [(300, 300), (seed, count)] {
+        println!("LAXITY_SEED={seed} LAXITY_OBJECTS={count}");
+        objects.random = SplitMix(seed);
+        (0..count).for_each(|number| objects.try_another(number));
+    }
+    let Objects { unread, unverified, installed, replied, .. } = objects;
+    println!("{unread} not read, {unverified} not verified, {installed} installed, {replied} replies");
+    assert!(installed > 0 && unverified > 0 && unread > 0 && replied > 0);
+}
+
+/// A channel whose handlers are changed at random, another one beside it, and what became of the handlers.
+struct Objects<'a> {
+    hosts: [&'a Host; 2],
+    random: SplitMix,
+    pair: Pair,
+    answers: Listener,
+    /// The channel that the next one replies on: one that is refused has dropped its own.
+    answer: Option<Sender>,
+    other: (Sender, Receiver),
+    unread: u64,
+    unverified: u64,
+    installed: u64,
+    replied: u64,
+}
+
+impl<'a> Objects<'a> {
+    fn new(a: &'a Host, b: &'a Host) -> Self {
+        let (pair, other) = (Pair::open(a, b), b.listen("other").unwrap());
+        let to_other = a.open(b.address(), "other", contract()).unwrap();
+        let other = (to_other, other.accept(Some(WAIT)).unwrap());
+        let (answers, random) = (a.listen("replies").unwrap(), SplitMix(0));
+        let (answer, unread, unverified, installed, replied) = (None, 0, 0, 0, 0);
+        Self { hosts: [a, b], random, pair, answers, answer, other, unread, unverified, installed, replied }
+    }
+
+    fn object(&mut self) -> Vec<u8> {
+        let whole: [&[u8]; 5] = [
+            object!("count"),
+            object!("talkative"),
+            object!("scribble"),
+            include_bytes!("../examples/emergency-stop/stop.bpf.o"),
+            ECHO,
+        ];
+        let random = &mut self.random;
+        let mut object = whole[random.below(whole.len())].to_vec();
         for _ in 0..=random.below(6) {
             let at = random.below(object.len());
             object[at] = random.next() as u8;
@@ -488,34 +536,39 @@ fn objects_that_are_changed_at_random_are_refused_or_harmless() {
         if random.below(10) == 0 {
             object.truncate(random.below(object.len()));
         }
-        let module = match Module::new(&object) {
+        object
+    }
+
+    fn try_another(&mut self, number: u64) {
+        let module = match Module::new(&self.object()) {
             Ok((module, _notices)) => module,
             Err(error) => {
                 assert_eq!(error.exit_status(), 2, "{number}: {error}");
-                unread += 1;
-                continue;
+                self.unread += 1;
+                return;
             }
         };
-        let handler = match answer.take() {
-            Some(answer) => module.handler().replying_on(answer),
-            None => module.handler(),
-        };
-        match at_b.on_message(handler) {
-            Ok(_) => installed += 1,
-            Err(error) => {
-                assert!(matches!(error, Error::Module { .. }), "{number}: {error}");
-                unverified += 1;
-                continue;
-            }
+        let [a, b] = self.hosts;
+        let answer = self.answer.take().unwrap_or_else(|| {
+            let answer = b.open(a.address(), "replies", answers_contract()).unwrap();
+            self.pair.at_a = self.answers.accept(Some(WAIT)).unwrap();
+            answer
+        });
+        let before = self.pair.at_b.handler().unwrap().replies;
+        if let Err(error) = self.pair.at_b.on_message(module.handler().replying_on(answer)) {
+            assert!(matches!(error, Error::Module { .. }), "{number}: {error}");
+            self.unverified += 1;
+            return;
         }
-        command.send(&[0xFF; 4]).unwrap();
-        to_other.send(&number.to_le_bytes()).unwrap();
-        assert_eq!(&from_a.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
-        answer = at_b.remove_handler().unwrap().and_then(Handler::into_reply);
-        while at_b.try_recv().is_ok() {}
+        self.installed += 1;
+        // Faster than the limit of the one that stops.
+        self.pair.command.send(&2_000i32.to_le_bytes()).unwrap();
+        self.other.0.send(&number.to_le_bytes()).unwrap();
+        assert_eq!(&self.other.1.recv_timeout(WAIT).unwrap()[..], number.to_le_bytes());
+        self.answer = self.pair.at_b.remove_handler().unwrap().and_then(Handler::into_reply);
+        self.replied += self.pair.at_b.handler().unwrap().replies - before;
+        while self.pair.at_b.try_recv().is_ok() || self.pair.at_a.try_recv().is_ok() {}
     }
-    println!("{unread} not read, {unverified} not verified, {installed} installed");
-    assert!(installed > 0 && unverified > 0 && unread > 0);
 }
 
 struct SplitMix(u64);

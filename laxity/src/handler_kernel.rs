@@ -107,14 +107,13 @@ pub(crate) struct Reserve {
     /// What others may send follows what the executive has sent.
     has_ceiling: bool,
     platform: Platform,
-    /// What they may take in each period, all of them, and how much of that is left.
-    whole: Duration,
     left: Mutex<Left>,
 }
 
-/// What is left of it, and what others than the channel that gave it back can have only a period later.
+/// What they may take in each period, all of them, what is left of it, and what others than the channel that gave it back can have only a period later.
 #[derive(Debug)]
 struct Left {
+    whole: Duration,
     now: Duration,
     later: Vec<(Instant, Duration, Arc<Port>)>,
 }
@@ -123,44 +122,54 @@ impl Reserve {
     pub(crate) fn new(link: &Xdp, whole: Duration, (is_keyed, has_ceiling): (bool, bool), platform: Platform) -> Self {
         // Otherwise they leave as the kernel's own do.
         let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
-        let left = Mutex::new(Left { now: whole, later: Vec::new() });
-        Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, whole, left }
+        let left = Mutex::new(Left { whole, now: whole, later: Vec::new() });
+        Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, left }
     }
 
     fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
         let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = sys::now();
-        let come = left.later.extract_if(.., |(at, ..)| *at <= now).map(|(_, share, _)| share.as_nanos()).sum();
-        left.now = (left.now + Duration::from_nanos(come)).min(self.whole);
+        let whole = left.whole;
+        left.take(sys::now(), share, port).map_err(|left| {
+            let problem = format!(
+                "it may take {share} in {DROPPING_PERIOD}, and {left} is left of {whole} that the host was started with (XdpOptions::handlers)"
+            );
+            Error::InKernel { problem, status: 3 }
+        })
+    }
+
+    fn give_back(&self, share: Duration, port: &Arc<Port>) {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner).give_back(sys::now(), share, port);
+    }
+}
+
+impl Left {
+    /// Takes as much for the channel of `port`.
+    ///
+    /// # Errors
+    /// What is left is less.
+    fn take(&mut self, now: Instant, share: Duration, port: &Arc<Port>) -> Result<(), Duration> {
+        let come = self.later.extract_if(.., |(at, ..)| *at <= now).map(|(_, share, _)| share.as_nanos()).sum();
+        self.now = (self.now + Duration::from_nanos(come)).min(self.whole);
         // The channel that gave some of it back goes on at its rate, and may have that at once.
-        let mut missing = share.saturating_sub(left.now);
+        let mut missing = share.saturating_sub(self.now);
         let own: Duration =
-            left.later.iter().filter(|(.., of)| Arc::ptr_eq(of, port)).map(|(_, share, _)| *share).sum();
+            self.later.iter().filter(|(.., of)| Arc::ptr_eq(of, port)).map(|(_, share, _)| *share).sum();
         if missing <= own {
             let mut moved = Duration::ZERO;
-            for (_, share, _) in left.later.iter_mut().filter(|(.., of)| Arc::ptr_eq(of, port)) {
+            for (_, share, _) in self.later.iter_mut().filter(|(.., of)| Arc::ptr_eq(of, port)) {
                 let part = missing.min(*share);
                 (*share, missing) = (share.saturating_sub(part), missing.saturating_sub(part));
                 moved += part;
             }
-            left.now += moved;
+            self.now += moved;
         }
-        match left.now.as_nanos().checked_sub(share.as_nanos()) {
-            Some(rest) => left.now = Duration::from_nanos(rest),
-            None => {
-                let (whole, left) = (self.whole, left.now);
-                let problem = format!(
-                    "it may take {share} in {DROPPING_PERIOD}, and {left} is left of {whole} that the host was started with (XdpOptions::handlers)"
-                );
-                return Err(Error::InKernel { problem, status: 3 });
-            }
-        }
+        let rest = self.now.as_nanos().checked_sub(share.as_nanos()).ok_or(self.now)?;
+        self.now = Duration::from_nanos(rest);
         Ok(())
     }
 
-    fn give_back(&self, share: Duration, port: &Arc<Port>) {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
-        left.later.push((sys::now() + DROPPING_PERIOD, share, Arc::clone(port)));
+    fn give_back(&mut self, now: Instant, share: Duration, port: &Arc<Port>) {
+        self.later.push((now + DROPPING_PERIOD, share, Arc::clone(port)));
     }
 }
 
@@ -347,5 +356,45 @@ impl InKernel {
         for word in 0..STATE_WORDS {
             record.word(word).store(self.installed.word(word).load(SeqCst), SeqCst);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal::Signal;
+
+    const MS: fn(u64) -> Duration = Duration::from_millis;
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + MS(1_000 + millis)
+    }
+
+    #[test]
+    fn what_is_given_back_is_the_channels_at_once_and_others_a_period_later() {
+        let [one, other] = [(); 2].map(|()| Port::new(Signal::default()));
+        let mut left = Left { whole: MS(10), now: MS(10), later: Vec::new() };
+        assert_eq!(left.take(at(0), MS(7), &one), Ok(()));
+        assert_eq!(left.take(at(0), MS(4), &other), Err(MS(3)));
+        left.give_back(at(1), MS(7), &one);
+        // What was left all the time is everybody's.
+        assert_eq!(left.take(at(2), MS(3), &other), Ok(()));
+        assert_eq!(left.take(at(2), MS(1), &other), Err(MS(0)));
+        // A part of its own; it cannot have more than that.
+        assert_eq!(left.take(at(2), MS(8), &one), Err(MS(0)));
+        assert_eq!(left.take(at(2), MS(5), &one), Ok(()));
+        assert_eq!(left.take(at(2), MS(3), &one), Err(MS(0)));
+        // The rest a period after it was given back.
+        let period = DROPPING_PERIOD.as_nanos() / 1_000_000;
+        assert_eq!(left.take(at(period), MS(1), &other), Err(MS(0)));
+        assert_eq!(left.take(at(1 + period), MS(3), &other), Err(MS(2)));
+        assert_eq!(left.take(at(1 + period), MS(2), &other), Ok(()));
+        // All of it in the end, and no more.
+        for (share, port) in [(5, &one), (3, &other), (2, &other)] {
+            left.give_back(at(200), MS(share), port);
+        }
+        assert_eq!(left.take(at(200 + period), MS(11), &one), Err(MS(10)));
+        assert_eq!(left.take(at(200 + period), MS(10), &one), Ok(()));
+        assert!(left.later.is_empty());
     }
 }

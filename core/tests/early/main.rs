@@ -3,6 +3,7 @@
 
 mod attribution;
 mod bounds;
+mod handled;
 mod judgement;
 
 use laxity_core::contract::{Contract, Service};

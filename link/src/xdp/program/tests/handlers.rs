@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use aya_obj::generated::bpf_insn;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::DataHeader;
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 
 use super::frames::frame;
 use super::judging::{HERE, PEER, at, expected, ready, settings};
@@ -146,6 +146,47 @@ fn one_that_was_stopped_goes_on_where_nothing_took_its_place() {
     scene.program.expect(0, &expected(PEER, KEY)).unwrap();
     second.resume();
     assert_eq!((scene.arrives(&message(0, 3)), second.counts().runs), (REDIRECT, 1));
+}
+
+/// Where the message of a frame over IPv4 begins.
+const PAYLOAD: usize = 14 + 20 + 8 + DATA_HEADER_BYTES;
+const UDP_CHECKSUM: usize = 14 + 20 + 6;
+
+#[test]
+fn what_is_damaged_goes_the_usual_way_and_changes_nothing() {
+    let Some(scene) = Scene::new(1) else { return };
+    let installed = scene.install(&plain(0, None)).unwrap();
+    let whole = message(0, 5);
+    for at in [PAYLOAD, whole.len() - 1, PAYLOAD - 25] {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x10;
+        assert_eq!(scene.arrives(&damaged), REDIRECT, "byte {at}");
+    }
+    // A number that is damaged would make all that follow copies.
+    let mut damaged = whole.clone();
+    damaged[PAYLOAD - DATA_HEADER_BYTES + 16] ^= 0x80;
+    assert_eq!(scene.arrives(&damaged), REDIRECT);
+    assert_eq!((installed.counts().runs, installed.counts().stale), (0, 0));
+    assert_eq!((scene.arrives(&whole), installed.counts().runs), (DROP, 1));
+    // Over IPv4 a sender may have none.
+    let mut without = message(0, 6);
+    without[UDP_CHECKSUM..][..2].fill(0);
+    assert_eq!((scene.arrives(&without), installed.counts().runs), (DROP, 2));
+}
+
+#[test]
+fn what_comes_faster_than_it_may_have_it_goes_the_usual_way() {
+    let Some(scene) = Scene::new(1) else { return };
+    // Three in all, as far as a test lasts; copies are of them, as they take time, too.
+    let (every, tolerance) = (Duration::from_secs(1_000), Duration::from_secs(2_000));
+    let what = Install { every, tolerance, ..plain(0, None) };
+    assert_eq!(what.most_messages(Duration::from_secs(1)), 3);
+    let installed = scene.install(&what).unwrap();
+    for (number, verdict) in [(0, DROP), (0, DROP), (1, DROP), (2, REDIRECT), (3, REDIRECT)] {
+        assert_eq!(scene.arrives(&message(0, number)), verdict, "{number}");
+    }
+    let counts = installed.counts();
+    assert_eq!((counts.runs, counts.stale, counts.beyond, counts.done), (2, 1, 2, 2));
 }
 
 #[test]
