@@ -348,7 +348,7 @@ pub enum Error {
     #[error("the handler has no channel to reply on (Handler::replying_on)")]
     NoReply,
     /// A reply channel of another host.
-    #[error("the channel that the handler is to reply on is not of the host whose messages it handles")]
+    #[error("the channel that the handler is to reply on is not of the host that has it handle messages, or calls it")]
     ReplyElsewhere,
     /// The executive is another process's.
     #[error(

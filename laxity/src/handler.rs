@@ -58,6 +58,7 @@ use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
 
+use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
 #[doc(inline)]
@@ -188,6 +189,13 @@ impl Handler {
     }
 
     /// # Errors
+    /// [`Error::ReplyElsewhere`]: it is to reply on a channel of another executive than the one with this doorbell.
+    pub(crate) fn check_reply(&self, doorbell: &Arc<Doorbell>) -> Result<(), Error> {
+        let is_here = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), doorbell);
+        if self.reply.as_ref().is_none_or(is_here) { Ok(()) } else { Err(Error::ReplyElsewhere) }
+    }
+
+    /// # Errors
     /// As [`Code::prepare`]; it is for the kernel.
     fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
         match &mut self.place {
@@ -199,7 +207,8 @@ impl Handler {
         }
     }
 
-    /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, and within its contract.
+    /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, or as the upcalls that it is
+    /// called among, and within its contract. Upcalls of no host have those of any.
     #[must_use]
     pub fn replying_on(self, channel: Sender) -> Self {
         Self { reply: Some(channel), ..self }
@@ -317,7 +326,7 @@ impl Installer {
     /// The handler cannot be, or the executive is gone.
     pub(crate) fn exchange(
         &mut self,
-        mut handler: Moved,
+        handler: Moved,
         home: &Arc<dyn Home>,
         port: &Arc<Port>,
         grant: &Grant,
@@ -328,11 +337,8 @@ impl Installer {
         if port.end().is_some() {
             return Ok(None);
         }
-        if let Some(handler) = &mut handler {
-            let is_of_this_host = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), home.doorbell());
-            if !handler.reply.as_ref().is_none_or(is_of_this_host) {
-                return Err(Error::ReplyElsewhere);
-            }
+        if let Some(handler) = &handler {
+            handler.check_reply(home.doorbell())?;
         }
         let (in_kernel, mut in_process) = match handler {
             Some(handler) if handler.module().is_some() => (Some(handler), None),

@@ -381,6 +381,35 @@ fn an_executive_whose_upcalls_are_over_sleeps() {
 }
 
 #[test]
+fn what_would_reply_in_another_hosts_name_is_refused() {
+    let (a, b) = (host(), host());
+    let contract = || ChannelSpec::real_time(Contract::new(64, 1, US(5_000), 4, US(100_000)).unwrap());
+    let listener = b.listen("answers").unwrap();
+    let reply = || a.open(b.address(), "answers", contract()).unwrap();
+    let mut answers = Vec::new();
+    for upcalls in [b.trusted_upcalls().unwrap(), below(&b)] {
+        let (reader, _writer) = pipe().unwrap();
+        let handler = tells().0.replying_on(reply());
+        let made = upcalls.create_reader("reads", reader.into(), 64, INTERVAL, spec(), handler);
+        let error = made.map(drop).unwrap_err();
+        assert!(matches!(error, Error::ReplyElsewhere) && error.exit_status() == 2, "{error}");
+        let made = upcalls.create_timer("ticks", US(20_000), spec(), tells().0.replying_on(reply()));
+        assert!(matches!(made.map(drop), Err(Error::ReplyElsewhere)));
+        answers.extend([listener.accept(Some(LONG)).unwrap(), listener.accept(Some(LONG)).unwrap()]);
+    }
+    // Upcalls of no host have no other channels.
+    let (reader, mut writer) = pipe().unwrap();
+    let handler = Handler::new(|event| {
+        event.reply(event.message()).unwrap();
+        Disposition::Done
+    });
+    let upcalls = alone();
+    let _reader = reads(&upcalls, reader, handler.replying_on(reply()));
+    writer.write_all(b"stop").unwrap();
+    assert_eq!(&listener.accept(Some(LONG)).unwrap().recv_timeout(LONG).unwrap()[..], b"stop");
+}
+
+#[test]
 fn it_replies_on_a_channel_and_beside_others() {
     let (a, b) = (host(), host());
     let contract = || ChannelSpec::real_time(Contract::new(64, 1, US(5_000), 4, US(100_000)).unwrap());

@@ -10,6 +10,7 @@ use laxity_core::upcall::Upcall as Timing;
 use super::{Entry, locked};
 use crate::control::Shared;
 use crate::error::Error;
+use crate::handler::Handler;
 use crate::upcall_figures::Record;
 use crate::upcall_reservations::Reservation;
 
@@ -24,6 +25,15 @@ pub(super) enum Admitter {
 }
 
 impl Admitter {
+    /// # Errors
+    /// [`Error::ReplyElsewhere`]: its handler is to reply on a channel of another host. Upcalls of no host have none of their own.
+    pub(super) fn check_reply(&self, handler: &Handler) -> Result<(), Error> {
+        match self {
+            Self::Host(shared) | Self::Executive(shared) => handler.check_reply(&shared.doorbell),
+            Self::Alone { .. } => Ok(()),
+        }
+    }
+
     /// Admits an upcall, and publishes its bound.
     pub(super) fn reserve(&self, timing: Timing, kind: Kind, record: &Arc<Record>) -> Result<Reservation, Error> {
         let answer = match self {

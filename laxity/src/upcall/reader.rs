@@ -81,7 +81,7 @@ impl Upcalls {
     /// ```
     ///
     /// # Errors
-    /// As [`Upcalls::create`]; [`Error::Upcall`] if `largest` cannot be; [`Error::Descriptor`] of a regular file, a directory, or what is not open for reading; [`Error::Module`] of a handler in
+    /// As [`Upcalls::create`]; [`Error::Upcall`] if `largest` cannot be; [`Error::Descriptor`] of a regular file, a directory, or what is not open for reading; [`Error::ReplyElsewhere`] if the handler is to reply on a channel of another host; [`Error::Module`] of one in
     /// WebAssembly; [`Error::System`] if the kernel refuses to wait for it.
     pub fn create_reader(
         &self,
@@ -97,6 +97,7 @@ impl Upcalls {
                 UpcallError { field: "largest", found: largest as u64, least: 1, most: MOST_BYTES as u64 }.into()
             );
         }
+        self.inner.admitter.check_reply(&handler)?;
         let source = Arc::new(Source::open(self.inner.descriptors()?, descriptor)?);
         let (mut handler, watch) = handler.into_upcall(spec, largest)?;
         // Written to, so that all of its pages are there.

@@ -15,7 +15,7 @@ impl Upcalls {
     /// not matter. If it ends by itself the upcall runs no more.
     ///
     /// # Errors
-    /// As [`Upcalls::create`]; [`Error::Module`] of a handler in WebAssembly.
+    /// As [`Upcalls::create`]; [`Error::ReplyElsewhere`] if it is to reply on a channel of another host; [`Error::Module`] of a handler in WebAssembly.
     pub fn create_timer(
         &self,
         name: &str,
@@ -23,6 +23,7 @@ impl Upcalls {
         spec: HandlerSpec,
         handler: Handler,
     ) -> Result<(Upcall, HandlerWatch), Error> {
+        self.inner.admitter.check_reply(&handler)?;
         let (mut timer, watch) = handler.into_upcall(spec, size_of::<u64>())?;
         let run = move |run: &mut Run<'_>| {
             run.done(1);
