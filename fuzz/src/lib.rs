@@ -15,6 +15,7 @@
 //! | [`system_file::system_file`] | TOML files of hosts, channels, upcalls and calibrations |
 //! | [`scenario::scenario`] | scenario files of `laxity sim` |
 //! | [`demux::demux`] | frames, to the early demultiplexer in the kernel and to its model |
+//! | [`demux::kernel_module`] | object files, to the loader of handlers in the kernel |
 //! | [`framing::framing`] | `--framing`, and the streams that it cuts into messages |
 #![allow(missing_docs, reason = "each target's module says what it checks")]
 

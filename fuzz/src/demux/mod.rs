@@ -6,10 +6,12 @@ mod headers;
 #[path = "../../../link/src/xdp/mode.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]
 mod mode;
+mod module;
 #[path = "../../../link/src/xdp/program/mod.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]
 mod program;
 mod reference;
 mod target;
 
+pub use module::kernel_module;
 pub use target::demux;

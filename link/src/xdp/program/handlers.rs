@@ -140,8 +140,11 @@ pub enum HandlerError {
 }
 
 impl HandlerError {
+    /// Names in `why` are the object's, which may have any.
     pub(super) fn refused(why: impl Into<String>) -> Self {
-        Self::Refused(why.into())
+        const LONGEST: usize = 500;
+        let of_one_line = |c: char| if c.is_control() { '?' } else { c };
+        Self::Refused(why.into().chars().take(LONGEST).map(of_one_line).collect())
     }
 }
 

@@ -14,6 +14,7 @@ mod module;
 mod observer;
 mod shared;
 mod steering;
+mod survey;
 #[cfg(test)]
 mod tests;
 

@@ -15,16 +15,17 @@ use aya_obj::{EbpfSectionKind, Object, ProgramSection};
 use laxity_core::units::Instant;
 
 use super::handlers::HandlerError;
+use super::survey::Survey;
 use super::{Error, OBJECT, kernel};
 
 /// Bytes of the largest object.
-const MOST_BYTES: usize = 1 << 20;
+pub(super) const MOST_BYTES: usize = 1 << 20;
 /// Instructions of the function, with those that it calls.
 const MOST_INSTRUCTIONS: usize = 4096;
 /// Functions, with the one that is called.
 const MOST_FUNCTIONS: usize = 64;
 /// Maps of an object, and bytes of each at most, with what the kernel has beside each entry; and of a value, which the kernel copies whole.
-const MOST_MAPS: usize = 16;
+pub(super) const MOST_MAPS: usize = 16;
 const MOST_MAP_BYTES: u64 = 1 << 20;
 const BESIDE_ENTRY: u64 = 64;
 const MOST_VALUE: u32 = 4096;
@@ -35,9 +36,9 @@ const ENTRY: &str = "on_message";
 const ALLOWED: [i32; 6] = [1, 2, 3, 5, 7, 8];
 
 // Of an instruction: what it is, and what the second register of a call or of a constant of 64 bits says.
-const CALL: u8 = 0x85;
+pub(super) const CALL: u8 = 0x85;
 const CALL_BY_REGISTER: u8 = 0x8D;
-const LOAD_WIDE: u8 = 0x18;
+pub(super) const LOAD_WIDE: u8 = 0x18;
 const OF_THE_KERNEL: u8 = 0;
 const OF_THE_OBJECT: u8 = 1;
 const OF_A_MAP: u8 = 1;
@@ -66,11 +67,8 @@ impl Module {
     /// # Errors
     /// It is none, or has what a handler may not have; the user may make no maps.
     pub fn new(object: &[u8]) -> Result<(Self, Notices), HandlerError> {
-        if object.len() > MOST_BYTES {
-            return Err(HandlerError::refused(format!("it has {} bytes, expected at most {MOST_BYTES}", object.len())));
-        }
-        // The reader gives up on some objects by a panic.
-        let read = catch_unwind(AssertUnwindSafe(|| Self::read(object)));
+        // None is known to be left by which the reader panics; if there is one, it is no reason to end the application.
+        let read = catch_unwind(AssertUnwindSafe(|| Self::read(object, &ModuleMap::new)));
         let (instructions, maps) =
             read.unwrap_or_else(|_| Err(HandlerError::refused("it is no object file of clang -target bpf")))?;
         let notices = Object::parse(OBJECT).ok().and_then(|mut own| own.maps.remove("notices")).ok_or(Error::Object)?;
@@ -81,9 +79,29 @@ impl Module {
         Ok((Self { instructions, maps, notices: Arc::new(shared.map_err(Error::map)?) }, notices))
     }
 
-    fn read(bytes: &[u8]) -> Result<(Vec<bpf_insn>, Vec<Arc<ModuleMap>>), HandlerError> {
-        let what = |why: &dyn std::fmt::Display| format!("it is no object file of clang -target bpf: {why}");
-        let mut object = Object::parse(bytes).map_err(|why| HandlerError::refused(what(&why)))?;
+    /// As [`Module::new`] does, but with `map` in the place of each map, and without the kernel: the instructions, and the descriptors that they may name.
+    // For tests and the fuzz target.
+    #[allow(dead_code)]
+    pub(crate) fn linked_with(object: &[u8], map: &OwnedFd) -> Result<(Vec<bpf_insn>, Vec<i32>), HandlerError> {
+        let make = |name: &str, declared: &aya_obj::Map| {
+            ModuleMap::check(name, declared)?;
+            let fd = map.try_clone().map_err(Error::kernel("dup"))?;
+            Ok(ModuleMap { name: name.to_owned(), fd, key_bytes: 0, value_bytes: 0 })
+        };
+        let (instructions, maps) = Self::read(object, &make)?;
+        let fds = maps.iter().map(|map| map.raw_fd()).collect();
+        Ok((instructions, fds))
+    }
+
+    fn read(bytes: &[u8], make: MakeMap<'_>) -> Result<(Vec<bpf_insn>, Vec<Arc<ModuleMap>>), HandlerError> {
+        if bytes.len() > MOST_BYTES {
+            return Err(HandlerError::refused(format!("it has {} bytes, expected at most {MOST_BYTES}", bytes.len())));
+        }
+        let what = |why: &dyn std::fmt::Display| {
+            HandlerError::refused(format!("it is no object file of clang -target bpf: {why}"))
+        };
+        let Survey { bytes, references } = Survey::of(bytes).map_err(|why| what(&why))?;
+        let mut object = Object::parse(&bytes).map_err(|why| what(&why))?;
         if let Some(program) = object.programs.keys().next() {
             let why = format!("it has a program {program:?} in a section of its own, expected functions only");
             return Err(HandlerError::refused(why));
@@ -109,7 +127,21 @@ impl Module {
             let why = format!("it has {} maps, expected at most {MOST_MAPS}", object.maps.len());
             return Err(HandlerError::refused(why));
         }
-        let maps = object.maps.iter().map(|(name, map)| ModuleMap::new(name, map).map(Arc::new));
+        if !object.functions.values().all(|function| can_be_linked(&function.instructions)) {
+            return Err(HandlerError::refused(
+                "a function of it ends within an instruction, or calls one that is far away",
+            ));
+        }
+        // A map is named by its symbol, and a global variable by its section.
+        let is_map = |&(symbol, section): &(usize, usize)| {
+            let named =
+                |map: &aya_obj::Map| map.symbol_index().map_or(map.section_index() == section, |own| own == symbol);
+            object.maps.values().any(named)
+        };
+        if let Some((symbol, _)) = references.iter().find(|reference| !is_map(reference)) {
+            return Err(HandlerError::refused(format!("it refers to what is none of its maps (symbol {symbol})")));
+        }
+        let maps = object.maps.iter().map(|(name, map)| make(name, map).map(Arc::new));
         let maps = maps.collect::<Result<Vec<_>, _>>()?;
         let declared = object.maps.clone();
         let made = maps.iter().filter_map(|map| Some((map.name.as_str(), map.raw_fd(), declared.get(&map.name)?)));
@@ -144,6 +176,22 @@ impl Module {
     }
 }
 
+/// Makes a map of this name.
+type MakeMap<'a> = &'a dyn Fn(&str, &aya_obj::Map) -> Result<ModuleMap, HandlerError>;
+
+/// Whether the linker, which relies on it, can have a function's instructions: none of two halves is cut, and no call overflows.
+fn can_be_linked(instructions: &[bpf_insn]) -> bool {
+    let mut rest = instructions.iter();
+    while let Some(instruction) = rest.next() {
+        if instruction.code == LOAD_WIDE && rest.next().is_none_or(|half| half.code != 0)
+            || instruction.code == CALL && instruction.imm == i32::MAX
+        {
+            return false;
+        }
+    }
+    true
+}
+
 /// Holds instructions against what a handler may do, as they are when they have been linked: what the object says of itself may change any of them.
 /// `maps` are the descriptors of its own.
 fn check(instructions: &[bpf_insn], maps: &[i32]) -> Result<(), String> {
@@ -156,7 +204,13 @@ fn check(instructions: &[bpf_insn], maps: &[i32]) -> Result<(), String> {
             (CALL, OF_THE_KERNEL) => {
                 return at(&format!("calls the kernel's function {}, expected one of {ALLOWED:?}", instruction.imm));
             }
-            (CALL, OF_THE_OBJECT) => {}
+            (CALL, OF_THE_OBJECT) => {
+                // The linker leaves alone what has anything in other fields. What is linked goes behind instructions of ours, which are nobody's to call.
+                let to = place as i64 + 1 + i64::from(instruction.imm);
+                if (instruction.dst_reg(), instruction.off) != (0, 0) || !(0..instructions.len() as i64).contains(&to) {
+                    return at("calls what is no function of its own");
+                }
+            }
             (CALL, _) => return at("calls a function of the kernel that is no helper"),
             (CALL_BY_REGISTER, _) => return at("calls by a register"),
             (LOAD_WIDE, kind) => {
@@ -183,7 +237,8 @@ pub struct ModuleMap {
 }
 
 impl ModuleMap {
-    fn new(name: &str, map: &aya_obj::Map) -> Result<Self, HandlerError> {
+    /// Whether there may be such a map.
+    fn check(name: &str, map: &aya_obj::Map) -> Result<(), HandlerError> {
         use bpf_map_type::{BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH};
         let plain = [BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH].map(|kind| kind as u32);
         let refused = |why: String| Err(HandlerError::refused(format!("its map {name:?} {why}")));
@@ -194,10 +249,15 @@ impl ModuleMap {
             return refused(format!("has values of {} bytes, expected at most {MOST_VALUE}", map.value_size()));
         }
         let entry = u64::from(map.key_size()) + u64::from(map.value_size()) + BESIDE_ENTRY;
-        let bytes = u64::from(map.max_entries()) * entry;
+        let bytes = u64::from(map.max_entries()).saturating_mul(entry);
         if bytes > MOST_MAP_BYTES {
             return refused(format!("has {bytes} bytes, expected at most {MOST_MAP_BYTES}"));
         }
+        Ok(())
+    }
+
+    fn new(name: &str, map: &aya_obj::Map) -> Result<Self, HandlerError> {
+        Self::check(name, map)?;
         // No name of the kernel's view has the dot that those of sections begin with.
         let shown = format!("laxity_{}", name.trim_start_matches('.'));
         let shown: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(15).collect();
@@ -206,7 +266,7 @@ impl ModuleMap {
         let fd = kernel::create_map(map.map_type(), sizes, map.map_flags(), &shown);
         let fd = match fd {
             Err(why) if why.kind() == io::ErrorKind::InvalidInput => {
-                return refused(format!("is none to the kernel: {why}"));
+                return Err(HandlerError::refused(format!("its map {name:?} is none to the kernel: {why}")));
             }
             made => made.map_err(Error::kernel("a map"))?,
         };

@@ -6,7 +6,7 @@ use super::frames::{Mutants, NAMED};
 #[path = "../../../../../fuzz/src/demux/reference.rs"]
 mod reference;
 #[path = "../../../../../fuzz/src/replay.rs"]
-mod replay;
+pub(super) mod replay;
 #[path = "../../../../../fuzz/src/demux/target.rs"]
 pub(super) mod target;
 

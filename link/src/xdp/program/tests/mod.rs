@@ -10,6 +10,7 @@ mod differential;
 mod frames;
 mod handlers;
 mod judging;
+mod modules;
 
 /// The program, or why there is none.
 fn loaded() -> Option<Program> {
