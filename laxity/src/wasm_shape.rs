@@ -7,9 +7,11 @@ use crate::error::Error;
 /// Fuel of a load or a store.
 pub(crate) const MEMORY: u64 = 8;
 
-/// What is wrong with a module.
+/// What is wrong with a module. Names in `problem` are the module's, which may have any.
 pub(crate) fn wrong(problem: impl std::fmt::Display) -> Error {
-    Error::Module { problem: problem.to_string() }
+    const LONGEST: usize = 1_000;
+    let of_one_line = |c: char| if c.is_control() { '?' } else { c };
+    Error::Module { problem: problem.to_string().chars().take(LONGEST).map(of_one_line).collect() }
 }
 
 /// The fuel of each operator: more of it for those that are slow on some processor.

@@ -311,6 +311,108 @@ fn random_modules_are_refused_or_trap_or_return() {
     assert!(refused > 0 && trapped > 0 && returned > 0);
 }
 
+/// Whatever a module asks the host's functions for: what they answer, and when they trap. `LAXITY_MODULES` is how many are tried, up to 3,000.
+#[test]
+fn the_hosts_functions_answer_or_trap_whatever_they_are_asked() {
+    const MEMORY: u64 = 1 << 16;
+    let count: u64 = std::env::var("LAXITY_MODULES").map_or(300, |count| count.parse().unwrap()).min(3_000);
+    let spec = HandlerSpec::taking(Duration::from_millis(100)).within(Duration::from_secs(1));
+    let (mut trapped, mut returned) = (0u64, 0u64);
+    for seed in 0..count {
+        let mut random = random::bytes(seed).into_iter();
+        let mut below = |end: u32| u32::from(random.next().unwrap()) % end;
+        let (mut body, mut traps, mut words) = (String::new(), false, [0i64; 16]);
+        let (mut replies, mut bytes) = (0, 0);
+        for _ in 0..=below(8) {
+            // Near to where something ends, far beyond it, or negative.
+            let near = [0u32, 1, 16, 64, 0x7FFF, 0xFFFF, 0x1_0000, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF];
+            let mut number = || near[below(10) as usize].wrapping_add(below(3)).wrapping_sub(1);
+            // Each call is compared with what it should answer: a module that finds something else ends with 2.
+            let (first, second) = (number(), number());
+            match below(8) {
+                0..=3 => {
+                    // Most are within its memory.
+                    let (first, second) =
+                        if below(4) > 0 { (first & 0x3FFF, second & 0x7FFF) } else { (first, second) };
+                    traps |= u64::from(first) + u64::from(second) > MEMORY;
+                    let is_taken = replies < 4 && u64::from(bytes) + u64::from(second) <= 64 << 10;
+                    body += &format!(
+                        "(if (i32.ne (call $reply (i32.const {first}) (i32.const {second})) (i32.const {})) (then (return (i32.const 2))))",
+                        if is_taken { 0 } else { -1 }
+                    );
+                    if is_taken && !traps {
+                        (replies, bytes) = (replies + 1, bytes + second);
+                    }
+                }
+                4 | 5 => {
+                    let word = if below(8) > 0 { first & 0xF } else { first };
+                    traps |= word >= 16;
+                    body += &format!("(call $set (i32.const {word}) (i64.const {second}))");
+                    words[word as usize & 0xF] = second.into();
+                }
+                6 => {
+                    let word = if below(8) > 0 { second & 0xF } else { second };
+                    traps |= word >= 16;
+                    body += &format!("(call $set (i32.const {word}) (i64.const -1))");
+                    words[word as usize & 0xF] = -1;
+                    body += &format!(
+                        "(if (i64.ne (call $get (i32.const {word})) (i64.const -1)) (then (return (i32.const 2))))"
+                    );
+                }
+                _ => body += "(if (call $late) (then (return (i32.const 2))))",
+            }
+            if traps {
+                break;
+            }
+        }
+        let text = module(&format!("{body} (i32.const 0)"));
+        let did = try_out(&wat::parse_str(&text).unwrap(), spec, 64).unwrap();
+        let expected = if traps { HandlerState::Trapped } else { HandlerState::Installed };
+        assert_eq!(did.state, expected, "module {seed}: {text}");
+        (trapped, returned) = (trapped + u64::from(traps), returned + u64::from(!traps));
+    }
+    println!("{count} modules: {trapped} trapped, {returned} returned");
+    assert!(trapped > 0 && returned > 0);
+}
+
+/// What is near to a module is refused, or traps, or returns. `LAXITY_MODULES` is how many are tried.
+#[test]
+fn damaged_modules_are_refused_or_trap_or_return() {
+    let count: u64 = std::env::var("LAXITY_MODULES").map_or(300, |count| count.parse().unwrap());
+    let spec = HandlerSpec::taking(Duration::from_millis(2)).within(Duration::from_secs(1));
+    let body = "(drop (call $reply (local.get $at) (local.get $len))) (call $set (i32.const 1) (call $get (i32.const 2))) (call $late)";
+    let whole = [wat::parse_str(module(body)).unwrap(), wat::parse_str(module("(i32.const 1)")).unwrap()];
+    let (mut refused, mut tried) = (0u64, 0u64);
+    for seed in 0..count {
+        let mut random = random::bytes(seed).into_iter().map(usize::from);
+        let mut below = |end: usize| (random.next().unwrap() << 8 | random.next().unwrap()) % end;
+        let mut bytes = if below(4) == 0 { random::module(seed) } else { whole[below(2)].clone() };
+        for _ in 0..=below(4) {
+            // The first eight say that it is a module.
+            let at = 8 + below(bytes.len().saturating_sub(8).max(1));
+            match (below(4), bytes.get_mut(at)) {
+                (0, _) => bytes.truncate(at),
+                (1, Some(_)) => bytes.insert(at, below(256) as u8),
+                (_, Some(byte)) => *byte = below(256) as u8,
+                (_, None) => {}
+            }
+        }
+        match try_out(&bytes, spec, 64) {
+            Ok(did) => {
+                assert!(matches!(did.state, HandlerState::Installed | HandlerState::Trapped), "module {seed}");
+                tried += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Module { .. }), "module {seed}: {error}");
+                assert!(!error.to_string().contains(char::is_control), "module {seed}: {error:?}");
+                refused += 1;
+            }
+        }
+    }
+    println!("{count} modules: {refused} refused, {tried} tried");
+    assert!(refused > 0 && tried > 0);
+}
+
 #[test]
 fn the_slow_code_is_that_of_its_source() {
     assert!(
@@ -337,17 +439,22 @@ mod random {
         (import "laxity" "get" (func (param i32) (result i64)))
         (import "laxity" "late" (func (result i32))))"#;
 
-    /// A module by a seed. Three of four have the exports of a handler, and import what there is.
-    pub(super) fn module(seed: u64) -> Vec<u8> {
+    /// As many as a module needs, by a seed.
+    pub(super) fn bytes(seed: u64) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d;
-        let bytes: Vec<u8> = (0..4_096)
+        (0..4_096)
             .map(|_| {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
                 (state >> 32) as u8
             })
-            .collect();
+            .collect()
+    }
+
+    /// A module by a seed. Three of four have the exports of a handler, and import what there is.
+    pub(super) fn module(seed: u64) -> Vec<u8> {
+        let bytes = bytes(seed);
         let mut config = Config::default();
         (config.allow_start_export, config.max_memory32_bytes, config.max_memories) =
             (true, 20 << 16, if seed % 16 == 3 { 2 } else { usize::from(seed.is_multiple_of(4)) });
