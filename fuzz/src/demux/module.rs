@@ -144,7 +144,7 @@ impl Changes<'_> {
         match power {
             0..=15 => small,
             16 => small.wrapping_neg(),
-            17..=19 => small << 8 * (power - 16) | u64::from(self.pair()),
+            17..=19 => (small << (8 * (power - 16))) | u64::from(self.pair()),
             _ => (1u64 << (power - 1)).wrapping_add(small).wrapping_sub(128),
         }
     }
