@@ -19,6 +19,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::attack::{Ground, Load, Violator};
 use laxity_link::xdp::XdpError;
+use rustix::thread::CapabilitySet;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const US: fn(u64) -> Duration = Duration::from_micros;
@@ -223,6 +224,32 @@ fn what_a_handler_may_not_have_is_refused_with_the_reason() {
     for _ in 0..10 {
         at_b.on_message(echo()).unwrap();
     }
+}
+
+/// Rights are those of the thread that reads an object, and of the one that installs what was read by another.
+#[test]
+fn threads_that_may_load_no_program_are_refused() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
+    let Pair { mut command, mut at_b, answer, at_a: _at_a } = Pair::open(&a, &b);
+    at_b.on_message(Handler::new(|_| Disposition::Done)).unwrap();
+    let module = Module::new(ECHO).unwrap().0;
+    let refused = std::thread::scope(|scope| {
+        let without_rights = || {
+            let mut sets = rustix::thread::capabilities(None).unwrap();
+            sets.effective -= CapabilitySet::BPF | CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
+            rustix::thread::set_capabilities(None, sets).unwrap();
+            let read = Module::new(ECHO).map(drop).unwrap_err();
+            [read, at_b.on_message(module.handler().replying_on(answer)).map(drop).unwrap_err()]
+        };
+        scope.spawn(without_rights).join().unwrap()
+    });
+    for error in refused {
+        assert_eq!(error.exit_status(), 4, "{error}");
+    }
+    // The one that was there has the next message.
+    command.send(b"hello").unwrap();
+    eventually("it has run", || at_b.handler().is_some_and(|handler| handler.runs == 1));
 }
 
 /// Hosts, what is said of a handler that replies, and with which status.

@@ -7,7 +7,7 @@ use std::time::{Duration as StdDuration, Instant};
 
 use laxity::handler::{Disposition, Handler, HandlerSpec};
 use laxity::serving::{ServeConfig, Serving};
-use laxity::{ChannelSpec, Error, Host, HostConfig, Placement, Receiver, Scheduling};
+use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Placement, Receiver, Scheduling};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -142,6 +142,10 @@ fn what_is_refused_says_why_as_it_would_here() {
     assert!(matches!(server.listen("mine"), Err(Error::NameInUse(_))));
     assert_eq!(attached(&socket).listen("mine").unwrap_err().exit_status(), 5);
     assert!(matches!(here.upcalls(Default::default()), Err(Error::Elsewhere)));
+    // No code of an application runs in another process.
+    let handler = Some(HandlerSpec::taking(Duration::from_micros(10)));
+    let handled = here.listen_with("handled", ListenConfig { handler, ..ListenConfig::default() });
+    assert!(matches!(handled.map(drop), Err(Error::Elsewhere)));
 }
 
 #[test]
