@@ -34,8 +34,9 @@ const LOOK: u32 = 8;
 const DEADLINE: Duration = Duration::from_millis(100);
 /// Where so much is set aside for handlers in the kernel.
 const DEADLINE_OF_KERNEL: Duration = Duration::from_millis(250);
-/// Longer than a turn, in which the client has what the server's host says to the client's.
-const LEASE: Duration = Duration::from_secs(60);
+/// Longer than a turn, in which the client has what the server's host says to the client's, and so short that of four of its words, a quarter of this apart, turns that come at
+/// regular intervals have no more than two.
+const LEASE: Duration = Duration::from_secs(20);
 /// Messages that may come at once: a batch, and what warms up before it.
 pub(super) const BURST: u64 = 1_024;
 
