@@ -25,12 +25,12 @@ fn ended(counters: &ReceiveCounters) -> (u64, u64, u64, u64) {
 }
 
 #[test]
-fn what_was_handled_is_delivered_and_missed_by_nobody() {
+fn what_was_handled_is_delivered_and_not_missed() {
     let mut host = host();
     comes(&mut host, 0);
     host.receiving.note_handled(&handled(3));
     host.receiving.note_handled(&Handled { late: 1, largest: ms(50), ..handled(2) });
-    assert_eq!(ended(&host.receiving.counters), (6, 0, 0, 1), "which ones nobody has said");
+    assert_eq!(ended(&host.receiving.counters), (6, 0, 0, 1), "which ones is not known");
     let counters = host.receiving.counters;
     assert_eq!((counters.late, counters.misses.unexplained, counters.largest), (1, 1, ms(50)));
     assert_eq!(counters.delivered_bytes, 150);

@@ -24,7 +24,7 @@ impl ReadySet {
         Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Whether a descriptor can be waited for. It is in no set before it is listened to: of one that is at its end the kernel would tell whoever
+    /// Whether a descriptor can be waited for. It is in no set before it is listened to: of one that is at its end the kernel would tell the thread that
     /// waits, whatever was asked for.
     ///
     /// # Errors

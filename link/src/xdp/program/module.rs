@@ -205,7 +205,7 @@ fn check(instructions: &[bpf_insn], maps: &[i32]) -> Result<(), String> {
                 return at(&format!("calls the kernel's function {}, expected one of {ALLOWED:?}", instruction.imm));
             }
             (CALL, OF_THE_OBJECT) => {
-                // The linker leaves alone what has anything in other fields. What is linked goes behind instructions of ours, which are nobody's to call.
+                // The linker leaves alone what has anything in other fields. What is linked goes behind instructions of ours, which it may not call.
                 let to = place as i64 + 1 + i64::from(instruction.imm);
                 if (instruction.dst_reg(), instruction.off) != (0, 0) || !(0..instructions.len() as i64).contains(&to) {
                     return at("calls what is no function of its own");

@@ -69,7 +69,7 @@ impl Survey {
                 check_relocations(&file, &section, &mut references)?;
             }
         }
-        // A section without a name is nobody's.
+        // The reader passes over a section without a name.
         let table = file.elf_header().e_shoff.get(NativeEndian) as usize;
         for SectionIndex(index) in lines {
             let header = table + index * size_of::<object::elf::SectionHeader64<NativeEndian>>();
