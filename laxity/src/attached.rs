@@ -128,8 +128,6 @@ impl Attached {
         // One that is just going accepts, and closes.
         let gone = || failed(std::io::ErrorKind::ConnectionRefused.into());
         let until = StdInstant::now() + TO_ATTACH;
-        // One that goes with what it did not read resets the connection, and what it said comes after that.
-        let mut is_reset = false;
         let mut next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
             match socket.receive::<Tell>(None, Some(left)) {
@@ -137,7 +135,6 @@ impl Attached {
                     break Err(Error::Served { status, text: why });
                 }
                 Ok(Came::Message(tell, descriptors)) => break Ok((tell, descriptors)),
-                Ok(Came::Gone) if !std::mem::replace(&mut is_reset, true) => {}
                 Ok(Came::Gone) => break Err(gone()),
                 // Or a signal came.
                 Ok(Came::Nothing) if left.is_zero() => break Err(silent()),
@@ -268,13 +265,8 @@ impl Attached {
     }
 
     fn say(&self, ask: &Ask) -> Result<(), Error> {
-        self.socket.send(ask, &[]).map_err(|error| {
-            // One that is stopped does not read; else it is gone, which the thread that hears may not have found yet.
-            if error.kind() != std::io::ErrorKind::WouldBlock {
-                self.lose();
-            }
-            self.why_gone()
-        })
+        // One that is stopped does not read; else it is gone, which the thread that hears finds once it has heard what was told last.
+        self.socket.send(ask, &[]).map_err(|_| self.why_gone())
     }
 
     /// Why nothing is answered.

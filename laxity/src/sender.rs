@@ -221,6 +221,8 @@ impl Sender {
         let port = Arc::clone(&self.port.port);
         loop {
             let seen = port.signal.seen();
+            // Before the end is looked for: an end that is told comes before the executive goes.
+            let running = self.home.check_running();
             if let Some(end) = port.end() {
                 let counters = self.counters();
                 return match end {
@@ -228,7 +230,7 @@ impl Sender {
                     other => Err(self.home.of_end(other, self.grant.peer)),
                 };
             }
-            self.home.check_running()?;
+            running?;
             check_may_wait()?;
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }

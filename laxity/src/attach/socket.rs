@@ -125,13 +125,17 @@ impl Socket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received =
+        // A side that goes with messages that it did not read resets the connection. That is told once, before what it said last.
+        let mut is_reset = false;
+        let received = loop {
             match rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-                Ok(received) => received,
+                Ok(received) => break received,
                 Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+                Err(Errno::CONNRESET) if !std::mem::replace(&mut is_reset, true) => {}
                 Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Came::Gone),
                 Err(error) => return Err(error.into()),
-            };
+            }
+        };
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
