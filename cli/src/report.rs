@@ -98,6 +98,16 @@ pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 6] {
     ]
 }
 
+/// How many were missed, and why: "none", "3: network 1, laxity 2".
+pub(crate) fn missed(misses: &Misses) -> String {
+    let causes: Vec<String> = by_cause(misses)
+        .iter()
+        .filter(|(_, number)| *number > 0)
+        .map(|(cause, number)| format!("{cause} {number}"))
+        .collect();
+    if causes.is_empty() { "none".to_owned() } else { format!("{}: {}", misses.all(), causes.join(", ")) }
+}
+
 /// What the link did: frames, and those that it dropped by reason.
 pub(crate) fn link(counters: &Counters) -> Value {
     json!({

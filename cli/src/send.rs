@@ -106,13 +106,8 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let elapsed = laxity_link::sys::now().since(start);
     let (host, over, closing) = line.close();
     let figures: Vec<Figures> = over.iter().map(figures).collect();
-    let channels = over.iter().zip(&figures).map(|(over, figures)| {
-        match over.report.is_none_or(|report| report.late > report.laxity) {
-            true => report::channel_without_causes(figures),
-            false => report::channel(figures),
-        }
-    });
-    let report = report::run("send", Some(peer), &channels.collect::<Vec<_>>(), &host);
+    let channels: Vec<_> = figures.iter().map(report::channel).collect();
+    let report = report::run("send", Some(peer), &channels, &host);
     let covers = over.last().map(|over| over.grant.covers.to_string());
     publish(&report::with(report, json!({ "covers": covers })), &arguments.pipe, false)?;
     if !arguments.pipe.json {
@@ -125,7 +120,9 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         (Err(Failure::Laxity(gone)), closing) if gone.is_of_lost_executive() && stop.is_set() => closing?,
         (sending, closing) => sending.and(closing)?,
     }
-    Ok(promises_kept(&figures))
+    // The evidence is at the receiver: here a miss is one, whoever caused it.
+    let missed = |figures: &Figures| !figures.best_effort && figures.late + figures.lost + figures.dropped > 0;
+    Ok(promises_kept(&figures) && !figures.iter().any(missed))
 }
 
 /// Sends the input, and says how that ended.
@@ -210,11 +207,13 @@ fn figures(over: &Over) -> Figures {
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
-        // Of causes the report has Laxity's alone: as many as were late, and of what was lost the rest.
-        let beside_late = report.laxity.saturating_sub(report.late);
-        let network = report.lost.saturating_sub(beside_late);
-        let receiver = report.dropped.saturating_sub(beside_late.saturating_sub(report.lost));
-        figures.misses = Misses { network, receiver, laxity: report.laxity, ..Misses::default() };
+        figures.misses = report.misses;
+        if !figures.best_effort {
+            // What no cause was told of.
+            figures.misses.unexplained +=
+                (report.late + report.lost + report.dropped).saturating_sub(report.misses.all());
+        }
+        figures.over_bound = report.over_bound;
         figures.response = Some(report.largest);
     }
     figures
@@ -223,7 +222,7 @@ fn figures(over: &Over) -> Figures {
 fn summarise(figures: &Figures, counters: &SendCounters) {
     let violations = counters.violations;
     eprintln!(
-        "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; of a wrong size {}, ahead of the interval {}, \
+        "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; missed {}; of a wrong size {}, ahead of the interval {}, \
          beyond the burst {}",
         escaped(&figures.name),
         figures.sent,
@@ -231,6 +230,7 @@ fn summarise(figures: &Figures, counters: &SendCounters) {
         figures.late,
         figures.lost,
         figures.dropped,
+        report::missed(&figures.misses),
         violations.size,
         violations.rate,
         violations.burst,

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use common::text;
 use laxity_core::contract::Service;
+use laxity_core::figures::Misses;
 use laxity_core::units;
 use laxity_core::wire::{Accept, Control, Counts, MAX_CONTROL_BYTES, Open};
 
@@ -475,8 +476,8 @@ fn with_a_key_a_host_hears_and_answers_those_who_have_it() {
     expect(&send(&["--key", &ours]), 2, &["ours", "others may read or write it (mode 640)"]);
 }
 
-/// A receiver that is nobody's but the test's: it accepts, and says at the end what `laxity` of 3 late messages were.
-fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
+/// A receiver that is nobody's but the test's: it accepts, and says at the end that so many of its messages were late, and why.
+fn who_says_at_the_end(socket: &UdpSocket, late: u64, misses: Misses) {
     let mut frame = [0; 1_600];
     loop {
         let (len, peer) = socket.recv_from(&mut frame).unwrap();
@@ -494,7 +495,7 @@ fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
             }),
             Control::Keepalive(_) => Control::Status(Counts::default().into()),
             Control::Close(close) => {
-                let counts = Counts { delivered: close.sent - 3, late: 3, laxity, ..Counts::default() };
+                let counts = Counts { delivered: close.sent - late, late, misses, ..Counts::default() };
                 Control::Closed(counts)
             }
             _ => continue,
@@ -509,15 +510,21 @@ fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
 }
 
 #[test]
-fn what_the_receiver_blames_on_laxity_is_the_senders_exit_status() {
-    for (laxity, status) in [(0, 0), (2, 1)] {
+fn what_the_receiver_missed_is_the_senders_exit_status() {
+    let none = Misses::default();
+    for (late, misses, status, text) in [
+        (0, none, 0, "missed none"),
+        (3, Misses { network: 3, ..none }, 1, "missed 3: network 3"),
+        (3, Misses { platform: 1, laxity: 2, ..none }, 1, "missed 3: platform 1, laxity 2"),
+        (3, Misses { sender: 1, ..none }, 1, "missed 3: sender 1, unexplained 2"),
+    ] {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         let to = format!("{}/camera", socket.local_addr().unwrap());
-        let receiving = std::thread::spawn(move || who_says_at_the_end(&socket, laxity));
+        let receiving = std::thread::spawn(move || who_says_at_the_end(&socket, late, misses));
         let mut send = vec!["send", to.as_str()];
         send.extend(CONTRACT);
-        expect(&run(&send, &framed(&messages(5))), status, &["sent 5, delivered 5 (3 late)"]);
+        expect(&run(&send, &framed(&messages(5))), status, &[&format!("sent 5, delivered 5 ({late} late)"), text]);
         receiving.join().unwrap();
     }
 }

@@ -16,6 +16,7 @@ use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
+use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
@@ -73,9 +74,10 @@ impl Liar {
     }
     fn counts(&mut self) -> Counts {
         let (delivered, late, lost, dropped) = (self.number(), self.number(), self.number(), self.number());
-        let (largest, laxity) =
-            (Duration::from_nanos(self.number()), if self.below(2) == 0 { 0 } else { self.number() });
-        Counts { delivered, late, lost, dropped, largest, laxity }
+        let largest = Duration::from_nanos(self.number());
+        let misses = Misses { network: if self.below(2) == 0 { 0 } else { self.number() }, ..Misses::default() };
+        let clock_error = (self.below(2) == 0).then(|| Duration::from_nanos(self.number()));
+        Counts { delivered, late, lost, dropped, largest, undecided: self.below(2), misses, over_bound: 0, clock_error }
     }
 
     /// One control frame, right in its form.
@@ -106,14 +108,22 @@ impl Liar {
                 spacing: Duration::ZERO,
             }),
             2 => Control::Refuse(Refuse::new(&Refusal::new(Code::Declined, Stage::Route), "no")),
-            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, unsent: 0, spacing: Duration::ZERO }),
+            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, ..Keepalive::default() }),
             5 => Control::Status(self.counts().into()),
             6 => {
                 // Who closes in earnest has nothing more to say.
                 if self.below(1_000) > 0 {
                     token ^= 1 << self.below(64);
                 }
-                Control::Close(Close { channel, key, sent, unsent: 0, reason: sent as u8, reverse: clock % 2 == 0 })
+                Control::Close(Close {
+                    channel,
+                    key,
+                    sent,
+                    unsent: 0,
+                    reason: sent as u8,
+                    reverse: clock % 2 == 0,
+                    exchange: None,
+                })
             }
             7 => Control::Closed(self.counts()),
             _ => Control::Version(Versions { lowest: 1, highest: 1 + self.below(8) as u8 }),
@@ -137,9 +147,11 @@ impl Liar {
             logical_arrival: Instant::from_nanos(self.number()),
             index,
             payload,
-            stolen_micros: self.number() as _,
+            epoch: self.number() as u8 & 7,
+            stolen_units: self.number() as _,
             waited_micros: self.number() as _,
             ahead_micros: self.number() as _,
+            ..DataHeader::default()
         };
         frame.clear();
         frame.resize(DATA_HEADER_BYTES + usize::from(payload), 7);

@@ -25,7 +25,7 @@ use crate::limits;
 use crate::receive::{Drop, DroppedEarly, Expected, Found, NoPlace, Policed, Policing, Taken};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
-use crate::wire::{DataHeader, DataView};
+use crate::wire::{DataHeader, DataView, of_stolen_units};
 
 /// What this host grants to a channel that it relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -431,7 +431,7 @@ impl Relaying {
             }
             (false, _) => Duration::ZERO,
         };
-        let stolen = Duration::from_micros(header.stolen_micros.into());
+        let stolen = of_stolen_units(header.stolen_units);
         let mut evidence = HeldUp { excess, stolen, under_way };
         if let Some(current) = &mut self.current {
             evidence = evidence.and(current.held_up);

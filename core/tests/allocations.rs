@@ -195,9 +195,8 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
                 logical_arrival,
                 index,
                 payload: 1000,
-                stolen_micros: 0,
                 waited_micros: 100,
-                ahead_micros: 0,
+                ..DataHeader::default()
             };
             // Each one twice, and one that is for nobody.
             for key in [key, key, key + 1] {
@@ -208,11 +207,10 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         relay.control(
             before,
             77,
-            &Control::Keepalive(Keepalive { channel, key, sent: sequence, unsent: 0, spacing: Duration::ZERO }),
+            &Control::Keepalive(Keepalive { channel, key, sent: sequence, ..Keepalive::default() }),
         );
         relay.control(next, token, &Control::Accept(accept));
-        let status =
-            laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9), laxity: 0 };
+        let status = laxity_core::wire::Counts { delivered: sequence, largest: ms(9), ..Default::default() };
         relay.control(next, token, &Control::Status(status.into()));
         relay.now += ms(10);
         packets += relay.drain(&mut last);

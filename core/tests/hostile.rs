@@ -7,6 +7,7 @@ use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name};
+use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
 use laxity_core::receive::Found;
@@ -98,9 +99,7 @@ impl Scene {
             logical_arrival: self.now,
             index: 0,
             payload: 100,
-            stolen_micros: 0,
-            waited_micros: 0,
-            ahead_micros: 0,
+            ..DataHeader::default()
         };
         header.write(self.frames.packet_mut(&frame)).unwrap().fill(7);
         let free = self.frames.available();
@@ -215,7 +214,7 @@ fn open() -> Open<'static> {
 }
 
 fn counts(delivered: u64) -> Counts {
-    Counts { delivered, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO, laxity: 0 }
+    Counts { delivered, ..Counts::default() }
 }
 
 /// 62 granted channels whose KEEPALIVE and OPEN are repeated, nothing forged: beside them one channel is sent and one is
@@ -234,7 +233,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         // 20,000 frames a second for five seconds.
         scene.now = begin + us(50) * number as u64;
         let (token_of_crowd, Accept { channel, key, .. }) = granted[number / 2 % granted.len()];
-        let again = Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO };
+        let again = Keepalive { channel, key, sent: 0, ..Keepalive::default() };
         match number % 2 {
             0 => scene.hear(crowd, token_of_crowd, &Control::Keepalive(again)),
             _ => scene.hear(crowd, token_of_crowd, &Control::Open(open())),
@@ -242,11 +241,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         if scene.now >= next {
             next += ms(100);
             let Accept { channel, key, .. } = received;
-            scene.hear(
-                sender,
-                5,
-                &Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO }),
-            );
+            scene.hear(sender, 5, &Control::Keepalive(Keepalive { channel, key, sent: 0, ..Keepalive::default() }));
             heard += scene.said_to(sender, 5).len();
         }
         scene.turn();
@@ -327,7 +322,10 @@ fn a_report_that_cannot_be_is_not_believed() {
         counts(most),
         Counts { late: most, ..counts(1) },
         Counts { lost: 1, dropped: most, ..counts(0) },
-        Counts { laxity: 1, ..counts(0) },
+        Counts { misses: Misses { network: 1, ..Misses::default() }, ..counts(0) },
+        Counts { misses: Misses { network: most, laxity: most, ..Misses::default() }, ..counts(0) },
+        Counts { over_bound: 1, ..counts(0) },
+        Counts { undecided: most, ..counts(0) },
     ];
     for report in too_many {
         let mut scene = Scene::new();

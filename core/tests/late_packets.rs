@@ -52,9 +52,7 @@ impl Channel {
             logical_arrival: at(arrival),
             index,
             payload: 100,
-            stolen_micros: 0,
-            waited_micros: 0,
-            ahead_micros: 0,
+            ..DataHeader::default()
         };
         let frame = self.frames.take().unwrap();
         header.write(self.frames.packet_mut(&frame)).unwrap();
@@ -144,9 +142,8 @@ fn no_message_was_ahead_for_longer_than_its_contract_allows() {
         logical_arrival: Instant::from_nanos(1 << 40),
         index: 0,
         payload: 100,
-        stolen_micros: 0,
-        waited_micros: 0,
         ahead_micros: u32::MAX,
+        ..DataHeader::default()
     };
     let frame = channel.frames.take().unwrap();
     header.write(channel.frames.packet_mut(&frame)).unwrap();

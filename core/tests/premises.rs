@@ -39,9 +39,7 @@ fn header() -> DataHeader {
         logical_arrival: at(0),
         index: 0,
         payload: 0,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     }
 }
 

@@ -55,9 +55,7 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
         logical_arrival: arrival,
         index,
         payload: payload as u16,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     let body = header.write(frames.packet_mut(&frame)).unwrap();
     body.iter_mut().enumerate().for_each(|(place, found)| *found = byte(sequence, start + place));

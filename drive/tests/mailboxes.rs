@@ -6,7 +6,7 @@ mod around;
 use around::{Did, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::DataView;
+use laxity_core::wire::{DataView, stolen_units};
 use laxity_drive::Why;
 
 #[test]
@@ -112,7 +112,7 @@ fn what_the_driver_has_held_its_application_does_not_withhold() {
         host.around.flushed[0].iter().filter_map(|frame| Some(*DataView::parse(frame).ok()?.header())).collect();
     let [_, held] = headers[..] else { panic!("{headers:?}") };
     assert_eq!(held.logical_arrival, at(10_000));
-    assert!(held.waited_micros >= 30_000 && held.stolen_micros == 0, "{held:?}");
+    assert!(held.waited_micros >= 30_000 && held.stolen_units == 0, "{held:?}");
 }
 
 #[test]
@@ -218,8 +218,8 @@ fn a_late_hand_over_is_in_the_latency_and_is_explained_as_far_as_there_is_eviden
         let [late, next] = headers[..] else { panic!("{headers:?}") };
         assert_eq!((late.logical_arrival, next.logical_arrival), (sent, sent + micros(51_000)));
         assert!(late.waited_micros >= 50_000 && next.waited_micros >= 8_800, "{late:?} {next:?}");
-        assert_eq!(late.stolen_micros, explained.as_nanos() as u32 / 1_000, "delay {delay}, withheld {withheld}");
-        assert_eq!(next.stolen_micros, late.stolen_micros.min(8_800));
+        assert_eq!(late.stolen_units, stolen_units(explained), "delay {delay}, withheld {withheld}");
+        assert_eq!(next.stolen_units, late.stolen_units.min(stolen_units(micros(8_800))));
         assert_eq!(host.driver.endpoint.counters.stamps_clamped, 1);
     }
 }

@@ -2,13 +2,16 @@
 
 use laxity_core::admission::incoming::MAX_SPACING;
 use laxity_core::event::{Name, Pace};
-use laxity_core::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES};
+use laxity_core::figures::Misses;
+use laxity_core::limits::{
+    MAX_CONTROL_PAYLOAD, MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES,
+};
 use laxity_core::receive::{Route, route};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{
-    Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView,
-    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify, fragment_bytes,
-    seal, sealed, token, write_tag,
+    Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS,
+    Exchange, Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify,
+    fragment_bytes, seal, sealed, token, write_tag,
 };
 
 use super::bytes::Bytes;
@@ -38,12 +41,18 @@ pub fn data_frame(data: &[u8]) {
         logical_arrival: Instant::from_nanos(bytes.number()),
         index: bytes.u16(),
         payload: bytes.u16(),
-        stolen_micros: bytes.number() as u32,
+        priority: bytes.u8() >> 2,
+        epoch: bytes.u8() >> 4,
+        deadline_micros: bytes.number() as u32,
+        stolen_units: bytes.u16(),
         waited_micros: bytes.number() as u32,
         ahead_micros: bytes.number() as u32,
     };
     let possible = (1..=MAX_MESSAGE_BYTES).contains(&header.message_bytes)
-        && (1..=MAX_PACKET_BYTES.min(header.message_bytes)).contains(&header.payload.into());
+        && (1..=MAX_PACKET_BYTES.min(header.message_bytes)).contains(&header.payload.into())
+        && header.priority < 32
+        && header.epoch < EPOCHS
+        && u64::from(header.deadline_micros) <= MAX_DEADLINE.as_nanos() / 1_000;
     let mut frame = vec![0xAA; DATA_HEADER_BYTES + 3];
     frame.resize(frame.len().max(header.frame_bytes()), 0xAA);
     match header.write(&mut frame) {
@@ -137,7 +146,21 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         lost: bytes.number(),
         dropped: bytes.number(),
         largest: Duration::from_nanos(bytes.number()),
-        laxity: bytes.number(),
+        undecided: bytes.number(),
+        misses: Misses { network: bytes.number(), laxity: bytes.number(), ..Misses::default() },
+        over_bound: bytes.number(),
+        clock_error: bytes.bool().then(|| span(bytes)),
+    };
+    let exchange = |bytes: &mut Bytes<'a>| {
+        let instant = |bytes: &mut Bytes<'a>| Instant::from_nanos(bytes.number());
+        bytes.bool().then(|| Exchange {
+            said: instant(bytes),
+            heard: bytes
+                .bool()
+                .then(|| (instant(bytes), instant(bytes)))
+                .filter(|heard| *heard != (Instant::ZERO, Instant::ZERO)),
+            epoch: bytes.u8(),
+        })
     };
     // Made from what there is, so that the corpus keeps its meaning; one in two is outside of its range.
     let spacing = |number: u64| Duration::from_nanos(number % (2 * MAX_SPACING.as_nanos()));
@@ -181,11 +204,18 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         }
         3 => {
             let (channel, key, sent, unsent) = (bytes.u32(), bytes.u64(), bytes.number(), bytes.number());
-            Control::Keepalive(Keepalive { channel, key, sent, unsent, spacing: spacing(unsent) })
+            Control::Keepalive(Keepalive {
+                channel,
+                key,
+                sent,
+                unsent,
+                spacing: spacing(unsent),
+                exchange: exchange(bytes),
+            })
         }
         4 => {
             let counts = counts(bytes);
-            Control::Status(Status { counts, spacing: spacing(counts.laxity) })
+            Control::Status(Status { counts, spacing: spacing(counts.misses.laxity), exchange: exchange(bytes) })
         }
         5 => Control::Close(Close {
             channel: bytes.u32(),
@@ -194,6 +224,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             unsent: bytes.number(),
             reason: bytes.u8(),
             reverse: bytes.bool(),
+            exchange: exchange(bytes),
         }),
         6 => Control::Closed(counts(bytes)),
         8 => Control::Challenge,

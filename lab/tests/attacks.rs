@@ -318,10 +318,9 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
             match Control::parse(&answer[..len]).unwrap() {
                 (answered, _) if answered != token => {}
                 (_, Control::Accept(Accept { channel, key, .. })) => {
-                    let len =
-                        Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO })
-                            .write(token, &mut frame)
-                            .unwrap();
+                    let len = Control::Keepalive(Keepalive { channel, key, sent: 0, ..Keepalive::default() })
+                        .write(token, &mut frame)
+                        .unwrap();
                     greedy.send_to(&frame[..len], to).unwrap();
                     break Ok(());
                 }
@@ -361,7 +360,7 @@ fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u
             if let Ok((of, Control::Accept(Accept { channel, key, .. }))) = Control::parse(&answer[..len])
                 && of == token
             {
-                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO })
+                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0, ..Keepalive::default() })
                     .write(token, &mut frame)
                     .unwrap();
                 crowd.send_to(&frame[..alive], scene.there.address()).unwrap();
@@ -422,7 +421,7 @@ fn repeat_beside_a_neighbour(repeated: u64, asked: u64, has_room: bool) {
         let sent = at_rate(repeated, &mut |number| {
             let (token, channel, key) = granted[number as usize / 2 % granted.len()];
             let control = match number % 2 {
-                0 => Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO }),
+                0 => Control::Keepalive(Keepalive { channel, key, sent: 0, ..Keepalive::default() }),
                 _ => Control::Open(open),
             };
             let len = control.write(token, &mut frame).unwrap();

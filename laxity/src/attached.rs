@@ -128,7 +128,7 @@ impl Attached {
         // One that is just going accepts, and closes.
         let gone = || failed(std::io::ErrorKind::ConnectionRefused.into());
         let until = StdInstant::now() + TO_ATTACH;
-        let mut next = || loop {
+        let next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
             match socket.receive::<Tell>(None, Some(left)) {
                 Ok(Came::Message(Tell::NotAttached { status, why }, _)) => {

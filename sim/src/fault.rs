@@ -353,9 +353,7 @@ fn forged(number: u64) -> Vec<u8> {
         logical_arrival: Instant::ZERO,
         index: 0,
         payload: 8,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     header.write(&mut frame).expect("room for a header and eight bytes");
     frame

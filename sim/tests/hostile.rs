@@ -69,9 +69,8 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
                 logical_arrival: Instant::from_nanos(arrival),
                 index,
                 payload: payload.min(bytes as u16),
-                stolen_micros: 9,
-                waited_micros: 0,
-                ahead_micros: 0,
+                stolen_units: 9,
+                ..DataHeader::default()
             };
             header.write(&mut frame).unwrap();
             (header.frame_bytes(), flip)
@@ -79,15 +78,25 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
         Forged::Control { kind, token, number, flip } => {
             let (channel, key) = (number as u32 % 4, number);
             let control = match kind {
-                0 => Control::Keepalive(Keepalive {
+                0 => Control::Keepalive(Keepalive { channel, key, sent: number, ..Keepalive::default() }),
+                1 => Control::Close(Close {
                     channel,
                     key,
                     sent: number,
                     unsent: 0,
-                    spacing: laxity_core::units::Duration::ZERO,
+                    reason: 0,
+                    reverse: false,
+                    exchange: None,
                 }),
-                1 => Control::Close(Close { channel, key, sent: number, unsent: 0, reason: 0, reverse: false }),
-                2 => Control::Close(Close { channel, key, sent: number, unsent: 0, reason: 0, reverse: true }),
+                2 => Control::Close(Close {
+                    channel,
+                    key,
+                    sent: number,
+                    unsent: 0,
+                    reason: 0,
+                    reverse: true,
+                    exchange: None,
+                }),
                 _ => Control::Version(laxity_core::wire::Versions { lowest: 1, highest: 9 }),
             };
             (control.write(token, &mut frame).unwrap(), flip)

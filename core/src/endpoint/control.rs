@@ -100,14 +100,16 @@ impl Endpoint {
             }
             ControlType::Keepalive => {
                 let (sent, spacing) = (job.messages()?, channel.spacing);
-                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing })
+                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing, exchange: None })
             }
-            ControlType::Status => Control::Status(Status { counts: self.counts(key), spacing: channel.spacing }),
+            ControlType::Status => {
+                Control::Status(Status { counts: self.counts(key), spacing: channel.spacing, exchange: None })
+            }
             ControlType::Closed => Control::Closed(self.counts(key)),
             ControlType::Close => {
                 let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
                 let (reason, reverse) = (channel.reason, job.is_receiving());
-                Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse })
+                Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse, exchange: None })
             }
             ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };

@@ -183,7 +183,7 @@ mod tests {
         ControlFrame::new(SocketAddr::from(([10, 0, 0, 1], 1)), token, control).unwrap()
     }
     fn keepalive(token: u64, sent: u64) -> ControlFrame {
-        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent, unsent: 0, spacing: Duration::ZERO }))
+        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent, ..Keepalive::default() }))
     }
     fn link() -> LinkState {
         let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);
@@ -200,7 +200,7 @@ mod tests {
             assert!(link.push_answer(keepalive(1, sent)));
         }
         assert!(link.push_answer(keepalive(2, 0)));
-        let close = Close { channel: 1, key: 2, sent: 0, unsent: 0, reason: 0, reverse: false };
+        let close = Close { channel: 1, key: 2, sent: 0, unsent: 0, reason: 0, reverse: false, exchange: None };
         assert!(link.push_answer(frame(1, &Control::Close(close))));
         let mut waiting = 0;
         while link.pop_answer().is_some() {

@@ -98,11 +98,11 @@ mod tests {
     use crate::wire::{Control, DataView, Keepalive, MAX_CONTROL_BYTES, seal, write_tag};
 
     // Of a host whose key is the bytes 0 to 31, by another implementation of both functions: a KEEPALIVE with the number 5,
-    const KEEPALIVE: &str = "4C580202 0400003E 0123456789ABCDEF 0C0400000007 0D08DEADBEEFCAFEF00D 140800000000000003E8 \
-                             1F080000000000000005 2010 1C8B52C634DEAA0E87482B91CDB124A8";
+    const KEEPALIVE: &str = "4C580302 0400003E 0123456789ABCDEF 0C0400000007 0D08DEADBEEFCAFEF00D 140800000000000003E8 \
+                             1F080000000000000005 2010 5A32F5A948F210A9807531A672F1B175";
     // and a packet of its channel.
-    const PACKET: &str = "4C580203 00000007 DEADBEEFCAFEF00D 0000000000000102 00000000075BCD15 00001003 0001 0003 000000C8 \
-                          00001388 00001B58 6C6178 BF1902702F53378C";
+    const PACKET: &str = "4C580303 00000007 DEADBEEFCAFEF00D 0000000000000102 00000000075BCD15 001002 4D 0001 000C 00000BB8 \
+                          00001388 00001B58 6C6178 7819656A7D31257B";
     const TOKEN: u64 = 0x0123_4567_89AB_CDEF;
     const REMOTE: (u32, u64) = (7, 0xDEAD_BEEF_CAFE_F00D);
 
@@ -119,15 +119,9 @@ mod tests {
         let (authentication, golden) = (authentication(), hex(KEEPALIVE));
         let mut frame = [0; MAX_CONTROL_BYTES];
         let (channel, key) = REMOTE;
-        let len = Control::Keepalive(Keepalive {
-            channel,
-            key,
-            sent: 1000,
-            unsent: 0,
-            spacing: crate::units::Duration::ZERO,
-        })
-        .write(TOKEN, &mut frame)
-        .unwrap();
+        let len = Control::Keepalive(Keepalive { channel, key, sent: 1000, ..Keepalive::default() })
+            .write(TOKEN, &mut frame)
+            .unwrap();
         let len = seal(&mut frame, len, 5, |covered| authentication.code(covered)).unwrap();
         assert_eq!(frame[..len], golden);
         assert_eq!(authentication.check(&golden), Some(5));

@@ -16,7 +16,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 use super::config::ReceiveConfig;
 use crate::mutant::{self, Mutant};
 use crate::units::{Duration, Instant};
-use crate::wire::DataHeader;
+use crate::wire::{DataHeader, of_stolen_units};
 
 /// Whose fault a miss is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +135,7 @@ impl Way {
         let handed_over = header.logical_arrival + waited;
         let transit = if same_clock { found.arrival().since(handed_over) } else { Duration::ZERO };
         let lay = found.arrived.map(|_| found.at.since(found.arrival()));
-        Self { waited, stolen: micros(header.stolen_micros), transit, lay, same_clock }
+        Self { waited, stolen: of_stolen_units(header.stolen_units), transit, lay, same_clock }
     }
 
     /// Until it was handed over, had arrived, and was found; `None` if the clocks differ, or the frame has no arrival stamp.
@@ -404,9 +404,9 @@ mod tests {
             logical_arrival: at(100),
             index: 0,
             payload: 1_000,
-            stolen_micros: micros(stolen),
+            stolen_units: crate::wire::stolen_units(ms(stolen)),
             waited_micros: micros(waited),
-            ahead_micros: 0,
+            ..DataHeader::default()
         };
         let arrived = at(100 + waited + transit);
         let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived), is_own: false };

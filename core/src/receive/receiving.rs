@@ -24,7 +24,9 @@ use crate::limits;
 use crate::piece::{Piece, Worked};
 use crate::processor::{Order, Work};
 use crate::units::{Duration, Instant};
-use crate::wire::{Counts, DATA_HEADER_BYTES, DataHeader, DataView};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+
+mod judging;
 
 #[derive(Debug)]
 struct Arrived {
@@ -623,53 +625,9 @@ impl Receiving {
         self.is_drained() && c.delivered + c.lost + c.dropped >= sent
     }
 
-    /// What the sender is told.
-    pub(crate) fn counts(&self) -> Counts {
-        let c = &self.counters;
-        let laxity = c.misses.laxity + c.misses.unexplained;
-        let delivered = c.delivered - c.late;
-        Counts { delivered, late: c.late, lost: c.lost, dropped: c.dropped, largest: c.largest, laxity }
-    }
-
     /// True if a message waits for the application.
     pub fn has_delivery(&self) -> bool {
         !self.complete.is_empty()
-    }
-
-    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `taken` tells what took
-    /// time at this host since a point in time.
-    pub fn deliver(
-        &mut self,
-        now: Instant,
-        taken: impl FnOnce(Instant) -> TimeTaken,
-    ) -> Option<(Delivered, Option<Evidence>)> {
-        let mut delivered = self.complete.pop()?;
-        self.buffers.lent += 1;
-        delivered.completion = now;
-        self.counters.delivered += 1;
-        self.counters.delivered_bytes += delivered.message.len() as u64;
-        self.counters.largest = self.counters.largest.max(delivered.response());
-        let lateness = delivered.lateness();
-        if lateness.is_zero() {
-            return Some((delivered, None));
-        }
-        self.counters.late += 1;
-        let evidence = self.judge(&delivered, lateness, Duration::ZERO, taken(delivered.since));
-        *self.counters.misses.of(evidence.cause) += 1;
-        Some((delivered, Some(evidence)))
-    }
-
-    /// Judges a message that was complete `lateness` after its deadline, or after a bound that is `spare` before it.
-    pub(crate) fn judge(
-        &self,
-        delivered: &Delivered,
-        lateness: Duration,
-        spare: Duration,
-        taken: TimeTaken,
-    ) -> Evidence {
-        let excess = delivered.delay.excess(&self.config, spare, self.stretch_ppm);
-        let here = delivered.completion.since(delivered.due_here.before(spare));
-        Evidence::judge(lateness, excess, here, taken, self.stretch_ppm)
     }
 
     /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.

@@ -429,10 +429,9 @@ impl Sending {
             logical_arrival: *logical_arrival,
             index: fragmenting.index as u16,
             payload: payload as u16,
-            // Written when it leaves.
-            stolen_micros: 0,
-            waited_micros: 0,
+            // Evidence is written when it leaves.
             ahead_micros: micros_saturating(*ahead + Duration::from_nanos(999)),
+            ..DataHeader::default()
         };
         // The region's frames hold the header and S bytes; the endpoint checks that when it is made.
         let body = header.write(area).expect("a frame holds a header and a payload");

@@ -13,11 +13,14 @@
 //! one is skipped. [`ControlType::fields`] says which a type has, `docs/wire.md` which of them it cannot do without; the
 //! ranges stand at the structures' fields.
 
-use super::data::DATA_HEADER_BYTES;
+use super::data::{DATA_HEADER_BYTES, EPOCHS};
 use super::fields::{self as tag, Field, Fields, Writer};
-use super::messages::{Accept, Close, Counts, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name};
+use super::messages::{
+    Accept, Close, Counts, Exchange, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name,
+};
 use super::{KIND_AT, Kind, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::admission::incoming::MAX_SPACING;
+use crate::figures::Misses;
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use strum::VariantArray;
@@ -112,12 +115,42 @@ impl ControlType {
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING],
-            Self::Status => {
-                &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY, tag::SPACING]
-            }
-            Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY],
-            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT],
+            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE],
+            Self::Status => &[
+                tag::DELIVERED,
+                tag::LATE,
+                tag::LOST,
+                tag::DROPPED,
+                tag::LARGEST,
+                tag::UNDECIDED,
+                tag::BY_SENDER,
+                tag::BY_RECEIVER,
+                tag::BY_NETWORK,
+                tag::BY_PLATFORM,
+                tag::LAXITY,
+                tag::UNEXPLAINED,
+                tag::OVER_BOUND,
+                tag::CLOCK_ERROR,
+                tag::SPACING,
+                tag::EXCHANGE,
+            ],
+            Self::Closed => &[
+                tag::DELIVERED,
+                tag::LATE,
+                tag::LOST,
+                tag::DROPPED,
+                tag::LARGEST,
+                tag::UNDECIDED,
+                tag::BY_SENDER,
+                tag::BY_RECEIVER,
+                tag::BY_NETWORK,
+                tag::BY_PLATFORM,
+                tag::LAXITY,
+                tag::UNEXPLAINED,
+                tag::OVER_BOUND,
+                tag::CLOCK_ERROR,
+            ],
+            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
         }
@@ -214,7 +247,8 @@ impl<'a> Control<'a> {
         let u32_of = |field| fields.need(field).map(u32::from_be_bytes);
         let u64_of = |field| fields.need(field).map(u64::from_be_bytes);
         let span_of = |field| u64_of(field).map(Duration::from_nanos);
-        let spacing = || Duration::from_nanos(fields.get(tag::SPACING).map_or(0, u64::from_be_bytes));
+        let number = |field| fields.get(field).map_or(0, u64::from_be_bytes);
+        let spacing = || Duration::from_nanos(number(tag::SPACING));
         let packet = || fields.need(tag::PACKET).map(u16::from_be_bytes);
         let counts = || {
             Ok(Counts {
@@ -223,9 +257,20 @@ impl<'a> Control<'a> {
                 lost: u64_of(tag::LOST)?,
                 dropped: u64_of(tag::DROPPED)?,
                 largest: span_of(tag::LARGEST)?,
-                laxity: fields.get(tag::LAXITY).map_or(0, u64::from_be_bytes),
+                undecided: number(tag::UNDECIDED),
+                misses: Misses {
+                    sender: number(tag::BY_SENDER),
+                    receiver: number(tag::BY_RECEIVER),
+                    network: number(tag::BY_NETWORK),
+                    platform: number(tag::BY_PLATFORM),
+                    laxity: number(tag::LAXITY),
+                    unexplained: number(tag::UNEXPLAINED),
+                },
+                over_bound: number(tag::OVER_BOUND),
+                clock_error: fields.get(tag::CLOCK_ERROR).map(u64::from_be_bytes).map(Duration::from_nanos),
             })
         };
+        let exchange = || fields.get(tag::EXCHANGE).map(|bytes| read_exchange(&bytes));
         Ok(match control_type {
             ControlType::Open => Self::Open(Open {
                 name: text(fields, tag::NAME)?.ok_or(WireError::Missing { field: tag::NAME.name })?,
@@ -237,7 +282,7 @@ impl<'a> Control<'a> {
                 oversize: fields.get(tag::OVERSIZE).map_or(1, u8::from_be_bytes),
                 pace: Pace {
                     rate: fields.get(tag::LINK_RATE).map(u64::from_be_bytes).and_then(Rate::bytes_per_second),
-                    ahead: Duration::from_nanos(fields.get(tag::AHEAD).map_or(0, u64::from_be_bytes)),
+                    ahead: Duration::from_nanos(number(tag::AHEAD)),
                     spacing: spacing(),
                 },
             }),
@@ -261,17 +306,19 @@ impl<'a> Control<'a> {
                 channel: u32_of(tag::CHANNEL)?,
                 key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
-                unsent: fields.get(tag::UNSENT).map_or(0, u64::from_be_bytes),
+                unsent: number(tag::UNSENT),
                 spacing: spacing(),
+                exchange: exchange(),
             }),
-            ControlType::Status => Self::Status(Status { counts: counts()?, spacing: spacing() }),
+            ControlType::Status => Self::Status(Status { counts: counts()?, spacing: spacing(), exchange: exchange() }),
             ControlType::Close => Self::Close(Close {
                 channel: u32_of(tag::CHANNEL)?,
                 key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
-                unsent: fields.get(tag::UNSENT).map_or(0, u64::from_be_bytes),
+                unsent: number(tag::UNSENT),
                 reason: fields.get(tag::REASON).map_or(0, u8::from_be_bytes),
                 reverse: flag(tag::REVERSE, fields.get(tag::REVERSE).map_or(0, u8::from_be_bytes))?,
+                exchange: exchange(),
             }),
             ControlType::Closed => Self::Closed(counts()?),
             ControlType::Version => Self::Version(Versions {
@@ -327,11 +374,13 @@ impl<'a> Control<'a> {
                 to.put(tag::KEY, &alive.key.to_be_bytes())?;
                 to.put(tag::SENT, &alive.sent.to_be_bytes())?;
                 put_number(to, tag::UNSENT, alive.unsent)?;
-                put_number(to, tag::SPACING, alive.spacing.as_nanos())
+                put_number(to, tag::SPACING, alive.spacing.as_nanos())?;
+                put_exchange(to, alive.exchange)
             }
             Self::Status(status) => {
                 put_counts(to, &status.counts)?;
-                put_number(to, tag::SPACING, status.spacing.as_nanos())
+                put_number(to, tag::SPACING, status.spacing.as_nanos())?;
+                put_exchange(to, status.exchange)
             }
             Self::Closed(counts) => put_counts(to, counts),
             Self::Close(close) => {
@@ -340,7 +389,8 @@ impl<'a> Control<'a> {
                 to.put(tag::SENT, &close.sent.to_be_bytes())?;
                 to.put(tag::REASON, &close.reason.to_be_bytes())?;
                 to.put(tag::REVERSE, &[u8::from(close.reverse)])?;
-                put_number(to, tag::UNSENT, close.unsent)
+                put_number(to, tag::UNSENT, close.unsent)?;
+                put_exchange(to, close.exchange)
             }
             Self::Version(versions) => {
                 to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
@@ -357,6 +407,9 @@ impl<'a> Control<'a> {
         };
         let check_spacing =
             |spacing: Duration| check_range(tag::SPACING.name, spacing.as_nanos(), 0, MAX_SPACING.as_nanos());
+        let check_epoch = |exchange: Option<Exchange>| {
+            check_range("epoch", exchange.map_or(0, |said| said.epoch).into(), 0, u64::from(EPOCHS).saturating_sub(1))
+        };
         match self {
             Self::Open(open) => {
                 check_name(open.name)?;
@@ -368,12 +421,19 @@ impl<'a> Control<'a> {
                 check_spacing(accept.spacing)?;
                 check_packet(accept.packet)
             }
-            Self::Keepalive(alive) => check_spacing(alive.spacing),
-            Self::Status(status) => check_spacing(status.spacing),
+            Self::Keepalive(alive) => {
+                check_epoch(alive.exchange)?;
+                check_spacing(alive.spacing)
+            }
+            Self::Status(status) => {
+                check_epoch(status.exchange)?;
+                check_spacing(status.spacing)
+            }
+            Self::Close(close) => check_epoch(close.exchange),
             Self::Version(Versions { lowest, highest }) => {
                 check_range(tag::HIGHEST.name, (*highest).into(), (*lowest).into(), u8::MAX.into())
             }
-            Self::Refuse(_) | Self::Close(_) | Self::Closed(_) | Self::Challenge => Ok(()),
+            Self::Refuse(_) | Self::Closed(_) | Self::Challenge => Ok(()),
         }
     }
 }
@@ -389,7 +449,37 @@ fn put_counts(to: &mut Writer<'_>, counts: &Counts) -> Result<(), WireError> {
     to.put(tag::LOST, &counts.lost.to_be_bytes())?;
     to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
     to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())?;
-    put_number(to, tag::LAXITY, counts.laxity)
+    put_number(to, tag::UNDECIDED, counts.undecided)?;
+    let Misses { sender, receiver, network, platform, laxity, unexplained } = counts.misses;
+    put_number(to, tag::BY_SENDER, sender)?;
+    put_number(to, tag::BY_RECEIVER, receiver)?;
+    put_number(to, tag::BY_NETWORK, network)?;
+    put_number(to, tag::BY_PLATFORM, platform)?;
+    put_number(to, tag::LAXITY, laxity)?;
+    put_number(to, tag::UNEXPLAINED, unexplained)?;
+    put_number(to, tag::OVER_BOUND, counts.over_bound)?;
+    match counts.clock_error {
+        Some(error) => to.put(tag::CLOCK_ERROR, &error.as_nanos().to_be_bytes()),
+        None => Ok(()),
+    }
+}
+
+fn put_exchange(to: &mut Writer<'_>, exchange: Option<Exchange>) -> Result<(), WireError> {
+    let Some(Exchange { said, heard, epoch }) = exchange else { return Ok(()) };
+    let (heard_said, heard_at) = heard.unwrap_or_default();
+    let mut bytes = [epoch; tag::EXCHANGE_BYTES];
+    for (place, instant) in bytes.as_chunks_mut().0.iter_mut().zip([said, heard_said, heard_at]) {
+        *place = instant.as_nanos().to_be_bytes();
+    }
+    to.put(tag::EXCHANGE, &bytes)
+}
+
+fn read_exchange(bytes: &[u8; tag::EXCHANGE_BYTES]) -> Exchange {
+    let (instants, rest) = bytes.as_chunks();
+    let instant = |place: usize| Instant::from_nanos(instants.get(place).map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+    let heard = (instant(1), instant(2));
+    let is_heard = heard != (Instant::ZERO, Instant::ZERO);
+    Exchange { said: instant(0), heard: is_heard.then_some(heard), epoch: rest.first().copied().unwrap_or(0) }
 }
 
 /// What `service` says in OPEN.

@@ -7,21 +7,26 @@
 //! | 8 | 8 | key | all; the receiver's nonce for the slot |
 //! | 16 | 8 | sequence | all; message number from 0 |
 //! | 24 | 8 | logical_arrival | all; ns on the sender's clock |
-//! | 32 | 4 | message_bytes | 1 to [`MAX_MESSAGE_BYTES`]; the whole message |
+//! | 32 | 3 | message_bytes − 1 | all; the whole message has 1 to [`MAX_MESSAGE_BYTES`] |
+//! | 35 | 1 | priority, epoch | the upper 5 bits and the lower 3; all |
 //! | 36 | 2 | index | below ⌈message_bytes / S⌉; fragment number from 0 |
-//! | 38 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
-//! | 40 | 4 | stolen | all; µs, 2³² − 1 means that or more |
+//! | 38 | 2 | stolen | all; in units of 16 µs, 2¹⁶ − 1 means that or more |
+//! | 40 | 4 | deadline | 0 to 3.6·10⁹ (an hour); µs from the logical arrival, 0 is the contract's |
 //! | 44 | 4 | waited | all; µs, 2³² − 1 means that or more |
 //! | 48 | 4 | ahead | all; µs, 2³² − 1 means that or more |
-//! | 52 | payload | the bytes | the frame ends with them, if its kind is 1 |
+//! | 52 | payload | the bytes | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 52 + payload | 8 | tag | only if its kind is 3: authenticates all before it |
+//!
+//! The payload has what is left of the frame: the datagram says how long that is.
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
 
 use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
 use crate::contract::packets;
-use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, TAG_BYTES};
+use crate::limits::{
+    MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, PRIORITY_LEVELS, TAG_BYTES,
+};
 use crate::units::{Duration, Instant};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -38,22 +43,34 @@ struct RawHeader {
     key: U64,
     sequence: U64,
     logical_arrival: U64,
-    message_bytes: U32,
+    bytes_less_one: [u8; 3],
+    priority_and_epoch: u8,
     index: U16,
-    payload: U16,
-    stolen: U32,
+    stolen: U16,
+    deadline: U32,
     waited: U32,
     ahead: U32,
 }
+
+/// Bits of the epoch, below the priority.
+const EPOCH_BITS: u32 = 3;
+/// Values of an epoch.
+pub const EPOCHS: u8 = 1 << EPOCH_BITS;
 
 const _: () = {
     assert!(size_of::<RawHeader>() == DATA_HEADER_BYTES);
     assert!(MAX_PACKET_BYTES <= u16::MAX as u32);
     assert!(MAX_PACKETS_PER_MESSAGE <= 1 << u16::BITS);
+    assert!(MAX_MESSAGE_BYTES == 1 << 24);
+    assert!(PRIORITY_LEVELS == 1 << (u8::BITS - EPOCH_BITS));
+    assert!(MAX_DEADLINE_MICROS <= u32::MAX as u64);
+    assert!(
+        core::mem::offset_of!(RawHeader, stolen) == STOLEN_AT && core::mem::offset_of!(RawHeader, waited) == WAITED_AT
+    );
 };
 
-/// The fields of a data frame before its payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The fields of a data frame before its payload, and how long that is. The default is all zeros, which no frame has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataHeader {
     /// The receiver's slot index.
     pub channel: u32,
@@ -67,12 +84,20 @@ pub struct DataHeader {
     pub logical_arrival: Instant,
     /// The fragment's number in its message, from 0.
     pub index: u16,
-    /// Bytes that follow the header.
+    /// Bytes that follow the header; not in the frame, whose length says it.
     pub payload: u16,
+    /// What the sender's application gave this message, below [`PRIORITY_LEVELS`]; 0 is what the channel has. Carried, and not
+    /// obeyed: what a channel has was admitted.
+    pub priority: u8,
+    /// How often the sender's clock was seen to run ahead of time that passed, modulo 7, or 7 for a message around which it may have
+    /// been; below [`EPOCHS`].
+    pub epoch: u8,
+    /// The message's own deadline from its logical arrival, in µs, up to an hour; 0 is the channel's. Carried, and not obeyed.
+    pub deadline_micros: u32,
     /// Processor time beyond the calibrated envelope that the platform took from the sender since this message's logical
-    /// arrival, in µs; `u32::MAX` for that or more ([`micros_saturating`]). Evidence for attribution, not a measurement
+    /// arrival, in units of 16 µs; `u16::MAX` for that or more ([`stolen_units`]). Evidence for attribution, not a measurement
     /// that anything is decided by.
-    pub stolen_micros: u32,
+    pub stolen_units: u16,
     /// From the message's logical arrival until this packet was handed to the link, in µs, saturating; all. Evidence: what
     /// the packet took from there on is the network's. A relay fills it in anew, less what the way to it took beyond its
     /// grant: that stays the network's.
@@ -84,8 +109,12 @@ pub struct DataHeader {
 
 /// Where `channel` stands in a frame: a relay fills it and the key in anew.
 const RECEIVER_AT: usize = 4;
-/// Where `stolen` stands in a frame: the sender fills both in when it hands the packet to the link.
-const EVIDENCE_AT: usize = 40;
+/// Where `stolen` and `waited` stand in a frame: the sender fills both in when it hands the packet to the link.
+const STOLEN_AT: usize = 38;
+const WAITED_AT: usize = 44;
+/// The unit of `stolen`, in ns.
+const STOLEN_UNIT: u64 = 16_000;
+const MAX_DEADLINE_MICROS: u64 = MAX_DEADLINE.as_nanos() / 1_000;
 
 impl DataHeader {
     /// Bytes of the whole frame.
@@ -103,16 +132,18 @@ impl DataHeader {
         let room = WireError::Room { found: frame.len(), expected: self.frame_bytes() };
         let frame = frame.get_mut(..self.frame_bytes()).ok_or(room)?;
         let (header, payload) = frame.split_at_mut_checked(DATA_HEADER_BYTES).ok_or(room)?;
+        let [_, high, middle, low] = self.message_bytes.saturating_sub(1).to_be_bytes();
         let raw = RawHeader {
             prefix: Prefix::new(Kind::Data),
             channel: self.channel.into(),
             key: self.key.into(),
-            message_bytes: self.message_bytes.into(),
+            bytes_less_one: [high, middle, low],
+            priority_and_epoch: self.priority << EPOCH_BITS | self.epoch,
             sequence: self.sequence.into(),
             logical_arrival: self.logical_arrival.as_nanos().into(),
             index: self.index.into(),
-            payload: self.payload.into(),
-            stolen: self.stolen_micros.into(),
+            stolen: self.stolen_units.into(),
+            deadline: self.deadline_micros.into(),
             waited: self.waited_micros.into(),
             ahead: self.ahead_micros.into(),
         };
@@ -139,6 +170,9 @@ impl DataHeader {
     /// What holds for any channel; the same for reading and writing.
     fn check_ranges(&self) -> Result<(), WireError> {
         check_range("message_bytes", self.message_bytes.into(), 1, MAX_MESSAGE_BYTES.into())?;
+        check_range("priority", self.priority.into(), 0, (PRIORITY_LEVELS as u64).saturating_sub(1))?;
+        check_range("epoch", self.epoch.into(), 0, u64::from(EPOCHS).saturating_sub(1))?;
+        check_range("deadline", self.deadline_micros.into(), 0, MAX_DEADLINE_MICROS)?;
         check_range("payload", self.payload.into(), 1, MAX_PACKET_BYTES.min(self.message_bytes).into())
     }
 }
@@ -154,7 +188,7 @@ impl<'a> DataView<'a> {
     /// Reads a frame. Bounded by the header; the payload is not looked at.
     ///
     /// # Errors
-    /// Not a data frame of this major version, a length other than 52 + payload (and 8 for a tag), or a value outside its range.
+    /// Not a data frame of this major version, too short, or a value outside its range.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         let tag = match classify(frame)? {
@@ -162,24 +196,26 @@ impl<'a> DataView<'a> {
             Kind::Tagged => TAG_BYTES,
             Kind::Control => return Err(WireError::Kind { found: Kind::Control as u8, expected: "1 or 3 (data)" }),
         };
-        let (raw, _) = RawHeader::ref_from_prefix(frame)
-            .map_err(|_| WireError::Truncated { found: frame.len(), expected: DATA_HEADER_BYTES })?;
+        let expected = DATA_HEADER_BYTES.saturating_add(tag);
+        let truncated = WireError::Truncated { found: frame.len(), expected };
+        let (raw, _) = RawHeader::ref_from_prefix(frame).map_err(|_| truncated)?;
+        let payload = frame.len().checked_sub(expected).ok_or(truncated)?;
+        let [high, middle, low] = raw.bytes_less_one;
         let header = DataHeader {
             channel: raw.channel.get(),
             key: raw.key.get(),
-            message_bytes: raw.message_bytes.get(),
+            message_bytes: u32::from_be_bytes([0, high, middle, low]).saturating_add(1),
             sequence: raw.sequence.get(),
             logical_arrival: Instant::from_nanos(raw.logical_arrival.get()),
             index: raw.index.get(),
-            payload: raw.payload.get(),
-            stolen_micros: raw.stolen.get(),
+            payload: u16::try_from(payload).unwrap_or(u16::MAX),
+            priority: raw.priority_and_epoch >> EPOCH_BITS,
+            epoch: raw.priority_and_epoch & (EPOCHS - 1),
+            deadline_micros: raw.deadline.get(),
+            stolen_units: raw.stolen.get(),
             waited_micros: raw.waited.get(),
             ahead_micros: raw.ahead.get(),
         };
-        let expected = header.frame_bytes().saturating_add(tag);
-        if frame.len() != expected {
-            return Err(WireError::Length { found: frame.len(), expected });
-        }
         header.check_ranges()?;
         Ok(Self { header, frame })
     }
@@ -225,9 +261,8 @@ pub fn fragment_bytes(message_bytes: u32, packet: u32, index: u16) -> Option<u16
 /// # Panics
 /// If `frame` is shorter than a header.
 pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
-    let (first, second) = (micros_saturating(stolen).to_be_bytes(), micros_saturating(waited).to_be_bytes());
-    frame[EVIDENCE_AT..EVIDENCE_AT + 4].copy_from_slice(&first);
-    frame[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&second);
+    frame[STOLEN_AT..STOLEN_AT + 2].copy_from_slice(&stolen_units(stolen).to_be_bytes());
+    frame[WAITED_AT..WAITED_AT + 4].copy_from_slice(&micros_saturating(waited).to_be_bytes());
 }
 
 /// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so. A tag is made anew by `tag`, of the
@@ -237,7 +272,7 @@ pub fn add_waited(packet: &mut [u8], late: Duration, tag: impl FnOnce(u32, u64, 
     let DataHeader { channel, key, waited_micros, .. } = *view.header();
     let (len, is_tagged) = (view.header().frame_bytes(), view.tag().is_some());
     let waited = waited_micros.saturating_add(micros_saturating(late));
-    packet[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&waited.to_be_bytes());
+    packet[WAITED_AT..WAITED_AT + 4].copy_from_slice(&waited.to_be_bytes());
     if is_tagged {
         write_tag(packet, len, |covered| tag(channel, key, covered));
     }
@@ -265,8 +300,18 @@ pub fn write_receiver(frame: &mut [u8], channel: u32, key: u64) {
     frame[RECEIVER_AT + 4..RECEIVER_AT + 12].copy_from_slice(&key.to_be_bytes());
 }
 
-/// A span in whole µs for [`DataHeader::stolen_micros`]: rounded down, so that no more is claimed than was taken, and
-/// `u32::MAX` (over 71 minutes) for all that is longer.
+/// A span in the units of [`DataHeader::stolen_units`]: rounded down, so that no more is claimed than was taken, and
+/// `u16::MAX` (over a second, beyond which nothing is credited) for all that is longer.
+pub fn stolen_units(span: Duration) -> u16 {
+    u16::try_from(span.as_nanos() / STOLEN_UNIT).unwrap_or(u16::MAX)
+}
+
+/// What [`stolen_units`] says, as a span.
+pub(crate) fn of_stolen_units(units: u16) -> Duration {
+    Duration::from_nanos(u64::from(units).saturating_mul(STOLEN_UNIT))
+}
+
+/// A span in whole µs for [`DataHeader::waited_micros`]: rounded down, and `u32::MAX` (over 71 minutes) for all that is longer.
 pub fn micros_saturating(span: Duration) -> u32 {
     u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
 }

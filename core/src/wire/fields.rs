@@ -95,7 +95,7 @@ pub const NUMBER: Field = number(31, "number", 8);
 /// The authentication code of all before it; always the last field.
 pub const CODE_OF_FRAME: Field = number(32, "code_of_frame", CODE_BYTES as u8);
 
-/// Of the messages that were late, lost or dropped, those that were so by Laxity's fault, or nobody can tell by whose; 0 if absent.
+/// Of the messages that were late, lost or dropped, those that were so by Laxity's fault; 0 if absent.
 pub const LAXITY: Field = number(33, "laxity", 8);
 /// Packets that the sender made and lost before they left its host; 0 if absent.
 pub const UNSENT: Field = number(34, "unsent", 8);
@@ -114,8 +114,29 @@ pub const CATCH_UP: Field = number(39, "catch_up", 8);
 /// The fraction of messages that may be late because of the hosts' platforms, in units of 10⁻¹²; 0, none, if absent.
 pub const TOLERANCE: Field = number(40, "tolerance", 8);
 
+/// The exchange of stamps between two hosts with two clocks: said, heard_said, heard_at, epoch.
+pub const EXCHANGE: Field = number(41, "exchange", EXCHANGE_BYTES as u8);
+/// Bytes of [`EXCHANGE`].
+pub const EXCHANGE_BYTES: usize = 25;
+/// Messages delivered of which it is not known whether that was within their deadline; 0 if absent.
+pub const UNDECIDED: Field = number(42, "undecided", 8);
+/// Of the messages that were late, lost or dropped, those by the sender's fault; 0 if absent.
+pub const BY_SENDER: Field = number(43, "by_sender", 8);
+/// Likewise, by the receiver's.
+pub const BY_RECEIVER: Field = number(44, "by_receiver", 8);
+/// Likewise, by the network's.
+pub const BY_NETWORK: Field = number(45, "by_network", 8);
+/// Likewise, by the hosts' platforms'.
+pub const BY_PLATFORM: Field = number(46, "by_platform", 8);
+/// Likewise, where the witness is missing that could tell by whose.
+pub const UNEXPLAINED: Field = number(47, "unexplained", 8);
+/// Messages in time and after the bound; 0 if absent.
+pub const OVER_BOUND: Field = number(48, "over_bound", 8);
+/// How uncertain the receiver is of the sender's clock, in ns; 0 if it is its own, unknown if absent.
+pub const CLOCK_ERROR: Field = number(49, "clock_error", 8);
+
 /// All fields, and a tag that is used no more; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 40] = [
+pub const ALL: [Field; 49] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -156,6 +177,15 @@ pub const ALL: [Field; 40] = [
     RETIRED,
     CATCH_UP,
     TOLERANCE,
+    EXCHANGE,
+    UNDECIDED,
+    BY_SENDER,
+    BY_RECEIVER,
+    BY_NETWORK,
+    BY_PLATFORM,
+    UNEXPLAINED,
+    OVER_BOUND,
+    CLOCK_ERROR,
 ];
 
 const _: () = {

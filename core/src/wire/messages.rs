@@ -6,6 +6,7 @@ use super::fields::{self as tag, Field};
 use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
 use crate::contract::{Contract, ContractError, Service};
+use crate::figures::Misses;
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};
@@ -213,8 +214,19 @@ impl<'a> Refuse<'a> {
     }
 }
 
-/// KEEPALIVE: the sender is still here.
+/// What hosts with two clocks say to each other of their time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// When this was written, on the clock of the host that says it; all.
+    pub said: Instant,
+    /// What the other host said last, and when that had arrived here; all, both 0 if nothing came.
+    pub heard: Option<(Instant, Instant)>,
+    /// As [`DataHeader::epoch`](super::DataHeader::epoch).
+    pub epoch: u8,
+}
+
+/// KEEPALIVE: the sender is still here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keepalive {
     /// The receiver's slot index; all.
     pub channel: u32,
@@ -227,6 +239,8 @@ pub struct Keepalive {
     pub unsent: u64,
     /// How far apart its packets start: what the receiver said last. As [`Accept::spacing`].
     pub spacing: Duration,
+    /// The time, on one channel between hosts with two clocks.
+    pub exchange: Option<Exchange>,
 }
 
 /// STATUS: the answer to KEEPALIVE.
@@ -236,11 +250,13 @@ pub struct Status {
     pub counts: Counts,
     /// How far apart they have to start their packets from now on. As [`Accept::spacing`].
     pub spacing: Duration,
+    /// As [`Keepalive::exchange`].
+    pub exchange: Option<Exchange>,
 }
 
 impl From<Counts> for Status {
     fn from(counts: Counts) -> Self {
-        Self { counts, spacing: Duration::ZERO }
+        Self { counts, ..Self::default() }
     }
 }
 
@@ -258,18 +274,28 @@ pub struct Counts {
     pub dropped: u64,
     /// The largest delay seen, from logical arrival to completion; all.
     pub largest: Duration,
-    /// Of those that were late, lost or dropped, how many were so by Laxity's fault, or nobody can tell by whose; all, 0 if not in the
-    /// frame.
-    pub laxity: u64,
+    /// Delivered, and whether that was within the deadline is not known; all, 0 if not in the frame.
+    pub undecided: u64,
+    /// Of those that were late, lost or dropped, by whose fault; all, each 0 if not in the frame.
+    pub misses: Misses,
+    /// Delivered within the deadline and after the bound; all, 0 if not in the frame.
+    pub over_bound: u64,
+    /// How uncertain the receiver is of the sender's clock; all, zero if it is its own, `None` (not in the frame) if it cannot tell.
+    pub clock_error: Option<Duration>,
 }
 
 impl Counts {
     /// Of how many messages they tell; `None` if that is more than can be counted, or contradicts itself.
     pub fn messages(&self) -> Option<u64> {
-        if self.laxity > self.late.checked_add(self.lost)?.checked_add(self.dropped)? {
+        let sum = |counts: &[u64]| counts.iter().try_fold(0, |sum: u64, count| sum.checked_add(*count));
+        let Misses { sender, receiver, network, platform, laxity, unexplained } = self.misses;
+        let missed = sum(&[self.late, self.lost, self.dropped])?;
+        if sum(&[sender, receiver, network, platform, laxity, unexplained])? > missed
+            || self.over_bound > self.delivered
+        {
             return None;
         }
-        self.delivered.checked_add(self.late)?.checked_add(self.lost)?.checked_add(self.dropped)
+        sum(&[self.delivered, self.undecided, missed])
     }
 }
 
@@ -291,6 +317,8 @@ pub struct Close {
     pub reason: u8,
     /// True if the receiver closes; 0 or 1 on the wire, 0 if not in the frame.
     pub reverse: bool,
+    /// As [`Keepalive::exchange`].
+    pub exchange: Option<Exchange>,
 }
 
 /// VERSION: the major versions that a host speaks.

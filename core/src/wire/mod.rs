@@ -7,7 +7,7 @@
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
 //! | 0 | 2 | magic | 0x4C58, "LX" |
-//! | 2 | 1 | major | 2 |
+//! | 2 | 1 | major | 3 |
 //! | 3 | 1 | kind | 1 data, 2 control, 3 data with a tag |
 //!
 //! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
@@ -36,13 +36,14 @@ mod tests;
 pub use control::{
     CODE_BYTES, CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, SEAL_BYTES, seal, sealed, token,
 };
+pub(crate) use data::of_stolen_units;
 pub use data::{
-    DATA_HEADER_BYTES, DataHeader, DataView, add_waited, fragment_bytes, micros_saturating, write_evidence,
-    write_receiver, write_tag,
+    DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS, add_waited, fragment_bytes, micros_saturating, stolen_units,
+    write_evidence, write_receiver, write_tag,
 };
 pub use error::WireError;
 pub use messages::{
-    Accept, Close, Counts, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
+    Accept, Close, Counts, Exchange, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
 };
 
 use zerocopy::network_endian::U16;
@@ -51,7 +52,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// "LX", the first two bytes of every frame.
 pub const MAGIC: u16 = 0x4C58;
 /// The major version that this code speaks; frames of another cannot be read, except VERSION.
-pub const MAJOR: u8 = 2;
+pub const MAJOR: u8 = 3;
 /// The minor version that this code writes; it reads all of them.
 pub const MINOR: u8 = 0;
 /// Where the kind stands in every frame.

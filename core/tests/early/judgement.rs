@@ -30,25 +30,25 @@ fn what_is_not_ours_is_malformed() {
     let mut early = EarlyDemux::new(4, EVERY, EVERY);
     assert!(early.expect(3, expected()));
     let whole = written(&header(0, 250, 0, at(0)));
-    for len in 0..whole.len() {
+    for len in 0..=DATA_HEADER_BYTES {
         assert_eq!(early.judge(at(0), peer(), &whole[..len]), Judgement::Malformed, "{len} bytes");
     }
+    // What is left of it, or more than it, is no packet of this channel.
     let longer = [&whole[..], &[0]].concat();
-    assert_eq!(early.judge(at(0), peer(), &longer), Judgement::Malformed);
+    for len in (DATA_HEADER_BYTES + 1..=longer.len()).filter(|len| *len != whole.len()) {
+        assert_eq!(early.judge(at(0), peer(), &longer[..len]), Judgement::TooLarge(3), "{len} bytes");
+    }
     let changed = |place: usize, byte: u8| {
         let mut bytes = whole.clone();
         bytes[place] = byte;
         bytes
     };
-    for bytes in [changed(0, 0), changed(2, 1), changed(3, 3), changed(3, 0)] {
+    // Another magic, version and kind; a message smaller than its packet; a deadline of more than an hour.
+    for bytes in [changed(0, 0), changed(2, 2), changed(3, 0), changed(34, 98), changed(40, 0xff)] {
         assert_eq!(early.judge(at(0), peer(), &bytes), Judgement::Malformed);
     }
-    // A message of no bytes, of more than there can be, and smaller than its packet.
-    for bytes in [[0; 4], [0xff; 4], [0, 0, 0, 99]] {
-        let mut frame = whole.clone();
-        frame[32..36].copy_from_slice(&bytes);
-        assert_eq!(early.judge(at(0), peer(), &frame), Judgement::Malformed);
-    }
+    assert_eq!(early.judge(at(0), peer(), &changed(3, 3)), Judgement::TooLarge(3), "the tag is taken from the packet");
+    assert_eq!(early.judge(at(0), peer(), &changed(32, 0xff)), Judgement::TooLarge(3), "larger than the channel's");
     assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Take(ArrivalClass::RealTime));
 }
 

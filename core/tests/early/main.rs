@@ -56,9 +56,7 @@ fn header(sequence: u64, bytes: u32, index: u16, logical_arrival: Instant) -> Da
         logical_arrival,
         index,
         payload: fragment_bytes(bytes, PACKET, index).expect("there is such a packet"),
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     }
 }
 

@@ -206,10 +206,8 @@ fn forged_frames_change_nothing() {
     // Control frames for the channel, with the wrong token, or from the wrong address.
     let (channel, key) = (forger.header.channel, forger.header.key);
     for reverse in [false, true] {
-        let close = Control::Close(Close { channel, key, sent: 5, unsent: 0, reason: 1, reverse });
-        for control in
-            [close, Control::Keepalive(Keepalive { channel, key, sent: 9, unsent: 0, spacing: Duration::ZERO })]
-        {
+        let close = Control::Close(Close { channel, key, sent: 5, unsent: 0, reason: 1, reverse, exchange: None });
+        for control in [close, Control::Keepalive(Keepalive { channel, key, sent: 9, ..Keepalive::default() })] {
             let mut bytes = [0; 512];
             let len = control.write(0x1234, &mut bytes).unwrap();
             net.inject(0, 1, &bytes[..len]);

@@ -313,9 +313,7 @@ impl Host {
             logical_arrival: self.around.now,
             index: 0,
             payload: PACKET as u16,
-            stolen_micros: 0,
-            waited_micros: 0,
-            ahead_micros: 0,
+            ..DataHeader::default()
         };
         let mut frame = vec![1; DATA_HEADER_BYTES + PACKET];
         header.write(&mut frame).unwrap();

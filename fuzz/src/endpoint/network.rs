@@ -215,7 +215,10 @@ impl World {
                     }),
                     index: bytes.up_to(20) as u16,
                     payload: (1 + bytes.up_to(255)).min(message_bytes.into()) as u16,
-                    stolen_micros: bytes.u32(),
+                    priority: 0,
+                    epoch: bytes.u8() & 7,
+                    deadline_micros: 0,
+                    stolen_units: bytes.u16(),
                     waited_micros: bytes.u32(),
                     ahead_micros: bytes.u32(),
                 };

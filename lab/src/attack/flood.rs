@@ -51,9 +51,7 @@ impl Content {
                     logical_arrival: Instant::ZERO,
                     index: 0,
                     payload: payload as u16,
-                    stolen_micros: 0,
-                    waited_micros: 0,
-                    ahead_micros: 0,
+                    ..DataHeader::default()
                 };
                 header.write(area).map(|_| header.frame_bytes())
             }
@@ -62,8 +60,7 @@ impl Content {
                     channel: scattered % 1024,
                     key: scattered.into(),
                     sent: 0,
-                    unsent: 0,
-                    spacing: laxity_core::units::Duration::ZERO,
+                    ..Keepalive::default()
                 });
                 alive.write(scattered.into(), area)
             }

@@ -38,9 +38,7 @@ pub(crate) fn frames_of(sender: &Sender, first: u64) -> (DataHeader, u32) {
         logical_arrival: Instant::ZERO,
         index: 0,
         payload: 0,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     (header, marks.packet)
 }

@@ -129,9 +129,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
                 logical_arrival: Instant::ZERO,
                 index: 0,
                 payload: PAYLOAD,
-                stolen_micros: 0,
-                waited_micros: 0,
-                ahead_micros: 0,
+                ..DataHeader::default()
             };
             header.write(self.frames.packet_mut(&frame)).map_err(io::Error::other)?.fill(0x5a);
             self.link.transmit(frame, PACKET, self.peer);

@@ -95,9 +95,7 @@ pub fn data(place: u32, sequence: u64, fill: u8) -> Vec<u8> {
         logical_arrival: Instant::ZERO,
         index: 0,
         payload,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     let mut packet = vec![fill; DATA_HEADER_BYTES + usize::from(payload)];
     header.write(&mut packet).unwrap();

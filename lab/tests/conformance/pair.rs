@@ -126,13 +126,8 @@ impl Packet {
     /// Writes it to the start of `area`; returns its length.
     pub(crate) fn write(&self, area: &mut [u8]) -> usize {
         if self.class == ArrivalClass::Control {
-            let alive = Control::Keepalive(Keepalive {
-                channel: 1,
-                key: KEY,
-                sent: self.number,
-                unsent: 0,
-                spacing: Duration::ZERO,
-            });
+            let alive =
+                Control::Keepalive(Keepalive { channel: 1, key: KEY, sent: self.number, ..Keepalive::default() });
             return alive.write(self.number, area).expect("there is room");
         }
         let payload = self.bytes - DATA_HEADER_BYTES;
@@ -144,9 +139,7 @@ impl Packet {
             logical_arrival: Instant::ZERO,
             index: 0,
             payload: payload as u16,
-            stolen_micros: 0,
-            waited_micros: 0,
-            ahead_micros: 0,
+            ..DataHeader::default()
         };
         let body = header.write(area).expect("there is room");
         body.iter_mut().enumerate().for_each(|(at, byte)| *byte = self.byte(at));

@@ -196,25 +196,31 @@ struct data_header {
     __be64 key;
     __be64 sequence;
     __be64 logical_arrival;
-    __be32 message_bytes;
+    __u8 bytes_less_one[3];
+    __u8 priority_and_epoch;
     __be16 index;
-    __be16 payload;
-    __be32 stolen;
+    __be16 stolen;
+    __be32 deadline;
     __be32 waited;
     __be32 ahead;
 } __attribute__((packed, aligned(2)));
 
 enum {
     MAGIC = 0x4C58,
-    MAJOR = 2,
+    MAJOR = 3,
     DATA = 1,
     CONTROL_FRAME = 2,
     TAGGED = 3, // as DATA, with a tag behind the payload
     TAG_BYTES = 8,
-    MAX_MESSAGE_BYTES = 16777216,
+    MAX_DEADLINE_MICROS = 3600000000,
     MAX_PACKET_BYTES = 8900,
     EXTENSIONS = 4, // extension headers of IPv6 that are followed
 };
+
+static __attribute__((always_inline)) __u32 message_bytes_of(const struct data_header *header)
+{
+    return (header->bytes_less_one[0] << 16 | header->bytes_less_one[1] << 8 | header->bytes_less_one[2]) + 1;
+}
 
 // Where a packet came from, and what it carries.
 struct datagram {
@@ -323,10 +329,11 @@ static __attribute__((always_inline)) int is_ours(const struct settings *own, co
 static __attribute__((always_inline)) int data(struct xdp_md *context, const struct data_header *header,
                                                const struct datagram *datagram)
 {
-    __u32 message_bytes = be32(header->message_bytes), payload = be16(header->payload);
-    __u32 tag = header->prefix.kind == TAGGED ? TAG_BYTES : 0;
-    if (datagram->bytes != sizeof(*header) + payload + tag || !payload || payload > MAX_PACKET_BYTES || !message_bytes ||
-        message_bytes > MAX_MESSAGE_BYTES || payload > message_bytes)
+    __u32 message_bytes = message_bytes_of(header);
+    __u32 before = sizeof(*header) + (header->prefix.kind == TAGGED ? TAG_BYTES : 0);
+    // Where it is shorter this is beyond all packets.
+    __u32 payload = datagram->bytes - before;
+    if (!payload || payload > MAX_PACKET_BYTES || payload > message_bytes || be32(header->deadline) > MAX_DEADLINE_MICROS)
         return drop(MALFORMED);
     __u32 place = be32(header->channel);
     // The loader opens no channel beyond the table's end.

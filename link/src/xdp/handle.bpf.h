@@ -308,8 +308,7 @@ static __attribute__((always_inline)) int reply(struct xdp_md *context, struct h
                 .key = be64(own->reply_key),
                 .sequence = be64(__sync_fetch_and_add(&own->reply_sequence, 1)),
                 .logical_arrival = be64(logical_arrival),
-                .message_bytes = be32(bytes),
-                .payload = be16(bytes),
+                .bytes_less_one = {(bytes - 1) >> 16, (bytes - 1) >> 8, bytes - 1},
                 .ahead = be32((__u32)((logical_arrival - now + 999) / 1000)),
             },
     };
@@ -403,12 +402,12 @@ static __attribute__((always_inline)) int handled(struct xdp_md *context, struct
     __u32 shares = own->shared;
     __u64 *shared = lookup(&words, &shares);
     struct order *order = lookup(&orders, &shares);
-    __u32 bytes = be16(header->payload);
+    __u32 bytes = be16(headers.udp.len) - sizeof(headers);
     asm volatile("" : "+r"(bytes));
     __u64 due = be64(header->logical_arrival), ahead = be32(header->ahead) * 1000ULL;
     // A message of several packets is none of a channel that has a handler; nor is one that the host would not take.
     if (!shared || !order || !own->active || own->key != be64(header->key) || bytes < 1 || bytes > LAXITY_MESSAGE || bytes < own->least ||
-        header->message_bytes != be32(bytes) || (own->deadline_ns && due > arrived + own->tolerance_ns))
+        message_bytes_of(header) != bytes || (own->deadline_ns && due > arrived + own->tolerance_ns))
         return give(context, class);
     if (!is_within(&order->paid_until, own->every_ns, own->tolerance_ns)) {
         __sync_fetch_and_add(&own->beyond, 1);

@@ -385,9 +385,7 @@ fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::R
         logical_arrival: Instant::ZERO,
         index: 0,
         payload: 64,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     let mut packet = [0; DATA_HEADER_BYTES + 64];
     let to = place.addresses(address.ip()).next().ok_or_else(|| io::Error::other("the interface has no address"))?;

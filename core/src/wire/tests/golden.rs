@@ -1,27 +1,29 @@
 //! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
 
 use super::*;
+use crate::figures::Misses;
 use crate::units::{Duration, Instant, Rate};
 
 const DATA: &str = "
     4C58                ; magic LX
-    02                  ; major
+    03                  ; major
     01                  ; kind: data
     00000007            ; channel
     DEADBEEFCAFEF00D    ; key
     0000000000000102    ; sequence: 258
     00000000075BCD15    ; logical_arrival: 123,456,789 ns
-    00001003            ; message_bytes: 4099
+    001002              ; message_bytes - 1: 4098
+    4D                  ; priority: 9, epoch: 5
     0001                ; index: the second fragment
-    0003                ; payload: 3 bytes, what 4096 leave of 4099
-    000000C8            ; stolen: 200 us
+    000C                ; stolen: 12 units of 16 us
+    00000BB8            ; deadline: 3 ms
     00001388            ; waited: 5 ms
     00001B58            ; ahead: 7 ms
-    6C 61 78            ; the bytes
+    6C 61 78            ; the bytes: 3, what 4096 leave of 4099
 ";
 
 const OPEN: &str = "
-    4C58 02 02          ; prefix: magic LX, major, kind: control
+    4C58 03 02          ; prefix: magic LX, major, kind: control
     01                  ; type: OPEN
     00                  ; minor
     0059                ; length: 89 = token 8, fields 81
@@ -40,7 +42,7 @@ const OPEN: &str = "
 ";
 
 const OPEN_BEST_EFFORT: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     01                  ; type: OPEN
     00                  ; minor
     005F                ; length: 95 = token 8, fields 87
@@ -60,7 +62,7 @@ const OPEN_BEST_EFFORT: &str = "
 ";
 
 const ACCEPT: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     02                  ; type: ACCEPT
     00                  ; minor
     0044                ; length: 68 = token 8, fields 60
@@ -75,7 +77,7 @@ const ACCEPT: &str = "
 ";
 
 const REFUSE: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     03                  ; type: REFUSE
     00                  ; minor
     0029                ; length: 41 = token 8, fields 33
@@ -88,33 +90,42 @@ const REFUSE: &str = "
 ";
 
 const KEEPALIVE: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     04                  ; type: KEEPALIVE
     00                  ; minor
-    002C                ; length: 44 = token 8, fields 36
+    0047                ; length: 71 = token 8, fields 63
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
     0D 08 DEADBEEFCAFEF00D ; key
     14 08 00000000000003E8 ; sent: 1000
     25 08 00000000005B8D80 ; spacing: 6 ms
+    29 19 000000012A05F200 ; exchange: said 5 s,
+          0000000077359400 ; heard what was said at 2 s,
+          0000000129F6AFC0 ; at 4.999 s,
+          03             ; epoch 3
 ";
 
 const STATUS: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     05                  ; type: STATUS
     00                  ; minor
-    0044                ; length: 68 = token 8, fields 60
+    0069                ; length: 105 = token 8, fields 97
     0123456789ABCDEF    ; token
     15 08 00000000000003E4 ; delivered: 996
     16 08 0000000000000002 ; late: 2
     17 08 0000000000000001 ; lost: 1
     18 08 0000000000000001 ; dropped: 1
     19 08 0000000000432380 ; largest: 4.4 ms
+    2A 08 0000000000000005 ; undecided: 5
     25 08 00000000005B8D80 ; spacing: 6 ms
+    29 19 000000012A05F200 ; exchange: said 5 s,
+          0000000000000000 ; heard nothing,
+          0000000000000000 ;
+          07             ; epoch 7
 ";
 
 const CLOSE: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     06                  ; type: CLOSE
     00                  ; minor
     0028                ; length: 40 = token 8, fields 32
@@ -127,21 +138,24 @@ const CLOSE: &str = "
 ";
 
 const CLOSED: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     07                  ; type: CLOSED
     00                  ; minor
-    0044                ; length: 68 = token 8, fields 60
+    0062                ; length: 98 = token 8, fields 90
     0123456789ABCDEF    ; token
     15 08 00000000000003E4 ; delivered: 996
     16 08 0000000000000002 ; late: 2
     17 08 0000000000000001 ; lost: 1
     18 08 0000000000000001 ; dropped: 1
     19 08 0000000000432380 ; largest: 4.4 ms
+    2D 08 0000000000000002 ; by_network: 2
     21 08 0000000000000001 ; laxity: 1
+    30 08 0000000000000009 ; over_bound: 9
+    31 08 00000000000061A8 ; clock_error: 25 us
 ";
 
 const VERSION: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     08                  ; type: VERSION
     00                  ; minor
     000E                ; length: 14 = token 8, fields 6
@@ -151,7 +165,7 @@ const VERSION: &str = "
 ";
 
 const CHALLENGE: &str = "
-    4C58 02 02          ; prefix
+    4C58 03 02          ; prefix
     09                  ; type: CHALLENGE
     00                  ; minor
     0008                ; length: 8 = token 8, no fields
@@ -166,8 +180,16 @@ pub(super) fn data_frame() -> Vec<u8> {
 
 /// Each golden control frame with what it says.
 pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
-    let counts =
-        Counts { delivered: 996, late: 2, lost: 1, dropped: 1, largest: Duration::from_micros(4_400), laxity: 0 };
+    let counts = Counts {
+        delivered: 996,
+        late: 2,
+        lost: 1,
+        dropped: 1,
+        largest: Duration::from_micros(4_400),
+        ..Counts::default()
+    };
+    let said = Exchange { said: Instant::from_nanos(5_000_000_000), heard: None, epoch: 7 };
+    let heard = (Instant::from_nanos(2_000_000_000), Instant::from_nanos(4_999_000_000));
     let open = Open {
         name: "arm1",
         traffic: Traffic::RealTime {
@@ -216,7 +238,15 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         least_deadline: Some(Duration::from_micros(5_200)),
         detail: "full",
     };
-    let close = Close { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, unsent: 0, reason: 5, reverse: true };
+    let close = Close {
+        channel: 7,
+        key: 0xDEAD_BEEF_CAFE_F00D,
+        sent: 1000,
+        unsent: 0,
+        reason: 5,
+        reverse: true,
+        exchange: None,
+    };
     [
         (hex(OPEN), TOKEN, Control::Open(open)),
         (hex(OPEN_BEST_EFFORT), 1, Control::Open(best_effort)),
@@ -231,11 +261,29 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
                 sent: 1000,
                 unsent: 0,
                 spacing: Duration::from_millis(6),
+                exchange: Some(Exchange { heard: Some(heard), epoch: 3, ..said }),
             }),
         ),
-        (hex(STATUS), TOKEN, Control::Status(Status { counts, spacing: Duration::from_millis(6) })),
+        (
+            hex(STATUS),
+            TOKEN,
+            Control::Status(Status {
+                counts: Counts { undecided: 5, ..counts },
+                spacing: Duration::from_millis(6),
+                exchange: Some(said),
+            }),
+        ),
         (hex(CLOSE), TOKEN, Control::Close(close)),
-        (hex(CLOSED), TOKEN, Control::Closed(Counts { laxity: 1, ..counts })),
+        (
+            hex(CLOSED),
+            TOKEN,
+            Control::Closed(Counts {
+                misses: Misses { network: 2, laxity: 1, ..Misses::default() },
+                over_bound: 9,
+                clock_error: Some(Duration::from_micros(25)),
+                ..counts
+            }),
+        ),
         (hex(VERSION), TOKEN, Control::Version(Versions { lowest: 1, highest: 3 })),
         (hex(CHALLENGE), TOKEN, Control::Challenge),
     ]
@@ -251,7 +299,10 @@ fn the_data_frame_is_read_and_written() {
         logical_arrival: Instant::from_nanos(123_456_789),
         index: 1,
         payload: 3,
-        stolen_micros: 200,
+        priority: 9,
+        epoch: 5,
+        deadline_micros: 3000,
+        stolen_units: 12,
         waited_micros: 5000,
         ahead_micros: 7000,
     };

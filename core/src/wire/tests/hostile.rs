@@ -23,9 +23,7 @@ fn header(message_bytes: u32, index: u16, payload: u16) -> DataHeader {
         logical_arrival: Instant::ZERO,
         index,
         payload,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     }
 }
 
@@ -45,7 +43,8 @@ fn with_value(frame: &[u8], field: fields::Field, value: &[u8]) -> Vec<u8> {
 fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
     let data = data_frame();
     for bytes in 0..data.len() {
-        assert!(DataView::parse(&data[..bytes]).is_err(), "data of {bytes}");
+        let of_channel = DataView::parse(&data[..bytes]).and_then(|view| view.check(4096));
+        assert!(of_channel.is_err(), "data of {bytes}");
     }
     for (frame, _, control) in controls() {
         for bytes in 0..frame.len() {
@@ -55,7 +54,8 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
         assert_eq!(Control::parse(&long), Err(WireError::Length { found: frame.len() + 1, expected: frame.len() }));
     }
     let long = [&data[..], &[0]].concat();
-    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 56, expected: 55 }));
+    let of_channel = DataView::parse(&long).and_then(|view| view.check(4096));
+    assert_eq!(of_channel, Err(WireError::Range { field: "payload", found: 4, least: 3, most: 3 }));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
 
@@ -74,7 +74,7 @@ fn a_field_that_is_cut_is_an_error_even_if_the_length_says_so() {
 fn another_prefix_is_named() {
     assert_eq!(DataView::parse(&data_with(0, &[0x4C, 0x59])), Err(WireError::Magic { found: 0x4C59 }));
     assert!(matches!(DataView::parse(&data_with(3, &[4])), Err(WireError::Kind { found: 4, .. })));
-    assert_eq!(DataView::parse(&data_with(3, &[3])), Err(WireError::Length { found: 55, expected: 63 }));
+    assert_eq!(DataView::parse(&data_with(3, &[3])), Err(WireError::Truncated { found: 55, expected: 60 }));
     assert!(matches!(DataView::parse(&data_with(3, &[2])), Err(WireError::Kind { found: 2, .. })));
     assert!(matches!(Control::parse(&data_frame()), Err(WireError::Kind { found: 1, .. })));
     let mut frame = control_frame(ControlType::Status);
@@ -157,6 +157,11 @@ fn a_missing_mandatory_field_is_named() {
         "reason",
         "reverse",
         "laxity",
+        "exchange",
+        "undecided",
+        "by_network",
+        "over_bound",
+        "clock_error",
         "link_rate",
         "ahead",
         "spacing",
@@ -298,21 +303,22 @@ fn what_cannot_be_parsed_cannot_be_written() {
     }
     assert!(header(0, 0, 0).write(&mut frame).is_err());
     assert!(header(100, 0, 101).write(&mut frame).is_err());
+    assert!(DataHeader { priority: 32, ..data }.write(&mut frame).is_err());
+    assert!(DataHeader { epoch: 8, ..data }.write(&mut frame).is_err());
 }
 
 #[test]
 fn data_numbers_outside_their_range_are_named() {
     let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
-    let most = u64::from(MAX_MESSAGE_BYTES);
-    assert_eq!(DataView::parse(&data_with(32, &[0; 4])), range("message_bytes", 0, 1, most));
-    let over = (MAX_MESSAGE_BYTES + 1).to_be_bytes();
-    assert_eq!(DataView::parse(&data_with(32, &over)), range("message_bytes", most + 1, 1, most));
-    assert_eq!(DataView::parse(&data_with(32, &2_u32.to_be_bytes())), range("payload", 3, 1, 2));
-    assert_eq!(DataView::parse(&data_with(38, &[0, 0])), Err(WireError::Length { found: 55, expected: 52 }));
-    assert_eq!(DataView::parse(&data_with(38, &[0, 0])[..DATA_HEADER_BYTES]), range("payload", 0, 1, 4099));
+    assert_eq!(DataView::parse(&data_with(32, &[0, 0, 1])), range("payload", 3, 1, 2));
+    assert_eq!(DataView::parse(&data_frame()[..DATA_HEADER_BYTES]), range("payload", 0, 1, 4099));
+    let hour = 3_600_000_000_u32;
+    assert!(DataView::parse(&data_with(40, &hour.to_be_bytes())).is_ok());
+    let over = (hour + 1).to_be_bytes();
+    assert_eq!(DataView::parse(&data_with(40, &over)), range("deadline", (hour + 1).into(), 0, hour.into()));
     let over = u16::try_from(MAX_PACKET_BYTES + 1).unwrap();
-    let mut frame = data_with(32, &MAX_MESSAGE_BYTES.to_be_bytes());
-    frame[38..40].copy_from_slice(&over.to_be_bytes());
+    let mut frame = data_with(32, &[u8::MAX; 3]);
+    assert_eq!(DataView::parse(&frame).unwrap().header().message_bytes, MAX_MESSAGE_BYTES);
     frame.resize(DATA_HEADER_BYTES + usize::from(over), 0);
     assert_eq!(DataView::parse(&frame), range("payload", over.into(), 1, MAX_PACKET_BYTES.into()));
 }
@@ -387,10 +393,10 @@ fn a_relay_changes_the_receiver_and_the_evidence_and_nothing_else() {
     let mut frame = data_frame();
     let before = *DataView::parse(&frame).unwrap().header();
     write_receiver(&mut frame, 0x0102_0304, u64::MAX);
-    write_evidence(&mut frame, Duration::from_micros(9), Duration::MAX);
+    write_evidence(&mut frame, Duration::from_micros(47), Duration::MAX);
     let after = DataView::parse(&frame).unwrap();
     let expected =
-        DataHeader { channel: 0x0102_0304, key: u64::MAX, stolen_micros: 9, waited_micros: u32::MAX, ..before };
+        DataHeader { channel: 0x0102_0304, key: u64::MAX, stolen_units: 2, waited_micros: u32::MAX, ..before };
     assert_eq!((*after.header(), after.payload()), (expected, &data_frame()[DATA_HEADER_BYTES..]));
 }
 
@@ -398,6 +404,7 @@ fn a_relay_changes_the_receiver_and_the_evidence_and_nothing_else() {
 fn stolen_time_and_fragments_at_their_edges() {
     assert_eq!(micros_saturating(Duration::from_nanos(1_999)), 1);
     assert_eq!(micros_saturating(Duration::MAX), u32::MAX);
+    assert_eq!([15_999, 16_000, u64::MAX].map(|nanos| stolen_units(Duration::from_nanos(nanos))), [0, 1, u16::MAX]);
     assert_eq!(fragment_bytes(100, 0, 0), None);
     assert_eq!(fragment_bytes(u32::MAX, u32::MAX, 0), None);
     assert_eq!(fragment_bytes(100, 50, 2), None);

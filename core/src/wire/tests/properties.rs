@@ -3,6 +3,7 @@
 use super::golden::{controls, data_frame};
 use super::*;
 use crate::admission::incoming::MAX_SPACING;
+use crate::figures::Misses;
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;
@@ -60,9 +61,39 @@ fn traffic() -> impl Strategy<Value = Traffic> {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    (number(), number(), number(), number(), span(), number()).prop_map(
-        |(delivered, late, lost, dropped, largest, laxity)| Counts { delivered, late, lost, dropped, largest, laxity },
+    let misses = (number(), number(), number()).prop_map(|(sender, receiver, network)| Misses {
+        sender,
+        receiver,
+        network,
+        platform: network ^ sender,
+        laxity: sender ^ receiver,
+        unexplained: receiver ^ network,
+    });
+    let error = proptest::option::of(span());
+    (number(), number(), number(), number(), span(), misses, number(), error).prop_map(
+        |(delivered, late, lost, dropped, largest, misses, undecided, clock_error)| Counts {
+            delivered,
+            late,
+            lost,
+            dropped,
+            largest,
+            undecided,
+            misses,
+            over_bound: undecided ^ late,
+            clock_error,
+        },
     )
+}
+
+/// What is heard is not both zero: that says that nothing was.
+fn exchange() -> impl Strategy<Value = Option<Exchange>> {
+    let heard = (number(), 1..=u64::MAX).prop_map(|(said, at)| (Instant::from_nanos(said), Instant::from_nanos(at)));
+    let exchange = (number(), proptest::option::of(heard), 0..EPOCHS);
+    proptest::option::of(exchange.prop_map(|(said, heard, epoch)| Exchange {
+        said: Instant::from_nanos(said),
+        heard,
+        epoch,
+    }))
 }
 
 /// A control frame whose texts are `name` and `detail`.
@@ -93,15 +124,19 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
                 detail
             })
         ),
-        (any::<u32>(), any::<u64>(), number(), number(), spacing()).prop_map(
-            |(channel, key, sent, unsent, spacing)| {
-                Control::Keepalive(Keepalive { channel, key, sent, unsent, spacing })
+        (any::<u32>(), any::<u64>(), number(), number(), spacing(), exchange()).prop_map(
+            |(channel, key, sent, unsent, spacing, exchange)| {
+                Control::Keepalive(Keepalive { channel, key, sent, unsent, spacing, exchange })
             }
         ),
-        (counts(), spacing()).prop_map(|(counts, spacing)| Control::Status(Status { counts, spacing })),
-        (any::<u32>(), any::<u64>(), number(), number(), any::<u8>(), any::<bool>()).prop_map(
-            |(channel, key, sent, unsent, reason, reverse)| {
-                Control::Close(Close { channel, key, sent, unsent, reason, reverse })
+        (counts(), spacing(), exchange()).prop_map(|(counts, spacing, exchange)| Control::Status(Status {
+            counts,
+            spacing,
+            exchange
+        })),
+        (any::<u32>(), any::<u64>(), number(), number(), any::<u8>(), any::<bool>(), exchange()).prop_map(
+            |(channel, key, sent, unsent, reason, reverse, exchange)| {
+                Control::Close(Close { channel, key, sent, unsent, reason, reverse, exchange })
             }
         ),
         counts().prop_map(Control::Closed),
@@ -115,8 +150,7 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
 fn data() -> impl Strategy<Value = (DataHeader, u8)> {
     let sizes = (1..=MAX_MESSAGE_BYTES).prop_flat_map(|most| (Just(most), 1..=most.min(MAX_PACKET_BYTES)));
     (any::<(u32, u64, u16, u32, u8)>(), sizes, number(), number()).prop_map(
-        |((channel, key, index, stolen_micros, byte), (message_bytes, payload), sequence, arrival)| {
-            let waited_micros = stolen_micros.rotate_left(16);
+        |((channel, key, index, waited_micros, byte), (message_bytes, payload), sequence, arrival)| {
             let payload = u16::try_from(payload).unwrap();
             let logical_arrival = Instant::from_nanos(arrival);
             let header = DataHeader {
@@ -127,9 +161,12 @@ fn data() -> impl Strategy<Value = (DataHeader, u8)> {
                 logical_arrival,
                 index,
                 payload,
-                stolen_micros,
+                priority: byte >> 3,
+                epoch: byte & 7,
+                deadline_micros: waited_micros % 3_600_000_001,
+                stolen_units: (waited_micros >> 7) as u16,
                 waited_micros,
-                ahead_micros: !stolen_micros,
+                ahead_micros: !waited_micros,
             };
             (header, byte)
         },
@@ -202,9 +239,7 @@ proptest! {
             let Some(payload) = fragment_bytes(bytes, packet, index) else { break };
             let header = DataHeader {
                 channel: 0, key: 0, message_bytes: bytes, sequence: 0, logical_arrival: Instant::ZERO, index, payload,
-                stolen_micros: 0,
-                waited_micros: 0,
-                ahead_micros: 0,
+                ..DataHeader::default()
             };
             prop_assert_eq!(header.check(packet), Ok(()));
             prop_assert_eq!(u32::from(index) * packet, covered);

@@ -14,7 +14,7 @@ const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32, index: u16) -> Vec<u8> {
     let payload = message_bytes.saturating_sub(u32::from(index) * packet).clamp(1, packet) as u16;
     let (sequence, logical_arrival) = (7, Instant::from_nanos(1_000_000));
-    let (stolen_micros, waited_micros) = (3, 5);
+    let (stolen_units, waited_micros) = (3, 5);
     let header = DataHeader {
         channel,
         key,
@@ -23,9 +23,10 @@ pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32
         logical_arrival,
         index,
         payload,
-        stolen_micros,
+        stolen_units,
         waited_micros,
         ahead_micros: 9,
+        ..DataHeader::default()
     };
     let mut bytes = vec![0xA5; header.frame_bytes()];
     header.write(&mut bytes).unwrap();
@@ -36,9 +37,7 @@ pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32
 pub(super) fn control(channel: u32, key: u64) -> Vec<u8> {
     let mut bytes = [0; MAX_CONTROL_BYTES];
     let len =
-        Control::Keepalive(Keepalive { channel, key, sent: 9, unsent: 0, spacing: laxity_core::units::Duration::ZERO })
-            .write(77, &mut bytes)
-            .unwrap();
+        Control::Keepalive(Keepalive { channel, key, sent: 9, ..Keepalive::default() }).write(77, &mut bytes).unwrap();
     bytes[..len].to_vec()
 }
 
@@ -362,7 +361,6 @@ fn repair(frame: &mut [u8], lengths: bool) {
         let length = if places.is_v4 { ip } else { datagram };
         put(frame, places.length, &(length as u16).to_be_bytes());
         put(frame, places.udp + 4, &(datagram as u16).to_be_bytes());
-        put(frame, places.packet + 38, &((datagram - 8 - DATA_HEADER_BYTES) as u16).to_be_bytes());
     }
     if places.is_v4 && frame.len() >= places.udp {
         put(frame, places.ip + 10, &[0, 0]);

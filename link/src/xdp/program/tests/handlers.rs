@@ -33,9 +33,7 @@ fn message(place: u32, sequence: u64) -> Vec<u8> {
         logical_arrival: Instant::ZERO,
         index: 0,
         payload: 10,
-        stolen_micros: 0,
-        waited_micros: 0,
-        ahead_micros: 0,
+        ..DataHeader::default()
     };
     let mut packet = vec![0xA5; header.frame_bytes()];
     header.write(&mut packet).unwrap();
