@@ -176,7 +176,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
     let victim = Victim::start(&socket);
     let mut random = Random(2);
     let asks = |random: &mut Random| match random.below(12) {
-        0 => json!({ "Attach": { "version": random.below(4), "command": "x" } }),
+        0 => json!({ "Attach": { "version": random.below(6), "command": "x" } }),
         1 => json!("Mapped"),
         2 => json!({ "Close": { "place": random.below(70) } }),
         3 => json!({ "Forget": { "place": random.next() as u32 } }),
