@@ -38,6 +38,7 @@ mod clock;
 mod content;
 mod fault;
 mod host;
+mod host_config;
 mod observe;
 mod order;
 mod papers;
@@ -58,7 +59,8 @@ pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses}
 pub use checkers::{Digest, Finding, Promise, What};
 pub use clock::Clock;
 pub use fault::{Fault, FaultKind};
-pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, port_like, wire_no_slower_than};
+pub use host::HostCounters;
+pub use host_config::{Gap, HostConfig, StepCosts, WakeUp, port_like, wire_no_slower_than};
 pub use observe::{Observer, Place, Seen, Work};
 pub use relay::{Hop, HopReport};
 pub use source::{FILM_PERMILLE, Sizes, Source, Varied};

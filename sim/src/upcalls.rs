@@ -6,7 +6,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{Completed, Outcome, Pick, Upcall, UpcallId, Upcalls};
 
-use crate::host::Gap;
+use crate::host_config::Gap;
 
 /// What a thread of upcalls did that had its processor to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use laxity_core::receive::{Delay, Delivered};
 use laxity_core::send::Submitted;
 
 use super::*;
+use crate::HostConfig;
 use crate::fault::{Fault, FaultKind};
-use crate::host::HostConfig;
 use crate::source::Source;
 use crate::world::HostId;
 

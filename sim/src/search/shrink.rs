@@ -8,7 +8,7 @@ use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 
 use super::{Attack, Bounded, Case, Pattern, Violation, draws};
-use crate::host::StepCosts;
+use crate::host_config::StepCosts;
 use crate::tiny::{Channel, Release, Role, Who};
 
 /// A counter-example.

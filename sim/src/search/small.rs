@@ -12,7 +12,7 @@ use laxity_core::units::{Duration, Rate};
 
 use super::{Bounded, Case, Draw, Test, us};
 use crate::content::HEADERS;
-use crate::host::StepCosts;
+use crate::host_config::StepCosts;
 use crate::tiny::{Channel, Role, System};
 
 /// Frames are in before their logical arrival by more than there is between two looks at the inputs.
