@@ -319,8 +319,9 @@ impl World {
         let bytes = &frames.packet(&frame)[..len];
         let place = self.observer.is_some().then(|| self.place_of(number, bytes, endpoint)).flatten();
         let before = place.map(|(_, key)| drops(endpoint, key));
-        let waited = self.hosts[number].now.since(at);
-        let found = Found { arrived: Some(now.before(waited)), ..Found::from(now) };
+        // What its clock read then: a span of the world's time is another by a clock that drifts or was stepped since.
+        let arrived = self.hosts[number].clock.reading(at).min(now);
+        let found = Found { arrived: Some(arrived), ..Found::from(now) };
         endpoint.handle_frame(found, link, peer, frame, len, frames);
         let host = &mut self.hosts[number];
         host.counters.received += 1;
