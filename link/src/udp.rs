@@ -20,7 +20,7 @@ use laxity_core::frames::FrameId;
 use laxity_core::units::{Duration, Instant};
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
-use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, wait};
+use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, WallReading, wait};
 use crate::{Counters, Events, Link, LinkError, LinkEvent, LinkOver, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
@@ -107,6 +107,8 @@ impl Udp {
         range("batch", config.batch, 1, MAX_BATCH)?;
         range("receive_buffer_bytes", config.receive_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
         range("send_buffer_bytes", config.send_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
+        // Before anything can arrive.
+        let stamps = Stamps::new(sys::wall_reading());
         let endpoint = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;
         if config.receive_tos {
             sys::receive_tos(endpoint.fd.as_fd(), endpoint.address.is_ipv6()).map_err(|source| LinkError::Kernel {
@@ -126,7 +128,7 @@ impl Udp {
             armed: Vec::with_capacity(config.batch),
             counters: Counters::default(),
             drops: 0,
-            stamps: Stamps::default(),
+            stamps,
             reports: Reports::new(),
         })
     }
@@ -270,7 +272,7 @@ impl<F: StableFrames> LinkOver<F> for Udp {
             let outcome = self.receive.receive(self.fd.as_fd(), frames, &self.armed);
             let filled = *outcome.as_ref().unwrap_or(&0);
             if filled > 0 {
-                self.stamps.read();
+                self.stamps.read(sys::wall_reading());
             }
             while self.armed.len() > filled {
                 if let Some(frame) = self.armed.pop() {
@@ -319,39 +321,50 @@ impl<F: StableFrames> LinkOver<F> for Udp {
     }
 }
 
-/// The kernel stamps datagrams by CLOCK_REALTIME, which can be set.
-#[derive(Debug, Default)]
+/// The kernel stamps datagrams by CLOCK_REALTIME. CLOCK_MONOTONIC is slewed as that is, so how far apart they are changes only when the former is
+/// set. A datagram that waits was stamped between two readings of both: before the call that found the queue empty last, and after the one that
+/// took it. Of all readings from the first to the second the least difference gives the latest arrival, so no stamp is before the true arrival
+/// unless the clock was set and set back between two readings.
+#[derive(Debug)]
 struct Stamps {
-    /// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, and on which reading of the latter; ns.
-    ahead: i128,
-    read_at: Instant,
-    /// It was set, and datagrams may wait that were stamped before.
-    doubtful: bool,
+    last: WallReading,
+    last_but_one: WallReading,
+    /// How far CLOCK_REALTIME was ahead at least by the readings of a datagram that waits, ns.
+    least: i128,
+    /// The largest difference and the smallest one that some reading permits: no difference agrees with all readings if they cross.
+    agreed: [i128; 2],
 }
 
 impl Stamps {
-    /// CLOCK_REALTIME is slewed by no more than 500 ppm; twice that, and what reading two clocks takes, is no step.
-    const SLEW: u64 = 1_000;
-    const LEAST_STEP: Duration = Duration::from_millis(1);
+    /// Differences of readings that agree as well as this are no step, ns: what a step that small may add to an arrival.
+    const TOLERANCE: i128 = 2_000;
+
+    fn new(reading: WallReading) -> Self {
+        let mut new = Self { last: reading, last_but_one: reading, least: 0, agreed: [0; 2] };
+        new.emptied();
+        new
+    }
 
     /// Datagrams were just taken.
-    fn read(&mut self) {
-        let (now, wall) = sys::now_and_wall();
-        let ahead = i128::from(wall) - i128::from(now.as_nanos());
-        let slewed = Self::LEAST_STEP + now.since(self.read_at).mul_ratio(1, Self::SLEW);
-        self.doubtful |= (ahead - self.ahead).unsigned_abs() > u128::from(slewed.as_nanos());
-        (self.ahead, self.read_at) = (ahead, now);
+    fn read(&mut self, reading: WallReading) {
+        (self.last_but_one, self.last) = (self.last, reading);
+        self.least = self.least.min(reading.least_ahead);
+        let [largest, smallest] = self.agreed;
+        self.agreed = [largest.max(reading.least_ahead), smallest.min(reading.most_ahead)];
     }
 
-    /// None wait: those to come are stamped by the clock as it is.
+    /// None waits that came before the last call, and that was after the last reading but one.
     fn emptied(&mut self) {
-        self.doubtful = false;
+        let [before, after] = [self.last_but_one, self.last];
+        self.least = before.least_ahead.min(after.least_ahead);
+        self.agreed = [before.least_ahead.max(after.least_ahead), before.most_ahead.min(after.most_ahead)];
     }
 
-    /// A stamp on CLOCK_MONOTONIC.
+    /// A stamp on CLOCK_MONOTONIC, not after the last reading; `None` if the clock was set since it can have been made.
     fn monotonic(&self, stamp: u64) -> Option<Instant> {
-        let nanos = u64::try_from(i128::from(stamp) - self.ahead).ok()?;
-        (!self.doubtful).then(|| Instant::from_nanos(nanos).min(self.read_at))
+        let [largest, smallest] = self.agreed;
+        let nanos = u64::try_from(i128::from(stamp) - self.least).ok()?;
+        (largest <= smallest + Self::TOLERANCE).then(|| Instant::from_nanos(nanos).min(self.last.at))
     }
 }
 
@@ -449,6 +462,71 @@ mod tests {
             }
         }
         assert_eq!((reports.events.waiting.len(), reports.events.lost), (EVENT_CAPACITY, 2));
+    }
+
+    /// A reading at `at` of a CLOCK_REALTIME that is `ahead`, which took 100 ns.
+    fn reading(at: u64, ahead: i128) -> WallReading {
+        WallReading { at: Instant::from_nanos(at), least_ahead: ahead - 100, most_ahead: ahead }
+    }
+
+    const AHEAD: i128 = 1_700_000_000_000_000_000;
+
+    /// What becomes of a datagram that came at `at` while CLOCK_REALTIME was `ahead`.
+    fn stamped(stamps: &Stamps, at: u64, ahead: i128) -> Option<u64> {
+        stamps.monotonic(u64::try_from(i128::from(at) + ahead).unwrap()).map(Instant::as_nanos)
+    }
+
+    #[test]
+    fn a_stamp_is_not_before_the_arrival_and_hardly_after_it() {
+        let mut stamps = Stamps::new(reading(1_000, AHEAD));
+        stamps.read(reading(50_000, AHEAD + 30));
+        assert_eq!(stamped(&stamps, 40_000, AHEAD), Some(40_100));
+        assert_eq!(stamped(&stamps, 49_990, AHEAD), Some(50_000), "not after the reading");
+        // A reading that was interrupted says less, and nothing wrong.
+        stamps.read(WallReading { at: Instant::from_nanos(900_000), least_ahead: AHEAD - 400_000, most_ahead: AHEAD });
+        assert_eq!(stamped(&stamps, 60_000, AHEAD), Some(460_000));
+        for at in [980_000, 1_000_000, 1_100_000] {
+            stamps.emptied();
+            stamps.read(reading(at, AHEAD));
+        }
+        assert_eq!(stamped(&stamps, 1_050_000, AHEAD), Some(1_050_100));
+    }
+
+    #[test]
+    fn what_was_stamped_by_a_clock_that_was_set_since_has_no_stamp() {
+        for step in [-1_000_000_000, -1_000_000, -5_000, 5_000, 900_000, 1_000_000_000] {
+            let mut stamps = Stamps::new(reading(1_000, AHEAD));
+            stamps.read(reading(50_000, AHEAD + step));
+            assert_eq!(stamped(&stamps, 40_000, AHEAD), None, "{step}");
+            // More wait.
+            stamps.read(reading(60_000, AHEAD + step));
+            assert_eq!(stamped(&stamps, 45_000, AHEAD), None, "{step}");
+            stamps.emptied();
+            stamps.read(reading(70_000, AHEAD + step));
+            assert_eq!(stamped(&stamps, 65_000, AHEAD + step), Some(65_100), "{step}");
+        }
+    }
+
+    #[test]
+    fn a_clock_that_is_set_between_the_call_and_the_reading_is_noticed() {
+        let mut stamps = Stamps::new(reading(1_000, AHEAD));
+        // The call found the queue empty at 49,000; another datagram came, the clock was set, and then both were read.
+        stamps.read(reading(50_000, AHEAD + 900_000));
+        stamps.emptied();
+        stamps.read(reading(60_000, AHEAD + 900_000));
+        assert_eq!(stamped(&stamps, 49_500, AHEAD), None);
+    }
+
+    #[test]
+    fn a_step_that_cannot_be_told_from_a_slow_reading_gives_the_later_arrival() {
+        for step in [-1_500, -50, 50, 1_500] {
+            let mut stamps = Stamps::new(reading(1_000, AHEAD));
+            stamps.read(reading(50_000, AHEAD + step));
+            for ahead in [AHEAD, AHEAD + step] {
+                let found = stamped(&stamps, 40_000, ahead).unwrap();
+                assert!((40_000..=42_000).contains(&found), "{step}: {found}");
+            }
+        }
     }
 
     #[test]

@@ -15,11 +15,37 @@ pub fn now() -> Instant {
     Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
 }
 
-/// Now, and CLOCK_REALTIME at nearly the same time, ns since the epoch.
-pub(crate) fn now_and_wall() -> (Instant, u64) {
-    let wall = clock_gettime(ClockId::Realtime);
-    let seconds = u64::try_from(wall.tv_sec).unwrap_or(0);
-    (now(), seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(u64::try_from(wall.tv_nsec).unwrap_or(0)))
+/// A reading of CLOCK_REALTIME between two of CLOCK_MONOTONIC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WallReading {
+    /// CLOCK_MONOTONIC when it was over.
+    pub(crate) at: Instant,
+    /// How far CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, ns: at least,
+    pub(crate) least_ahead: i128,
+    /// and at most.
+    pub(crate) most_ahead: i128,
+}
+
+/// Reads both clocks, again if the thread was interrupted meanwhile, a few times at most.
+pub(crate) fn wall_reading() -> WallReading {
+    const ATTEMPTS: usize = 3;
+    const QUICK: Duration = Duration::from_micros(1);
+    let read = || {
+        let (before, wall, after) = (now(), clock_gettime(ClockId::Realtime), now());
+        let wall = i128::from(wall.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(wall.tv_nsec);
+        let ahead_of = |reading: Instant| wall - i128::from(reading.as_nanos());
+        (after.since(before), WallReading { at: after, least_ahead: ahead_of(after), most_ahead: ahead_of(before) })
+    };
+    let mut best = read();
+    for _ in 1..ATTEMPTS {
+        if best.0 <= QUICK {
+            break;
+        }
+        let again = read();
+        // When it was over is the last time in any case.
+        best = if again.0 < best.0 { again } else { (best.0, WallReading { at: again.1.at, ..best.1 }) };
+    }
+    best.1
 }
 
 /// How often the calling thread has given its processor up by itself so far: it slept or waited. (The kernel's count of voluntary
@@ -103,6 +129,16 @@ mod tests {
     fn the_identity_is_stable_and_zero_when_unreadable() {
         assert_eq!(clock_identity(), clock_identity());
         assert_eq!(identity(Path::new("/nowhere/at/all"), Path::new("/proc/self/ns/time")), None);
+    }
+
+    #[test]
+    fn the_wall_clock_is_read_between_two_readings() {
+        let before = now();
+        let (first, second) = (wall_reading(), wall_reading());
+        assert!(before <= first.at && first.at <= second.at && second.at <= now());
+        for reading in [first, second] {
+            assert!(reading.least_ahead <= reading.most_ahead, "{reading:?}");
+        }
     }
 
     #[test]
