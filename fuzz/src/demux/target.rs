@@ -60,7 +60,8 @@ impl Host {
     pub fn new(vlan: Option<u16>) -> Self {
         let unlimited = Budget::default();
         let (port, mac, largest_frame) = (PORT, MAC, LARGEST);
-        let settings = Settings { port, vlan, mac, largest_frame, control: unlimited, peer_control: unlimited };
+        let (control, peer_control, clock_ahead_ns) = (unlimited, unlimited, 0);
+        let settings = Settings { port, vlan, mac, largest_frame, control, peer_control, clock_ahead_ns };
         let addresses = HERE.map(|address| address.parse().expect("an address"));
         let mut reference = Reference::new(settings, &addresses);
         for (place, expected) in expected() {

@@ -109,6 +109,44 @@ fn identity(boot: &Path, namespace: &Path) -> Option<u64> {
     Some(hash.max(1))
 }
 
+/// How far CLOCK_MONOTONIC is ahead of that of the first time namespace, ns. BPF programs and kernel threads tell the time by the latter.
+///
+/// # Errors
+/// `/proc` does not say: the process has made a time namespace for its children that is not its own, and the kernel tells the offsets of that
+/// one alone.
+pub(crate) fn ahead_of_first_namespace() -> io::Result<i64> {
+    let link = |name| match std::fs::read_link(Path::new("/proc/self/ns").join(name)) {
+        // A kernel without time namespaces.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => found.map(Some),
+    };
+    let own = link("time")?;
+    if own.as_deref().is_none_or(|own| own == Path::new(FIRST_NAMESPACE)) {
+        return Ok(0);
+    }
+    if own != link("time_for_children")? {
+        return Err(io::Error::other(
+            "the process has made another time namespace for its children, so the kernel does not tell the offset of its own",
+        ));
+    }
+    let told = std::fs::read_to_string("/proc/self/timens_offsets")?;
+    offset_of_monotonic(&told).ok_or_else(|| {
+        let problem = format!("/proc/self/timens_offsets is {told:?}, expected a line `monotonic SECONDS NANOSECONDS`");
+        io::Error::new(io::ErrorKind::InvalidData, problem)
+    })
+}
+
+/// As `/proc/self/ns/time` names the first one: PROC_TIME_INIT_INO of the kernel.
+const FIRST_NAMESPACE: &str = "time:[4026531834]";
+
+/// What `timens_offsets` says of CLOCK_MONOTONIC, ns: seconds, and nanoseconds on top of them.
+fn offset_of_monotonic(told: &str) -> Option<i64> {
+    let mut words =
+        told.lines().find_map(|line| line.trim_start().strip_prefix("monotonic "))?.split_ascii_whitespace();
+    let (seconds, nanos): (i64, i64) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    seconds.checked_mul(i64::try_from(NANOS_PER_SECOND).ok()?)?.checked_add(nanos)
+}
+
 /// FNV-1a with 64 bits.
 fn fnv_1a<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -139,6 +177,20 @@ mod tests {
         for reading in [first, second] {
             assert!(reading.least_ahead <= reading.most_ahead, "{reading:?}");
         }
+    }
+
+    #[test]
+    fn the_offset_of_a_time_namespace_is_read_as_the_kernel_writes_it() {
+        let told = "monotonic           7  250000000\nboottime            0          0\n";
+        assert_eq!(offset_of_monotonic(told), Some(7_250_000_000));
+        assert_eq!(offset_of_monotonic("boottime 1 1\nmonotonic         -2  750000000\n"), Some(-1_250_000_000));
+        assert_eq!(offset_of_monotonic("monotonic 0 0"), Some(0));
+        for wrong in
+            ["", "boottime 1 1", "monotonic", "monotonic 1", "monotonic a 0", "monotonic 9223372036854775807 0"]
+        {
+            assert_eq!(offset_of_monotonic(wrong), None, "{wrong}");
+        }
+        assert!(ahead_of_first_namespace().is_ok());
     }
 
     #[test]

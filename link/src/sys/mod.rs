@@ -21,7 +21,7 @@ mod wall;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
-pub(crate) use clock::{WallReading, wall_reading};
+pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
 pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};

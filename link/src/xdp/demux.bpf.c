@@ -68,6 +68,7 @@ struct settings {
     __u64 peer_control_ns; // likewise of each peer that has one
     __u64 peer_control_tolerance_ns;
     __u8 address[16]; // one of ours: most hosts have no other, and need no table
+    __s64 clock_ahead_ns; // of the clock of this program, by the host's time namespace
 };
 
 // What may arrive for a channel. The loader shares this memory: it clears `open` first and sets it last. Who reads it while it
@@ -97,7 +98,7 @@ struct drops {
 
 // program/layout.rs asserts the same.
 #define IS_AT(type, field, offset) _Static_assert(__builtin_offsetof(struct type, field) == (offset), "as the loader has it")
-_Static_assert(sizeof(struct settings) == 64 && sizeof(struct channel) == 56, "as the loader has them");
+_Static_assert(sizeof(struct settings) == 72 && sizeof(struct channel) == 56, "as the loader has them");
 _Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader has them");
 IS_AT(settings, vlan, 2);
 IS_AT(settings, mac, 4);
@@ -105,6 +106,7 @@ IS_AT(settings, most, 10);
 IS_AT(settings, control_ns, 16);
 IS_AT(settings, peer_control_ns, 32);
 IS_AT(settings, address, 48);
+IS_AT(settings, clock_ahead_ns, 64);
 IS_AT(channel, packet, 4);
 IS_AT(channel, key, 8);
 IS_AT(channel, peer, 16);
@@ -263,7 +265,7 @@ static __attribute__((always_inline)) int pass(void)
 #define STAMP_SIGN 0x4C58537461ULL
 struct stamp {
     __u64 sign;
-    __u64 nanos; // CLOCK_MONOTONIC
+    __u64 nanos; // CLOCK_MONOTONIC of the first time namespace: the reader knows how far its own is ahead
 };
 
 // Whether one more is within `every` and `tolerance`: a virtual clock that each packet moves on by its share of the rate. Several

@@ -24,8 +24,8 @@ use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
 use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{channels, takes_vlan_tags};
-use crate::sys::now;
 use crate::sys::rings::{self, Port};
+use crate::sys::{self, now};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
 use crate::{Counters, Events, Link};
 
@@ -79,6 +79,8 @@ impl Xdp {
         let address = udp.local_address();
         let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
         let told = |source| XdpError::Kernel { interface: name.to_owned(), what: "what the program is told", source };
+        let clock_ahead_ns =
+            sys::ahead_of_first_namespace().map_err(kernel("how far the clock of its time namespace is ahead"))?;
         let queues = place.queues()?;
         let transmit = (2 * config.batch as u32).next_power_of_two();
         let waiting = config.waiting.map(u32::next_power_of_two);
@@ -86,7 +88,7 @@ impl Xdp {
         let wanted = config.frames as u64 + u64::from(for_kernel);
         let memory = |source| XdpError::Memory { interface: name.to_owned(), bytes: wanted * 4096, source };
         let count = u32::try_from(wanted).map_err(|_| memory(io::ErrorKind::OutOfMemory.into()))?;
-        let mut frames = KernelFrames::new(count, config.packet).map_err(memory)?;
+        let mut frames = KernelFrames::new(count, config.packet, clock_ahead_ns).map_err(memory)?;
         let opened = open_queues(config, &place, queues, waiting, transmit, &mut frames)?;
         for (number, queue) in opened.iter().enumerate() {
             for (class, socket) in CLASSES.into_iter().zip(queue.sockets()) {
@@ -103,6 +105,7 @@ impl Xdp {
             largest_frame: frames.largest_frame() as u16,
             control: STRANGERS_CONTROL,
             peer_control: PEER_CONTROL,
+            clock_ahead_ns,
         });
         settings.map_err(told)?;
         let drop_cost = drop_cost(&mut program, &place, address).map_err(told)?;

@@ -33,14 +33,17 @@ pub struct KernelFrames {
     /// Which frames the kernel has: it gives each back once.
     lent: Box<[bool]>,
     free: Vec<u32>,
+    /// How far our clock is ahead of that of the program in the driver, ns.
+    clock_ahead: i64,
 }
 
 impl KernelFrames {
-    /// `frames` frames for packets of up to `packet` bytes.
+    /// `frames` frames for packets of up to `packet` bytes. Stamps of the program are taken to be of the first time namespace, of whose clock ours
+    /// is `clock_ahead` nanoseconds ahead.
     ///
     /// # Errors
     /// The packets are longer than a page allows; or there is no memory.
-    pub(super) fn new(frames: u32, packet: usize) -> io::Result<Self> {
+    pub(super) fn new(frames: u32, packet: usize, clock_ahead: i64) -> io::Result<Self> {
         let chunk = [2048, 4096].into_iter().find(|chunk| packet + BEGIN <= *chunk).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -50,7 +53,7 @@ impl KernelFrames {
         let memory = Arc::new(Mapping::anonymous(frames as usize * chunk)?);
         let begins = vec![BEGIN as u16; frames as usize].into_boxed_slice();
         let lent = vec![false; frames as usize].into_boxed_slice();
-        Ok(Self { memory, chunk, begins, lent, free: (0..frames).rev().collect() })
+        Ok(Self { memory, chunk, begins, lent, free: (0..frames).rev().collect(), clock_ahead })
     }
 
     pub(super) fn mapping(&self) -> &Arc<Mapping> {
@@ -99,14 +102,15 @@ impl KernelFrames {
         self.bytes(frame).get(begin..begin.checked_add(len)?)
     }
 
-    /// When the program in the driver saw what arrived at `begin`, if it could say: what it writes before the frame. Each is read once.
+    /// When the program in the driver saw what arrived at `begin`, by our clock, if it could say: what it writes before the frame. Each is read once.
     pub(super) fn take_stamp(&mut self, frame: &FrameId, begin: usize) -> Option<Instant> {
+        let clock_ahead = self.clock_ahead;
         let stamp = self.bytes_mut(frame).get_mut(begin.checked_sub(STAMP_BYTES)?..begin)?;
         let (sign, nanos) = stamp.split_at(8);
         let nanos = (sign == STAMP_SIGN.to_ne_bytes()).then(|| nanos.try_into().map(u64::from_ne_bytes).ok()).flatten();
         // The kernel leaves what is there of an earlier one.
         stamp.fill(0);
-        nanos.map(Instant::from_nanos)
+        nanos.map(|nanos| Instant::from_nanos(nanos.saturating_add_signed(clock_ahead)))
     }
 
     /// The packet of what arrived begins there.
@@ -173,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_arrives_begins_after_its_headers() {
-        let mut frames = KernelFrames::new(4, 1400).unwrap();
+        let mut frames = KernelFrames::new(4, 1400, 0).unwrap();
         assert_eq!((frames.chunk(), frames.available()), (2048, 4));
         let frame = frames.take().unwrap();
         frames.packet_mut(&frame)[..3].copy_from_slice(b"abc");
@@ -194,7 +198,20 @@ mod tests {
         assert_eq!(frames.take_back(address), None, "the kernel has it no more");
         assert_eq!(frames.take_back(4 * 2048), None);
         frames.free(FrameId::from_index(index));
-        assert!(KernelFrames::new(1, 4000).is_err());
-        assert_eq!(KernelFrames::new(1, 3000).unwrap().chunk(), 4096);
+        assert!(KernelFrames::new(1, 4000, 0).is_err());
+        assert_eq!(KernelFrames::new(1, 3000, 0).unwrap().chunk(), 4096);
+    }
+
+    #[test]
+    fn a_stamp_is_by_our_clock_and_read_once() {
+        for (clock_ahead, expected) in [(0, 5_000), (7_250_000_000, 7_250_005_000), (-3_000, 2_000), (-9_000, 0)] {
+            let mut frames = KernelFrames::new(1, 1400, clock_ahead).unwrap();
+            let frame = frames.take().unwrap();
+            let begin = BEGIN - 42;
+            frames.bytes_mut(&frame)[begin - 16..][..8].copy_from_slice(&STAMP_SIGN.to_ne_bytes());
+            frames.bytes_mut(&frame)[begin - 8..][..8].copy_from_slice(&5_000u64.to_ne_bytes());
+            assert_eq!(frames.take_stamp(&frame, begin), Some(Instant::from_nanos(expected)));
+            assert_eq!(frames.take_stamp(&frame, begin), None);
+        }
     }
 }

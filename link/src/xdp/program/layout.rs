@@ -32,6 +32,7 @@ pub(super) struct Settings {
     pub(super) peer_control_ns: u64,
     pub(super) peer_control_tolerance_ns: u64,
     pub(super) address: Address,
+    pub(super) clock_ahead_ns: i64,
 }
 
 /// `struct channel`, in memory that the program reads meanwhile.
@@ -68,7 +69,7 @@ pub(super) struct Drops {
 
 // `demux.bpf.c` asserts the same.
 const _: () = {
-    assert!(size_of::<Settings>() == 64 && size_of::<Channel>() == 56);
+    assert!(size_of::<Settings>() == 72 && size_of::<Channel>() == 56);
     assert!(size_of::<Sender>() == 24 && size_of::<Drops>() == 16);
     assert!(offset_of!(Settings, vlan) == 2);
     assert!(offset_of!(Settings, mac) == 4);
@@ -76,6 +77,7 @@ const _: () = {
     assert!(offset_of!(Settings, control_ns) == 16);
     assert!(offset_of!(Settings, peer_control_ns) == 32);
     assert!(offset_of!(Settings, address) == 48);
+    assert!(offset_of!(Settings, clock_ahead_ns) == 64);
     assert!(offset_of!(Channel, packet) == 4);
     assert!(offset_of!(Channel, key) == 8);
     assert!(offset_of!(Channel, peer) == 16);
@@ -95,7 +97,7 @@ unsafe impl aya::Pod for Sender {}
 
 impl From<&super::Settings> for Settings {
     fn from(settings: &super::Settings) -> Self {
-        let super::Settings { port, vlan, mac, largest_frame, control, peer_control } = *settings;
+        let super::Settings { port, vlan, mac, largest_frame, control, peer_control, clock_ahead_ns } = *settings;
         Self {
             port: port.to_be(),
             vlan: vlan.unwrap_or(0),
@@ -107,6 +109,7 @@ impl From<&super::Settings> for Settings {
             peer_control_ns: nanos(peer_control.spacing),
             peer_control_tolerance_ns: nanos(peer_control.tolerance),
             address: NO_ADDRESS,
+            clock_ahead_ns,
         }
     }
 }

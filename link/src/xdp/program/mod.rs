@@ -67,6 +67,8 @@ pub(crate) struct Settings {
     pub(crate) control: Budget,
     /// Control frames of each peer that has a channel.
     pub(crate) peer_control: Budget,
+    /// How far CLOCK_MONOTONIC is ahead of that of the first time namespace, by which the program tells the time.
+    pub(crate) clock_ahead_ns: i64,
 }
 
 /// What [`Program::attach`] got.

@@ -25,12 +25,17 @@ fn done() -> Module {
 
 /// A message of the channel at `place`.
 fn message(place: u32, sequence: u64) -> Vec<u8> {
+    message_due(place, sequence, Instant::ZERO)
+}
+
+/// A message with this logical arrival.
+fn message_due(place: u32, sequence: u64, logical_arrival: Instant) -> Vec<u8> {
     let header = DataHeader {
         channel: place,
         key: KEY,
         message_bytes: 10,
         sequence,
-        logical_arrival: Instant::ZERO,
+        logical_arrival,
         index: 0,
         payload: 10,
         ..DataHeader::default()
@@ -76,6 +81,25 @@ impl Scene {
         let mut told = 0;
         while self.program.handlers().poll(&mut told).is_some() {}
     }
+}
+
+/// In a time namespace whose clock is seven seconds ahead of the program's, and in one whose clock is as the program's.
+#[test]
+fn logical_arrivals_are_held_against_the_clock_of_the_hosts_time_namespace() {
+    let Some(mut scene) = Scene::new(1) else { return };
+    let deadline = Some(Duration::from_secs(60));
+    let installed = scene.install(&Install { deadline, ..plain(0, None) }).unwrap();
+    let programs = Duration::from_nanos(u64::try_from(crate::sys::ahead_of_first_namespace().unwrap()).unwrap_or(0));
+    let now = || crate::sys::now().before(programs);
+    let ahead = Duration::from_secs(7);
+    let ours = |sequence| message_due(0, sequence, now() + ahead);
+    assert_eq!(scene.arrives(&ours(0)), REDIRECT, "seven seconds too early, as it seems without a namespace");
+    scene.program.settings(&Settings { clock_ahead_ns: ahead.as_nanos() as i64, ..settings() }).unwrap();
+    assert_eq!(scene.arrives(&ours(0)), DROP);
+    let counts = installed.counts();
+    let responses = counts.response.iter().filter(|(response, _)| *response < Duration::from_secs(1));
+    assert_eq!((counts.runs, responses.map(|(_, count)| count).sum::<u64>()), (1, 1), "{counts:?}");
+    scene.tell();
 }
 
 #[test]

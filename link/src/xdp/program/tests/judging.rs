@@ -18,7 +18,7 @@ pub(super) fn at(address: &str) -> SocketAddr {
 
 pub(super) fn settings() -> Settings {
     let (control, peer_control) = (Budget::default(), Budget::default());
-    Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control }
+    Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control, clock_ahead_ns: 0 }
 }
 
 pub(super) fn expected(peer: &str, key: u64) -> Expected {
