@@ -364,7 +364,7 @@ impl Stamps {
     fn monotonic(&self, stamp: u64) -> Option<Instant> {
         let [largest, smallest] = self.agreed;
         let nanos = u64::try_from(i128::from(stamp) - self.least).ok()?;
-        (largest <= smallest + Self::TOLERANCE).then(|| Instant::from_nanos(nanos).min(self.last.at))
+        (largest <= smallest + Self::TOLERANCE).then(|| sys::from_kernel(Instant::from_nanos(nanos).min(self.last.at)))
     }
 }
 

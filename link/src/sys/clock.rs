@@ -7,15 +7,23 @@ use std::path::Path;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Now: CLOCK_MONOTONIC in nanoseconds.
+use super::process_clock::from_kernel;
+
+/// Now: CLOCK_MONOTONIC in nanoseconds, or what the process's own clock makes of it ([`super::process_clock`]).
+#[inline]
 pub fn now() -> Instant {
+    from_kernel(kernel_now())
+}
+
+/// CLOCK_MONOTONIC in nanoseconds.
+pub(super) fn kernel_now() -> Instant {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
 }
 
-/// A reading of CLOCK_REALTIME between two of CLOCK_MONOTONIC.
+/// A reading of CLOCK_REALTIME between two of CLOCK_MONOTONIC, whatever clock the process has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallReading {
     /// CLOCK_MONOTONIC when it was over.
@@ -26,12 +34,19 @@ pub(crate) struct WallReading {
     pub(crate) most_ahead: i128,
 }
 
+/// CLOCK_REALTIME, ns since the epoch. It is the same on all hosts of a machine: in no time namespace, and not under a process's own clock.
+pub fn wall_now() -> u64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(wall.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(u64::try_from(wall.tv_nsec).unwrap_or(0))
+}
+
 /// Reads both clocks, again if the thread was interrupted meanwhile, a few times at most.
 pub(crate) fn wall_reading() -> WallReading {
     const ATTEMPTS: usize = 3;
     const QUICK: Duration = Duration::from_micros(1);
     let read = || {
-        let (before, wall, after) = (now(), clock_gettime(ClockId::Realtime), now());
+        let (before, wall, after) = (kernel_now(), clock_gettime(ClockId::Realtime), kernel_now());
         let wall = i128::from(wall.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(wall.tv_nsec);
         let ahead_of = |reading: Instant| wall - i128::from(reading.as_nanos());
         (after.since(before), WallReading { at: after, least_ahead: ahead_of(after), most_ahead: ahead_of(before) })
@@ -171,9 +186,9 @@ mod tests {
 
     #[test]
     fn the_wall_clock_is_read_between_two_readings() {
-        let before = now();
+        let before = kernel_now();
         let (first, second) = (wall_reading(), wall_reading());
-        assert!(before <= first.at && first.at <= second.at && second.at <= now());
+        assert!(before <= first.at && first.at <= second.at && second.at <= kernel_now());
         for reading in [first, second] {
             assert!(reading.least_ahead <= reading.most_ahead, "{reading:?}");
         }

@@ -11,6 +11,7 @@ mod errors;
 pub mod features;
 mod held;
 mod lock;
+pub mod process_clock;
 mod ready;
 pub mod rings;
 mod socket;
@@ -22,9 +23,12 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
-pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
+pub use clock::{
+    clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited, wall_now,
+};
 pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
+pub use process_clock::from_kernel;
 pub use ready::ReadySet;
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{
@@ -37,6 +41,7 @@ pub use wall::{WallClock, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};
+pub(crate) use process_clock::has_process_clock;
 pub(crate) use socket::{open, receive_tos, set_class};
 
 /// A region whose packet areas stay where they are, so that the kernel can write into several at once.

@@ -7,6 +7,8 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+use super::process_clock::kernel_span;
+
 /// How many descriptors one [`wait`] takes: an executive has a few links and one wake.
 pub const MAX_WAIT: usize = 16;
 
@@ -191,7 +193,9 @@ fn share(epoll: &OwnedFd, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
 const OWN: u64 = 0;
 const SHARED: u64 = 1;
 
+/// What the kernel is told so that `span` passes by the clock of the process.
 fn timespec(span: Duration) -> Timespec {
+    let span = kernel_span(span);
     Timespec {
         tv_sec: i64::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(i64::MAX),
         tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::units::Instant;
 
-use crate::sys::StableFrames;
 use crate::sys::rings::Mapping;
+use crate::sys::{StableFrames, from_kernel};
 
 /// What the program writes before a frame that it gives us: a sign, and the time. demux.bpf.c has the same.
 const STAMP_SIGN: u64 = 0x4C_5853_7461;
@@ -110,7 +110,7 @@ impl KernelFrames {
         let nanos = (sign == STAMP_SIGN.to_ne_bytes()).then(|| nanos.try_into().map(u64::from_ne_bytes).ok()).flatten();
         // The kernel leaves what is there of an earlier one.
         stamp.fill(0);
-        nanos.map(|nanos| Instant::from_nanos(nanos.saturating_add_signed(clock_ahead)))
+        nanos.map(|nanos| from_kernel(Instant::from_nanos(nanos.saturating_add_signed(clock_ahead))))
     }
 
     /// The packet of what arrived begins there.

@@ -1,0 +1,183 @@
+//! A clock of this process alone that drifts and steps, for a laboratory with two clocks on one machine: what [`now`](super::now) reads is a line over
+//! CLOCK_MONOTONIC. Without one, reading the time costs a relaxed load and a branch more.
+//!
+//! It never runs backwards: a step goes forward. Points in time that the kernel tells are turned into it ([`from_kernel`]), and spans for which the
+//! kernel is to wait are turned back ([`kernel_span`]). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
+//! programs. [`clock_identity`](super::clock_identity) does not know of it: give the process a time namespace of its own as well.
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
+
+use laxity_core::units::{Duration, Instant};
+
+use super::clock::kernel_now;
+
+/// The most that it may drift, either way, in parts per million: a tenth.
+pub const MOST_DRIFT_PPM: i32 = 100_000;
+
+const PPM: i128 = 1_000_000;
+
+/// Whether there is one.
+static IS_SET: AtomicBool = AtomicBool::new(false);
+static BASE: AtomicU64 = AtomicU64::new(0);
+static DRIFT_PPM: AtomicI32 = AtomicI32::new(0);
+/// When it steps, by CLOCK_MONOTONIC; written after by how much.
+static STEP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
+static STEP_BY: AtomicU64 = AtomicU64::new(0);
+
+/// From now on the process has a clock of its own, which is so much faster than CLOCK_MONOTONIC, in parts per million, or slower. Call it before the
+/// process starts another thread, and once.
+///
+/// # Panics
+/// Beyond [`MOST_DRIFT_PPM`]; if it has one already.
+pub fn set_process_clock(drift_ppm: i32) {
+    let limit = MOST_DRIFT_PPM.unsigned_abs();
+    assert!(drift_ppm.unsigned_abs() <= limit, "a clock that drifts by {drift_ppm} ppm, expected {limit} at most");
+    assert!(!IS_SET.load(Relaxed), "the process has a clock of its own already");
+    BASE.store(kernel_now().as_nanos(), Relaxed);
+    DRIFT_PPM.store(drift_ppm, Relaxed);
+    IS_SET.store(true, Release);
+}
+
+/// The process's own clock steps forward by `by` once it reads `at`, which lies ahead. Once.
+///
+/// # Panics
+/// If the process has no clock of its own, or that has a step already.
+pub fn step_process_clock(at: Instant, by: Duration) {
+    let line = line().expect("a process with a clock of its own");
+    assert!(line.step_at == Instant::MAX, "the clock has a step already");
+    STEP_BY.store(by.as_nanos(), Relaxed);
+    STEP_AT.store(line.when(at).as_nanos(), Release);
+}
+
+/// What the process's clock reads when CLOCK_MONOTONIC reads `kernel`.
+#[inline]
+pub fn from_kernel(kernel: Instant) -> Instant {
+    if IS_SET.load(Relaxed) { reading(kernel) } else { kernel }
+}
+
+/// For how long the kernel has to wait until the process's clock has moved on by `span`: rounded up, and not longer than until a step passes that.
+#[inline]
+pub(crate) fn kernel_span(span: Duration) -> Duration {
+    if IS_SET.load(Relaxed) { waited(span) } else { span }
+}
+
+/// Whether the process has a clock of its own.
+pub(crate) fn has_process_clock() -> bool {
+    IS_SET.load(Relaxed)
+}
+
+#[cold]
+fn reading(kernel: Instant) -> Instant {
+    line().map_or(kernel, |line| line.reading(kernel))
+}
+
+#[cold]
+fn waited(span: Duration) -> Duration {
+    let now = kernel_now();
+    line().map_or(span, |line| line.when(line.reading(now) + span).since(now))
+}
+
+fn line() -> Option<Line> {
+    IS_SET.load(Acquire).then(|| Line {
+        base: Instant::from_nanos(BASE.load(Relaxed)),
+        drift_ppm: DRIFT_PPM.load(Relaxed),
+        step_at: Instant::from_nanos(STEP_AT.load(Acquire)),
+        step_by: Duration::from_nanos(STEP_BY.load(Relaxed)),
+    })
+}
+
+/// What such a clock reads: from `base` on it drifts, and at `step_at` by CLOCK_MONOTONIC it steps.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    base: Instant,
+    drift_ppm: i32,
+    step_at: Instant,
+    step_by: Duration,
+}
+
+impl Line {
+    fn reading(&self, kernel: Instant) -> Instant {
+        let drifted = self.drifted(kernel);
+        if kernel >= self.step_at { drifted + self.step_by } else { drifted }
+    }
+
+    /// The first point of CLOCK_MONOTONIC at which it reads `reading` or more.
+    fn when(&self, reading: Instant) -> Instant {
+        let before = self.undrifted(reading);
+        if before < self.step_at {
+            return before;
+        }
+        // A step passes over readings: they are read when it is made.
+        self.undrifted(reading.before(self.step_by)).max(self.step_at)
+    }
+
+    /// Without the step.
+    fn drifted(&self, kernel: Instant) -> Instant {
+        if kernel <= self.base {
+            return kernel;
+        }
+        let elapsed = i128::from(kernel.since(self.base).as_nanos());
+        self.base + span(elapsed * (PPM + i128::from(self.drift_ppm)) / PPM)
+    }
+
+    fn undrifted(&self, reading: Instant) -> Instant {
+        if reading <= self.base {
+            return reading;
+        }
+        let (elapsed, rate) = (i128::from(reading.since(self.base).as_nanos()), PPM + i128::from(self.drift_ppm));
+        self.base + span((elapsed * PPM + rate - 1) / rate)
+    }
+}
+
+fn span(nanos: i128) -> Duration {
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_line_never_runs_backwards_and_its_inverse_is_the_first_such_reading() {
+        for drift_ppm in [-100_000, -70, 0, 100, 50_000, 100_000] {
+            for (step_at, step_by) in [(u64::MAX, 0), (30_000, 5_000), (30_000, 0), (1_000, 7)] {
+                let (step_at, step_by) = (at(step_at), Duration::from_nanos(step_by));
+                let line = Line { base: at(1_000), drift_ppm, step_at, step_by };
+                let mut before = Instant::ZERO;
+                for kernel in (0..60_000).step_by(7) {
+                    let reading = line.reading(at(kernel));
+                    assert!(reading >= before, "{line:?} {kernel}");
+                    before = reading;
+                }
+                for reading in (0..60_000).step_by(3) {
+                    let when = line.when(at(reading));
+                    assert!(line.reading(when) >= at(reading), "{line:?} {reading}");
+                    let earlier = when.before(Duration::from_nanos(1));
+                    assert!(when == Instant::ZERO || line.reading(earlier) < at(reading), "{line:?} {reading}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_drifts_from_its_base_on_and_steps_once() {
+        let (step_at, step_by) = (at(2_000_000_000), Duration::from_millis(3));
+        let line = Line { base: at(1_000_000_000), drift_ppm: 100, step_at, step_by };
+        assert_eq!(line.reading(at(999)), at(999));
+        assert_eq!(line.reading(at(1_500_000_000)), at(1_500_050_000));
+        assert_eq!(line.reading(at(2_000_000_000)), at(2_003_100_000));
+        assert_eq!(line.when(at(2_001_000_000)), step_at, "passed over by the step");
+        assert!(line.when(Instant::MAX) > at(1 << 62));
+    }
+
+    #[test]
+    fn without_one_the_time_is_the_kernels() {
+        assert!(!has_process_clock());
+        assert_eq!((from_kernel(at(5)), kernel_span(Duration::from_nanos(7))), (at(5), Duration::from_nanos(7)));
+    }
+}
