@@ -2,7 +2,7 @@
 //!
 //! Everything that decides lives here: may a channel exist ([`admission`]), is a message within its contract
 //! ([`send`]), which handler runs next ([`processor`]), which packet goes next on the link, whose frame is this
-//! ([`receive`]), what do two hosts say to each other ([`signal`], [`wire`]).
+//! ([`receive`]), what do two hosts say to each other ([`signal`], [`wire`]), what do their clocks say of each other ([`clock`]).
 //!
 //! The core has no clock, no threads, no sockets and no floating point; it is `no_std` so that the compiler holds it to
 //! that. Time comes in as an argument. The same code runs in the live executive and in the simulator.
@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod admission;
+pub mod clock;
 pub mod collections;
 pub mod contract;
 pub mod endpoint;

@@ -1,0 +1,490 @@
+//! Bounds of one peer's clock, from the exchanges with it. The proof is at the head of [the module](super).
+
+use super::{Exchange, MAX_EPOCH, Message, Mistake, Newest, Offset, Report, UNSURE_EPOCH, difference};
+use crate::units::{Duration, Instant};
+
+/// Parts of a rate's deviation.
+const MILLION: Offset = 1_000_000;
+/// The nanoseconds that two readings lose by being rounded down.
+const ROUNDED: Offset = 2;
+/// Two clocks that differ by more are not believed: 146 years.
+const FARTHEST: Offset = 1 << 62;
+/// Periods without an exchange after which nothing is estimated.
+const SILENCE: u64 = 30;
+/// Periods for which a peer that was refuted is not believed. Also those over which rates are compared.
+const DISTRUST: u64 = 100;
+/// Contradictions, or steps up, that are believed to be such in 16 exchanges.
+const MOST_REFUTED: u32 = 4;
+
+/// The reason why a peer's clock is not estimated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It has not yet reported a stamp of this epoch of ours.
+    NoReport,
+    /// It contradicted itself too often.
+    Contradictions,
+    /// It has not reported anything for 30 periods.
+    Silent,
+    /// Its rate is outside of the stated drift: it was ahead of its bounds, or behind them, in two spans of 100 periods on end, or
+    /// ahead too often.
+    Rate,
+    /// It differs from ours by more than 2⁶² ns.
+    Range,
+}
+
+/// The state of knowledge about a peer's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Relation {
+    /// Its offset is bounded from both sides.
+    Estimated,
+    /// Nothing is concluded from it.
+    Unknown(Reason),
+}
+
+/// The reason why a frame, or its report, was not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is not later than the latest frame: replayed, or overtaken.
+    Replay,
+    /// No honest host says so: an epoch that does not exist, or a stamp heard after it was told.
+    Nonsense,
+    /// It is farther away than clocks are.
+    Range,
+    /// The peer was refuted a short while ago.
+    Distrusted,
+    /// Its epoch is [`UNSURE_EPOCH`].
+    Unsure,
+    /// It reports a stamp as heard before the one that it reported last. Its own stamp counts.
+    Backwards,
+}
+
+/// The effect of one frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Heard {
+    /// The reason if the frame was refused, or its report.
+    pub refused: Option<Refusal>,
+    /// True if its stamp raised the lower bound of what is sent from now on.
+    pub lower: bool,
+    /// True if its report is a new upper bound: pending messages may settle.
+    pub upper: bool,
+    /// True if it contradicts what was heard before: all bounds were dropped.
+    pub contradiction: bool,
+    /// The least by which the peer's clock went ahead of ours at once, if it did.
+    pub step: Option<Duration>,
+    /// True if this frame made the peer's clock unknown for 100 periods.
+    pub refuted: bool,
+}
+
+/// Counters of unusual frames. They saturate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Counts {
+    /// Frames or reports that were refused.
+    pub refused: u64,
+    /// Frames that contradicted what was heard before.
+    pub contradictions: u64,
+    /// Steps up that were noticed.
+    pub steps: u64,
+}
+
+/// A bound of `ω` when the peer's clock read `peer`: `peer − own`.
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    peer: Instant,
+    own: Instant,
+}
+
+impl Bound {
+    fn offset(self) -> Offset {
+        difference(self.peer, self.own)
+    }
+}
+
+/// Marks on exchanges, and on spans of [`DISTRUST`] periods.
+#[derive(Debug, Default)]
+struct History {
+    /// One bit for each of the last 16 exchanges.
+    exchanges: u16,
+    /// In this span, and in the one before.
+    spans: [bool; 2],
+}
+
+impl History {
+    fn note(&mut self) {
+        self.exchanges |= 1;
+        self.spans[0] = true;
+    }
+
+    fn is_too_often(&self) -> bool {
+        self.exchanges.count_ones() > MOST_REFUTED
+    }
+}
+
+/// The clock of one peer. It has no notion of time by itself; every step takes as long as its rings are, which are short.
+///
+/// The caller reads the own epoch after the stamp that it gives with it, and before a frame leaves.
+#[derive(Debug)]
+pub struct PeerClock {
+    /// `ρ`, in millionths, below one.
+    drift: Offset,
+    period: Duration,
+    own_epoch: Option<u8>,
+    peer_epoch: Option<u8>,
+    /// Changes whenever the bounds begin anew.
+    era: u32,
+    /// Messages that the peer stamped later, and only these, are within the era. `None` while bounds are not believed yet.
+    floor: Option<Instant>,
+    /// The latest stamp of the peer that was accepted, and when it arrived.
+    latest: Option<Report>,
+    /// When the peer heard what it reported last.
+    reported: Option<Instant>,
+    /// Own stamps of this epoch that were not reported.
+    said: Newest<Instant, 8>,
+    /// Lower bounds: each was the greatest one when it came.
+    lower: Newest<Bound, 16>,
+    /// Upper bounds.
+    upper: Newest<Bound, 8>,
+    /// The least upper bound as it would be now if nothing had stepped up.
+    ceiling: Option<Bound>,
+    round_trips: Newest<Duration, 8>,
+    /// Between the bounds, at the latest report.
+    width: Option<Duration>,
+    exchanged: Instant,
+    span_began: Instant,
+    contradictions: History,
+    steps: History,
+    distrusted: Option<(Instant, Reason)>,
+    counts: Counts,
+    #[cfg(test)]
+    pub(super) mistake: Option<Mistake>,
+}
+
+impl PeerClock {
+    /// For clocks whose rates deviate by `drift_ppm` millionths in sum, below a million, and that exchange once in `period`.
+    pub fn new(drift_ppm: u32, period: Duration) -> Self {
+        Self {
+            drift: Offset::from(drift_ppm.min(999_999)),
+            period,
+            own_epoch: None,
+            peer_epoch: None,
+            era: 0,
+            floor: None,
+            latest: None,
+            reported: None,
+            said: Newest::EMPTY,
+            lower: Newest::EMPTY,
+            upper: Newest::EMPTY,
+            ceiling: None,
+            round_trips: Newest::EMPTY,
+            width: None,
+            exchanged: Instant::ZERO,
+            span_began: Instant::ZERO,
+            contradictions: History::default(),
+            steps: History::default(),
+            distrusted: None,
+            counts: Counts::default(),
+            #[cfg(test)]
+            mistake: None,
+        }
+    }
+
+    /// The exchange to write into a frame that leaves now. Its stamp is not before the one that it reports.
+    pub fn say(&mut self, now: Instant, own_epoch: u8) -> Exchange {
+        self.set_epoch(own_epoch);
+        let said = self.latest.map_or(now, |latest| now.max(latest.heard_at));
+        if own_epoch <= MAX_EPOCH && self.said.iter().next() != Some(&said) {
+            self.said.push(said);
+        }
+        Exchange { said, heard: self.latest, epoch: own_epoch.min(UNSURE_EPOCH) }
+    }
+
+    /// Takes what the peer said in a frame that had arrived by `arrived`, a reading from before this call.
+    pub fn hear(&mut self, exchange: &Exchange, arrived: Instant, own_epoch: u8) -> Heard {
+        self.set_epoch(own_epoch);
+        if self.distrusted.is_some_and(|(until, _)| arrived >= until) {
+            self.distrusted = None;
+            self.latest = None;
+            self.begin();
+        }
+        let mut heard = Heard { refused: self.refusal(exchange, arrived), ..Heard::default() };
+        match heard.refused {
+            None => self.take(exchange, arrived, &mut heard),
+            Some(Refusal::Range) => self.refute(Reason::Range, arrived, &mut heard),
+            // Perhaps a forged stamp was accepted that no honest frame reaches any more.
+            Some(Refusal::Replay) if self.distrusted.is_none() && self.is_silent(arrived) => {
+                self.refute(Reason::Silent, arrived, &mut heard);
+            }
+            Some(_) => {}
+        }
+        self.counts.refused = self.counts.refused.saturating_add(heard.refused.is_some().into());
+        self.counts.contradictions = self.counts.contradictions.saturating_add(heard.contradiction.into());
+        self.counts.steps = self.counts.steps.saturating_add(heard.step.is_some().into());
+        heard
+    }
+
+    /// Our epoch, told before anything is concluded in it. [`Self::say`] and [`Self::hear`] tell it, too.
+    pub fn set_epoch(&mut self, own_epoch: u8) {
+        if self.own_epoch.replace(own_epoch).is_some_and(|before| before != own_epoch)
+            && !self.makes(Mistake::OwnEpochIgnored)
+        {
+            self.begin();
+        }
+    }
+
+    /// The state of knowledge at `now`.
+    pub fn relation(&self, now: Instant) -> Relation {
+        match (self.distrusted, self.floor) {
+            (Some((_, reason)), _) => Relation::Unknown(reason),
+            (None, None) => Relation::Unknown(Reason::NoReport),
+            _ if now.since(self.exchanged) > self.period * SILENCE => Relation::Unknown(Reason::Silent),
+            _ => Relation::Estimated,
+        }
+    }
+
+    /// The least of the last eight round trips, without the time for which the peer held the stamp. That is of its clock: the drift over
+    /// it may have come or gone.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.round_trips.iter().min().copied()
+    }
+
+    /// Half of what was between the bounds at the latest report, not below half of [`Self::round_trip`].
+    pub fn error(&self) -> Option<Duration> {
+        self.width.map(|width| self.error_of(width))
+    }
+
+    /// The error that an interval of this width stands for: half of it, not below half of [`Self::round_trip`].
+    pub fn error_of(&self, width: Duration) -> Duration {
+        let width = width.max(self.round_trip().unwrap_or_default());
+        Duration::from_nanos(width.as_nanos().div_ceil(2))
+    }
+
+    /// The least that a message can have taken, as it is known now: `None` if the peer's clock says nothing of it.
+    pub fn lower_latency(&self, message: &Message) -> Option<Duration> {
+        if !self.is_within(message) || self.relation(message.completed) != Relation::Estimated {
+            return None;
+        }
+        let between = difference(message.completed, message.sent);
+        Some(span(between.saturating_add(self.lower_at(message.sent)?).saturating_sub(self.rounded())))
+    }
+
+    /// The most that a message of this era can have taken, and how many of the reports that are remembered say so.
+    pub(super) fn upper_latency(&self, sent: Instant, completed: Instant) -> (Option<Duration>, usize) {
+        let mut reports = 0_usize;
+        let mut least = None;
+        for bound in self.upper.iter().filter(|bound| sent <= bound.peer || self.makes(Mistake::UpperFromPast)) {
+            let offset = bound.offset().saturating_add(self.sink(bound.peer, sent));
+            least = Some(least.map_or(offset, |least: Offset| least.min(offset)));
+            reports = reports.saturating_add(1);
+        }
+        let between = difference(completed, sent);
+        (least.map(|offset| span(between.saturating_add(offset).saturating_add(self.rounded()))), reports)
+    }
+
+    /// True if bounds of the present era hold for the message.
+    pub(super) fn is_within(&self, message: &Message) -> bool {
+        self.floor.is_some_and(|floor| floor < message.sent)
+            && message.epoch <= MAX_EPOCH
+            && (Some(message.epoch) == self.peer_epoch || self.makes(Mistake::PeerEpochIgnored))
+            && (Some(message.own_epoch) == self.own_epoch || self.makes(Mistake::OwnEpochIgnored))
+    }
+
+    /// Differs from what it was if the bounds began anew.
+    pub(super) fn era(&self) -> u32 {
+        self.era
+    }
+
+    /// The time for which a message waits for a better interval.
+    pub(super) fn patience(&self) -> Duration {
+        self.period * 4
+    }
+
+    /// The counters of unusual frames.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// True if no frame was accepted for long.
+    fn is_silent(&self, now: Instant) -> bool {
+        self.latest.is_none_or(|latest| now.since(latest.heard_at) > self.period * SILENCE)
+    }
+
+    fn refusal(&self, exchange: &Exchange, arrived: Instant) -> Option<Refusal> {
+        let is_far = |peer, own| difference(peer, own).unsigned_abs() > FARTHEST.unsigned_abs();
+        if exchange.epoch > UNSURE_EPOCH || exchange.heard.is_some_and(|report| report.heard_at > exchange.said) {
+            return Some(Refusal::Nonsense);
+        }
+        if is_far(exchange.said, arrived) {
+            return Some(Refusal::Range);
+        }
+        if self.latest.is_some_and(|latest| exchange.said <= latest.said) {
+            return Some(Refusal::Replay);
+        }
+        let is_open = |report: &Report| self.said.iter().any(|&said| said == report.said);
+        if exchange.heard.filter(is_open).is_some_and(|report| is_far(report.heard_at, report.said)) {
+            return Some(Refusal::Range);
+        }
+        None
+    }
+
+    /// Takes a frame that is later than those before it.
+    fn take(&mut self, exchange: &Exchange, arrived: Instant, heard: &mut Heard) {
+        self.latest = Some(Report { said: exchange.said, heard_at: arrived });
+        if self.distrusted.is_some() || exchange.epoch == UNSURE_EPOCH {
+            heard.refused = Some(if self.distrusted.is_some() { Refusal::Distrusted } else { Refusal::Unsure });
+            return;
+        }
+        if self.peer_epoch.replace(exchange.epoch).is_some_and(|before| before != exchange.epoch)
+            && !self.makes(Mistake::PeerEpochIgnored)
+        {
+            self.drop_bounds();
+        }
+        let exchanged = self.take_report(exchange, arrived, heard);
+        self.take_stamp(exchange.said, arrived, heard);
+        if exchanged {
+            self.judge_rate(arrived, heard);
+        }
+    }
+
+    /// The upper bound. True if the frame reports a stamp that was not reported yet.
+    fn take_report(&mut self, exchange: &Exchange, arrived: Instant, heard: &mut Heard) -> bool {
+        let Some(Report { said, heard_at }) = exchange.heard else { return false };
+        if !self.said.iter().any(|&own| own == said) {
+            return false;
+        }
+        if self.reported.is_some_and(|reported| heard_at < reported) {
+            heard.refused = Some(Refusal::Backwards);
+            return false;
+        }
+        self.said.retain(|&own| own > said);
+        self.reported = Some(heard_at);
+        self.exchanged = arrived;
+        self.contradictions.exchanges <<= 1;
+        self.steps.exchanges <<= 1;
+        let round_trip = difference(arrived, said).saturating_sub(difference(exchange.said, heard_at));
+        if round_trip >= 0 {
+            self.round_trips.push(span(round_trip));
+        }
+
+        let offset = difference(heard_at, said);
+        let width = self.lower_at(heard_at).map(|lower| offset.saturating_sub(lower).saturating_add(ROUNDED));
+        if width.is_some_and(|width| width < 0) {
+            // `ω` sank before the peer's clock read this. What was sent before this frame may be from before that.
+            self.drop_bounds();
+            self.floor = Some(exchange.said);
+            self.contradictions.note();
+            heard.contradiction = true;
+            return true;
+        }
+        self.floor = self.floor.or(Some(heard_at));
+        self.width = width.map(span).or(self.width);
+        let bound = Bound { peer: heard_at, own: said };
+        if self.ceiling_at(heard_at).is_none_or(|ceiling| offset <= ceiling) {
+            self.ceiling = Some(bound);
+        }
+        self.upper.push(bound);
+        heard.upper = true;
+        true
+    }
+
+    /// The lower bound.
+    fn take_stamp(&mut self, said: Instant, arrived: Instant, heard: &mut Heard) {
+        if self.floor.is_none() {
+            return;
+        }
+        let offset = difference(said, arrived);
+        let before =
+            self.lower.iter().next().map(|newest| newest.offset().saturating_sub(self.sink(said, newest.peer)));
+        heard.lower = before.is_none_or(|before| before < offset);
+        if heard.lower {
+            self.lower.push(Bound { peer: said, own: arrived });
+        }
+
+        let beyond = self.ceiling_at(said).map(|ceiling| offset.saturating_sub(ceiling).saturating_sub(ROUNDED));
+        if let Some(beyond) = beyond.filter(|&beyond| beyond > 0) {
+            self.ceiling = None;
+            self.steps.note();
+            heard.step = Some(span(beyond));
+        }
+    }
+
+    /// A peer whose clock steps again and again, or goes on leaving its bounds, has none that the premises describe.
+    fn judge_rate(&mut self, arrived: Instant, heard: &mut Heard) {
+        if self.contradictions.is_too_often() {
+            return self.refute(Reason::Contradictions, arrived, heard);
+        }
+        let is_span_over = arrived.since(self.span_began) >= self.period * DISTRUST;
+        let [down, up] = [&mut self.contradictions, &mut self.steps];
+        if up.is_too_often() || (is_span_over && (down.spans == [true; 2] || up.spans == [true; 2])) {
+            return self.refute(Reason::Rate, arrived, heard);
+        }
+        if is_span_over {
+            for history in [down, up] {
+                history.spans = [false, history.spans[0]];
+            }
+            self.span_began = arrived;
+        }
+    }
+
+    fn refute(&mut self, reason: Reason, now: Instant, heard: &mut Heard) {
+        heard.refuted = true;
+        self.begin();
+        self.distrusted = Some((now + self.period * DISTRUST, reason));
+    }
+
+    /// Begins anew: nothing is believed before the next report of a stamp from now on.
+    fn begin(&mut self) {
+        self.drop_bounds();
+        self.floor = self.floor.filter(|_| self.makes(Mistake::Unconfirmed));
+        self.reported = None;
+        self.said.clear();
+        [self.contradictions, self.steps] = Default::default();
+    }
+
+    /// Forgets all bounds. What is pending is not judged by those to come.
+    fn drop_bounds(&mut self) {
+        self.era = self.era.wrapping_add(1);
+        self.lower.clear();
+        self.upper.clear();
+        self.ceiling = None;
+        self.width = None;
+    }
+
+    /// The greatest lower bound for what was stamped `at`, from frames that were stamped before.
+    fn lower_at(&self, at: Instant) -> Option<Offset> {
+        let bound = self.lower.iter().find(|bound| bound.peer <= at || self.makes(Mistake::LowerFromFuture))?;
+        Some(bound.offset().saturating_sub(self.sink(at, bound.peer)))
+    }
+
+    fn ceiling_at(&self, at: Instant) -> Option<Offset> {
+        self.ceiling.map(|ceiling| ceiling.offset().saturating_add(self.sink(at, ceiling.peer)))
+    }
+
+    /// The most by which `ω` sinks between two readings of the peer's clock, or rises without a step: `ρ'Δ`, rounded up. Readings that are
+    /// rounded down may be one nanosecond farther apart than they look.
+    fn sink(&self, to: Instant, from: Instant) -> Offset {
+        if self.makes(Mistake::NoDrift) {
+            return 0;
+        }
+        let parts = difference(to, from).max(0).saturating_add(1).saturating_mul(self.drift);
+        let whole = MILLION.saturating_sub(self.drift).max(1);
+        parts.saturating_add(whole).saturating_sub(1).checked_div(whole).unwrap_or(Offset::MAX)
+    }
+
+    fn rounded(&self) -> Offset {
+        if self.makes(Mistake::Exact) { 0 } else { ROUNDED }
+    }
+
+    #[cfg(test)]
+    fn makes(&self, mistake: Mistake) -> bool {
+        self.mistake == Some(mistake)
+    }
+
+    #[cfg(not(test))]
+    const fn makes(&self, _: Mistake) -> bool {
+        false
+    }
+}
+
+/// The span of an offset, zero if it is negative.
+fn span(offset: Offset) -> Duration {
+    Duration::from_nanos(u64::try_from(offset.max(0)).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,375 @@
+//! The bounds beside the truth, in random worlds; the mistakes that they must be caught at; peers that lie.
+
+extern crate std;
+
+mod world;
+
+use world::{Estimator, Leg, MICRO, MILLI, Numbers, Ours, Rules, World};
+
+use super::*;
+use crate::units::Duration;
+
+fn ours(rules: &Rules) -> Ours {
+    let period = Duration::from_nanos(rules.period);
+    Ours(PeerClock::new(rules.stated_ppm, period), Pending::new(64))
+}
+
+/// The judgements of the world of that seed: those that are wrong, contradictions, and all by verdict.
+fn judge<E: Estimator>(seed: u64, make: impl Fn(&Rules) -> E) -> (usize, u64, [usize; 3]) {
+    let mut numbers = Numbers(seed);
+    let rules = Rules::any(&mut numbers);
+    let mut world = World::new(&mut numbers, rules, make);
+    world.run();
+    let judges = if world.rules.told { &world.ends } else { &world.ends[1..] };
+    let contradictions = judges.iter().map(|end| end.clock().counts().contradictions).sum();
+    let of = |verdict| world.outcomes.iter().filter(|outcome| outcome.judged.verdict == verdict).count();
+    let wrong = world.outcomes.iter().filter(|outcome| outcome.is_wrong()).count();
+    (wrong, contradictions, [Verdict::InTime, Verdict::Late, Verdict::Undecided].map(of))
+}
+
+#[test]
+fn no_true_latency_is_outside_of_its_interval() {
+    let worlds = std::env::var("LAXITY_CLOCK_WORLDS").map_or(5_000, |worlds| worlds.parse().unwrap());
+    let mut verdicts = [0; 3];
+    for seed in 0..worlds {
+        let (wrong, contradictions, counts) = judge(seed, ours);
+        // No premise is broken, so nothing can be contradicted.
+        assert_eq!((wrong, contradictions), (0, 0), "world {seed}");
+        for (all, count) in verdicts.iter_mut().zip(counts) {
+            *all += count;
+        }
+    }
+    // A twentieth of each, or this shows nothing.
+    std::println!("{verdicts:?}");
+    let total: usize = verdicts.iter().sum();
+    assert!(verdicts.iter().all(|&count| count > total / 20), "{verdicts:?}");
+}
+
+/// The first world that shows the mistake.
+fn caught<E: Estimator>(make: impl Fn(&Rules) -> E) -> Option<u64> {
+    (0..20_000).find(|&seed| judge(seed, &make).0 > 0)
+}
+
+#[test]
+fn each_mistake_is_caught() {
+    for mistake in [
+        Mistake::NoDrift,
+        Mistake::UpperFromPast,
+        Mistake::LowerFromFuture,
+        Mistake::PeerEpochIgnored,
+        Mistake::OwnEpochIgnored,
+        Mistake::Unconfirmed,
+        Mistake::Exact,
+    ] {
+        let world = caught(|rules| {
+            let mut estimator = ours(rules);
+            estimator.0.mistake = Some(mistake);
+            estimator
+        });
+        assert!(world.is_some(), "{mistake:?}");
+    }
+}
+
+/// The usual filter: of the last eight exchanges the one with the least round trip bounds the offset, and it ages by the drift.
+struct LeastRoundTrip {
+    said: PeerClock,
+    samples: Newest<(Offset, Offset, Offset, Instant), 8>,
+    drift: Offset,
+    judged: Option<Judged>,
+}
+
+impl Estimator for LeastRoundTrip {
+    fn say(&mut self, now: Instant, epoch: u8) -> Exchange {
+        self.said.say(now, epoch)
+    }
+    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard {
+        let heard = self.said.hear(exchange, arrived, epoch);
+        if let (true, Some(report)) = (heard.upper, exchange.heard) {
+            let (lower, upper) = (difference(exchange.said, arrived), difference(report.heard_at, report.said));
+            self.samples.push((upper - lower, lower, upper, exchange.said));
+        }
+        heard
+    }
+    fn push(&mut self, message: &Message) -> Option<Judged> {
+        let &(_, lower, upper, at) = self.samples.iter().min_by_key(|sample| sample.0)?;
+        let between = difference(message.completed, message.sent);
+        let aged = difference(message.sent, at).abs() * self.drift / 1_000_000 + 2;
+        let span = |offset: Offset| Duration::from_nanos((between + offset).max(0) as u64);
+        self.judged = Some(Judged {
+            completed: message.completed,
+            lower: span(lower - aged),
+            upper: Some(span(upper + aged)),
+            deadline: message.deadline,
+            verdict: Verdict::Undecided,
+            token: message.token,
+        });
+        None
+    }
+    fn poll(&mut self, _: Instant, _: u8) -> Option<Judged> {
+        self.judged.take()
+    }
+    fn clock(&self) -> &PeerClock {
+        &self.said
+    }
+}
+
+#[test]
+fn the_least_round_trip_is_no_bound() {
+    let world = caught(|rules| LeastRoundTrip {
+        said: ours(rules).0,
+        samples: Newest::EMPTY,
+        drift: i128::from(rules.stated_ppm) * 11 / 10,
+        judged: None,
+    });
+    assert!(world.is_some());
+}
+
+/// A world in which nothing happens: 100 ppm, an exchange each 100 ms.
+fn quiet(delay: u64, later: [(u64, u64); 2]) -> Rules {
+    Rules {
+        stated_ppm: 100,
+        drift_ppm: [50, -50],
+        period: 100 * MILLI,
+        legs: later.map(|later| Leg { delay, jitter: 1, later }),
+        slop: 1,
+        loss: 0,
+        copies: 0,
+        answers: 100,
+        steps: 0,
+        told: true,
+        lasts: 4_000 * MILLI,
+        every: 7 * MILLI,
+        deadline: 20 * MILLI,
+    }
+}
+
+const NEVER: (u64, u64) = (u64::MAX, 0);
+
+#[test]
+fn at_rest_the_error_is_at_most_the_smallest_round_trip() {
+    for (delay, drift_ppm) in [(15 * MICRO, [50, -50]), (15 * MICRO, [-50, 50]), (500 * MICRO, [0, 100])] {
+        let mut numbers = Numbers(delay);
+        let rules = Rules { drift_ppm, ..quiet(delay, [NEVER; 2]) };
+        let mut world = World::new(&mut numbers, rules, |rules| Ours(ours(rules).0, Pending::new(256)));
+        world.run();
+        let [first, second] = &world.ends;
+        for clock in [first.clock(), second.clock()] {
+            // One clock's stamps are held for up to a period.
+            let held = 100 * MILLI / 10_000;
+            assert!(
+                clock.round_trip().unwrap().as_nanos().abs_diff(2 * delay) <= held + 10,
+                "{:?}",
+                clock.round_trip()
+            );
+            assert!(clock.error().unwrap().as_nanos() <= 2 * delay, "{:?}", clock.error());
+            assert_eq!(clock.counts(), Counts::default());
+        }
+        let mut judged = 0;
+        for outcome in world.outcomes.iter().filter(|outcome| (500 * MILLI..3_500 * MILLI).contains(&outcome.sent_at)) {
+            let clock = world.ends[outcome.host].clock();
+            assert!(!outcome.is_wrong() && outcome.judged.verdict == Verdict::InTime, "{:?}", outcome.judged);
+            let error = clock.error_of(outcome.judged.width().unwrap());
+            assert!(error.as_nanos() <= 2 * delay, "{error} at {}", outcome.sent_at);
+            judged += 1;
+        }
+        assert!(judged > 800, "{judged}");
+    }
+}
+
+#[test]
+fn a_delay_that_begins_is_the_networks_and_one_that_was_always_there_may_be_the_clocks() {
+    let begins = 1_000 * MILLI;
+    for (when, is_known) in [(begins, true), (0, false)] {
+        let mut numbers = Numbers(5);
+        let rules = quiet(100 * MICRO, [(when, 150 * MILLI), NEVER]);
+        let mut world = World::new(&mut numbers, rules, |rules| Ours(ours(rules).0, Pending::new(256)));
+        world.run();
+        let delayed = |sent_at| (begins..3_500 * MILLI).contains(&sent_at);
+        for outcome in world.outcomes.iter().filter(|outcome| outcome.host == 1 && delayed(outcome.sent_at)) {
+            let expected = if is_known { Verdict::Late } else { Verdict::Undecided };
+            assert!(!outcome.is_wrong() && outcome.judged.verdict == expected, "{:?}", outcome.judged);
+        }
+        assert!(world.outcomes.iter().filter(|outcome| outcome.host == 1 && delayed(outcome.sent_at)).count() > 300);
+        assert!(world.outcomes.iter().all(|outcome| !outcome.is_wrong()));
+    }
+}
+
+/// Numbers that a liar may find worth trying.
+fn lie(numbers: &mut Numbers, near: [u64; 3]) -> Instant {
+    let near = near[numbers.below(3) as usize];
+    Instant::from_nanos(match numbers.below(10) {
+        0 => 0,
+        1 => u64::MAX - numbers.below(3),
+        2 => numbers.next(),
+        3 => 1 << numbers.below(64),
+        4 => near.wrapping_add(1 << numbers.below(64)),
+        5 => near.wrapping_sub(1 << numbers.below(64)),
+        _ => near.wrapping_add(numbers.below(MILLI)),
+    })
+}
+
+#[test]
+fn no_lie_stops_it() {
+    let mut numbers = Numbers(1);
+    for _ in 0..300 {
+        let drift = [0, 100, 50_000, 999_999, u32::MAX][numbers.below(5) as usize];
+        let period = Duration::from_nanos([0, MILLI, 100 * MILLI, u64::MAX][numbers.below(4) as usize]);
+        let (mut clock, mut pending) = (PeerClock::new(drift, period), Pending::new(numbers.below(5) as usize));
+        let mut now = numbers.next() >> numbers.below(64);
+        let ([mut said, mut theirs], mut epoch, [mut pushed, mut settled]) = ([0_u64; 2], 0_u8, [0_usize; 2]);
+        for _ in 0..300 {
+            now = now.saturating_add(numbers.magnitude(1, 1 << 40));
+            let near = [now, said, theirs];
+            if numbers.percent(3) {
+                epoch = numbers.below(9) as u8;
+            }
+            match numbers.below(3) {
+                0 => said = clock.say(Instant::from_nanos(now), epoch).said.as_nanos(),
+                1 => {
+                    let told = lie(&mut numbers, near);
+                    let report = Report { said: lie(&mut numbers, [said; 3]), heard_at: lie(&mut numbers, near) };
+                    let heard = Some(report).filter(|_| numbers.percent(80));
+                    let exchange = Exchange { said: told, heard, epoch: numbers.below(3) as u8 * 4 };
+                    let arrived = if numbers.percent(90) { Instant::from_nanos(now) } else { lie(&mut numbers, near) };
+                    let _ = clock.hear(&exchange, arrived, epoch);
+                    theirs = told.as_nanos();
+                }
+                _ => {
+                    let [sent, completed] = [(); 2].map(|()| lie(&mut numbers, near));
+                    let [least, deadline] = [(); 2].map(|()| Duration::from_nanos(numbers.next() >> numbers.below(64)));
+                    let message = Message {
+                        sent,
+                        completed,
+                        epoch: numbers.below(9) as u8,
+                        own_epoch: epoch,
+                        least,
+                        deadline,
+                        token: 0,
+                    };
+                    settled += usize::from(pending.push(&clock, &message).displaced.is_some());
+                    pushed += 1;
+                }
+            }
+            let instant = Instant::from_nanos(now);
+            let _ = (clock.relation(instant), clock.error(), clock.round_trip(), pending.next_due(&clock));
+            settled += usize::from(pending.settle(&clock, instant).is_some());
+        }
+        assert_eq!(pushed, settled + pending.len(), "each message is judged once");
+    }
+}
+
+/// A peer beside us, with a round trip of 100 us, whose clock is ahead by what `ahead` says: what is known of it at the end, and every
+/// 100 ms.
+fn relations(period_ms: u64, lasts_ms: u64, ahead: impl Fn(u64) -> i64) -> (std::vec::Vec<Relation>, Counts) {
+    let mut clock = PeerClock::new(100, Duration::from_millis(period_ms));
+    let mut relations = std::vec::Vec::new();
+    for millis in (0..lasts_ms).step_by(period_ms as usize) {
+        let now = 1_000_000 * MILLI + millis * MILLI;
+        let peer = |at: u64| Instant::from_nanos(at.saturating_add_signed(ahead(millis)));
+        let own = clock.say(Instant::from_nanos(now), 0).said;
+        let report = Report { said: own, heard_at: peer(now + 50 * MICRO) };
+        let exchange = Exchange { said: peer(now + 50 * MICRO), heard: Some(report), epoch: 0 };
+        let _ = clock.hear(&exchange, Instant::from_nanos(now + 100 * MICRO), 0);
+        relations.push(clock.relation(Instant::from_nanos(now + 100 * MICRO)));
+    }
+    (relations, clock.counts())
+}
+
+#[test]
+fn a_clock_that_contradicts_itself_is_unknown_for_a_while() {
+    const MILLI: i64 = 1_000_000;
+    // Another offset by the second; by the exchange; one that is too fast, too slow.
+    let by_the_second = |millis: u64| (millis / 1_000 % 2) as i64 * 10 * MILLI;
+    let by_the_exchange = |millis: u64| (millis / 100 * 7 % 5) as i64 * 10 * MILLI;
+    let fast = |millis: u64| millis as i64 * 300;
+    let slow = |millis: u64| -(millis as i64) * 300;
+    type Ahead = fn(u64) -> i64;
+    let cases: [(Ahead, &[Reason]); 4] = [
+        (by_the_second, &[Reason::Rate]),
+        (by_the_exchange, &[Reason::Contradictions, Reason::Rate]),
+        (fast, &[Reason::Rate]),
+        (slow, &[Reason::Rate, Reason::Contradictions]),
+    ];
+    for (case, (ahead, reasons)) in cases.into_iter().enumerate() {
+        let (relations, _) = relations(100, 60_000, ahead);
+        let is_unknown =
+            |relation: &Relation| matches!(relation, Relation::Unknown(reason) if reasons.contains(reason));
+        let first = relations.iter().position(is_unknown).unwrap_or_else(|| panic!("case {case} is believed"));
+        assert!(first < 310, "case {case}: {first}");
+        assert!(relations[first..first + 100].iter().all(is_unknown), "case {case}");
+        assert_eq!(relations[first + 103], Relation::Estimated, "case {case} is tried again");
+    }
+    // One step up is one; one down is told by nothing but a contradiction. Both are got over.
+    for (step, expected) in [
+        (3 * MILLI, Counts { steps: 1, ..Counts::default() }),
+        (-3 * MILLI, Counts { contradictions: 1, ..Counts::default() }),
+    ] {
+        let (relations, counts) = relations(100, 60_000, |millis| if millis < 30_000 { 0 } else { step });
+        assert!(relations.iter().all(|&relation| relation == Relation::Estimated), "{step}");
+        assert_eq!(counts, expected);
+    }
+}
+
+#[test]
+fn a_frame_is_refused_for_what_is_wrong_with_it() {
+    let at = Instant::from_nanos;
+    let period = Duration::from_millis(100);
+    let mut clock = PeerClock::new(100, period);
+    let frame = |said, heard: Option<(u64, u64)>, epoch| Exchange {
+        said: at(said),
+        heard: heard.map(|(said, heard_at)| Report { said: at(said), heard_at: at(heard_at) }),
+        epoch,
+    };
+    let mut hear = |exchange, arrived| clock.hear(&exchange, at(arrived), 0);
+    assert_eq!(hear(frame(1_000, None, 8), 50).refused, Some(Refusal::Nonsense));
+    assert_eq!(hear(frame(1_000, Some((5, 1_001)), 0), 50).refused, Some(Refusal::Nonsense));
+    assert_eq!(hear(frame(1_000, None, UNSURE_EPOCH), 50).refused, Some(Refusal::Unsure));
+    // A stamp that was never said: the frame says nothing before a report.
+    assert_eq!(hear(frame(1_001, Some((5, 900)), 0), 51), Heard::default());
+    assert_eq!(hear(frame(1_001, None, 0), 52).refused, Some(Refusal::Replay));
+
+    let [first, second] = [60, 70].map(|now| clock.say(at(now), 0).said.as_nanos());
+    let mut hear = |exchange, arrived| clock.hear(&exchange, at(arrived), 0);
+    let heard = hear(frame(1_100, Some((first, 1_090)), 0), 100);
+    assert!(heard.lower && heard.upper && heard.refused.is_none());
+    // The same report again; one that goes back.
+    assert!(!hear(frame(1_101, Some((first, 1_080)), 0), 101).upper);
+    let heard = hear(frame(1_102, Some((second, 1_089)), 0), 102);
+    assert_eq!((heard.refused, heard.upper), (Some(Refusal::Backwards), false));
+
+    // Silence, then a frame that forged stamps made look like a replay: known again after a while.
+    let later = |periods: u64| 100 + period.as_nanos() * periods;
+    assert_eq!(clock.relation(at(later(31))), Relation::Unknown(Reason::Silent));
+    assert!(clock.hear(&frame(1_050, None, 0), at(later(32)), 0).refuted);
+    assert_eq!(clock.hear(&frame(1_060, None, 0), at(later(131)), 0).refused, Some(Refusal::Replay));
+    assert_eq!(clock.hear(&frame(1_070, None, 0), at(later(133)), 0), Heard::default());
+    assert_eq!(clock.relation(at(later(133))), Relation::Unknown(Reason::NoReport));
+    let far = clock.hear(&frame(1 << 63, None, 0), at(later(134)), 0);
+    assert!(far.refused == Some(Refusal::Range) && far.refuted);
+    assert_eq!(clock.hear(&frame(1_090, None, 0), at(later(135)), 0).refused, Some(Refusal::Distrusted));
+}
+
+#[test]
+fn it_takes_little_memory() {
+    assert!(size_of::<PeerClock>() <= 1_152, "{}", size_of::<PeerClock>());
+    assert_eq!(Pending::memory_bytes(2), 96);
+}
+
+#[test]
+fn a_message_that_finds_no_room_settles_the_oldest_as_it_is() {
+    let at = Instant::from_nanos;
+    let clock = PeerClock::new(100, Duration::from_millis(100));
+    let mut pending = Pending::new(2);
+    let mut push = |token, least| {
+        let (least, deadline) = (Duration::from_nanos(least), Duration::from_nanos(50));
+        let message = Message { sent: at(10), completed: at(20), epoch: 0, own_epoch: 0, least, deadline, token };
+        pending.push(&clock, &message)
+    };
+    assert_eq!(push(1, 51), Pushed { lower: Duration::from_nanos(51), is_late: true, displaced: None });
+    assert!(!push(2, 50).is_late);
+    let displaced = push(3, 0).displaced.unwrap();
+    assert_eq!((displaced.token, displaced.verdict, displaced.upper), (1, Verdict::Late, None));
+    // Before the first report no bound will ever hold for them.
+    let settled = [(); 3].map(|()| pending.settle(&clock, at(20)).map(|judged| (judged.token, judged.verdict)));
+    assert_eq!(settled, [Some((2, Verdict::Undecided)), Some((3, Verdict::Undecided)), None]);
+}

@@ -1,0 +1,362 @@
+//! Worlds of two hosts with a clock each, in which every true latency is known.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::super::*;
+use crate::units::Duration;
+
+pub(super) const MICRO: u64 = 1_000;
+pub(super) const MILLI: u64 = 1_000_000;
+const MILLION: i128 = 1_000_000;
+
+/// A source of numbers: the same for the same seed.
+pub(super) struct Numbers(pub(super) u64);
+
+impl Numbers {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        value ^ (value >> 31)
+    }
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+    pub(super) fn percent(&mut self, chance: u64) -> bool {
+        self.below(100) < chance
+    }
+    /// Of any size from `least` to `most`, each magnitude as often.
+    pub(super) fn magnitude(&mut self, least: u64, most: u64) -> u64 {
+        let doublings = u64::from((most / least).ilog2());
+        let base = least << self.below(doublings + 1);
+        (base + self.below(base)).min(most)
+    }
+}
+
+/// An estimator on trial.
+pub(super) trait Estimator {
+    fn say(&mut self, now: Instant, epoch: u8) -> Exchange;
+    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard;
+    fn push(&mut self, message: &Message) -> Option<Judged>;
+    fn poll(&mut self, now: Instant, epoch: u8) -> Option<Judged>;
+    fn clock(&self) -> &PeerClock;
+}
+
+/// Ours.
+pub(super) struct Ours(pub(super) PeerClock, pub(super) Pending);
+
+impl Estimator for Ours {
+    fn say(&mut self, now: Instant, epoch: u8) -> Exchange {
+        self.0.say(now, epoch)
+    }
+    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard {
+        self.0.hear(exchange, arrived, epoch)
+    }
+    fn push(&mut self, message: &Message) -> Option<Judged> {
+        self.1.push(&self.0, message).displaced
+    }
+    fn poll(&mut self, now: Instant, epoch: u8) -> Option<Judged> {
+        self.0.set_epoch(epoch);
+        self.1.settle(&self.0, now)
+    }
+    fn clock(&self) -> &PeerClock {
+        &self.0
+    }
+}
+
+/// One host, and its clock in millionths of a nanosecond.
+struct Host {
+    origin: i128,
+    /// Per nanosecond.
+    rate: i128,
+    /// It stands still in this span, and stood still as long as `stood` before.
+    still: [u64; 2],
+    stood: u64,
+    jumped: i128,
+    epoch: u8,
+}
+
+impl Host {
+    /// What its clock would read if it never jumped.
+    fn steady(&self, at: u64) -> i128 {
+        let gone = if at < self.still[1] { self.still[0] } else { at - (self.still[1] - self.still[0]) } - self.stood;
+        self.origin + i128::from(gone) * self.rate
+    }
+    fn reads(&self, at: u64) -> Instant {
+        Instant::from_nanos(u64::try_from((self.steady(at) + self.jumped).div_euclid(MILLION)).unwrap())
+    }
+    fn bump(&mut self) {
+        self.epoch = (self.epoch + 1) % (MAX_EPOCH + 1);
+    }
+}
+
+/// A direction of the network path.
+#[derive(Clone, Copy)]
+pub(super) struct Leg {
+    pub(super) delay: u64,
+    pub(super) jitter: u64,
+    /// What is added from when on.
+    pub(super) later: (u64, u64),
+}
+
+#[derive(Clone, Copy)]
+enum Event {
+    Exchange,
+    Write(Instant),
+    Arrive(Exchange),
+    Hear(Exchange, Instant),
+    Send,
+    Complete(Instant, u8, usize),
+    Push(Message),
+    Step,
+}
+
+/// What happens in a world.
+pub(super) struct Rules {
+    pub(super) stated_ppm: u32,
+    /// Of both clocks.
+    pub(super) drift_ppm: [i128; 2],
+    pub(super) period: u64,
+    pub(super) legs: [Leg; 2],
+    /// Between two readings that belong together.
+    pub(super) slop: u64,
+    pub(super) loss: u64,
+    pub(super) copies: u64,
+    pub(super) answers: u64,
+    pub(super) steps: u64,
+    /// False: host 0 jumps ahead and host 1 stands still without a word, and only host 1 can judge.
+    pub(super) told: bool,
+    pub(super) lasts: u64,
+    /// Between messages.
+    pub(super) every: u64,
+    pub(super) deadline: u64,
+}
+
+impl Rules {
+    /// Any world.
+    pub(super) fn any(numbers: &mut Numbers) -> Self {
+        let stated_ppm = [0, 100, 300, 50_000][numbers.below(4) as usize];
+        let first = numbers.below(u64::from(stated_ppm) + 1) as i128;
+        let mut second = i128::from(stated_ppm) - first;
+        if numbers.percent(30) {
+            second = second.min(1);
+        }
+        let sign = if numbers.percent(50) { 1 } else { -1 };
+        let period = numbers.magnitude(2 * MILLI, 100 * MILLI);
+        let lasts = period * (20 + numbers.below(60));
+        let leg = |numbers: &mut Numbers| {
+            let slowest = [50 * MICRO, 3_000 * MILLI][usize::from(numbers.percent(20))];
+            let widest = [MICRO, 50 * MICRO, period, 3_000 * MILLI][numbers.below(4) as usize];
+            Leg {
+                delay: numbers.magnitude(1, slowest),
+                jitter: numbers.magnitude(1, widest),
+                later: (numbers.below(2 * lasts), numbers.magnitude(MICRO, 200 * MILLI)),
+            }
+        };
+        // Without delays the bounds are as sharp as the readings.
+        let is_sharp = numbers.percent(10);
+        let legs =
+            [leg(numbers), leg(numbers)].map(|leg| if is_sharp { Leg { delay: 0, jitter: 1, ..leg } } else { leg });
+        Self {
+            stated_ppm,
+            drift_ppm: [sign * first, -sign * second],
+            period,
+            legs,
+            slop: if is_sharp { 1 } else { numbers.magnitude(1, 500 * MICRO) },
+            loss: numbers.below(40),
+            copies: numbers.below(20),
+            answers: numbers.below(101),
+            steps: numbers.below(5),
+            told: numbers.percent(50),
+            lasts,
+            every: period / (1 + numbers.below(4)),
+            deadline: numbers.magnitude(10 * MICRO, 1_000 * MILLI),
+        }
+    }
+}
+
+/// A message, judged beside the truth, which is in millionths of a nanosecond.
+pub(super) struct Outcome {
+    pub(super) host: usize,
+    pub(super) sent_at: u64,
+    pub(super) took: i128,
+    pub(super) judged: Judged,
+}
+
+impl Outcome {
+    pub(super) fn is_wrong(&self) -> bool {
+        let millionths = |span: Duration| i128::from(span.as_nanos()) * MILLION;
+        let Judged { lower, upper, deadline, verdict, .. } = self.judged;
+        self.took < millionths(lower)
+            || upper.is_some_and(|upper| self.took > millionths(upper))
+            || (verdict == Verdict::InTime && self.took > millionths(deadline))
+            || (verdict == Verdict::Late && self.took <= millionths(deadline))
+    }
+}
+
+/// A world, going on.
+pub(super) struct World<'a, E> {
+    numbers: &'a mut Numbers,
+    pub(super) rules: Rules,
+    hosts: [Host; 2],
+    pub(super) ends: [E; 2],
+    events: BTreeMap<(u64, u64), (usize, Event)>,
+    scheduled: u64,
+    /// When each message was sent, and what the receiver's steady clock read then.
+    sent: Vec<(u64, i128)>,
+    pub(super) outcomes: Vec<Outcome>,
+    pub(super) heard: [Vec<Heard>; 2],
+}
+
+impl<'a, E: Estimator> World<'a, E> {
+    pub(super) fn new(numbers: &'a mut Numbers, rules: Rules, make: impl Fn(&Rules) -> E) -> Self {
+        let [first, second] = rules.drift_ppm;
+        let hosts = [first, second].map(|ppm| Host {
+            origin: i128::from(numbers.below(1 << 61)) * MILLION + i128::from(numbers.below(1_000_000)),
+            rate: MILLION + ppm,
+            still: [0; 2],
+            stood: 0,
+            jumped: 0,
+            epoch: numbers.below(7) as u8,
+        });
+        let ends = [make(&rules), make(&rules)];
+        let mut world = Self {
+            numbers,
+            rules,
+            hosts,
+            ends,
+            events: BTreeMap::new(),
+            scheduled: 0,
+            sent: Vec::new(),
+            outcomes: Vec::new(),
+            heard: [Vec::new(), Vec::new()],
+        };
+        for host in 0..2 {
+            let [exchange, message] = [world.rules.period, world.rules.every].map(|end| world.numbers.below(end));
+            world.at(exchange, host, Event::Exchange);
+            world.at(message, host, Event::Send);
+        }
+        for _ in 0..world.rules.steps {
+            let [at, host] = [world.rules.lasts, 2].map(|end| world.numbers.below(end));
+            world.at(at, host as usize, Event::Step);
+        }
+        world
+    }
+
+    fn at(&mut self, at: u64, host: usize, event: Event) {
+        self.scheduled += 1;
+        self.events.insert((at, self.scheduled), (host, event));
+    }
+
+    fn soon(&mut self, now: u64, host: usize, event: Event) {
+        let later = if self.numbers.percent(70) { 0 } else { self.numbers.below(self.rules.slop) };
+        self.at(now + later, host, event);
+    }
+
+    fn delay(&mut self, from: usize, now: u64) -> u64 {
+        let Leg { delay, jitter, later: (when, more) } = self.rules.legs[from];
+        delay + self.numbers.below(jitter) + if now >= when { more } else { 0 }
+    }
+
+    /// Lets it go on to its end, and tells how it was judged.
+    pub(super) fn run(&mut self) {
+        while let Some(((now, _), (host, event))) = self.events.pop_first() {
+            let resumes = self.hosts[host].still[1];
+            if now < resumes && !matches!(event, Event::Step) {
+                self.at(resumes, host, event);
+                continue;
+            }
+            self.happen(now, host, event);
+            self.poll(now, host);
+        }
+    }
+
+    fn poll(&mut self, now: u64, host: usize) {
+        let (reading, epoch) = (self.hosts[host].reads(now), self.hosts[host].epoch);
+        while let Some(judged) = self.ends[host].poll(reading, epoch) {
+            self.note(host, judged);
+        }
+    }
+
+    fn note(&mut self, host: usize, judged: Judged) {
+        let (sent_at, took) = self.sent[usize::from(judged.token)];
+        if self.rules.told || host == 1 {
+            self.outcomes.push(Outcome { host, sent_at, took, judged });
+        }
+    }
+
+    fn happen(&mut self, now: u64, host: usize, event: Event) {
+        let (peer, reading, epoch) = (1 - host, self.hosts[host].reads(now), self.hosts[host].epoch);
+        match event {
+            Event::Exchange => {
+                self.soon(now, host, Event::Write(reading));
+                if now < self.rules.lasts {
+                    self.at(now + self.rules.period, host, Event::Exchange);
+                }
+            }
+            Event::Write(stamp) => {
+                let exchange = self.ends[host].say(stamp, epoch);
+                let copies = 1 + u64::from(self.numbers.percent(self.rules.copies));
+                for _ in 0..copies {
+                    if !self.numbers.percent(self.rules.loss) {
+                        let delay = self.delay(host, now);
+                        self.at(now + delay, peer, Event::Arrive(exchange));
+                    }
+                }
+            }
+            Event::Arrive(exchange) => self.soon(now, host, Event::Hear(exchange, reading)),
+            Event::Hear(exchange, arrived) => {
+                let heard = self.ends[host].hear(&exchange, arrived, epoch);
+                self.heard[host].push(heard);
+                if heard.refused.is_none() && host == 1 && self.numbers.percent(self.rules.answers) {
+                    self.soon(now, host, Event::Write(reading));
+                }
+            }
+            Event::Send => {
+                let token = self.sent.len();
+                self.sent.push((now, self.hosts[peer].steady(now)));
+                let delay = self.delay(host, now);
+                self.at(now + delay, peer, Event::Complete(reading, epoch, token));
+                if now < self.rules.lasts {
+                    self.at(now + self.rules.every, host, Event::Send);
+                }
+            }
+            Event::Complete(sent, sent_epoch, token) => {
+                self.sent[token].1 = self.hosts[host].steady(now) - self.sent[token].1;
+                let message = Message {
+                    sent,
+                    completed: reading,
+                    epoch: sent_epoch,
+                    own_epoch: 0,
+                    least: Duration::ZERO,
+                    deadline: Duration::from_nanos(self.rules.deadline),
+                    token: u16::try_from(token).unwrap(),
+                };
+                self.soon(now, host, Event::Push(message));
+            }
+            Event::Push(message) => {
+                if let Some(judged) = self.ends[host].push(&Message { own_epoch: epoch, ..message }) {
+                    self.note(host, judged);
+                }
+            }
+            Event::Step => self.step(now, host),
+        }
+    }
+
+    fn step(&mut self, now: u64, host: usize) {
+        let size = self.numbers.magnitude(100, 10_000 * MILLI);
+        let stands = if self.rules.told { self.numbers.percent(50) } else { host == 1 };
+        let clock = &mut self.hosts[host];
+        if self.rules.told {
+            clock.bump();
+        }
+        if !stands {
+            clock.jumped += i128::from(size) * MILLION;
+        } else if now >= clock.still[1] {
+            clock.stood += clock.still[1] - clock.still[0];
+            clock.still = [now, now + size];
+        }
+    }
+}
