@@ -103,7 +103,7 @@ fn beside_a_flood(network: &Network, scratch: &Scratch, guard: &[&str]) -> Outco
     drop(input);
     let bytes = u128::from(flood.bytes.load(Ordering::Relaxed) - before) * 1_000_000_000 / start.elapsed().as_nanos();
     drop(flood);
-    let (told, sent) = sender.end();
+    let (told, sent, status) = sender.ended();
     println!("{told}");
     let sent: Value = serde_json::from_slice(&sent).unwrap();
     let (said, output) = receiver.end();
@@ -111,6 +111,8 @@ fn beside_a_flood(network: &Network, scratch: &Scratch, guard: &[&str]) -> Outco
     let line = said.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("no report: {said}"));
     let report: Value = serde_json::from_str(line).unwrap();
     let figures = report["channels"][0].clone();
+    let missed = ["late", "lost", "dropped"].iter().any(|kind| figures[kind] != 0);
+    assert_eq!(status, Some(i32::from(missed)), "what the receiver missed is the sender's status: {told}");
     let covers = sent["covers"].as_str().unwrap().to_owned();
     Outcome { figures, covers, came: output.len() / BYTES, flood: u64::try_from(bytes).unwrap(), disciplines }
 }

@@ -14,7 +14,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use common::text;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
@@ -213,6 +213,7 @@ impl Target {
             frames: 512,
             upcalls: 0,
             best_effort_frames: 64,
+            peer_clocks: ClockConfig::default(),
             packet: PACKET,
             quantum: 4,
             policy: Default::default(),

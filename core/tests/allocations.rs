@@ -15,7 +15,7 @@ use std::cell::Cell;
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
 use laxity_core::event::{Event, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
@@ -140,6 +140,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         frames: 64,
         upcalls: 0,
         best_effort_frames: 0,
+        peer_clocks: ClockConfig::default(),
         packet: 1000,
         quantum: 4,
         policy: Default::default(),

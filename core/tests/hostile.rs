@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames};
@@ -55,6 +55,7 @@ impl Scene {
             frames: 512,
             upcalls: 0,
             best_effort_frames: 64,
+            peer_clocks: ClockConfig::default(),
             packet: 1000,
             quantum: 4,
             policy: Default::default(),

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{BestEffort, LinkModel};
@@ -43,6 +43,7 @@ impl Host {
             upcalls: 0,
             frames: 256,
             best_effort_frames: 0,
+            peer_clocks: ClockConfig::default(),
             packet: PACKET,
             quantum: 1,
             policy: Default::default(),

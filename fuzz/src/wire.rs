@@ -1,6 +1,7 @@
 //! Frames from the network: nothing that arrives is too much, and what was read is what is written.
 
 use laxity_core::admission::incoming::MAX_SPACING;
+use laxity_core::clock::{Exchange, Report};
 use laxity_core::event::{Name, Pace};
 use laxity_core::figures::Misses;
 use laxity_core::limits::{
@@ -10,8 +11,8 @@ use laxity_core::receive::{Route, route};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{
     Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS,
-    Exchange, Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify,
-    fragment_bytes, seal, sealed, token, write_tag,
+    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify, fragment_bytes,
+    seal, sealed, token, write_tag,
 };
 
 use super::bytes::Bytes;
@@ -157,8 +158,8 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             said: instant(bytes),
             heard: bytes
                 .bool()
-                .then(|| (instant(bytes), instant(bytes)))
-                .filter(|heard| *heard != (Instant::ZERO, Instant::ZERO)),
+                .then(|| Report { said: instant(bytes), heard_at: instant(bytes) })
+                .filter(|heard| *heard != Report { said: Instant::ZERO, heard_at: Instant::ZERO }),
             epoch: bytes.u8(),
         })
     };

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
-use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
@@ -408,6 +408,7 @@ impl Host {
             frames: config.frames - shared_frames,
             upcalls: if platform.upcall_step.is_zero() { 0 } else { limits::MAX_TRUSTED_UPCALLS },
             best_effort_frames: shared_frames,
+            peer_clocks: ClockConfig::default(),
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,

@@ -177,6 +177,7 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
         frames: config.frames,
         upcalls: config.trusted,
         best_effort_frames: config.best_effort_frames,
+        peer_clocks: config.peer_clocks,
         packet: platform.packet,
         quantum: platform.quantum,
         policy: config.policy,
@@ -265,11 +266,12 @@ impl Host {
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
+        let reading = self.clock.reading(at.max(self.now));
+        self.endpoint_mut().note_clock_jump(reading);
         if self.asleep.is_none() {
             self.stolen += by;
             return;
         }
-        let reading = self.clock.reading(at.max(self.now));
         self.endpoint_mut().note_gap(reading, TimeTaken::by_platform(by));
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::Admission;
+use laxity_core::endpoint::ClockConfig;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::processor::{Policy, Preemption};
 use laxity_core::units::{Duration, Instant};
@@ -82,6 +83,8 @@ pub struct HostConfig {
     pub frames: usize,
     /// Frames that the channels that receive best effort share.
     pub best_effort_frames: usize,
+    /// How the clocks of peers that do not share its clock are estimated.
+    pub peer_clocks: ClockConfig,
     /// Frames for what arrives and has not been looked at; a frame that finds none free is dropped.
     pub receive_ring: usize,
     /// How late it wakes up.
@@ -123,6 +126,7 @@ impl HostConfig {
             channels: 16,
             frames: 2048,
             best_effort_frames: 256,
+            peer_clocks: ClockConfig::default(),
             receive_ring: 256,
             wake_up: WakeUp::Worst,
             inline: false,

@@ -150,13 +150,20 @@ impl Running {
         Self { child, heard, said, output: Some(output) }
     }
 
-    /// Waits for its end: what it said after its start, and its output.
-    pub fn end(mut self) -> (String, Vec<u8>) {
+    /// Waits for its end, which is a good one: what it said after its start, and its output.
+    pub fn end(self) -> (String, Vec<u8>) {
+        let (said, output, status) = self.ended();
+        assert_eq!(status, Some(0), "{said}");
+        (said, output)
+    }
+
+    /// Waits for its end: likewise, and its exit status.
+    pub fn ended(mut self) -> (String, Vec<u8>, Option<i32>) {
         let output = self.output.take().unwrap().join().unwrap();
         let mut said = String::new();
         self.said.read_to_string(&mut said).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{said}");
-        (said, output)
+        let status = self.child.wait().unwrap().code();
+        (said, output, status)
     }
 }
 

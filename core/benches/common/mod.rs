@@ -10,7 +10,7 @@ use std::process::Command;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{
-    Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, SharedKey, Transmit,
+    ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, SharedKey, Transmit,
 };
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
@@ -71,6 +71,7 @@ impl Side {
             frames,
             upcalls: 0,
             best_effort_frames: 0,
+            peer_clocks: ClockConfig::default(),
             packet,
             quantum: 16,
             policy: Default::default(),

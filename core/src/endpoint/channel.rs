@@ -48,6 +48,10 @@ pub struct Channel {
     pub(super) spacing: Duration,
     /// What the sender has confirmed of that (receiver).
     pub(super) confirmed: Duration,
+    /// The place of its peer among those whose clocks are estimated.
+    pub(super) clock: Option<u16>,
+    /// Whether its next STATUS says this host's time (receiver).
+    pub(super) owes_time: bool,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
@@ -111,6 +115,8 @@ impl Channel {
             pace: Pace::default(),
             spacing: Duration::ZERO,
             confirmed: Duration::ZERO,
+            clock: None,
+            owes_time: false,
         }
     }
 }

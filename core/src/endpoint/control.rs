@@ -69,6 +69,8 @@ impl Endpoint {
 
     /// What a channel says now. (What it says of its end is the same at any time.)
     fn write_control(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
+        // A farewell has no time.
+        let exchange = if now > Instant::ZERO { self.exchange(now, key, frame) } else { None };
         let channel = self.channels.get(key)?;
         let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
         let unsent = self.links.get(usize::from(channel.link))?.unsent.saturating_sub(channel.unsent_before);
@@ -100,16 +102,16 @@ impl Endpoint {
             }
             ControlType::Keepalive => {
                 let (sent, spacing) = (job.messages()?, channel.spacing);
-                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing, exchange: None })
+                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing, exchange })
             }
             ControlType::Status => {
-                Control::Status(Status { counts: self.counts(key), spacing: channel.spacing, exchange: None })
+                Control::Status(Status { counts: self.counts(key), spacing: channel.spacing, exchange })
             }
             ControlType::Closed => Control::Closed(self.counts(key)),
             ControlType::Close => {
                 let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
                 let (reason, reverse) = (channel.reason, job.is_receiving());
-                Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse, exchange: None })
+                Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse, exchange })
             }
             ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };

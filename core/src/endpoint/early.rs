@@ -40,7 +40,7 @@ mod tests {
 
     use super::*;
     use crate::contract::{Contract, Overload, SendingStages, Service};
-    use crate::endpoint::{Config, Destination, Incoming, LinkConfig, Outgoing, Reception};
+    use crate::endpoint::{ClockConfig, Config, Destination, Incoming, LinkConfig, Outgoing, Reception};
     use crate::event::{Event, Name};
     use crate::frames::{Frames, HeapFrames, MessageBuf};
     use crate::platform::{BestEffort, LinkModel};
@@ -75,6 +75,7 @@ mod tests {
                 upcalls: 0,
                 frames: 64,
                 best_effort_frames: 0,
+                peer_clocks: ClockConfig::default(),
                 packet: PACKET,
                 quantum: 1,
                 policy: Default::default(),

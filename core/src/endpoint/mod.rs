@@ -3,6 +3,7 @@
 //! See [`Endpoint`].
 
 mod channel;
+mod clocks;
 mod control;
 mod early;
 mod gaps;
@@ -23,6 +24,8 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
+use clocks::PeerClocks;
+pub use clocks::{ClockConfig, MAX_PEER_CLOCKS};
 use gaps::Gaps;
 pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
@@ -76,6 +79,8 @@ pub struct Config {
     pub stretch_ppm: u64,
     /// The clock's identity, equal on hosts that share it; 0 if unknown.
     pub clock: u64,
+    /// How the clocks of peers that do not share it are estimated.
+    pub peer_clocks: ClockConfig,
     /// The key of the function that tokens and keys come from; unpredictable on a live host.
     pub secret: u128,
     /// The key that this host and its peers have. With one, only they may ask for channels, and only they are answered; frames need 8
@@ -222,7 +227,7 @@ impl LostHere {
 ///
 /// let config = |secret| Config {
 ///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, upcalls: 0, frames: 64, best_effort_frames: 0, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
-///     clock: 7, secret, key: None,
+///     clock: 7, peer_clocks: ClockConfig::default(), secret, key: None,
 ///     links: vec![LinkConfig {
 ///         model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO, best_effort: BestEffort::UNLIMITED,
 ///     }],
@@ -289,6 +294,7 @@ pub struct Endpoint {
     /// The channel whose last packet is being made: it may not leave yet.
     making: Option<u32>,
     starved: FifoSet,
+    clocks: PeerClocks,
     /// See [`Endpoint::restage`].
     restaging: Option<Restaging>,
     gaps: Gaps,
@@ -316,6 +322,7 @@ impl Endpoint {
         assert!((1..=limits::MAX_CHANNELS).contains(&config.channels), "channels: {}", config.channels);
         assert!((1..=limits::MAX_PACKET_BYTES).contains(&config.packet), "packet: {}", config.packet);
         assert!(config.quantum > 0, "a quantum has at least one packet");
+        assert!(!config.peer_clocks.period.is_zero(), "peers are asked for their time at intervals");
         assert!(!config.links.is_empty() && config.links.len() <= usize::from(LinkId::MAX), "at least one link");
         let capacity = config.channels;
         let links = config.links.iter().map(|link| LinkState::new(link, capacity));
@@ -331,6 +338,7 @@ impl Endpoint {
             deliverable: FifoSet::with_capacity(capacity),
             making: None,
             starved: FifoSet::with_capacity(capacity),
+            clocks: PeerClocks::new(config.peer_clocks, capacity),
             restaging: None,
             gaps: Gaps::new(config.envelope.clone()),
             lost: None,
@@ -393,11 +401,12 @@ impl Endpoint {
         message: MessageBuf,
     ) -> Result<Submitted, Rejected> {
         let (stamp, earliest) = (stamp.min(now), now.before(self.handover(channel)));
-        let mut arrival = Arrival::from(stamp);
+        let epoch = self.clocks.epoch_at(stamp);
+        let mut arrival = Arrival { epoch, ..Arrival::from(stamp) };
         if stamp < earliest {
             self.counters.stamps_clamped += 1;
             let stamp = if mutant::is_on(Mutant::StampClamped) { earliest } else { stamp };
-            arrival = Arrival { stamp, served: earliest, withheld };
+            arrival = Arrival { stamp, served: earliest, withheld, epoch };
         }
         let closed =
             |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };

@@ -173,6 +173,9 @@ impl Endpoint {
                     channel.remote = (key.index(), nonce);
                     channel.seal = self.signalling.seal(channel.association.token, channel.remote);
                 }
+                if !request.same_clock && onward.is_none() {
+                    self.watch_clock(key);
+                }
                 self.join(now, key);
                 self.say(key, ControlType::Accept);
                 Ok(key)
@@ -221,6 +224,7 @@ impl Endpoint {
         spent: impl FnMut(MessageBuf),
     ) -> Option<Released> {
         self.say_farewell(channel);
+        self.leave_clock(channel);
         let mut removed = self.channels.remove(channel)?;
         let id = channel.index();
         self.processor.remove(id);
@@ -319,6 +323,7 @@ impl Endpoint {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
                     self.note_unsent(key, keepalive.unsent);
                     self.note_spacing(key, keepalive.spacing);
+                    self.hear_exchange(found, key, keepalive.exchange);
                     match self.confirm(now, key) {
                         true => self.say(key, ControlType::Status),
                         false => self.answer_channel(now, key, ControlType::Status),
@@ -328,6 +333,7 @@ impl Endpoint {
             Control::Status(status) => {
                 if let Some(key) = self.outgoing(peer, token) {
                     self.confirm(now, key);
+                    self.hear_exchange(found, key, status.exchange);
                     if self.obey_spacing(now, key, status.spacing) {
                         // It comes behind everything that was sent before.
                         self.say(key, ControlType::Keepalive);
@@ -338,7 +344,7 @@ impl Endpoint {
                     }
                 }
             }
-            Control::Close(close) => self.handle_close(now, peer, token, &close),
+            Control::Close(close) => self.handle_close(found, peer, token, &close),
             Control::Closed(counts) => {
                 let closing = |key: &ChannelId| self.state(*key) == Some(State::Closing);
                 let sending = self.outgoing(peer, token).filter(closing);
@@ -445,6 +451,10 @@ impl Endpoint {
         channel.remote = (accept.channel, accept.key);
         channel.seal = self.signalling.seal(token, channel.remote);
         channel.association.accept(now, accept.lease);
+        let is_sender = channel.job.sender().is_some();
+        if !same_clock && is_sender {
+            self.watch_clock(key);
+        }
         self.obey_spacing(now, key, accept.spacing);
         self.set_timer(key);
         self.push_event(Event::Accepted {
@@ -456,7 +466,8 @@ impl Endpoint {
         });
     }
 
-    fn handle_close(&mut self, now: Instant, peer: SocketAddr, token: u64, close: &Close) {
+    fn handle_close(&mut self, found: Found, peer: SocketAddr, token: u64, close: &Close) {
+        let now = found.at;
         if close.reverse {
             let Some(key) = self.outgoing(peer, token) else { return };
             let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
@@ -467,6 +478,7 @@ impl Endpoint {
         let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
         self.confirm(now, key);
         self.note_unsent(key, close.unsent);
+        self.hear_exchange(found, key, close.exchange);
         match self.state(key) {
             Some(State::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
@@ -568,6 +580,7 @@ impl Endpoint {
         self.links[usize::from(channel.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
+        self.leave_clock(key);
         self.push_event(Event::Ended { channel: key, end });
         self.end_partner(now, key, end);
     }

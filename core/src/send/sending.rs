@@ -40,12 +40,14 @@ pub struct Arrival {
     pub served: Instant,
     /// How long the application itself withheld it after the stamp.
     pub withheld: Duration,
+    /// This host's clock epoch at the stamp, or that this is not known ([`DataHeader::epoch`]).
+    pub epoch: u8,
 }
 
 impl From<Instant> for Arrival {
     /// Handed over in time.
     fn from(stamp: Instant) -> Self {
-        Self { stamp, served: stamp, withheld: Duration::ZERO }
+        Self { stamp, served: stamp, withheld: Duration::ZERO, epoch: 0 }
     }
 }
 
@@ -140,6 +142,7 @@ struct Queued {
     ahead: Duration,
     release: Instant,
     handed_over: HandOver,
+    epoch: u8,
 }
 
 /// When a message that is taken arrives logically, how long before that it was sent, and from when on it is served.
@@ -249,7 +252,8 @@ impl Sending {
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
                 let handed_over = self.hand_over(arrival.withheld, logical_arrival, release, stolen);
-                let queued = Queued { message, sequence, logical_arrival, ahead, release, handed_over };
+                let epoch = arrival.epoch;
+                let queued = Queued { message, sequence, logical_arrival, ahead, release, handed_over, epoch };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
                 Ok(Submitted { sequence, logical_arrival, release })
             }
@@ -417,7 +421,7 @@ impl Sending {
             self.fragmenting = Some(Fragmenting { queued, index: 0, count });
         }
         let fragmenting = self.fragmenting.as_mut()?;
-        let Queued { message, sequence, logical_arrival, ahead, release, handed_over } = &fragmenting.queued;
+        let Queued { message, sequence, logical_arrival, ahead, release, handed_over, epoch } = &fragmenting.queued;
         let start = fragmenting.index as usize * size as usize;
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
@@ -429,6 +433,7 @@ impl Sending {
             logical_arrival: *logical_arrival,
             index: fragmenting.index as u16,
             payload: payload as u16,
+            epoch: *epoch,
             // Evidence is written when it leaves.
             ahead_micros: micros_saturating(*ahead + Duration::from_nanos(999)),
             ..DataHeader::default()

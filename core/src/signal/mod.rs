@@ -82,6 +82,8 @@ pub struct Association {
     pub lease: Duration,
     sender: bool,
     tries: u32,
+    /// How often KEEPALIVE is said at least, if more often than the lease asks for.
+    hurried: Duration,
     last_heard: Instant,
     due: Instant,
     /// The other side has shown that it has the channel: the sender by KEEPALIVE, the receiver by STATUS.
@@ -103,6 +105,7 @@ impl Association {
             lease: bounded(lease),
             sender: false,
             tries: 0,
+            hurried: Duration::MAX,
             last_heard: now,
             due: now,
             confirmed: false,
@@ -188,11 +191,17 @@ impl Association {
         let silent_until = self.last_heard + self.patience();
         match (self.sender, self.confirmed) {
             (true, true) => {
-                (now + Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE)).min(silent_until)
+                let span = Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE);
+                (now + span.min(self.hurried)).min(silent_until)
             }
             (true, false) => (now + RETRY).min(silent_until),
             (false, _) => silent_until,
         }
+    }
+
+    /// KEEPALIVE is said at least so often from now on.
+    pub fn hurry(&mut self, period: Duration) {
+        self.hurried = period;
     }
 
     /// The peer accepted with this lease.

@@ -15,11 +15,10 @@
 
 use super::data::{DATA_HEADER_BYTES, EPOCHS};
 use super::fields::{self as tag, Field, Fields, Writer};
-use super::messages::{
-    Accept, Close, Counts, Exchange, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name,
-};
+use super::messages::{Accept, Close, Counts, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name};
 use super::{KIND_AT, Kind, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::admission::incoming::MAX_SPACING;
+use crate::clock::{Exchange, Report};
 use crate::figures::Misses;
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
@@ -464,9 +463,12 @@ fn put_counts(to: &mut Writer<'_>, counts: &Counts) -> Result<(), WireError> {
     }
 }
 
+/// A report of nothing.
+const NO_REPORT: Report = Report { said: Instant::ZERO, heard_at: Instant::ZERO };
+
 fn put_exchange(to: &mut Writer<'_>, exchange: Option<Exchange>) -> Result<(), WireError> {
     let Some(Exchange { said, heard, epoch }) = exchange else { return Ok(()) };
-    let (heard_said, heard_at) = heard.unwrap_or_default();
+    let Report { said: heard_said, heard_at } = heard.unwrap_or(NO_REPORT);
     let mut bytes = [epoch; tag::EXCHANGE_BYTES];
     for (place, instant) in bytes.as_chunks_mut().0.iter_mut().zip([said, heard_said, heard_at]) {
         *place = instant.as_nanos().to_be_bytes();
@@ -477,9 +479,12 @@ fn put_exchange(to: &mut Writer<'_>, exchange: Option<Exchange>) -> Result<(), W
 fn read_exchange(bytes: &[u8; tag::EXCHANGE_BYTES]) -> Exchange {
     let (instants, rest) = bytes.as_chunks();
     let instant = |place: usize| Instant::from_nanos(instants.get(place).map_or(0, |bytes| u64::from_be_bytes(*bytes)));
-    let heard = (instant(1), instant(2));
-    let is_heard = heard != (Instant::ZERO, Instant::ZERO);
-    Exchange { said: instant(0), heard: is_heard.then_some(heard), epoch: rest.first().copied().unwrap_or(0) }
+    let heard = Report { said: instant(1), heard_at: instant(2) };
+    Exchange {
+        said: instant(0),
+        heard: Some(heard).filter(|heard| *heard != NO_REPORT),
+        epoch: rest.first().copied().unwrap_or(0),
+    }
 }
 
 /// What `service` says in OPEN.

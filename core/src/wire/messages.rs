@@ -5,6 +5,7 @@
 use super::fields::{self as tag, Field};
 use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
+use crate::clock::Exchange;
 use crate::contract::{Contract, ContractError, Service};
 use crate::figures::Misses;
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
@@ -214,17 +215,6 @@ impl<'a> Refuse<'a> {
     }
 }
 
-/// What hosts with two clocks say to each other of their time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
-    /// When this was written, on the clock of the host that says it; all.
-    pub said: Instant,
-    /// What the other host said last, and when that had arrived here; all, both 0 if nothing came.
-    pub heard: Option<(Instant, Instant)>,
-    /// As [`DataHeader::epoch`](super::DataHeader::epoch).
-    pub epoch: u8,
-}
-
 /// KEEPALIVE: the sender is still here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keepalive {
@@ -239,7 +229,7 @@ pub struct Keepalive {
     pub unsent: u64,
     /// How far apart its packets start: what the receiver said last. As [`Accept::spacing`].
     pub spacing: Duration,
-    /// The time, on one channel between hosts with two clocks.
+    /// The time, on one channel between hosts with two clocks: all instants, an epoch of 0 to 7. On the wire a report of zeros is none.
     pub exchange: Option<Exchange>,
 }
 

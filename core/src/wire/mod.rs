@@ -43,7 +43,7 @@ pub use data::{
 };
 pub use error::WireError;
 pub use messages::{
-    Accept, Close, Counts, Exchange, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
+    Accept, Close, Counts, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
 };
 
 use zerocopy::network_endian::U16;

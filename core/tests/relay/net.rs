@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{BestEffort, LinkModel};
@@ -377,6 +377,7 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
         frames: FRAMES - 60,
         upcalls: 0,
         best_effort_frames: 40,
+        peer_clocks: ClockConfig::default(),
         packet: PACKET,
         quantum: 4,
         policy: Default::default(),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{
-    Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Released, Transmit,
+    ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Released, Transmit,
 };
 use laxity_core::event::{ChannelId, Event, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
@@ -135,6 +135,7 @@ impl Host {
             frames: 200,
             upcalls: 4,
             best_effort_frames: 40,
+            peer_clocks: ClockConfig::default(),
             packet: PACKET as u32,
             quantum: platform.quantum,
             policy: Default::default(),

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Config, Endpoint, Incoming, LinkConfig, Outgoing};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, Incoming, LinkConfig, Outgoing};
 use laxity_core::event::{ChannelId, Name, Request};
 use laxity_core::frames::FrameId;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
@@ -175,6 +175,7 @@ impl Host {
             frames,
             upcalls: 0,
             best_effort_frames: BEST_EFFORT_FRAMES,
+            peer_clocks: ClockConfig::default(),
             packet: platform.packet,
             quantum: platform.quantum,
             policy: if more & 4 == 0 { Policy::EarliestDeadline } else { Policy::FixedPriority },

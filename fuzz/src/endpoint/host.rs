@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::{ChannelId, Name, Request};
 use laxity_core::frames::MessageBuf;
 use laxity_core::limits::TAG_BYTES;
@@ -66,6 +66,7 @@ impl Host {
             frames,
             upcalls: 0,
             best_effort_frames: BEST_EFFORT_FRAMES,
+            peer_clocks: ClockConfig::default(),
             packet,
             quantum: 1 + u32::from(shape >> 6),
             policy: if policy & 1 != 0 { Policy::FixedPriority } else { Policy::EarliestDeadline },

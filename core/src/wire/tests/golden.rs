@@ -1,6 +1,7 @@
 //! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
 
 use super::*;
+use crate::clock::{Exchange, Report};
 use crate::figures::Misses;
 use crate::units::{Duration, Instant, Rate};
 
@@ -189,7 +190,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         ..Counts::default()
     };
     let said = Exchange { said: Instant::from_nanos(5_000_000_000), heard: None, epoch: 7 };
-    let heard = (Instant::from_nanos(2_000_000_000), Instant::from_nanos(4_999_000_000));
+    let heard = Report { said: Instant::from_nanos(2_000_000_000), heard_at: Instant::from_nanos(4_999_000_000) };
     let open = Open {
         name: "arm1",
         traffic: Traffic::RealTime {

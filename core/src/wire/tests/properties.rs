@@ -3,6 +3,7 @@
 use super::golden::{controls, data_frame};
 use super::*;
 use crate::admission::incoming::MAX_SPACING;
+use crate::clock::{Exchange, Report};
 use crate::figures::Misses;
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
@@ -87,7 +88,8 @@ fn counts() -> impl Strategy<Value = Counts> {
 
 /// What is heard is not both zero: that says that nothing was.
 fn exchange() -> impl Strategy<Value = Option<Exchange>> {
-    let heard = (number(), 1..=u64::MAX).prop_map(|(said, at)| (Instant::from_nanos(said), Instant::from_nanos(at)));
+    let heard = (number(), 1..=u64::MAX)
+        .prop_map(|(said, at)| Report { said: Instant::from_nanos(said), heard_at: Instant::from_nanos(at) });
     let exchange = (number(), proptest::option::of(heard), 0..EPOCHS);
     proptest::option::of(exchange.prop_map(|(said, heard, epoch)| Exchange {
         said: Instant::from_nanos(said),

@@ -1,0 +1,110 @@
+//! Two hosts with two clocks: each learns of the other's what its bounds say, whatever the network adds to the stamps.
+
+mod common;
+
+use common::{address, at, contract, modern, ms, plan};
+use laxity_core::clock::{Message, Pending, Relation, Verdict};
+use laxity_core::endpoint::ClockConfig;
+use laxity_core::units::{Duration, Instant};
+use laxity_sim::{Clock, HostConfig, HostId, Source, World};
+
+/// A host with a clock of its own.
+fn host(world: &mut World, number: u8, reading: Clock, clocks: ClockConfig) -> HostId {
+    let config = HostConfig {
+        clock: 10 + u64::from(number),
+        reading,
+        peer_clocks: clocks,
+        ..HostConfig::new(modern(), address(number))
+    };
+    world.add_host(config)
+}
+
+/// What the receiver says of messages that took five milliseconds, and of its error, once a second.
+fn judged(
+    sender: &Clock,
+    receiver: &Clock,
+    clocks: ClockConfig,
+    seconds: u64,
+) -> Vec<(Duration, Option<Duration>, Duration)> {
+    let mut world = World::new(3);
+    let (from, to) = (host(&mut world, 1, sender.clone(), clocks), host(&mut world, 2, receiver.clone(), clocks));
+    let contract = contract(5_000, ms(10), 2, ms(20));
+    let channel = world.open(from, to, plan("a", contract, ms(8), ms(1)));
+    world.add_source(Source::full(channel, &contract, at(100)));
+    let mut all = Vec::new();
+    for second in 1..=seconds {
+        let now = at(1000 * second);
+        world.run_until(now);
+        let mut pending = Pending::new(1);
+        let message = Message {
+            sent: sender.reading(now.before(ms(5))),
+            completed: receiver.reading(now),
+            epoch: 0,
+            own_epoch: 0,
+            least: Duration::ZERO,
+            deadline: ms(20),
+            token: 7,
+        };
+        let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
+        assert_eq!(clock.relation(receiver.reading(now)), Relation::Estimated);
+        assert!(!pending.push(clock, &message).is_late);
+        world.run_until(now + ms(450));
+        let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
+        let judged = pending.settle(clock, receiver.reading(now + ms(450))).unwrap();
+        assert_eq!((judged.verdict, judged.token), (Verdict::InTime, 7), "{judged:?}");
+        let (error, round_trip) = (clock.error().unwrap(), clock.round_trip().unwrap());
+        assert!(error <= round_trip, "{error:?} of a round trip of {round_trip:?}");
+        all.push((judged.lower, judged.upper, error));
+        // Senders learn as much.
+        let back = world.endpoint(from).peer_clock(address(2)).unwrap();
+        assert_eq!(back.relation(sender.reading(now + ms(450))), Relation::Estimated);
+    }
+    world.finish();
+    assert_eq!(world.report(channel).figures.misses, Default::default());
+    all
+}
+
+#[test]
+fn latencies_between_two_clocks_are_intervals_around_the_truth() {
+    let drifting = |ppm| {
+        let mut clock = Clock::ahead(Duration::from_secs(7));
+        clock.drift(Instant::ZERO, ppm);
+        clock
+    };
+    for (sender, receiver) in [
+        (Clock::ahead(Duration::from_secs(7)), Clock::default()),
+        (Clock::default(), drifting(40)),
+        (drifting(-60), Clock::default()),
+        (drifting(-50), drifting(50)),
+    ] {
+        for (lower, upper, error) in judged(&sender, &receiver, ClockConfig::default(), 4) {
+            let upper = upper.unwrap();
+            // The span is one of the receiver's clock, which deviates by some hundred nanoseconds in five milliseconds.
+            let slack = Duration::from_nanos(500);
+            assert!(lower <= ms(5) + slack && ms(5) <= upper + slack, "{lower:?} to {upper:?}");
+            assert!(upper - lower <= error * 2 + Duration::from_micros(100), "{lower:?} to {upper:?}, error {error:?}");
+        }
+    }
+}
+
+#[test]
+fn a_sender_whose_clock_steps_ahead_is_estimated_all_the_same() {
+    let mut sender = Clock::ahead(Duration::from_secs(1));
+    sender.step(at(2_600), ms(3));
+    for (lower, upper, _) in judged(&sender, &Clock::default(), ClockConfig::default(), 4) {
+        assert!(lower <= ms(5) && ms(5) <= upper.unwrap(), "{lower:?} to {upper:?}");
+    }
+}
+
+#[test]
+fn hosts_that_share_a_clock_do_not_ask_for_it() {
+    let mut world = World::new(3);
+    let mut add = |number| world.add_host(HostConfig::new(modern(), address(number)));
+    let (from, to) = (add(1), add(2));
+    let contract = contract(5_000, ms(10), 2, ms(20));
+    world.open(from, to, plan("a", contract, ms(8), ms(1)));
+    world.run_until(at(1000));
+    assert!(
+        world.endpoint(to).peer_clock(address(1)).is_none() && world.endpoint(from).peer_clock(address(2)).is_none()
+    );
+}
