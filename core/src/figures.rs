@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-pub use crate::receive::Misses;
+pub use crate::cause::Misses;
 use crate::receive::ReceiveCounters;
 use crate::units::Duration;
 

@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod admission;
+pub mod cause;
 pub mod clock;
 pub mod collections;
 pub mod contract;

@@ -4,6 +4,7 @@
 
 mod channel;
 mod clocks;
+mod closing;
 mod control;
 mod early;
 mod gaps;

@@ -20,9 +20,9 @@ use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
 use crate::receive::Found;
-use crate::signal::{Association, Due, GRACE, RETRY, State, is_same_clock};
+use crate::signal::{Association, Due, RETRY, State, is_same_clock};
 use crate::units::{Duration, Instant};
-use crate::wire::{Accept, Close, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, token};
+use crate::wire::{Accept, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -466,123 +466,11 @@ impl Endpoint {
         });
     }
 
-    fn handle_close(&mut self, found: Found, peer: SocketAddr, token: u64, close: &Close) {
-        let now = found.at;
-        if close.reverse {
-            let Some(key) = self.outgoing(peer, token) else { return };
-            let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
-            self.end(now, key, end);
-            self.say(key, ControlType::Closed);
-            return;
-        }
-        let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
-        self.confirm(now, key);
-        self.note_unsent(key, close.unsent);
-        self.hear_exchange(found, key, close.exchange);
-        match self.state(key) {
-            Some(State::Open) => {
-                if let Some(channel) = self.channels.get_mut(key) {
-                    channel.association.enter(State::Finishing { sent: close.sent }, now + GRACE);
-                    channel.reason = close.reason;
-                }
-                self.set_timer(key);
-                self.conclude_if_complete(now, key);
-            }
-            // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
-            // any more. A relay may not know yet what became of them: it only says that it closes.
-            Some(State::Closing | State::Ended) => {
-                let is_known = self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent));
-                self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
-            }
-            // A relay closes hop by hop, which takes time.
-            Some(State::Finishing { .. }) if self.is_inward(key) => {
-                self.answer_channel(now, key, ControlType::Status);
-            }
-            _ => {}
-        }
-    }
-
-    // ------------------------------------------------------------------------------------------------ endings
-
-    pub(super) fn start_closing(&mut self, now: Instant, key: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.association.heard(now);
-            channel.association.enter(State::Closing, now + RETRY);
-        }
-        self.set_timer(key);
-        self.say(key, ControlType::Close);
-    }
-
-    /// A finishing receiver is through when every message that was sent has been delivered or given up.
-    pub(super) fn conclude_if_complete(&mut self, now: Instant, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        if channel.association.state != State::Open && self.is_inward(key) {
-            return self.finish_relay(now, key, false);
-        }
-        let (State::Finishing { sent }, Some(receiving)) = (channel.association.state, channel.job.receiver()) else {
-            return;
-        };
-        if receiving.is_through(sent) {
-            self.conclude(now, key);
-        }
-    }
-
-    /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
-    fn conclude(&mut self, now: Instant, key: ChannelId) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        let State::Finishing { sent } = channel.association.state else { return };
-        let Some(receiving) = channel.job.receiver_mut() else {
-            channel.association.enter(State::Finishing { sent }, now + RETRY);
-            return self.finish_relay(now, key, true);
-        };
-        if !receiving.is_drained() {
-            channel.association.enter(State::Finishing { sent }, now + GRACE);
-            return;
-        }
-        receiving.finish(sent);
-        let lost = receiving.take_lost();
-        if lost > 0 {
-            self.explain_lost(now, key.index(), lost);
-        }
-        self.close_finished(now, key);
-    }
-
     /// The peer says how many packets it made and lost itself.
-    fn note_unsent(&mut self, key: ChannelId, unsent: u64) {
+    pub(super) fn note_unsent(&mut self, key: ChannelId, unsent: u64) {
         if let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) {
             receiving.note_unsent(unsent);
         }
-    }
-
-    /// Tells a peer that has closed what became of its messages.
-    pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        let reason = channel.reason;
-        if let Some(inward) = channel.job.inward_mut() {
-            inward.is_counted = true;
-        }
-        let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
-        self.end(now, key, end);
-        self.say(key, ControlType::Closed);
-    }
-
-    fn end(&mut self, now: Instant, key: ChannelId, end: End) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        if channel.association.state == State::Ended {
-            return;
-        }
-        channel.association.state = State::Ended;
-        channel.unsaid.clear();
-        if let End::Closed { report: report @ Some(_) } = end {
-            channel.report = report;
-        }
-        self.processor.remove(key.index());
-        self.links[usize::from(channel.link)].remove(key.index());
-        self.signalling.timers.remove(key.index());
-        self.starved.remove(key.index());
-        self.leave_clock(key);
-        self.push_event(Event::Ended { channel: key, end });
-        self.end_partner(now, key, end);
     }
 
     /// Forgets a request that the driver could not look at; the peer's next try is a new one.
@@ -661,13 +549,13 @@ impl Endpoint {
     }
 
     /// The receiving channel from `peer` that token, slot and nonce name.
-    fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u64)) -> Option<ChannelId> {
+    pub(super) fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u64)) -> Option<ChannelId> {
         let key = self.find(peer, token, true)?;
         (self.channels.get(key)?.remote == remote).then_some(key)
     }
 
     /// What a peer reports of a channel to it, if it can be true: of no more messages than there were.
-    fn believed(&mut self, key: ChannelId, report: Counts) -> Option<Counts> {
+    pub(super) fn believed(&mut self, key: ChannelId, report: Counts) -> Option<Counts> {
         let believed = self.channels.get(key).is_some_and(|channel| channel.job.can_have_become(&report));
         self.counters.control_invalid += u64::from(!believed);
         believed.then_some(report)
@@ -684,7 +572,7 @@ impl Endpoint {
         self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer)
     }
 
-    fn is_inward(&self, key: ChannelId) -> bool {
+    pub(super) fn is_inward(&self, key: ChannelId) -> bool {
         self.channels.get(key).is_some_and(|channel| channel.job.inward().is_some())
     }
 
@@ -693,7 +581,7 @@ impl Endpoint {
     }
 
     /// The peer of a channel has named it; true if it is the first time.
-    fn confirm(&mut self, now: Instant, key: ChannelId) -> bool {
+    pub(super) fn confirm(&mut self, now: Instant, key: ChannelId) -> bool {
         let first = self.channels.get_mut(key).is_some_and(|channel| channel.association.confirm(now));
         if first {
             self.set_timer(key);

@@ -6,8 +6,8 @@ use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::Handled;
-use super::attribution::Misses;
 use super::policing::CREDIT;
+use crate::cause::Misses;
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]

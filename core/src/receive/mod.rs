@@ -9,10 +9,11 @@ mod policing;
 mod receiving;
 mod slot;
 
+pub use crate::cause::{Cause, Misses};
 pub use attribution::Delay;
 pub(crate) use attribution::Excess;
 pub(crate) use attribution::stretched;
-pub use attribution::{Cause, Evidence, Found, Misses, TimeTaken};
+pub use attribution::{Evidence, Found, TimeTaken};
 pub use config::{Drop, ReceiveConfig, ReceiveCounters};
 pub use delivered::{Delivered, Segments};
 pub use demux::{Foreign, Route, route};

@@ -11,12 +11,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::attribution::{Cause, Delay, Evidence, Found, TimeTaken, Way};
+use super::attribution::{Delay, Evidence, Found, TimeTaken, Way};
 use super::config::{Drop, ReceiveConfig, ReceiveCounters};
 use super::delivered::Delivered;
 use super::early::{DroppedEarly, Expected, Handled, Taken};
 use super::policing::{CREDIT, NoPlace, Policed, Policing};
 use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer, place};
+use crate::cause::Cause;
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};

@@ -1,6 +1,7 @@
 //! One message under reassembly, and what is known of why it came late; the buffers of all, and those that are lost.
 
-use super::attribution::{Cause, Delay};
+use super::attribution::Delay;
+use crate::cause::Cause;
 use alloc::vec::Vec;
 
 use crate::frames::MessageBuf;

@@ -5,9 +5,9 @@
 use super::fields::{self as tag, Field};
 use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
+use crate::cause::Misses;
 use crate::clock::Exchange;
 use crate::contract::{Contract, ContractError, Service};
-use crate::figures::Misses;
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};

@@ -1,8 +1,8 @@
 //! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
 
 use super::*;
+use crate::cause::Misses;
 use crate::clock::{Exchange, Report};
-use crate::figures::Misses;
 use crate::units::{Duration, Instant, Rate};
 
 const DATA: &str = "

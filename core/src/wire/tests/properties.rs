@@ -3,8 +3,8 @@
 use super::golden::{controls, data_frame};
 use super::*;
 use crate::admission::incoming::MAX_SPACING;
+use crate::cause::Misses;
 use crate::clock::{Exchange, Report};
-use crate::figures::Misses;
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;

@@ -1,0 +1,122 @@
+//! How channels end: CLOSE and its answer, and what a receiver has still to do before it gives it.
+
+use core::net::SocketAddr;
+
+use super::Endpoint;
+use crate::event::{ChannelId, End, Event};
+use crate::receive::Found;
+use crate::signal::{GRACE, RETRY, State};
+use crate::units::Instant;
+use crate::wire::{Close, ControlType, ROUTE_LOST};
+
+impl Endpoint {
+    pub(super) fn handle_close(&mut self, found: Found, peer: SocketAddr, token: u64, close: &Close) {
+        let now = found.at;
+        if close.reverse {
+            let Some(key) = self.outgoing(peer, token) else { return };
+            let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
+            self.end(now, key, end);
+            self.say(key, ControlType::Closed);
+            return;
+        }
+        let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
+        self.confirm(now, key);
+        self.note_unsent(key, close.unsent);
+        self.hear_exchange(found, key, close.exchange);
+        match self.state(key) {
+            Some(State::Open) => {
+                if let Some(channel) = self.channels.get_mut(key) {
+                    channel.association.enter(State::Finishing { sent: close.sent }, now + GRACE);
+                    channel.reason = close.reason;
+                }
+                self.set_timer(key);
+                self.conclude_if_complete(now, key);
+            }
+            // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
+            // any more. A relay may not know yet what became of them: it only says that it closes.
+            Some(State::Closing | State::Ended) => {
+                let is_known = self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent));
+                self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
+            }
+            // A relay closes hop by hop, which takes time.
+            Some(State::Finishing { .. }) if self.is_inward(key) => {
+                self.answer_channel(now, key, ControlType::Status);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn start_closing(&mut self, now: Instant, key: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.association.heard(now);
+            channel.association.enter(State::Closing, now + RETRY);
+        }
+        self.set_timer(key);
+        self.say(key, ControlType::Close);
+    }
+
+    /// A finishing receiver is through when every message that was sent has been delivered or given up.
+    pub(super) fn conclude_if_complete(&mut self, now: Instant, key: ChannelId) {
+        let Some(channel) = self.channels.get(key) else { return };
+        if channel.association.state != State::Open && self.is_inward(key) {
+            return self.finish_relay(now, key, false);
+        }
+        let (State::Finishing { sent }, Some(receiving)) = (channel.association.state, channel.job.receiver()) else {
+            return;
+        };
+        if receiving.is_through(sent) {
+            self.conclude(now, key);
+        }
+    }
+
+    /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
+    pub(super) fn conclude(&mut self, now: Instant, key: ChannelId) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let State::Finishing { sent } = channel.association.state else { return };
+        let Some(receiving) = channel.job.receiver_mut() else {
+            channel.association.enter(State::Finishing { sent }, now + RETRY);
+            return self.finish_relay(now, key, true);
+        };
+        if !receiving.is_drained() {
+            channel.association.enter(State::Finishing { sent }, now + GRACE);
+            return;
+        }
+        receiving.finish(sent);
+        let lost = receiving.take_lost();
+        if lost > 0 {
+            self.explain_lost(now, key.index(), lost);
+        }
+        self.close_finished(now, key);
+    }
+
+    /// Tells a peer that has closed what became of its messages.
+    pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let reason = channel.reason;
+        if let Some(inward) = channel.job.inward_mut() {
+            inward.is_counted = true;
+        }
+        let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
+        self.end(now, key, end);
+        self.say(key, ControlType::Closed);
+    }
+
+    pub(super) fn end(&mut self, now: Instant, key: ChannelId, end: End) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        if channel.association.state == State::Ended {
+            return;
+        }
+        channel.association.state = State::Ended;
+        channel.unsaid.clear();
+        if let End::Closed { report: report @ Some(_) } = end {
+            channel.report = report;
+        }
+        self.processor.remove(key.index());
+        self.links[usize::from(channel.link)].remove(key.index());
+        self.signalling.timers.remove(key.index());
+        self.starved.remove(key.index());
+        self.leave_clock(key);
+        self.push_event(Event::Ended { channel: key, end });
+        self.end_partner(now, key, end);
+    }
+}
