@@ -65,13 +65,13 @@ pub(crate) struct Distribution {
 }
 
 impl Distribution {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         // 18 minutes; what is longer is counted as that, and known exactly as the largest.
         let histogram = Histogram::new_with_bounds(1, 1 << 40, 3).expect("the bounds are in order");
         Self { histogram, min: u64::MAX, max: 0 }
     }
 
-    fn record(&mut self, latency: Duration) {
+    pub(crate) fn record(&mut self, latency: Duration) {
         let nanos = latency.as_nanos();
         self.histogram.saturating_record(nanos);
         self.min = self.min.min(nanos);

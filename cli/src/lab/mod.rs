@@ -17,7 +17,7 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_lab::Attack;
 use laxity_lab::two_hosts::pair::Size;
 use laxity_lab::two_hosts::standing::{self, DEFAULT_NAME};
-use laxity_lab::two_hosts::{self, Audience, HostName, Promise, Shown, Story};
+use laxity_lab::two_hosts::{self, Audience, Clocks, HostName, Promise, Shown, Story};
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
@@ -40,9 +40,11 @@ JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface
 [{address, network_bits, vlan}]}. Of down: {name, removed: [namespaces], processes: [numbers of those that are still in them]}.
 
 JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_probability, calibration, flood, channels, altered, \
-links: {a, b}, early: {a, b}, premises: {a, b}, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
+links: {a, b}, early: {a, b}, premises: {a, b}, clocks, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
 packets_s}. Each of channels: the figures that all commands report, then in_hand_max_ns: from the sending application's stamp to the receiving \
-application's hand. altered counts messages that were not what was sent. What is \
+application's hand; and true_response. With --clocks, clocks is {offset_ns, drift_ppm, step_ns, step_percent}, the two hosts have no clock for \
+in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call to the receiving application's hand by \
+CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is \
 not known, or does not apply, is null.";
 
 /// What is asked for.
@@ -136,6 +138,10 @@ struct RunArguments {
     /// How many packets a second the flood offers
     #[arg(long, value_name = "PACKETS", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), conflicts_with = "host")]
     flood_rate: u64,
+    /// Give host a another clock than host b: SPEC is offset=SPAN, drift=NUMBERppm and step=SPAN@PERCENT%, of which any may be missing, such as
+    /// offset=7s,drift=100ppm,step=3ms@50%; and report what messages really took (true_response)
+    #[arg(long, value_name = "SPEC", conflicts_with = "host")]
+    clocks: Option<String>,
     #[command(flatten)]
     pair: PairArguments,
     #[command(flatten)]
@@ -197,6 +203,7 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
     let link = Settings::new(arguments, None).link.choice()?.kind();
     let intervals = [Duration::from_micros(100), Duration::from_secs(1)];
     let interval = span_within("--interval", &arguments.interval, intervals)?;
+    let clocks = arguments.clocks.as_deref().map(str::parse::<Clocks>).transpose()?;
     let costs = costs::of_host(costs::named(arguments.costs.calibration.as_deref(), link)?, None, None)?;
     let packet = costs.platform.packet;
     if arguments.pair.mtu < packet + HEADERS {
@@ -217,14 +224,15 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         messages: arguments.messages,
         seconds: arguments.seconds,
         realtime: !arguments.no_realtime,
+        clocks,
         settings: &|vlan| Settings::new(arguments, vlan).told(),
         stopped: &|| stop.is_set(),
     };
-    let outcome = two_hosts::story::run(&story, &mut Terminal { arguments, progress: None })?;
+    let outcome = two_hosts::story::run(&story, &mut Terminal { arguments, clocks, progress: None })?;
     println!(
         "{}",
         match arguments.json {
-            true => report::json(&outcome, arguments, interval, &costs),
+            true => report::json(&outcome, arguments, interval, clocks, &costs),
             false => report::text(&outcome),
         }
     );
@@ -234,13 +242,14 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
 /// Shows what happens while it happens.
 struct Terminal<'a> {
     arguments: &'a RunArguments,
+    clocks: Option<Clocks>,
     progress: Option<Progress>,
 }
 
 impl Audience for Terminal<'_> {
     fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool {
         if !self.arguments.json {
-            eprintln!("{}", report::begin(self.arguments, notes, promise));
+            eprintln!("{}", report::begin(self.arguments, self.clocks, notes, promise));
         }
         !self.arguments.json
     }

@@ -1,16 +1,17 @@
 //! What `laxity lab` says: to people and to programs.
 
 use laxity::Costs;
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
 use laxity_lab::two_hosts::pair::VLAN;
 use laxity_lab::two_hosts::standing::{Made, Removed, named};
-use laxity_lab::two_hosts::{Outcome, Promise};
+use laxity_lab::two_hosts::{Clocks, Outcome, Promise};
 use serde_json::{Value, json};
 
 use super::RunArguments;
 use crate::costs::taken;
 use crate::report::{self, escaped, to_json, with};
+use crate::table::{Column, known, table};
 
 pub(super) fn made(made: &Made<'_>) -> String {
     let mut lines = vec![format!("The lab {} stands: two hosts, joined by a virtual Ethernet pair.", made.name)];
@@ -50,7 +51,13 @@ pub(super) fn removed(removed: &Removed<'_>) -> String {
 }
 
 /// A story's end, in JSON.
-pub(super) fn json(outcome: &Outcome, arguments: &RunArguments, interval: Duration, costs: &Costs) -> String {
+pub(super) fn json(
+    outcome: &Outcome,
+    arguments: &RunArguments,
+    interval: Duration,
+    clocks: Option<Clocks>,
+    costs: &Costs,
+) -> String {
     let both = |[a, b]: &[Value; 2]| json!({ "a": a, "b": b });
     to_json(&json!({
         "link": arguments.link.name(),
@@ -63,22 +70,41 @@ pub(super) fn json(outcome: &Outcome, arguments: &RunArguments, interval: Durati
         "miss_probability": outcome.promise.miss_probability,
         "calibration": taken(costs),
         "flood": outcome.flood,
-        "channels": outcome.channels.iter().zip(&outcome.in_hand_ns).map(channel).collect::<Value>(),
+        "channels": outcome.channels.iter().zip(outcome.in_hand_ns.iter().zip(&outcome.true_response)).map(channel).collect::<Value>(),
         "altered": outcome.altered,
         "links": both(&outcome.links),
         "early": both(&outcome.early),
         "premises": both(&outcome.premises),
+        "clocks": clocks,
         "notes": outcome.notes,
     }))
 }
 
-fn channel((figures, in_hand_ns): (&Figures, &Option<u64>)) -> Value {
-    with(report::channel(figures), json!({ "in_hand_max_ns": in_hand_ns }))
+fn channel((figures, (in_hand_ns, true_response)): (&Figures, (&Option<u64>, &Option<Latencies>))) -> Value {
+    let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
+    let true_response = true_response.map(
+        |Latencies { p50, p99, max, .. }| json!({ "p50_ns": nanos(p50), "p99_ns": nanos(p99), "max_ns": nanos(max) }),
+    );
+    with(report::channel(figures), json!({ "in_hand_max_ns": in_hand_ns, "true_response": true_response }))
 }
 
 /// A story's end, in words.
 pub(super) fn text(outcome: &Outcome) -> String {
     let mut lines = vec![report::table(&outcome.channels, outcome.elapsed.max(Duration::from_nanos(1)))];
+    let measured = outcome.channels.iter().zip(&outcome.true_response);
+    let measured: Vec<_> = measured.filter_map(|(channel, response)| Some((channel, (*response)?))).collect();
+    if !measured.is_empty() {
+        lines.push(
+            "From the sending application's call to the receiving application's hand, by CLOCK_REALTIME:".to_owned(),
+        );
+        let columns: &[Column<'_, (&Figures, Latencies)>] = &[
+            ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
+            ("true p50", &|(_, response)| known(response.p50)),
+            ("true p99", &|(_, response)| known(response.p99)),
+            ("true largest", &|(_, response)| known(response.max)),
+        ];
+        lines.push(table(columns, 1.., measured).to_string());
+    }
     lines.push(match &outcome.flood {
         Some(flood) => format!(
             "flood: strangers offered {} packets/s of {} bytes; {} packets/s reached the interface of b ({} in {})",
@@ -95,7 +121,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
 }
 
 /// What is about to happen.
-pub(super) fn begin(arguments: &RunArguments, notes: &[String], promise: &Promise) -> String {
+pub(super) fn begin(arguments: &RunArguments, clocks: Option<Clocks>, notes: &[String], promise: &Promise) -> String {
     let family = arguments.ip;
     let vlan = if arguments.vlan { " in a VLAN" } else { "" };
     let mut lines = vec![format!(
@@ -103,6 +129,9 @@ pub(super) fn begin(arguments: &RunArguments, notes: &[String], promise: &Promis
         arguments.link.name(),
         arguments.attack
     )];
+    if let Some(clocks) = clocks {
+        lines.push(format!("The clock of a is {clocks}."));
+    }
     lines.extend(notes.iter().map(|note| format!("note: {}", escaped(note))));
     lines.push(promise.in_words.clone());
     lines.join("\n")

@@ -1,4 +1,4 @@
-//! Network namespaces: made, named as `ip netns` names them, entered, removed.
+//! Network namespaces: made, named as `ip netns` names them, entered, removed; and time namespaces, which are only entered.
 //!
 //! A namespace without a name lives as long as a process in it, a descriptor of it, or a mount of it. Its virtual interfaces go
 //! with it.
@@ -11,6 +11,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
@@ -251,8 +252,23 @@ fn shared_directory() -> io::Result<File> {
     Ok(directory)
 }
 
+/// The calling process is in a time namespace of its own from here on, in which CLOCK_MONOTONIC is `ahead` of the one that it had in the first one.
+/// It must have one thread alone.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN and CAP_SYS_TIME; `InvalidInput` from a kernel without time namespaces; the process has more threads.
+pub fn enter_new_time(ahead: Duration) -> io::Result<()> {
+    unshare(UnshareFlags::NEWTIME)?;
+    let (seconds, nanos) = (ahead.as_nanos() / NANOS_PER_SECOND, ahead.as_nanos() % NANOS_PER_SECOND);
+    // While no process is in it; so far it is only that of children.
+    fs::write("/proc/self/timens_offsets", format!("monotonic {seconds} {nanos}\n"))?;
+    let own = File::open("/proc/self/ns/time_for_children")?;
+    rustix::thread::move_into_link_name_space(own.as_fd(), Some(LinkNameSpaceType::Time))?;
+    Ok(())
+}
+
 fn unshare(what: UnshareFlags) -> io::Result<()> {
-    // SAFETY: file descriptors stay shared: only NEWNET and NEWNS are asked for here.
+    // SAFETY: file descriptors stay shared: only NEWNET, NEWNS and NEWTIME are asked for here.
     unsafe { rustix::thread::unshare_unsafe(what) }?;
     Ok(())
 }

@@ -10,7 +10,7 @@ use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Sender, Watch};
 use laxity_core::contract::{Contract, Overload};
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
@@ -24,6 +24,7 @@ use super::talk::{Ends, Event, Flood, HostReport, Promise, Role, SentStream, Spa
 use crate::attack::load::LONGEST;
 use crate::attack::{Content, Ground, Load, strangers};
 use crate::error::Error;
+use crate::record::Distribution;
 use crate::sys::namespace::{self, Namespace};
 use crate::workload::{Row, with_room};
 
@@ -42,6 +43,7 @@ const QUEUE: u64 = 4;
 /// What messages are filled with behind their numbers.
 const FILLER: u8 = 0x5a;
 const NUMBER_BYTES: usize = 8;
+const STAMP_BYTES: usize = 8;
 
 /// What the command knows, and the laboratory does not: its options, and how it reports.
 pub trait Command {
@@ -95,6 +97,10 @@ fn task() -> Result<Task, Error> {
     }
     let path = format!("/proc/{}/fd/{}", task.parent, task.namespace);
     Namespace::at(Path::new(&path)).and_then(|found| found.enter()).map_err(trouble)?;
+    // Before there is another thread.
+    if let Role::Send(Ends { clocks: Some(clocks), .. }, _) = &task.role {
+        clocks.take()?;
+    }
     // Where it cannot be, a host sees the machine's devices in /sys, and does without.
     let _ = namespace::private_mounts().and_then(|()| namespace::show_devices());
     Ok(task)
@@ -157,6 +163,7 @@ fn prepare(ends: &Ends, stream: &Stream) {
 struct Arrived {
     figures: Figures,
     in_hand: Option<Duration>,
+    true_response: Option<Latencies>,
     altered: u64,
     note: Option<String>,
 }
@@ -181,7 +188,7 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
                 if let (0, Some(receiver)) = (number, &receiver) {
                     *first.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver.watch());
                 }
-                receiver.map(|receiver| take(receiver, stream, over))
+                receiver.map(|receiver| take(receiver, stream, ends.clocks.is_some(), over))
             })
         });
         let threads: Vec<_> = threads.collect();
@@ -207,6 +214,7 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
         in_hand_ns: arrived.iter().map(|channel| channel.in_hand.map(Duration::as_nanos)).collect(),
+        true_response: arrived.iter().map(|channel| channel.true_response).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
         overflow: host.link_counters().unwrap_or_default().receive_overflow,
         host: started.report(now().since(start)),
@@ -252,16 +260,25 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes messages until the channel is over.
-fn take(mut receiver: Receiver, stream: &Stream, over: &AtomicBool) -> Arrived {
+/// Takes messages until the channel is over; `stamped` ones carry CLOCK_REALTIME, as the hosts have two clocks.
+fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBool) -> Arrived {
     let (mut altered, mut next, mut in_hand) = (0, 0, None);
+    let mut true_response = stamped.then(Distribution::new);
     let note = loop {
         match receiver.recv_timeout(LOOK) {
             Ok(message) => {
-                in_hand = in_hand.max(Some(now().since(message.sent())));
-                match number(&message, stream) {
+                let wall = sys::wall_now();
+                match read(&message, stream, stamped) {
                     // Some before it may be missing.
-                    Some(number) if number >= next => next = number + 1,
+                    Some((number, sent)) if number >= next => {
+                        next = number + 1;
+                        match (&mut true_response, sent) {
+                            (Some(response), Some(sent)) => {
+                                response.record(Duration::from_nanos(wall.saturating_sub(sent)));
+                            }
+                            _ => in_hand = in_hand.max(Some(now().since(message.sent()))),
+                        }
+                    }
                     _ => altered += 1,
                 }
             }
@@ -270,14 +287,17 @@ fn take(mut receiver: Receiver, stream: &Stream, over: &AtomicBool) -> Arrived {
             Err(error) => break Some(format!("b: {}: {error}", stream.name)),
         }
     };
-    Arrived { figures: receiver.figures(), in_hand, altered, note }
+    let true_response = true_response.map(|response| response.latencies());
+    Arrived { figures: receiver.figures(), in_hand, true_response, altered, note }
 }
 
-/// The number of a message; `None` if it is not what was sent.
-fn number(message: &[u8], stream: &Stream) -> Option<u64> {
-    let (number, filler) = message.split_first_chunk::<NUMBER_BYTES>()?;
+/// The number of a message, and when it was sent by CLOCK_REALTIME if it carries that; `None` if it is not what was sent.
+fn read(message: &[u8], stream: &Stream, stamped: bool) -> Option<(u64, Option<u64>)> {
+    let (number, rest) = message.split_first_chunk::<NUMBER_BYTES>()?;
+    let (stamp, filler) =
+        if stamped { rest.split_first_chunk().map(|(stamp, filler)| (Some(stamp), filler))? } else { (None, rest) };
     let is_whole = message.len() == stream.message_bytes as usize && filler.iter().all(|&byte| byte == FILLER);
-    is_whole.then(|| u64::from_be_bytes(*number))
+    is_whole.then(|| (u64::from_be_bytes(*number), stamp.map(|stamp| u64::from_be_bytes(*stamp))))
 }
 
 fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) -> Result<(), Error> {
@@ -289,7 +309,7 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
     for stream in &ends.streams {
         let (sender, row) = connect(host, ends, stream, &mut notes)?;
         rows.extend(row);
-        if !sender.grant().same_clock {
+        if !sender.grant().same_clock && ends.clocks.is_none() {
             notes.push(format!("{}: the hosts have no clock in common, though they are one machine", stream.name));
         }
         open.push(sender);
@@ -302,6 +322,11 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
     until_input_ends(over);
     let start = now();
     let until = start + Duration::from_nanos(span.nanos);
+    if let Some(clocks) = &ends.clocks {
+        let interval = ends.streams.first().map_or(0, |stream| stream.interval_ns);
+        let lasts = span.messages.map_or(span.nanos, |messages| messages.saturating_mul(interval));
+        clocks.begin(start, Duration::from_nanos(lasts));
+    }
     let first = open.first().map(Sender::watch);
     let sent: Vec<SentStream> = thread::scope(|scope| {
         let threads = ends.streams.iter().zip(open).enumerate().map(|(number, (stream, sender))| {
@@ -309,7 +334,8 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
             scope.spawn(move || {
                 prepare(ends, stream);
                 let most = if number == 0 { span.messages } else { None };
-                let sent = produce(sender, stream, most.unwrap_or(u64::MAX), start, over);
+                let most = most.unwrap_or(u64::MAX);
+                let sent = produce(sender, stream, Until { most, over }, start, ends.clocks.is_some());
                 // The others go on for as long as the first.
                 if number == 0 {
                     over.store(true, Ordering::Relaxed);
@@ -360,21 +386,30 @@ fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -
     Ok((sender, Some(row)))
 }
 
-/// Sends at most `most` messages, until `over`, and closes the channel.
-fn produce(mut sender: Sender, stream: &Stream, most: u64, start: Instant, over: &AtomicBool) -> SentStream {
+/// How long to send: so many messages at most, and until that is set.
+struct Until<'a> {
+    most: u64,
+    over: &'a AtomicBool,
+}
+
+/// Sends messages, which carry CLOCK_REALTIME if they are `stamped`, and closes the channel.
+fn produce(mut sender: Sender, stream: &Stream, until: Until<'_>, start: Instant, stamped: bool) -> SentStream {
     let mut message = vec![FILLER; stream.message_bytes as usize];
     // Such a channel waits by itself until its contract has room.
     let waits = stream.deadline_ns.is_some() && stream.at_once == 1;
     let interval = Duration::from_nanos(stream.interval_ns);
     let (mut sent, mut refused, mut next, mut ended) = (0u64, 0, start, None);
-    'sending: while sent < most && !over.load(Ordering::Relaxed) {
-        if !waits && now() < next {
+    'sending: while sent < until.most && !until.over.load(Ordering::Relaxed) {
+        if (stamped || !waits) && now() < next {
             let _ = sys::wait(&[], Some(next.since(now()).min(Duration::from_millis(50))));
             continue;
         }
         next = (next + interval).max(now().before(interval));
         for _ in 0..stream.at_once {
             message[..NUMBER_BYTES].copy_from_slice(&sent.to_be_bytes());
+            if stamped {
+                message[NUMBER_BYTES..][..STAMP_BYTES].copy_from_slice(&sys::wall_now().to_be_bytes());
+            }
             match if waits { sender.send(&message) } else { sender.try_send(&message) } {
                 Ok(()) => sent += 1,
                 Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => refused += 1,
@@ -383,6 +418,10 @@ fn produce(mut sender: Sender, stream: &Stream, most: u64, start: Instant, over:
                     break 'sending;
                 }
             }
+        }
+        // One that had to wait for its contract within the call would seem to have taken so much longer.
+        if stamped && waits {
+            next = now() + interval;
         }
     }
     let known = sender.counters();

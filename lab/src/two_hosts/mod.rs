@@ -6,11 +6,13 @@
 //! | [`standing`] | a lab with a name, that stays, and commands that run in its hosts |
 //! | [`story`] | a lab without a name, that vanishes with its processes, and what happens in it |
 //! | [`host`] | what each process of that does: receive, send, flood |
+//! | [`clocks`] | a clock of host a that is not that of host b |
 //! | [`talk`] | what they say to each other |
 //! | [`outcome`] | what came of it |
 //!
 //! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
 
+pub mod clocks;
 pub mod host;
 pub mod outcome;
 pub mod pair;
@@ -18,6 +20,7 @@ pub mod standing;
 pub mod story;
 pub mod talk;
 
+pub use clocks::Clocks;
 pub use host::Command;
 pub use outcome::Outcome;
 pub use story::{Audience, Shown, Story};

@@ -1,6 +1,6 @@
 //! What came of a lab's story.
 
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
 use serde::Serialize;
 use serde_json::Value;
@@ -36,8 +36,10 @@ pub struct Outcome {
     pub flood: Option<FloodReport>,
     /// The figures of the channels.
     pub channels: Vec<Figures>,
-    /// For each of them: from the sending application's stamp until the receiving application had the message, at most, ns.
+    /// For each of them: from the sending application's stamp until the receiving application had the message, at most, ns; `None` on two clocks.
     pub in_hand_ns: Vec<Option<u64>>,
+    /// For each of them, on two clocks: from the sending application's call until the receiving application had the message, by CLOCK_REALTIME.
+    pub true_response: Vec<Option<Latencies>>,
     /// Messages that were not what was sent.
     pub altered: u64,
     /// What the links of a and of b did.
@@ -120,6 +122,7 @@ mod tests {
             flood: None,
             channels: vec![channel],
             in_hand_ns: vec![None],
+            true_response: vec![None],
             altered: 0,
             links: [Value::Null, Value::Null],
             early: [Value::Null, Value::Null],

@@ -19,6 +19,7 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use serde_json::Value;
 
 use super::HostName;
+use super::clocks::Clocks;
 use super::host::SINK_PORT;
 use super::outcome::{FloodReport, Outcome};
 use super::pair::{self, End, Size, failed};
@@ -225,6 +226,8 @@ pub struct Story<'a> {
     pub seconds: u64,
     /// Real-time priority and locked memory, where permitted.
     pub realtime: bool,
+    /// How the clock of a differs from that of b, if it does.
+    pub clocks: Option<Clocks>,
     /// What the command tells its processes ([`Command::configure`](super::Command::configure)), whose link tags packets with this VLAN.
     pub settings: &'a dyn Fn(Option<u16>) -> Value,
     /// Whether it is not wanted any more.
@@ -283,6 +286,7 @@ impl Stage<'_> {
             peer,
             streams: streams.clone(),
             realtime: self.story.realtime,
+            clocks: self.story.clocks,
             settings: settings.clone(),
         };
         let (said, heard) = channel();
@@ -359,7 +363,7 @@ impl Stage<'_> {
         if sent.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, in_hand_ns, altered, overflow, host: b, notes: more }) =
+        let Some(Event::Received { channels, in_hand_ns, true_response, altered, overflow, host: b, notes: more }) =
             ears.next(Who::B, false, PATIENCE)?
         else {
             return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
@@ -373,6 +377,7 @@ impl Stage<'_> {
             flood,
             channels,
             in_hand_ns,
+            true_response,
             altered,
             links: [a.link, b.link],
             early: [a.early, b.early],

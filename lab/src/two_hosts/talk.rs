@@ -4,9 +4,11 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use super::clocks::Clocks;
 
 /// What a process is to do.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +36,8 @@ pub(super) struct Ends {
     pub(super) streams: Vec<Stream>,
     /// Real-time priority and locked memory, where permitted.
     pub(super) realtime: bool,
+    /// How the clock of a differs from that of b. If that is said, messages carry CLOCK_REALTIME behind their numbers.
+    pub(super) clocks: Option<Clocks>,
     /// The command's own: what else its hosts are to be like.
     pub(super) settings: Value,
 }
@@ -113,11 +117,12 @@ pub(super) enum Event {
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
     Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
-    /// The receiver's end. `in_hand_ns` is, for each channel, as in [`super::Outcome::in_hand_ns`]; `overflow` are packets that the kernel had no
+    /// The receiver's end. `in_hand_ns` and `true_response` are, for each channel, as in [`super::Outcome`]; `overflow` are packets that the kernel had no
     /// room for.
     Received {
         channels: Vec<Figures>,
         in_hand_ns: Vec<Option<u64>>,
+        true_response: Vec<Option<Latencies>>,
         altered: u64,
         overflow: u64,
         host: HostReport,
@@ -151,7 +156,7 @@ pub(super) fn json(what: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::figures::{Latencies, Misses};
+    use laxity_core::figures::Misses;
     use laxity_core::units::Duration;
 
     use super::*;

@@ -2,7 +2,7 @@
 //! CLOCK_MONOTONIC. Without one, reading the time costs a relaxed load and a branch more.
 //!
 //! It never runs backwards: a step goes forward. Points in time that the kernel tells are turned into it ([`from_kernel`]), and spans for which the
-//! kernel is to wait are turned back ([`kernel_span`]). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
+//! kernel is to wait are turned back (`kernel_span`). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
 //! programs. [`clock_identity`](super::clock_identity) does not know of it: give the process a time namespace of its own as well.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
