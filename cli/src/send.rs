@@ -9,7 +9,7 @@ use laxity::text::{self, ChannelAddress};
 use laxity::{ChannelSpec, DEFAULT_PORT, Error};
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::figures::{Figures, Misses};
-use laxity_core::send::{SendCounters, Violation};
+use laxity_core::send::Violation;
 use laxity_lab::figures::promises_kept;
 
 use serde_json::json;
@@ -106,12 +106,17 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let elapsed = laxity_link::sys::now().since(start);
     let (host, over, closing) = line.close();
     let figures: Vec<Figures> = over.iter().map(figures).collect();
-    let channels: Vec<_> = figures.iter().map(report::channel).collect();
+    let told = |over: &Over| over.report.is_some();
+    let channels = over.iter().zip(&figures).map(|(over, figures)| match told(over) {
+        true => report::channel(figures),
+        false => report::channel_without_causes(figures),
+    });
+    let channels: Vec<_> = channels.collect();
     let report = report::run("send", Some(peer), &channels, &host);
     let covers = over.last().map(|over| over.grant.covers.to_string());
     publish(&report::with(report, json!({ "covers": covers })), &arguments.pipe, false)?;
     if !arguments.pipe.json {
-        over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, &over.counters));
+        over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, over));
         report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     match (sending, closing) {
@@ -120,7 +125,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         (Err(Failure::Laxity(gone)), closing) if gone.is_of_lost_executive() && stop.is_set() => closing?,
         (sending, closing) => sending.and(closing)?,
     }
-    // The evidence is at the receiver: here a miss is one, whoever caused it.
+    // The evidence is at the receiver: here a miss is one, whatever caused it.
     let missed = |figures: &Figures| !figures.best_effort && figures.late + figures.lost + figures.dropped > 0;
     Ok(promises_kept(&figures) && !figures.iter().any(missed))
 }
@@ -203,7 +208,7 @@ fn figures(over: &Over) -> Figures {
         ..Figures::default()
     };
     if let Some(report) = report {
-        figures.delivered = report.delivered + report.late;
+        figures.delivered = report.delivered + report.late + report.undecided;
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
@@ -219,8 +224,9 @@ fn figures(over: &Over) -> Figures {
     figures
 }
 
-fn summarise(figures: &Figures, counters: &SendCounters) {
-    let violations = counters.violations;
+fn summarise(figures: &Figures, over: &Over) {
+    let violations = over.counters.violations;
+    let missed = over.report.map_or_else(|| "unknown".to_owned(), |_| report::missed(&figures.misses));
     eprintln!(
         "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; missed {}; of a wrong size {}, ahead of the interval {}, \
          beyond the burst {}",
@@ -230,7 +236,7 @@ fn summarise(figures: &Figures, counters: &SendCounters) {
         figures.late,
         figures.lost,
         figures.dropped,
-        report::missed(&figures.misses),
+        missed,
         violations.size,
         violations.rate,
         violations.burst,

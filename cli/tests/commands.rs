@@ -476,7 +476,7 @@ fn with_a_key_a_host_hears_and_answers_those_who_have_it() {
     expect(&send(&["--key", &ours]), 2, &["ours", "others may read or write it (mode 640)"]);
 }
 
-/// A receiver that is nobody's but the test's: it accepts, and says at the end that so many of its messages were late, and why.
+/// A receiver of the test's own: it accepts, and says at the end that so many of its messages were late, and why.
 fn who_says_at_the_end(socket: &UdpSocket, late: u64, misses: Misses) {
     let mut frame = [0; 1_600];
     loop {

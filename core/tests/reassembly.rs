@@ -64,9 +64,10 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
 
 /// Gives the packet to the channel, and the frame back if it is not taken.
 fn offer(receiving: &mut Receiving, frames: &mut HeapFrames, now: Instant, frame: FrameId) -> Result<(), Drop> {
-    let len =
-        DATA_HEADER_BYTES + usize::from(u16::from_be_bytes([frames.packet(&frame)[38], frames.packet(&frame)[39]]));
-    let bytes = frames.packet(&frame)[..len].to_vec();
+    // Of that message as much as there is in the packet of that number, as its header says.
+    let header = *DataView::parse(&frames.packet(&frame)[..=DATA_HEADER_BYTES]).unwrap().header();
+    let left = (header.message_bytes as usize).saturating_sub(usize::from(header.index) * PACKET as usize);
+    let bytes = frames.packet(&frame)[..DATA_HEADER_BYTES + left.clamp(1, PACKET as usize)].to_vec();
     let taken =
         receiving.accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
     taken.map_err(|(frame, reason)| {

@@ -265,8 +265,14 @@ impl Attached {
     }
 
     fn say(&self, ask: &Ask) -> Result<(), Error> {
-        // One that is stopped does not read; else it is gone, which the thread that hears finds once it has heard what was told last.
-        self.socket.send(ask, &[]).map_err(|_| self.why_gone())
+        use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, WouldBlock};
+        self.socket.send(ask, &[]).map_err(|error| {
+            // One that is stopped does not read; one that is gone the thread that hears finds, once it has heard what was told last.
+            if !matches!(error.kind(), WouldBlock | BrokenPipe | ConnectionRefused | ConnectionReset | NotConnected) {
+                self.lose();
+            }
+            self.why_gone()
+        })
     }
 
     /// Why nothing is answered.

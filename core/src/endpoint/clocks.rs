@@ -1,4 +1,4 @@
-//! The clocks of this host's peers: who is asked, how often, and what came of it ([`crate::clock`]).
+//! The clocks of this host's peers: which are asked, how often, and what came of it ([`crate::clock`]).
 //!
 //! Each peer that is not known to have this host's clock has one [`PeerClock`], whatever number of channels there are to it. Stamps travel in
 //! KEEPALIVE and STATUS, and in CLOSE: of the channels that go to a peer one carries them, its *bearer*, and says KEEPALIVE once in
@@ -43,7 +43,7 @@ struct Peer {
     channels: u32,
     /// The channel to it that carries the exchange.
     bearer: Option<ChannelId>,
-    /// Whether it was told what was heard of it.
+    /// Whether it was told at once what was heard of it first.
     is_told: bool,
 }
 
@@ -132,9 +132,7 @@ impl Endpoint {
             _ => return None,
         }
         let peer = self.clocks.at(channel.clock)?;
-        let exchange = peer.clock.say(now, epoch);
-        peer.is_told |= exchange.heard.is_some();
-        Some(exchange)
+        Some(peer.clock.say(now, epoch))
     }
 
     /// What a channel's peer said of its time.
@@ -145,9 +143,8 @@ impl Endpoint {
         let is_receiving = channel.job.is_receiving();
         channel.owes_time = is_receiving;
         peer.clock.hear(&exchange, found.arrival(), epoch);
-        let is_first = !peer.is_told && !is_receiving;
-        if is_first {
-            // Not only after a period: until then nothing is known.
+        // Once, and not only after a period: until then nothing is known.
+        if !is_receiving && !core::mem::replace(&mut peer.is_told, true) {
             self.say(key, ControlType::Keepalive);
         }
     }
