@@ -41,7 +41,6 @@ pub use wall::{WallClock, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};
-pub(crate) use process_clock::has_process_clock;
 pub(crate) use socket::{open, receive_tos, set_class};
 
 /// A region whose packet areas stay where they are, so that the kernel can write into several at once.

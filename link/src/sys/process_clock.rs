@@ -63,7 +63,8 @@ pub(crate) fn kernel_span(span: Duration) -> Duration {
 }
 
 /// Whether the process has a clock of its own.
-pub(crate) fn has_process_clock() -> bool {
+#[cfg(test)]
+fn has_process_clock() -> bool {
     IS_SET.load(Relaxed)
 }
 

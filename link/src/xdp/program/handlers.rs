@@ -24,7 +24,6 @@ use super::layout::{CHANNELS, Channel};
 use super::module::Module;
 use super::shared::{Atomics, Shared};
 use super::{Error, OBJECT, kernel};
-use crate::sys::has_process_clock;
 
 /// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`: each channel's handler may be about to be replaced, which takes a place more.
 pub const MOST_HANDLERS: usize = 16;
@@ -297,10 +296,6 @@ impl Handlers {
         what: &Install<'_>,
         is_there: impl FnOnce() -> bool,
     ) -> Result<Installed, HandlerError> {
-        // The program has the kernel's clock.
-        if has_process_clock() {
-            return Err(HandlerError::refused("the process has a clock of its own, which the kernel does not know"));
-        }
         let gone = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
         let free = (0..PLACES).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
         let index = free.ok_or(HandlerError::Full)?;
