@@ -16,7 +16,7 @@ pub enum Cause {
     Platform,
     /// None of these: a bug of ours.
     Laxity,
-    /// Nobody can tell: the witness is missing that could.
+    /// It cannot be told: the witness is missing that could.
     Unexplained,
 }
 
@@ -42,7 +42,7 @@ pub struct Misses {
     pub platform: u64,
     /// None of these: a bug.
     pub laxity: u64,
-    /// Nobody can tell: the witness is missing that could.
+    /// It cannot be told: the witness is missing that could.
     pub unexplained: u64,
 }
 

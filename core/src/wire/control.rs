@@ -86,6 +86,26 @@ pub enum ControlType {
     Challenge = 9,
 }
 
+/// The fields of STATUS: the counts, and then `spacing` and `exchange`.
+const REPORT: &[Field] = &[
+    tag::DELIVERED,
+    tag::LATE,
+    tag::LOST,
+    tag::DROPPED,
+    tag::LARGEST,
+    tag::UNDECIDED,
+    tag::BY_SENDER,
+    tag::BY_RECEIVER,
+    tag::BY_NETWORK,
+    tag::BY_PLATFORM,
+    tag::LAXITY,
+    tag::UNEXPLAINED,
+    tag::OVER_BOUND,
+    tag::CLOCK_ERROR,
+    tag::SPACING,
+    tag::EXCHANGE,
+];
+
 impl ControlType {
     /// All types; number `n` stands at `n − 1`.
     pub const ALL: &'static [Self] = Self::VARIANTS;
@@ -115,40 +135,9 @@ impl ControlType {
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
             Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE],
-            Self::Status => &[
-                tag::DELIVERED,
-                tag::LATE,
-                tag::LOST,
-                tag::DROPPED,
-                tag::LARGEST,
-                tag::UNDECIDED,
-                tag::BY_SENDER,
-                tag::BY_RECEIVER,
-                tag::BY_NETWORK,
-                tag::BY_PLATFORM,
-                tag::LAXITY,
-                tag::UNEXPLAINED,
-                tag::OVER_BOUND,
-                tag::CLOCK_ERROR,
-                tag::SPACING,
-                tag::EXCHANGE,
-            ],
-            Self::Closed => &[
-                tag::DELIVERED,
-                tag::LATE,
-                tag::LOST,
-                tag::DROPPED,
-                tag::LARGEST,
-                tag::UNDECIDED,
-                tag::BY_SENDER,
-                tag::BY_RECEIVER,
-                tag::BY_NETWORK,
-                tag::BY_PLATFORM,
-                tag::LAXITY,
-                tag::UNEXPLAINED,
-                tag::OVER_BOUND,
-                tag::CLOCK_ERROR,
-            ],
+            Self::Status => REPORT,
+            // As STATUS, without what is said of the time to come.
+            Self::Closed => REPORT.split_at(REPORT.len() - 2).0,
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
