@@ -86,6 +86,8 @@ pub enum ControlType {
     Challenge = 9,
 }
 
+/// How many fields of [`REPORT`] are counts.
+const COUNTS: usize = 14;
 /// The fields of STATUS: the counts, and then `spacing` and `exchange`.
 const REPORT: &[Field] = &[
     tag::DELIVERED,
@@ -137,7 +139,7 @@ impl ControlType {
             Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE],
             Self::Status => REPORT,
             // As STATUS, without what is said of the time to come.
-            Self::Closed => REPORT.split_at(REPORT.len() - 2).0,
+            Self::Closed => REPORT.split_at(COUNTS).0,
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
