@@ -265,9 +265,11 @@ impl<F: Frames> Driver<F> {
         now
     }
 
-    /// A look at the links' inputs: at most K frames of each, all found at the same time.
+    /// A look at the links' inputs: at most K frames of each, all found at the same time. Where nothing is promised that could be behind
+    /// others, no more than are processed until the next look: what came beyond that would be dropped, and have cost its reception.
     fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
-        let limit = self.platform.receive_batch as usize;
+        let Platform { receive_batch, quantum, .. } = self.platform;
+        let limit = if self.endpoint.has_promises() { receive_batch } else { receive_batch.min(quantum) } as usize;
         self.progress.found = 0;
         let (before, promised, mut is_full) = (self.endpoint.counters, self.endpoint.promised_frames(), false);
         for link in 0..env.links() {

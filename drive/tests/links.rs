@@ -112,6 +112,22 @@ fn a_look_takes_as_many_frames_as_it_may_of_each_link() {
     assert_eq!(delivered, [5 - count(&did, Did::Deliver(0)), 5 - count(&did, Did::Deliver(1))]);
 }
 
+/// What a look takes beyond what is processed until the next one would be dropped; a frame of a real-time channel may be behind it.
+#[test]
+fn a_look_takes_no_more_than_is_processed_until_the_next_unless_something_is_promised() {
+    for (is_promised, found) in [(false, 4), (true, 8)] {
+        let mut host = Host::new(Platform { receive_batch: 8, ..platform() }, micros(200));
+        let receiver = host.receiver(0, best_effort());
+        if is_promised {
+            host.receiver(1, real_time(1_000, 1));
+        }
+        host.rest();
+        (0..20).for_each(|sequence| host.message_arrives(0, receiver, sequence));
+        host.turn();
+        assert_eq!(host.around.inboxes[0].len(), 20 - found);
+    }
+}
+
 /// Who leaves after a look that took all that it may would leave frames behind of which nothing is told any more.
 #[test]
 fn a_full_look_is_followed_by_another_one() {

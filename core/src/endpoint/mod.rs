@@ -362,6 +362,10 @@ impl Endpoint {
     pub fn config(&self) -> &Config {
         &self.config
     }
+    /// True if there is a real-time channel, or a relay of one.
+    pub fn has_promises(&self) -> bool {
+        self.promises > 0
+    }
     /// Frames so far that real-time channels, or relays, took: as many as were promised.
     pub fn promised_frames(&self) -> u64 {
         self.promised_frames
