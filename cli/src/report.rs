@@ -229,6 +229,8 @@ mod tests {
             dropped: 0,
             misses: Misses { network: 2, platform: 1, ..Misses::default() },
             over_bound: 0,
+            undecided: 0,
+            clock_error: Some(Duration::ZERO),
             deadline: ms(40),
             bound: ms(30),
             response: Some(Duration::from_micros(41_500)),

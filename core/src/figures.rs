@@ -73,6 +73,8 @@ pub struct Figures {
     pub lost: u64,
     /// Messages that were dropped on purpose.
     pub dropped: u64,
+    /// Of those delivered, with a deadline, it is not known whether they were in time: two hosts have two clocks.
+    pub undecided: u64,
     /// Misses by cause.
     pub misses: Misses,
     /// Completions after the bound though within the deadline.
@@ -84,14 +86,17 @@ pub struct Figures {
     /// The largest response: from a message's logical arrival until it was complete. Deadline and bound limit this; a message that is
     /// sent before its logical arrival, by its burst or to catch up, may have a larger latency.
     pub response: Option<Duration>,
-    /// Latencies.
+    /// Latencies; where the clocks differ, the most that they can have been.
     pub latencies: Latencies,
+    /// How uncertain the sender's clock was when a message was judged last: zero if it is the receiver's, `None` if that is not known.
+    pub clock_error: Option<Duration>,
 }
 
 impl Figures {
-    /// True if Laxity broke its promise: it missed messages by its own fault, or nobody can tell by whose, or was over its bound.
+    /// True if Laxity broke its promise, or nothing shows that it kept it: it missed messages by its own fault, or it cannot be told by whose, was over its
+    /// bound, or there are messages of which it is not known whether they were in time.
     pub fn is_broken(&self) -> bool {
-        self.misses.laxity > 0 || self.misses.unexplained > 0 || self.over_bound > 0
+        self.misses.laxity > 0 || self.misses.unexplained > 0 || self.over_bound > 0 || self.undecided > 0
     }
 
     /// True if a real-time channel brought nothing at all: whoever asks for causes of misses has nothing to judge.
@@ -107,6 +112,8 @@ impl Figures {
         self.lost = counters.lost;
         self.dropped = counters.dropped;
         self.misses = counters.misses;
+        self.undecided = counters.undecided;
+        self.clock_error = Some(counters.clock_error).filter(|error| *error < Duration::MAX);
         self.response = (counters.delivered > 0).then_some(counters.largest);
     }
 }

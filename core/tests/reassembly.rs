@@ -1,10 +1,11 @@
 //! Reassembly without a world: packets shuffled, doubled, dropped, forged. What is delivered is exact and in order, each
 //! message ends once, each frame comes back.
 
+use laxity_core::clock::PeerClock;
 use laxity_core::contract::{Contract, Service, packets};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{Order, Work};
-use laxity_core::receive::{Drop, ReceiveConfig, Receiving, TimeTaken};
+use laxity_core::receive::{Delivered, Drop, Evidence, Known, ReceiveConfig, Receiving, TimeTaken};
 use laxity_core::send::{SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
@@ -110,7 +111,7 @@ proptest! {
         let (mut next, mut delivered, mut now) = (0, 0, at(100_000));
         let mut drain = |receiving: &mut Receiving, frames: &mut HeapFrames, now| {
             while receiving.step(frames).is_some() {}
-            while let Some((message, _)) = receiving.deliver(now, |_| TimeTaken::default()) {
+            while let Some((message, _)) = deliver(receiving, now) {
                 assert!(message.sequence >= next);
                 next = message.sequence + 1;
                 delivered += 1;
@@ -159,7 +160,7 @@ proptest! {
             let _ = receiving.work(1);
             if turn % step_every == 0 {
                 receiving.step(&mut frames);
-                if let Some((message, _)) = receiving.deliver(now, |_| TimeTaken::default()) {
+                if let Some((message, _)) = deliver(&mut receiving, now) {
                     receiving.recycle(message.message);
                 }
             }
@@ -198,7 +199,7 @@ proptest! {
                 prop_assert!(deadline >= release + Duration::from_millis(10), "never sooner than the stage");
                 deadlines.push(deadline);
                 receiving.step(&mut frames);
-                while let Some((message, _)) = receiving.deliver(at(now), |_| TimeTaken::default()) {
+                while let Some((message, _)) = deliver(&mut receiving, at(now)) {
                     receiving.recycle(message.message);
                 }
             }
@@ -221,7 +222,7 @@ proptest! {
             let frame = packet(&mut frames, number as u64, 100, 0, at(arrival(number)));
             let _ = offer(&mut receiving, &mut frames, at(now), frame);
             receiving.step(&mut frames);
-            while let Some((message, _)) = receiving.deliver(at(now), |_| TimeTaken::default()) {
+            while let Some((message, _)) = deliver(&mut receiving, at(now)) {
                 receiving.recycle(message.message);
             }
         }
@@ -297,7 +298,7 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
         offer(&mut receiving, &mut frames, at(found), frame).unwrap();
         let Some(Work { order: Order::RealTime { deadline, .. }, .. }) = receiving.work(1) else { panic!() };
         receiving.step(&mut frames).unwrap();
-        (deadline, receiving.deliver(at(complete), |_| TimeTaken::default()).unwrap().0)
+        (deadline, crate::deliver(&mut receiving, at(complete)).unwrap().0)
     };
     let spare = Duration::from_millis(8);
     // Here at l + 10 ms, complete 2 ms later: that is the bound.
@@ -334,4 +335,11 @@ fn what_finds_no_place_is_not_the_networks_fault() {
     }
     let counters = receiving.counters;
     assert_eq!((counters.misses.laxity, counters.misses.network, counters.lost), (1, 1, 1), "message 0 and message 1");
+}
+
+/// The next message; nothing is known of another clock.
+fn deliver(receiving: &mut Receiving, now: Instant) -> Option<(Delivered, Option<Evidence>)> {
+    let clock = PeerClock::new(100, Duration::from_millis(100));
+    receiving
+        .deliver(now, Known { clock: &clock, own_epoch: 0, allowed_error: Duration::ZERO }, |_| TimeTaken::default())
 }

@@ -6,7 +6,7 @@ use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Event, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Delivered, Evidence, Expected, ReceiveCounters};
+use laxity_core::receive::{Decision, Delivered, Evidence, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{Completed, Outcome, Pick};
@@ -168,6 +168,10 @@ pub trait Ports {
     /// A message is complete. The application is not woken by this. If it has a handler, that runs now; a message that it is done with comes
     /// back.
     fn deliver(&mut self, now: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf>;
+
+    /// It is known now, in the end, whether a message that was delivered before was in time: between two clocks that takes a while.
+    /// Its bound is `spare` before its deadline.
+    fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, counters: &ReceiveCounters);
 
     /// Wakes the application at `place`.
     fn wake(&mut self, place: u32);

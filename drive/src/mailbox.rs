@@ -16,6 +16,17 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 /// So many messages of a mailbox are refused in one look: an application in another process puts as many as it likes.
 const MOST_REFUSED: usize = 64;
 
+/// So many messages between two clocks are judged in one turn, beside two for each that is delivered.
+const JUDGED_AT_ONCE: usize = 64;
+
+/// How long before its deadline the bound of a message at `place` is. A bound is that of the handler's end, whatever this one takes.
+fn spare(place: u32, env: &impl crate::environment::Ports) -> Duration {
+    match env.spare(place) {
+        Duration::ZERO => Duration::ZERO,
+        spare => spare + env.handler(place),
+    }
+}
+
 /// The driver's side of a channel.
 #[derive(Debug, Default)]
 pub(crate) enum Mailbox {
@@ -152,11 +163,7 @@ impl<F: Frames> Driver<F> {
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
             let place = channel.index();
             let handler = env.handler(place);
-            // A bound is that of the handler's end, whatever this one takes.
-            let spare = match env.spare(place) {
-                Duration::ZERO => Duration::ZERO,
-                spare => spare + handler,
-            };
+            let spare = spare(place, env);
             let beyond = delivered.beyond_bound(spare);
             // Held against the bound as a late message is against its deadline.
             let judged = || self.endpoint.judge(now, channel, &delivered, (beyond, spare));
@@ -164,6 +171,7 @@ impl<F: Frames> Driver<F> {
             let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
             let urgent = delivered.deadline.is_some();
             let spent = env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
+            self.tell_judged(now, 2, env);
             done = if handler.is_zero() { done.max(Deliveries::Queued) } else { Deliveries::Handled };
             self.round.allowance += handler;
             match spent {
@@ -174,7 +182,19 @@ impl<F: Frames> Driver<F> {
                 }
             }
         }
+        // What is left is judged in the next turn.
+        self.tell_judged(now, JUDGED_AT_ONCE, env);
         done
+    }
+
+    /// Tells of some messages whether they were in time.
+    fn tell_judged(&mut self, now: Instant, most: usize, env: &mut impl Environment<F>) {
+        for _ in 0..most {
+            let Some((channel, decision)) = self.endpoint.poll_judged(now) else { break };
+            let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
+            let spare = spare(channel.index(), env);
+            env.judged(channel, &decision, spare, &counters);
+        }
     }
 
     /// Wakes whoever waits for something that was not urgent.

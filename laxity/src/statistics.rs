@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use laxity_core::figures::{Figures, Latencies};
-use laxity_core::receive::{Delivered, ReceiveCounters};
+use laxity_core::receive::{Decision, Delivered, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
 use zerocopy::transmute;
@@ -147,9 +147,21 @@ impl Statistics {
         }
     }
 
-    /// Records a delivery.
+    /// Records a delivery; between two clocks what is known of its latency comes later.
     pub(crate) fn delivered(&self, delivered: &Delivered) {
-        self.latency.record(delivered.latency().as_nanos());
+        if delivered.said.is_none() {
+            self.latency.record(delivered.latency().as_nanos());
+        }
+    }
+
+    /// Records the most that a message can have taken, if that is known.
+    pub(crate) fn judged(&self, decision: &Decision, spare: Duration) {
+        if !spare.is_zero() && decision.breaks_bound(spare) {
+            self.over_bound();
+        }
+        if let Some(latency) = decision.latency {
+            self.latency.record(latency.as_nanos());
+        }
     }
 
     /// Counts a completion after the bound that nothing outside Laxity explains.

@@ -8,7 +8,7 @@ use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, Event, LinkId};
 use laxity_core::frames::{HeapFrames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Cause, Expected, ReceiveCounters};
+use laxity_core::receive::{Cause, Decision, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Passed, Ports, Work};
@@ -205,6 +205,17 @@ impl Ports for Around<'_> {
     }
 
     /// Handlers take their time, and are done with the message.
+    fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, _: &ReceiveCounters) {
+        let (at, Some(channel)) = (self.host().now, self.channel_at(channel.index())) else { return };
+        let ppm = u64::from(self.host().config.peer_clocks.drift_ppm);
+        let world = &mut *self.world;
+        world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
+        world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
+        if let Some(problem) = world.channels[channel].judged(decision, ppm) {
+            world.find(Some(channel), at, problem);
+        }
+    }
+
     fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         let Delivery { channel: key, delivered, evidence, beyond_bound } = delivery;
         let handler = self.handler(key.index());
@@ -214,7 +225,7 @@ impl Ports for Around<'_> {
         let judged = beyond_bound.map(|evidence| evidence.cause);
         let over_bound = judged.is_some_and(Cause::breaks_promise);
         ledger.over_bound += u64::from(over_bound);
-        let (arrival, problem) = ledger.delivered(&delivered, evidence);
+        let (arrival, problem) = ledger.delivered(at, &delivered, evidence);
         let (sequence, latency) = (delivered.sequence, delivered.response());
         let host = &mut world.hosts[self.number];
         let mut spent = None;

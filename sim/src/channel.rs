@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 
 use laxity_core::admission::Refusal;
+use laxity_core::clock::Verdict;
 use laxity_core::contract::{Overload, SendingStages, Service, packets};
 use laxity_core::endpoint::{Departed, Incoming, Reception};
 use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
-use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
+use laxity_core::receive::{Decision, Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
@@ -244,6 +245,10 @@ pub(crate) struct Ledger {
     pub(crate) receive: ReceiveCounters,
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
     under_way: VecDeque<(u64, usize, Instant)>,
+    /// What messages took from their logical arrival that were delivered and wait for their decision.
+    unjudged: VecDeque<Duration>,
+    /// Messages that were delivered.
+    seen: u64,
     /// What the application has put into its mailbox.
     pub(crate) posted: VecDeque<Posted>,
     /// What was taken from there last.
@@ -289,6 +294,8 @@ impl Ledger {
             send: SendCounters::default(),
             receive: ReceiveCounters::default(),
             under_way: VecDeque::new(),
+            unjudged: VecDeque::new(),
+            seen: 0,
             posted: VecDeque::new(),
             offered: Posted::default(),
             blocked: None,
@@ -352,9 +359,10 @@ impl Ledger {
         }
     }
 
-    /// Delivery is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
+    /// Delivery, at `at`, is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
     pub(crate) fn delivered(
         &mut self,
+        at: Instant,
         delivered: &Delivered,
         evidence: Option<Evidence>,
     ) -> (Option<Instant>, Option<Problem>) {
@@ -381,13 +389,36 @@ impl Ledger {
         } else {
             None
         };
-        self.latencies.push(delivered.latency().as_nanos());
+        self.seen += 1;
+        if delivered.said.is_none() {
+            self.latencies.push(delivered.latency().as_nanos());
+        } else {
+            self.unjudged.push_back(at.since(arrival));
+        }
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);
         }
         (Some(arrival), found)
+    }
+
+    /// A message between two clocks is judged, in their order. What does not hold, if something does not: the truth is in its interval, and a verdict
+    /// agrees with it. Clocks deviate from the world's time by `ppm`.
+    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64) -> Option<Problem> {
+        let took = self.unjudged.pop_front()?;
+        let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
+        self.latencies.extend(latency.map(Duration::as_nanos));
+        // Two readings, and the drift over the time between.
+        let slack = took.mul_ratio(ppm, 1_000_000) + Duration::from_nanos(2);
+        let is_within = lower <= took + slack && upper.is_none_or(|upper| took <= upper + slack);
+        let agrees = allowed.is_none_or(|allowed| match verdict {
+            Verdict::Late => took + slack > allowed,
+            Verdict::InTime => took <= allowed + slack,
+            Verdict::Undecided => true,
+        });
+        let expected = || format!("an interval around {took}, and a verdict that agrees");
+        (!is_within || !agrees).then(|| (What::Interval, expected(), format!("{decision:?}")))
     }
 
     /// The application's handler of the message took so long from then on.
@@ -401,7 +432,7 @@ impl Ledger {
         let (accepted, receive) = (self.send.accepted, &self.receive);
         let ended = receive.delivered + receive.lost + receive.dropped;
         let missed = receive.misses.all();
-        let seen = self.latencies.len() as u64;
+        let seen = self.seen;
         let closed = match (self.sender.end, self.receiver.end) {
             (Some(End::Closed { report }), Some(End::Closed { .. })) => Some(report),
             _ => None,
@@ -418,7 +449,7 @@ impl Ledger {
             let found = format!("{} sent, {ended} delivered, lost or dropped: {receive:?}; {report:?}", self.send.sent);
             (format!("{accepted} messages sent, and as many ends"), found)
         } else if let Some(report) = closed
-            && report.map(|report| report.delivered + report.late) != Some(receive.delivered)
+            && report.map(|report| report.delivered + report.late + report.undecided) != Some(receive.delivered)
         {
             (format!("a report of {} deliveries", receive.delivered), format!("{report:?}"))
         } else {

@@ -66,6 +66,8 @@ pub enum What {
     Cause,
     /// A message took longer than its bound.
     Bound,
+    /// The latency of a message was not in the interval that its receiver says.
+    Interval,
     /// More was on the wire than the contract allows.
     Contract,
     /// A queue held more than it may.

@@ -259,7 +259,8 @@ impl PeerClock {
 
     /// The least that a message can have taken, as it is known now: `None` if the peer's clock says nothing of it.
     pub fn lower_latency(&self, message: &Message) -> Option<Duration> {
-        if !self.is_within(message) || self.relation(message.completed) != Relation::Estimated {
+        let is_within = self.is_within(message.sent, message.epoch, message.own_epoch);
+        if !is_within || self.relation(message.completed) != Relation::Estimated {
             return None;
         }
         let between = difference(message.completed, message.sent);
@@ -279,12 +280,12 @@ impl PeerClock {
         (least.map(|offset| span(between.saturating_add(offset).saturating_add(self.rounded()))), reports)
     }
 
-    /// True if bounds of the present era hold for the message.
-    pub(super) fn is_within(&self, message: &Message) -> bool {
-        self.floor.is_some_and(|floor| floor < message.sent)
-            && message.epoch <= MAX_EPOCH
-            && (Some(message.epoch) == self.peer_epoch || self.makes(Mistake::PeerEpochIgnored))
-            && (Some(message.own_epoch) == self.own_epoch || self.makes(Mistake::OwnEpochIgnored))
+    /// True if bounds of the present era hold for a message that was sent then, in these epochs.
+    pub(super) fn is_within(&self, sent: Instant, epoch: u8, own_epoch: u8) -> bool {
+        self.floor.is_some_and(|floor| floor < sent)
+            && epoch <= MAX_EPOCH
+            && (Some(epoch) == self.peer_epoch || self.makes(Mistake::PeerEpochIgnored))
+            && (Some(own_epoch) == self.own_epoch || self.makes(Mistake::OwnEpochIgnored))
     }
 
     /// Differs from what it was if the bounds began anew.

@@ -23,7 +23,7 @@ pub struct Message {
     /// The most that it may take.
     pub deadline: Duration,
     /// Anything, for the caller.
-    pub token: u16,
+    pub token: u64,
 }
 
 /// The judgement of a message by its deadline.
@@ -51,7 +51,7 @@ pub struct Judged {
     /// The judgement.
     pub verdict: Verdict,
     /// As it came.
-    pub token: u16,
+    pub token: u64,
 }
 
 impl Judged {
@@ -78,9 +78,11 @@ struct Entry {
     completed: Instant,
     lower: Duration,
     deadline: Duration,
-    /// The era of the bounds that hold for it, if any do.
+    token: u64,
+    epoch: u8,
+    own_epoch: u8,
+    /// The era of the bounds that held for it when it was complete, if any did.
     era: Option<u32>,
-    token: u16,
 }
 
 /// The messages of one channel that are complete and not judged yet, in that order.
@@ -89,12 +91,16 @@ struct Entry {
 /// periods. After [`PeerClock::hear`] found an upper bound, and at [`Self::next_due`], the caller asks [`Self::settle`]
 /// until that has none, or as often as it can afford: what is left is judged later, as well or better.
 #[derive(Debug)]
-pub struct Pending(Ring<Entry>);
+pub struct Pending {
+    entries: Ring<Entry>,
+    /// Those that are late for certain.
+    late: usize,
+}
 
 impl Pending {
     /// For at most `capacity` messages, one at least. Allocates now and never again.
     pub fn new(capacity: usize) -> Self {
-        Self(Ring::with_capacity(capacity.max(1)))
+        Self { entries: Ring::with_capacity(capacity.max(1)), late: 0 }
     }
 
     /// The memory that `capacity` messages take.
@@ -104,12 +110,17 @@ impl Pending {
 
     /// Messages that wait.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
+    }
+
+    /// Messages that wait and were not late when they were added.
+    pub fn undecided(&self) -> usize {
+        self.entries.len() - self.late
     }
 
     /// True if no message waits.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.entries.is_empty()
     }
 
     /// Adds a message from the peer with this clock, which knows the message's own epoch or one before it.
@@ -120,55 +131,80 @@ impl Pending {
             completed: message.completed,
             lower,
             deadline: message.deadline,
-            era: clock.is_within(message).then(|| clock.era()),
             token: message.token,
+            epoch: message.epoch,
+            own_epoch: message.own_epoch,
+            era: clock.is_within(message.sent, message.epoch, message.own_epoch).then(|| clock.era()),
         };
-        let displaced = if self.0.is_full() { self.finish(clock) } else { None };
+        let displaced = if self.entries.is_full() { self.finish(clock) } else { None };
         // There is room now.
-        let _ = self.0.push(entry);
-        Pushed { lower, is_late: lower > message.deadline, displaced }
+        let _ = self.entries.push(entry);
+        let is_late = entry.is_late();
+        self.late = self.late.saturating_add(is_late.into());
+        Pushed { lower, is_late, displaced }
     }
 
     /// The next message that is judged by `now`, in order.
     pub fn settle(&mut self, clock: &PeerClock, now: Instant) -> Option<Judged> {
-        let front = self.0.front()?;
+        let front = self.entries.front()?;
         let (judged, reports) = front.judge(clock);
         let is_tight = || {
             let widest = clock.round_trip().unwrap_or_default() * 2;
             judged.verdict != Verdict::Undecided && judged.width().is_some_and(|width| width <= widest)
         };
-        let is_final = front.era != Some(clock.era())
+        let is_final = front.era.is_some_and(|era| era != clock.era())
             || reports >= REPORTS
             || now.since(front.completed) >= clock.patience()
             || is_tight();
         if is_final {
-            self.0.pop();
+            self.take();
         }
         is_final.then_some(judged)
     }
 
     /// The oldest message, judged as it is: nothing more will be heard, or not in time.
     pub fn finish(&mut self, clock: &PeerClock) -> Option<Judged> {
-        self.0.pop().map(|entry| entry.judge(clock).0)
+        self.take().map(|entry| entry.judge(clock).0)
+    }
+
+    fn take(&mut self) -> Option<Entry> {
+        let entry = self.entries.pop()?;
+        self.late = self.late.saturating_sub(entry.is_late().into());
+        Some(entry)
+    }
+
+    /// Forgets all of them.
+    pub fn clear(&mut self) {
+        self.entries.clear();
+        self.late = 0;
     }
 
     /// When the oldest message is judged in any case.
     pub fn next_due(&self, clock: &PeerClock) -> Option<Instant> {
-        self.0.front().map(|entry| entry.completed + clock.patience())
+        self.entries.front().map(|entry| entry.completed + clock.patience())
     }
 }
 
 impl Entry {
+    fn is_late(&self) -> bool {
+        self.lower > self.deadline
+    }
+
     /// The interval as it is known now, and how many reports bound it.
     fn judge(&self, clock: &PeerClock) -> (Judged, usize) {
-        let (upper, reports) = match self.era == Some(clock.era()) {
+        // One that was complete before anything was known may be within what is known now.
+        let is_within = match self.era {
+            Some(era) => era == clock.era(),
+            None => clock.is_within(self.sent, self.epoch, self.own_epoch),
+        };
+        let (upper, reports) = match is_within {
             true => clock.upper_latency(self.sent, self.completed),
             false => (None, 0),
         };
         // Below the lower end, the premises are broken; which end is right is not known.
         let upper = upper.filter(|&upper| upper >= self.lower);
         let verdict = match upper {
-            _ if self.lower > self.deadline => Verdict::Late,
+            _ if self.is_late() => Verdict::Late,
             Some(upper) if upper <= self.deadline => Verdict::InTime,
             _ => Verdict::Undecided,
         };

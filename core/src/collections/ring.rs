@@ -42,6 +42,10 @@ impl<T> Ring<T> {
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
+    /// Drops all values.
+    pub fn clear(&mut self) {
+        self.items.clear();
+    }
     /// The oldest value.
     pub fn front(&self) -> Option<&T> {
         self.items.front()

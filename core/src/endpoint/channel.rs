@@ -52,6 +52,9 @@ pub struct Channel {
     pub(super) clock: Option<u16>,
     /// Whether its next STATUS says this host's time (receiver).
     pub(super) owes_time: bool,
+    /// When its sender was asked for one more report, as it closed, and whether it is not waited for any more (receiver).
+    pub(super) asked_at: Option<Instant>,
+    pub(super) is_over: bool,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
@@ -117,6 +120,8 @@ impl Channel {
             confirmed: Duration::ZERO,
             clock: None,
             owes_time: false,
+            asked_at: None,
+            is_over: false,
         }
     }
 }

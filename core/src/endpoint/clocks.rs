@@ -8,12 +8,19 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use crate::clock::{Exchange, MAX_EPOCH, PeerClock, UNSURE_EPOCH};
+use crate::clock::{Exchange, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
+use crate::collections::FifoSet;
 use crate::event::ChannelId;
-use crate::receive::Found;
+use crate::receive::{Decision, Found, Known};
 use crate::units::{Duration, Instant};
-use crate::wire::ControlType;
+use crate::wire::{ControlType, DataHeader};
 
+/// Periods after which messages are judged whether or not the peer has reported anything.
+const JUDGED_AFTER: u64 = 4;
+/// How long the last messages of a closed channel wait for a report.
+const LAST_REPORT: Duration = Duration::from_millis(250);
+/// Channels that one call looks at for a message that is judged.
+const LOOKED_AT: usize = 16;
 /// Peers with another clock than this host's whose clocks are estimated; those of further ones stay unknown.
 pub const MAX_PEER_CLOCKS: usize = 256;
 
@@ -25,12 +32,14 @@ pub struct ClockConfig {
     /// How far the rates of two clocks may deviate from true time, both together, in parts per million, below a million. A statement
     /// that estimates rest on.
     pub drift_ppm: u32,
+    /// How uncertain a peer's clock may be: what admission allows for. Zero allows for nothing.
+    pub error: Duration,
 }
 
 impl Default for ClockConfig {
     /// Ten times a second, and 100 parts per million.
     fn default() -> Self {
-        Self { period: Duration::from_millis(100), drift_ppm: 100 }
+        Self { period: Duration::from_millis(100), drift_ppm: 100, error: Duration::ZERO }
     }
 }
 
@@ -55,6 +64,16 @@ pub(super) struct PeerClocks {
     /// How often this host's clock was seen to leave its rate, modulo 7, and by when the last time.
     epoch: u8,
     begun: Instant,
+    /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
+    waiting: FifoSet,
+    to_look_at: usize,
+    waits: usize,
+    /// When they are looked at although nothing was reported.
+    due: Option<Instant>,
+    /// A judgement that made room for a message that was delivered.
+    displaced: Option<(ChannelId, Decision)>,
+    /// That of a peer of which nothing is known.
+    unknown: PeerClock,
 }
 
 impl PeerClocks {
@@ -62,12 +81,75 @@ impl PeerClocks {
     pub(super) fn new(config: ClockConfig, channels: usize) -> Self {
         let mut peers = Vec::new();
         peers.resize_with(channels.min(MAX_PEER_CLOCKS), || None);
-        Self { config, peers, epoch: 0, begun: Instant::ZERO }
+        Self {
+            config,
+            peers,
+            epoch: 0,
+            begun: Instant::ZERO,
+            waiting: FifoSet::with_capacity(channels),
+            to_look_at: 0,
+            waits: 0,
+            due: None,
+            displaced: None,
+            unknown: PeerClock::new(config.drift_ppm, config.period),
+        }
     }
 
     /// The epoch of a stamp of this host's, as others are told.
     pub(super) fn epoch_at(&self, stamp: Instant) -> u8 {
         if stamp < self.begun { UNSURE_EPOCH } else { self.epoch }
+    }
+
+    /// What is known of the clock at a place.
+    pub(super) fn known(&self, place: Option<u16>) -> Known<'_> {
+        let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
+        let clock = peer.map_or(&self.unknown, |peer| &peer.clock);
+        Known { clock, own_epoch: self.epoch, allowed_error: self.config.error }
+    }
+
+    /// The least that a packet can have been in transit, as far as its sender's clock is known.
+    pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
+        place?;
+        let Known { clock, own_epoch, .. } = self.known(place);
+        let waited = Duration::from_micros(header.waited_micros.into());
+        clock.lower_latency(&Message {
+            sent: header.logical_arrival,
+            completed: found.arrival().before(waited),
+            epoch: header.epoch,
+            own_epoch,
+            least: Duration::ZERO,
+            deadline: Duration::MAX,
+            token: 0,
+        })
+    }
+
+    /// A message of a channel was delivered and waits for its judgement; another one was judged to make room for it.
+    pub(super) fn waits(&mut self, now: Instant, key: ChannelId, displaced: Option<Decision>) {
+        let id = key.index();
+        self.displaced = displaced.map(|judgement| (key, judgement)).or(self.displaced.take());
+        if !self.waiting.contains(id) {
+            self.waiting.push_back(0, id);
+            self.waits += 1;
+        }
+        self.due.get_or_insert(now + self.config.period * JUDGED_AFTER);
+    }
+
+    /// Looks at all that wait.
+    pub(super) fn look(&mut self) {
+        self.to_look_at = self.waits;
+    }
+
+    /// When something is to be done about messages that wait.
+    pub(super) fn next_time(&self, now: Instant) -> Option<Instant> {
+        if self.to_look_at > 0 { Some(now) } else { self.due }
+    }
+
+    /// What is due by `now`.
+    pub(super) fn timeout(&mut self, now: Instant) {
+        if self.due.is_some_and(|due| due <= now) {
+            self.due = (self.waits > 0).then(|| now + self.config.period * JUDGED_AFTER);
+            self.look();
+        }
     }
 
     fn at(&mut self, place: Option<u16>) -> Option<&mut Peer> {
@@ -78,7 +160,7 @@ impl PeerClocks {
     fn take(&mut self, address: SocketAddr) -> Option<u16> {
         let is_this = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
         let place = self.peers.iter().position(is_this).or_else(|| self.peers.iter().position(Option::is_none))?;
-        let ClockConfig { period, drift_ppm } = self.config;
+        let ClockConfig { period, drift_ppm, .. } = self.config;
         let clock = || PeerClock::new(drift_ppm, period);
         let peer = self.peers.get_mut(place)?;
         let peer =
@@ -112,6 +194,12 @@ impl Endpoint {
     /// A channel is over.
     pub(super) fn leave_clock(&mut self, key: ChannelId) {
         if let Some(channel) = self.channels.get_mut(key) {
+            if let Some(receiving) = channel.job.receiver_mut() {
+                receiving.give_up_judging();
+            }
+            if self.clocks.waiting.remove(key.index()) {
+                self.clocks.waits -= 1;
+            }
             self.clocks.leave(channel.clock.take(), key);
         }
     }
@@ -122,7 +210,8 @@ impl Endpoint {
         let channel = self.channels.get_mut(key)?;
         let peer = self.clocks.at(channel.clock)?;
         match frame {
-            ControlType::Keepalive | ControlType::Close if !channel.job.is_receiving() => {
+            ControlType::Close if !channel.job.is_receiving() => {}
+            ControlType::Keepalive if !channel.job.is_receiving() => {
                 if *peer.bearer.get_or_insert(key) != key {
                     return None;
                 }
@@ -139,14 +228,79 @@ impl Endpoint {
     pub(super) fn hear_exchange(&mut self, found: Found, key: ChannelId, exchange: Option<Exchange>) {
         let epoch = self.clocks.epoch;
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
-        let Some(peer) = self.clocks.at(channel.clock) else { return };
+        let place = channel.clock;
+        let Some(peer) = self.clocks.at(place) else { return };
         let is_receiving = channel.job.is_receiving();
         channel.owes_time = is_receiving;
-        peer.clock.hear(&exchange, found.arrival(), epoch);
+        let heard = peer.clock.hear(&exchange, found.arrival(), epoch);
+        if heard.upper || heard.contradiction || heard.refuted {
+            self.clocks.look();
+        }
         // Once, and not only after a period: until then nothing is known.
-        if !is_receiving && !core::mem::replace(&mut peer.is_told, true) {
+        let is_told = self.clocks.at(place).is_none_or(|peer| core::mem::replace(&mut peer.is_told, true));
+        if !is_receiving && !is_told {
             self.say(key, ControlType::Keepalive);
         }
+    }
+
+    /// The next message between two clocks of which it is known now, in the end, whether it was in time. To be asked after each delivery, else one may
+    /// not be told. Looks at some channels and not at all: what is left is asked for again at once
+    /// ([`poll_timeout`](Endpoint::poll_timeout)).
+    pub fn poll_judged(&mut self, now: Instant) -> Option<(ChannelId, Decision)> {
+        if let displaced @ Some(_) = self.clocks.displaced.take() {
+            return displaced;
+        }
+        for _ in 0..LOOKED_AT {
+            if self.clocks.to_look_at == 0 {
+                return None;
+            }
+            let Some(id) = self.clocks.waiting.pop_front(0) else {
+                (self.clocks.to_look_at, self.clocks.waits) = (0, 0);
+                return None;
+            };
+            self.clocks.waits -= 1;
+            self.clocks.to_look_at -= 1;
+            let Some(key) = self.channels.key_at(id) else { continue };
+            let Some(channel) = self.channels.get_mut(key) else { continue };
+            let is_over = channel.is_over;
+            let known = self.clocks.known(channel.clock);
+            let Some(receiving) = channel.job.receiver_mut() else { continue };
+            let judged = receiving.settle(now, known, is_over);
+            if receiving.unjudged() == 0 {
+                self.conclude_if_complete(now, key);
+            } else {
+                self.clocks.waiting.push_back(0, id);
+                self.clocks.waits += 1;
+                // It may have more.
+                self.clocks.to_look_at += usize::from(judged.is_some());
+            }
+            if let Some(judged) = judged {
+                return Some((key, judged));
+            }
+        }
+        None
+    }
+
+    /// True if the last messages of a channel that its sender has closed are judged. Else it is asked for one more report, and waited for; after
+    /// [`LAST_REPORT`] they are judged as they are.
+    pub(super) fn is_judged(&mut self, now: Instant, key: ChannelId) -> bool {
+        let Some(channel) = self.channels.get_mut(key) else { return true };
+        if channel.job.receiver().is_none_or(|receiving| receiving.unjudged() == 0) {
+            return true;
+        }
+        match channel.asked_at {
+            None => {
+                channel.asked_at = Some(now);
+                channel.owes_time = true;
+                self.say(key, ControlType::Status);
+            }
+            Some(asked) if now.since(asked) >= LAST_REPORT => {
+                channel.is_over = true;
+                self.clocks.look();
+            }
+            Some(_) => {}
+        }
+        false
     }
 
     /// This host's clock was seen to stand still while time passed, as in a suspended host, or to jump ahead, some time before it read `now`: what

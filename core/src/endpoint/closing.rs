@@ -64,7 +64,7 @@ impl Endpoint {
         let (State::Finishing { sent }, Some(receiving)) = (channel.association.state, channel.job.receiver()) else {
             return;
         };
-        if receiving.is_through(sent) {
+        if receiving.is_through(sent) && self.is_judged(now, key) {
             self.conclude(now, key);
         }
     }
@@ -79,6 +79,11 @@ impl Endpoint {
         };
         if !receiving.is_drained() {
             channel.association.enter(State::Finishing { sent }, now + GRACE);
+            return;
+        }
+        if receiving.unjudged() > 0 {
+            channel.association.enter(State::Finishing { sent }, now + GRACE);
+            self.is_judged(now, key);
             return;
         }
         receiving.finish(sent);

@@ -568,6 +568,7 @@ impl Endpoint {
             return Some(frame);
         }
         channel.association.heard(now);
+        let found = Found { transit: self.clocks.transit(channel.clock, found, header), ..found };
         let Some(receiving) = channel.job.receiver_mut() else {
             self.promised_frames += 1;
             return self.pass_on(found, place, &view, frame);
@@ -606,12 +607,15 @@ impl Endpoint {
         loop {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
-            let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) else {
+            let Some(channel) = self.channels.get_mut(key) else { continue };
+            let clock = self.clocks.known(channel.clock);
+            let Some(receiving) = channel.job.receiver_mut() else { continue };
+            let Some((delivered, cause)) = receiving.deliver(now, clock, |since| self.gaps.taken(since, now)) else {
                 continue;
             };
-            let Some((delivered, cause)) = receiving.deliver(now, |since| self.gaps.taken(since, now)) else {
-                continue;
-            };
+            if receiving.unjudged() > 0 {
+                self.clocks.waits(now, key, receiving.take_displaced());
+            }
             if receiving.has_delivery() {
                 self.deliverable.push_back(0, id);
             }
@@ -635,7 +639,8 @@ impl Endpoint {
         let link = self.links.iter().filter_map(LinkState::next_time).min();
         let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
         let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
-        [(step, Why::Release), (link, Why::Link), (signal, Why::Signal)]
+        let judged = self.clocks.next_time(now);
+        [(step, Why::Release), (link, Why::Link), (signal, Why::Signal), (judged, Why::Signal)]
             .into_iter()
             .filter_map(|(at, why)| at.map(|at| (at, why)))
             .min_by_key(|&(at, _)| at)

@@ -268,6 +268,7 @@ impl Endpoint {
             self.set_timer(key);
         }
         self.signalling.pending.retain(|pending| pending.expires > now);
+        self.clocks.timeout(now);
     }
 
     // ------------------------------------------------------------------------------------------------ inputs
@@ -334,6 +335,10 @@ impl Endpoint {
                 if let Some(key) = self.outgoing(peer, token) {
                     self.confirm(now, key);
                     self.hear_exchange(found, key, status.exchange);
+                    if status.exchange.is_some() && self.state(key) == Some(State::Closing) {
+                        // Its last messages wait for one more report.
+                        self.answer_channel(now, key, ControlType::Close);
+                    }
                     if self.obey_spacing(now, key, status.spacing) {
                         // It comes behind everything that was sent before.
                         self.say(key, ControlType::Keepalive);

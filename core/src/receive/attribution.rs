@@ -26,12 +26,15 @@ pub struct Found {
     pub arrived: Option<Instant>,
     /// Whether this host has sent it to itself, and no network could have changed, kept or made it.
     pub is_own: bool,
+    /// The least that it can have been in transit from its sender's link on, where the clocks differ and the sender's is bounded. The
+    /// endpoint finds it out.
+    pub transit: Option<Duration>,
 }
 
 impl From<Instant> for Found {
     /// Found as soon as it had arrived.
     fn from(at: Instant) -> Self {
-        Self { at, arrived: Some(at), is_own: false }
+        Self { at, arrived: Some(at), is_own: false, transit: None }
     }
 }
 
@@ -50,12 +53,15 @@ pub(crate) struct Way {
     waited: Duration,
     /// For how much of that the sender has evidence that the platform took it.
     stolen: Duration,
-    /// From there until it had arrived here; until it was found if the arrival is not known. Zero where the clocks differ.
+    /// From there until it had arrived here; until it was found if the arrival is not known. Where the clocks differ the least that it can
+    /// have been, zero if that is not known.
     transit: Duration,
     /// From its arrival until it was found; `None` if that is not known.
     lay: Option<Duration>,
-    /// Whether all of this is on one clock.
-    same_clock: bool,
+    /// When it was found.
+    found: Instant,
+    /// Whether anything is known of `transit`.
+    is_timed: bool,
 }
 
 /// From the hand-over to the sender's link until a packet had arrived, as far as that is the network's.
@@ -68,14 +74,31 @@ impl Way {
         let micros = |micros: u32| Duration::from_micros(micros.into());
         let waited = micros(header.waited_micros);
         let handed_over = header.logical_arrival + waited;
-        let transit = if same_clock { found.arrival().since(handed_over) } else { Duration::ZERO };
+        let transit = if same_clock { Some(found.arrival().since(handed_over)) } else { found.transit };
         let lay = found.arrived.map(|_| found.at.since(found.arrival()));
-        Self { waited, stolen: of_stolen_units(header.stolen_units), transit, lay, same_clock }
+        Self {
+            waited,
+            stolen: of_stolen_units(header.stolen_units),
+            transit: transit.unwrap_or_default(),
+            lay,
+            found: found.at,
+            is_timed: transit.is_some(),
+        }
     }
 
-    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ, or the frame has no arrival stamp.
+    /// Until it was handed over, had arrived, and was found; `None` if the frame has no arrival stamp.
     pub(crate) fn segments(&self) -> Option<(Duration, Duration, Duration)> {
-        self.lay.filter(|_| self.same_clock).map(|lay| (self.waited, self.transit, lay))
+        self.lay.map(|lay| (self.waited, self.transit, lay))
+    }
+
+    /// What a message of which this is the last packet took at both hosts until it was complete, each by its own clock.
+    pub(crate) fn at_hosts(&self, completion: Instant) -> Duration {
+        self.waited + self.lay.unwrap_or(Duration::ZERO) + completion.since(self.found)
+    }
+
+    /// It took `least` at least: what it was not at a host for, it was in transit.
+    pub(crate) fn took(&mut self, completion: Instant, least: Duration) {
+        self.transit = self.transit.max(least.saturating_sub(self.at_hosts(completion)));
     }
 
     /// True if the network took longer than it may.
@@ -84,10 +107,10 @@ impl Way {
         self.transit > granted_to_network(config)
     }
 
-    /// Another packet of the message came later. When the message is late is known by its last packet; where the clocks differ, nobody
-    /// knows by which.
-    pub(crate) fn follow(&mut self, other: Self, same_clock: bool) {
-        let lay = if same_clock { other.lay } else { self.lay.max(other.lay) };
+    /// Another packet of the message came later. When the message is late is known by its last packet; where nothing is known of their
+    /// transit, it cannot be told by which.
+    pub(crate) fn follow(&mut self, other: Self) {
+        let lay = if other.is_timed { other.lay } else { self.lay.max(other.lay) };
         *self = Self { lay, ..other };
     }
 
@@ -100,8 +123,8 @@ impl Way {
             None => (Duration::ZERO, self.transit.saturating_sub(config.transit)),
         };
         let upstream = config.upstream.saturating_sub(spare);
-        if !config.same_clock {
-            // Nobody here knows when it had to be handed over; but what the sender's host has evidence of held it up.
+        if !self.is_timed {
+            // It is not known when it had to be handed over; but what the sender's host has evidence of held it up.
             let platform = self.waited.saturating_sub(upstream.saturating_sub(config.transit));
             let platform = platform.min(stretched(self.stolen, stretch_ppm));
             return Excess { platform, unlooked, ..Excess::default() };
@@ -344,7 +367,8 @@ mod tests {
             ..DataHeader::default()
         };
         let arrived = at(100 + waited + transit);
-        let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived), is_own: false };
+        let found =
+            Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived), is_own: false, transit: None };
         let delay = Delay { way: Way::of(found, &header, true), ..Delay::default() };
         let completion = found.at + ms(here);
         let due_here = found.at.max(at(112)) + config.stage;
@@ -411,7 +435,7 @@ mod tests {
         let waited = |stolen: u64| Way {
             waited: ms(18),
             stolen: ms(stolen),
-            same_clock: true,
+            is_timed: true,
             lay: Some(ms(0)),
             ..Way::default()
         };

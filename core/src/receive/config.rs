@@ -55,7 +55,6 @@ impl ReceiveConfig {
     /// message be ahead, and a late one be believed older.
     pub(super) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
         let most = match self.service.contract() {
-            _ if !self.same_clock => return Duration::ZERO,
             // Under `decay` a sender may be ahead by any time.
             Some(_) if self.oversize > 1 => Duration::MAX,
             Some(contract) => contract.most_ahead() + CREDIT + Duration::from_micros(1),
@@ -110,6 +109,10 @@ pub struct ReceiveCounters {
     pub misses: Misses,
     /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
+    /// Of those delivered, of a guaranteed channel, it is not known whether they were in time.
+    pub undecided: u64,
+    /// How uncertain the sender's clock was when a message was judged last: zero if it is this host's, `Duration::MAX` if that is not known.
+    pub clock_error: Duration,
     /// The least number of a message that may still be delivered here; those below are delivered, lost or dropped.
     pub next: u64,
 }

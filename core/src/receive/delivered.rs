@@ -4,6 +4,17 @@ use super::attribution::Delay;
 use crate::frames::MessageBuf;
 use crate::units::{Duration, Instant};
 
+/// What the sender of a message says of when it was sent, on a clock that is not this host's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// Its logical arrival.
+    pub logical_arrival: Instant,
+    /// How long before that its application sent it, to a microsecond.
+    pub ahead: Duration,
+    /// The epoch of that clock.
+    pub epoch: u8,
+}
+
 /// A message on its way to the application.
 #[derive(Debug)]
 pub struct Delivered {
@@ -15,6 +26,12 @@ pub struct Delivered {
     pub logical_arrival: Instant,
     /// How long before that its application sent it, by the sender's word, to a microsecond. Zero where the clocks differ.
     pub ahead: Duration,
+    /// What the sender says, where the clocks differ.
+    pub said: Option<Said>,
+    /// How long it may take from its logical arrival; `None` for best effort.
+    pub allowed: Option<Duration>,
+    /// The least that it took from there, where the clocks differ; zero if that is not known.
+    pub least: Duration,
     /// When it was complete.
     pub completion: Instant,
     /// When it was due; `None` for best effort.
@@ -48,7 +65,8 @@ impl Delivered {
     /// Where its time went; `None` where the clocks differ, of a message that was sent before its logical arrival, from which its sender counts, and where
     /// frames have no arrival stamp.
     pub fn segments(&self) -> Option<Segments> {
-        let (sending, transit, waiting) = self.delay.way.segments().filter(|_| self.ahead.is_zero())?;
+        let comparable = self.said.is_none() && self.ahead.is_zero();
+        let (sending, transit, waiting) = self.delay.way.segments().filter(|_| comparable)?;
         let receiving = self.latency().saturating_sub(sending + transit + waiting);
         Some(Segments { sending, transit, waiting, receiving })
     }
@@ -64,15 +82,18 @@ impl Delivered {
     pub fn response(&self) -> Duration {
         self.completion.since(self.logical_arrival)
     }
-    /// How long after its deadline it was complete; zero if in time.
+    /// How long after its deadline it was complete, where the clocks differ at least; zero if in time, or if that is not known.
     pub fn lateness(&self) -> Duration {
-        self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline))
+        match (self.said, self.allowed) {
+            (Some(_), Some(allowed)) => self.least.saturating_sub(allowed),
+            _ => self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline)),
+        }
     }
-    /// How long after its bound it was complete, if it was in time; zero if it was within the bound, or late. The bound is
-    /// `spare` before the deadline; what messages before it deferred it by is not counted.
+    /// How long after its bound it was complete, if it was in time; zero if it was within the bound, or late, or if the clocks differ: then that is
+    /// known later ([`Decision`](super::Decision)). The bound is `spare` before the deadline; what messages before it deferred it by is not counted.
     pub fn beyond_bound(&self, spare: Duration) -> Duration {
         match self.deadline {
-            Some(deadline) if self.completion <= deadline => {
+            Some(deadline) if self.said.is_none() && self.completion <= deadline => {
                 self.completion.since(deadline.before(spare)).saturating_sub(self.deferred)
             }
             _ => Duration::ZERO,

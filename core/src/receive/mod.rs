@@ -20,4 +20,4 @@ pub use demux::{Foreign, Route, route};
 pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Handled, HandledEarly, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};
 pub(crate) use policing::{NoPlace, Policed, Policing};
-pub use receiving::Receiving;
+pub use receiving::{Decision, Known, Receiving};

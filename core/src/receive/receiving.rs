@@ -13,13 +13,14 @@ use core::net::SocketAddr;
 
 use super::attribution::{Delay, Evidence, Found, TimeTaken, Way};
 use super::config::{Drop, ReceiveConfig, ReceiveCounters};
-use super::delivered::Delivered;
+use super::delivered::{Delivered, Said};
 use super::early::{DroppedEarly, Expected, Handled, Taken};
 use super::policing::{CREDIT, NoPlace, Policed, Policing};
 use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer, place};
 use crate::cause::Cause;
+use crate::clock::{Pending, UNSURE_EPOCH};
 use crate::collections::Ring;
-use crate::contract::{Service, packets};
+use crate::contract::{Contract, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::piece::{Piece, Worked};
@@ -28,6 +29,18 @@ use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
 mod judging;
+
+pub use judging::{Decision, Known};
+
+/// How many messages of a channel wait for their judgement at most: those of four exchanges of stamps, at ten a second, and a burst.
+fn unjudged(service: &Service) -> usize {
+    const LEAST: u64 = 64;
+    const MOST: u64 = 4096;
+    const SPAN: Duration = Duration::from_millis(400);
+    let of_contract =
+        |contract: &Contract| SPAN.as_nanos() / contract.interval().as_nanos().max(1) + u64::from(contract.burst());
+    service.contract().map_or(LEAST, |contract| of_contract(contract).clamp(LEAST, MOST)) as usize
+}
 
 #[derive(Debug)]
 struct Arrived {
@@ -59,6 +72,10 @@ pub struct Receiving {
     words: usize,
     buffers: Buffers,
     complete: Ring<Delivered>,
+    /// Messages that wait for their judgement, where the clocks differ.
+    pending: Option<Box<Pending>>,
+    /// One that was judged to make room for the message that was delivered last.
+    displaced: Option<Decision>,
     dropped_early: DroppedEarly,
     /// Messages that were delivered before this host saw them, as far as none has been missed for them.
     handled: u64,
@@ -100,12 +117,17 @@ impl Receiving {
                 lent: 0,
             },
             complete: Ring::with_capacity(messages),
+            pending: (!config.same_clock).then(|| Box::new(Pending::new(unjudged(&config.service)))),
+            displaced: None,
             dropped_early: DroppedEarly::default(),
             handled: 0,
             lost: Lost::default(),
             is_delayed: false,
             stretch_ppm: 1_000_000,
-            counters: ReceiveCounters::default(),
+            counters: ReceiveCounters {
+                clock_error: if config.same_clock { Duration::ZERO } else { Duration::MAX },
+                ..ReceiveCounters::default()
+            },
             config,
         }
     }
@@ -161,6 +183,9 @@ impl Receiving {
     pub fn note_handled(&mut self, handled: &Handled) {
         self.handled += handled.messages;
         self.counters.count_handled(handled);
+        if !self.config.same_clock && self.config.service.contract().is_some() {
+            self.counters.undecided += handled.messages;
+        }
     }
     /// Packets of the largest message.
     fn most_packets(&self) -> u32 {
@@ -246,12 +271,16 @@ impl Receiving {
             let slot = self.slots[number].as_mut().expect("it was just found");
             let way = Way::of(found, header, self.config.same_clock);
             self.is_delayed = way.is_delayed(&self.config);
-            slot.delay.way.follow(way, self.config.same_clock);
+            slot.delay.way.follow(way);
             if slot.sequence == self.held_up.sequence {
                 self.held_up = HeldUp::by(slot);
             }
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
+            }
+            // A message of which the packets are of two epochs is of none.
+            if let Some(said) = slot.said.as_mut().filter(|said| said.epoch != header.epoch) {
+                said.epoch = UNSURE_EPOCH;
             }
             let spoilt = slot.spoilt;
             return match spoilt {
@@ -327,9 +356,10 @@ impl Receiving {
                 Err(NoPlace::Backlog(by)) if by > self.config.input_delay => {
                     spoilt = Some(self.owner_of_backlog((delay, since), taken));
                 }
-                // What is older than is believed has no place: by its sender's fault, unless it was on its way for so long.
+                // What is older than is believed, or comes in a bunch, has no place: by its sender's fault, unless it was on its way for so long.
                 Err(_) => {
-                    let is_delayed = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm).network > CREDIT;
+                    let explains = if self.config.same_clock { CREDIT } else { Duration::ZERO };
+                    let is_delayed = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm).network > explains;
                     spoilt = Some(if is_delayed { Cause::Network } else { Cause::Sender });
                 }
             }
@@ -352,7 +382,12 @@ impl Receiving {
         let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
-            ahead: self.config.ahead(header, logical_arrival),
+            ahead: if self.config.same_clock { self.config.ahead(header, logical_arrival) } else { Duration::ZERO },
+            said: (!self.config.same_clock).then(|| Said {
+                logical_arrival: header.logical_arrival,
+                ahead: self.config.ahead(header, header.logical_arrival),
+                epoch: header.epoch,
+            }),
             eligible,
             release,
             message_bytes: header.message_bytes,
@@ -610,6 +645,9 @@ impl Receiving {
             sequence: slot.sequence,
             logical_arrival: slot.logical_arrival,
             ahead: slot.ahead,
+            said: slot.said,
+            allowed: contract.map(|contract| contract.deadline() + extra),
+            least: Duration::ZERO,
             completion: Instant::MAX,
             deadline,
             deferred: slot.deferred,

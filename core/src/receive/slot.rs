@@ -1,6 +1,7 @@
 //! One message under reassembly, and what is known of why it came late; the buffers of all, and those that are lost.
 
 use super::attribution::Delay;
+use super::delivered::Said;
 use crate::cause::Cause;
 use alloc::vec::Vec;
 
@@ -15,6 +16,8 @@ pub(super) struct Slot {
     pub(super) logical_arrival: Instant,
     /// How long before that it was sent, as its sender says.
     pub(super) ahead: Duration,
+    /// What its sender says of when it was sent, where the clocks differ.
+    pub(super) said: Option<Said>,
     /// From when on it may be processed.
     pub(super) eligible: Instant,
     /// At this host, what its deadline counts from.

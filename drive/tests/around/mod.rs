@@ -12,7 +12,7 @@ use laxity_core::event::{ChannelId, Event, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
-use laxity_core::receive::{Expected, ReceiveCounters};
+use laxity_core::receive::{Decision, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendConfig, SendCounters, Submitted};
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant};
@@ -484,6 +484,7 @@ impl Ports for Around {
         self.now += self.handler;
         Some(delivery.delivered.message).filter(|_| !self.handler.is_zero())
     }
+    fn judged(&mut self, _: ChannelId, _: &Decision, _: Duration, _: &ReceiveCounters) {}
     fn wake(&mut self, place: u32) {
         self.did.push(Did::Wake(place));
     }

@@ -8,7 +8,7 @@ use laxity_core::endpoint::{Endpoint, Incoming, Reception, Transmit};
 use laxity_core::event::{ChannelId, Event, LinkId, Request};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Expected, ReceiveCounters};
+use laxity_core::receive::{Decision, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{Completed, Outcome, Pick};
@@ -397,6 +397,10 @@ impl Ports for Around<'_> {
     fn handler(&self, place: u32) -> Duration {
         // Some have one.
         if place % 3 == 2 { micros(30) } else { Duration::ZERO }
+    }
+
+    fn judged(&mut self, _: ChannelId, decision: &Decision, _: Duration, _: &ReceiveCounters) {
+        assert!(decision.upper.is_none_or(|upper| decision.lower <= upper), "{decision:?}");
     }
 
     fn deliver(&mut self, now: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {

@@ -175,6 +175,8 @@ mod tests {
             dropped: 5,
             misses: Misses { sender: 6, receiver: 7, network: 8, platform: 9, laxity: 10, unexplained: 11 },
             over_bound: 11,
+            undecided: 18,
+            clock_error: span(19),
             deadline: span(12),
             bound: None,
             response: span(17),

@@ -8,7 +8,7 @@ use laxity_core::event::{ChannelId, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Expected, Found, HandledEarly, ReceiveCounters, TimeTaken};
+use laxity_core::receive::{Decision, Expected, Found, HandledEarly, ReceiveCounters, TimeTaken};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work};
@@ -49,7 +49,7 @@ impl<L, C> Surroundings<L, C> {
                 frames.free(frame);
                 continue;
             }
-            let own = Found { at: now, arrived: Some(since), is_own: true };
+            let own = Found { at: now, arrived: Some(since), is_own: true, transit: None };
             endpoint.handle_frame(own, link, address, frame, len, frames);
         }
         limit
@@ -169,7 +169,14 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
             if fault::is_on(Fault::DiscardReceived) {
                 return frames.free(frame);
             }
-            endpoint.handle_frame(Found { at: now, arrived, is_own: false }, link, peer, frame, len, frames);
+            endpoint.handle_frame(
+                Found { at: now, arrived, is_own: false, transit: None },
+                link,
+                peer,
+                frame,
+                len,
+                frames,
+            );
         });
         for _ in 0..limit {
             let Some((place, packets)) = self.link.poll_policed() else { break };
@@ -311,6 +318,14 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
         }
         slot.push(inbound);
         None
+    }
+
+    fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, counters: &ReceiveCounters) {
+        let slot = self.slots.get(channel.index() as usize).and_then(Option::as_deref);
+        if let Some(Slot::Receive(slot)) = slot {
+            slot.port.statistics.judged(decision, spare);
+            slot.port.statistics.receive(counters);
+        }
     }
 
     fn wake(&mut self, place: u32) {

@@ -170,6 +170,9 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
         sequence,
         logical_arrival: at(10 * sequence),
         ahead: Duration::ZERO,
+        said: None,
+        allowed: None,
+        least: Duration::ZERO,
         completion: at(30),
         deadline: Some(at(30)),
         deferred: Duration::ZERO,
@@ -183,7 +186,7 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
 fn a_message_that_is_not_what_was_sent_is_found() {
     let problem = |messages: &[Delivered]| {
         let mut ledger = ledger();
-        let last = messages.iter().map(|message| ledger.delivered(message, None).1).last();
+        let last = messages.iter().map(|message| ledger.delivered(at(30), message, None).1).last();
         last.flatten().map(|(what, ..)| what)
     };
     assert_eq!(problem(&[delivered(0, 50, None), delivered(1, 50, None)]), None);
@@ -205,7 +208,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
         world.collect_findings();
         world.channels.push(ledger());
         let delivered = delivered(1, 50, None);
-        let (_, problem) = world.channels[0].delivered(&delivered, None);
+        let (_, problem) = world.channels[0].delivered(at(30), &delivered, None);
         assert_eq!(problem, None);
         world.check_counters(0, at(30), &counters);
         world.findings().0.iter().map(|finding| finding.what).collect::<Vec<_>>()
@@ -220,7 +223,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
     ledger.send.accepted = 2;
     ledger.receive = counters;
     assert_eq!(ledger.check().map(|problem| problem.0), Some(What::Conservation), "one delivery that nobody saw");
-    let _ = ledger.delivered(&delivered(1, 50, None), None);
+    let _ = ledger.delivered(at(30), &delivered(1, 50, None), None);
     assert_eq!(ledger.check(), None);
 }
 

@@ -200,6 +200,8 @@ fn outcome(
         dropped: refused,
         misses: Misses { sender, laxity: messages_late + host, ..Misses::default() },
         over_bound: last().filter(over).count() as u64,
+        undecided: 0,
+        clock_error: Some(Duration::ZERO),
         deadline,
         bound,
         response: last().map(response).max(),

@@ -144,6 +144,8 @@ fn input(
             dropped,
             misses: Misses { sender: dropped, network: lost, ..Misses::default() },
             over_bound: 0,
+            undecided: 0,
+            clock_error: Some(Duration::ZERO),
             deadline,
             bound,
             response: latencies.max,

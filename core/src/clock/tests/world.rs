@@ -281,7 +281,7 @@ impl<'a, E: Estimator> World<'a, E> {
     }
 
     fn note(&mut self, host: usize, judged: Judged) {
-        let (sent_at, took) = self.sent[usize::from(judged.token)];
+        let (sent_at, took) = self.sent[usize::try_from(judged.token).unwrap()];
         if self.rules.told || host == 1 {
             self.outcomes.push(Outcome { host, sent_at, took, judged });
         }
@@ -332,7 +332,7 @@ impl<'a, E: Estimator> World<'a, E> {
                     own_epoch: 0,
                     least: Duration::ZERO,
                     deadline: Duration::from_nanos(self.rules.deadline),
-                    token: u16::try_from(token).unwrap(),
+                    token: token as u64,
                 };
                 self.soon(now, host, Event::Push(message));
             }

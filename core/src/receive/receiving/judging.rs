@@ -1,25 +1,106 @@
 //! What became of the messages: which were late, by whose fault, and what the sender is told.
+//!
+//! Where the sender's clock is not this host's, the latency of a message is an interval ([`crate::clock`]). That it is late is known as soon as it is
+//! complete, by the lower end; that it is in time with a later report of the sender's host, or never.
 
 use super::super::attribution::{Evidence, TimeTaken};
-use super::super::delivered::Delivered;
+use super::super::delivered::{Delivered, Said};
 use super::Receiving;
+use crate::clock::{Judged, Message, PeerClock, Relation, Verdict};
 use crate::units::{Duration, Instant};
 use crate::wire::Counts;
 
+/// What a pending message keeps beside what it is judged by, in one word.
+#[derive(Clone, Copy, Debug)]
+struct Token {
+    /// How long before its logical arrival it was sent; rounded up to 16 µs, up to a second.
+    ahead: Duration,
+    /// For how much of a delay there is evidence outside Laxity, up to three days.
+    excused: Duration,
+}
+
+/// The unit of [`Token::ahead`], and the bits that it takes.
+const AHEAD_NANOS: u64 = 16_000;
+const AHEAD_BITS: u32 = 16;
+
+impl From<Token> for u64 {
+    fn from(token: Token) -> Self {
+        let ahead = token.ahead.as_nanos().div_ceil(AHEAD_NANOS).min((1 << AHEAD_BITS) - 1);
+        token.excused.as_nanos().min(Self::MAX >> AHEAD_BITS) << AHEAD_BITS | ahead
+    }
+}
+
+impl From<u64> for Token {
+    fn from(word: u64) -> Self {
+        let ahead = word & ((1 << AHEAD_BITS) - 1);
+        let nanos = Duration::from_nanos;
+        Self { ahead: nanos(ahead * AHEAD_NANOS), excused: nanos(word >> AHEAD_BITS) }
+    }
+}
+
+/// What is known of a sender's clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Known<'a> {
+    /// Its clock.
+    pub clock: &'a PeerClock,
+    /// This host's epoch.
+    pub own_epoch: u8,
+    /// How uncertain the clock may be, as admission has it.
+    pub allowed_error: Duration,
+}
+
+/// What is known in the end of a message between two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The least that it can have taken from its logical arrival until it was complete.
+    pub lower: Duration,
+    /// The most, if that is known.
+    pub upper: Option<Duration>,
+    /// The most that it can have taken from its application's call on, if that is known.
+    pub latency: Option<Duration>,
+    /// How long it was allowed to take; `None` for best effort.
+    pub allowed: Option<Duration>,
+    /// Whether it was in time.
+    pub verdict: Verdict,
+    /// For how much of a delay there is evidence outside Laxity.
+    pub excused: Duration,
+    /// True if the sender's clock was more uncertain than admission allows for.
+    pub is_unsure: bool,
+}
+
+impl Decision {
+    /// True if the message was in time, and complete after its bound, `spare` before the deadline, though nothing outside Laxity explains it. The
+    /// upper end counts, unless the sender's clock was more uncertain than the bound allows for: then the lower one.
+    pub fn breaks_bound(&self, spare: Duration) -> bool {
+        let (Some(allowed), Some(upper), Verdict::InTime) = (self.allowed, self.upper, self.verdict) else {
+            return false;
+        };
+        let took = if self.is_unsure { self.lower } else { upper };
+        took.saturating_sub(allowed.saturating_sub(spare)) > self.excused
+    }
+}
+
 impl Receiving {
-    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `taken` tells what took
-    /// time at this host since a point in time.
+    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `clock` is what is known of the sender's
+    /// clock, which counts where it is not this host's. `taken` tells what took time at this host since a point in time.
     pub fn deliver(
         &mut self,
         now: Instant,
-        taken: impl FnOnce(Instant) -> TimeTaken,
+        clock: Known<'_>,
+        taken: impl Fn(Instant) -> TimeTaken,
     ) -> Option<(Delivered, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
         self.buffers.lent += 1;
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
-        self.counters.largest = self.counters.largest.max(delivered.response());
+        match delivered.said {
+            Some(said) => {
+                let taken = taken(delivered.since);
+                self.pend(&mut delivered, said, clock, taken);
+            }
+            None => self.counters.largest = self.counters.largest.max(delivered.response()),
+        }
         let lateness = delivered.lateness();
         if lateness.is_zero() {
             return Some((delivered, None));
@@ -28,6 +109,79 @@ impl Receiving {
         let evidence = self.judge(&delivered, lateness, Duration::ZERO, taken(delivered.since));
         *self.counters.misses.of(evidence.cause) += 1;
         Some((delivered, Some(evidence)))
+    }
+
+    /// A message between two clocks waits for its judgement, and is told the least that it took.
+    fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: TimeTaken) {
+        let Known { clock, own_epoch, .. } = known;
+        let completed = delivered.completion;
+        let Said { logical_arrival: sent, ahead, epoch } = said;
+        let deadline = delivered.allowed.unwrap_or(Duration::MAX);
+        let mut message = Message {
+            sent,
+            completed,
+            epoch,
+            own_epoch,
+            least: delivered.delay.way.at_hosts(completed),
+            deadline,
+            token: 0,
+        };
+        delivered.least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
+        delivered.delay.way.took(completed, delivered.least);
+        let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken);
+        let excused =
+            if evidence.cause.breaks_promise() { Duration::ZERO } else { evidence.network + evidence.platform };
+        message.token = Token { ahead, excused }.into();
+        let Some(pending) = self.pending.as_mut() else { return };
+        if let Some(judged) = pending.push(clock, &message).displaced {
+            self.displaced = Some(self.count(known, &judged));
+        }
+    }
+
+    /// One that was judged to make room for the message that was delivered last.
+    pub(crate) fn take_displaced(&mut self) -> Option<Decision> {
+        self.displaced.take()
+    }
+
+    /// The next message whose judgement is final; of one that is not, if nothing more will be heard (`is_over`).
+    pub(crate) fn settle(&mut self, now: Instant, known: Known<'_>, is_over: bool) -> Option<Decision> {
+        let clock = known.clock;
+        let pending = self.pending.as_mut()?;
+        let judged = if is_over { pending.finish(clock) } else { pending.settle(clock, now) }?;
+        let is_estimated = clock.relation(now) == Relation::Estimated;
+        self.counters.clock_error = clock.error().filter(|_| is_estimated).unwrap_or(Duration::MAX);
+        Some(self.count(known, &judged))
+    }
+
+    /// Messages that wait for their judgement.
+    pub(crate) fn unjudged(&self) -> usize {
+        self.pending.as_ref().map_or(0, |pending| pending.len())
+    }
+
+    /// Those of them that have a deadline, and were not late.
+    fn undecided(&self) -> u64 {
+        let pending = self.pending.as_ref().filter(|_| self.config.service.contract().is_some());
+        pending.map_or(0, |pending| pending.undecided() as u64)
+    }
+
+    /// Nothing more will be heard of the sender's clock: what waits stays undecided.
+    pub(crate) fn give_up_judging(&mut self) {
+        self.counters.undecided += self.undecided();
+        if let Some(pending) = &mut self.pending {
+            pending.clear();
+        }
+    }
+
+    fn count(&mut self, known: Known<'_>, judged: &Judged) -> Decision {
+        let Judged { lower, upper, deadline, verdict, token, .. } = *judged;
+        let allowed = self.config.service.contract().map(|_| deadline);
+        // One that is late was counted when it was delivered.
+        self.counters.undecided += u64::from(allowed.is_some() && verdict == Verdict::Undecided);
+        self.counters.largest = self.counters.largest.max(upper.unwrap_or(lower));
+        let Token { ahead, excused } = token.into();
+        let latency = upper.map(|upper| upper + ahead);
+        let is_unsure = judged.width().is_none_or(|width| known.clock.error_of(width) > known.allowed_error);
+        Decision { lower, upper, latency, allowed, verdict, excused, is_unsure }
     }
 
     /// Judges a message that was complete `lateness` after its deadline, or after a bound that is `spare` before it.
@@ -46,13 +200,17 @@ impl Receiving {
     /// What the sender is told.
     pub(crate) fn counts(&self) -> Counts {
         let c = &self.counters;
+        // What waits for its judgement is told as undecided, until then.
+        let undecided = c.undecided + self.undecided();
         Counts {
-            delivered: c.delivered - c.late,
+            delivered: (c.delivered - c.late).saturating_sub(undecided),
             late: c.late,
             lost: c.lost,
             dropped: c.dropped,
             largest: c.largest,
+            undecided,
             misses: c.misses,
+            clock_error: Some(c.clock_error).filter(|error| *error < Duration::MAX),
             ..Counts::default()
         }
     }
