@@ -52,6 +52,10 @@ pub struct Channel {
     pub(super) clock: Option<u16>,
     /// Whether its next STATUS says this host's time (receiver).
     pub(super) owes_time: bool,
+    /// Whether its peer said any time on it.
+    pub(super) has_time: bool,
+    /// When it was accepted (receiver).
+    pub(super) opened: Instant,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
@@ -117,6 +121,8 @@ impl Channel {
             confirmed: Duration::ZERO,
             clock: None,
             owes_time: false,
+            has_time: false,
+            opened: Instant::ZERO,
         }
     }
 }
