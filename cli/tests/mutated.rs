@@ -272,6 +272,7 @@ impl Target {
         while let Some((channel, delivered, _)) = self.endpoint.poll_delivery(self.now) {
             self.endpoint.recycle(channel, delivered.message);
         }
+        while self.endpoint.poll_judged(self.now).is_some() {}
         while let Some(event) = self.endpoint.poll_event() {
             self.handle(event, liar);
         }

@@ -249,7 +249,7 @@ fn an_oversize_message_has_no_more_on_the_link_in_an_interval_than_whole_packets
 fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance() {
     let ms = |millis: u64| at(millis * 1_000_000);
     let mut sending = sending(real_time(1_000, 1), 1_000);
-    let late = Arrival { stamp: ms(100), served: ms(149), withheld: Duration::from_millis(30), epoch: 0 };
+    let late = Arrival { stamp: ms(100), served: ms(149), withheld: Duration::from_millis(30) };
     let mut taken =
         |arrival: Arrival| sending.submit(arrival, message(1_000)).map(|it| (it.logical_arrival, it.release));
     assert_eq!(taken(late).unwrap(), (ms(100), ms(149)));
@@ -257,9 +257,9 @@ fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance(
     assert_eq!(taken(ms(200).into()).unwrap(), (ms(200), ms(200)), "what is late is made up for in a pause");
     assert_eq!(taken(ms(211).into()).unwrap(), (ms(211), ms(211)));
     // What is late by our own mistake stays so, whatever is taken from us afterwards.
-    let ours = Arrival { stamp: ms(221), served: ms(261), withheld: Duration::ZERO, epoch: 0 };
+    let ours = Arrival { stamp: ms(221), served: ms(261), withheld: Duration::ZERO };
     assert_eq!(taken(ours).unwrap(), (ms(221), ms(261)));
-    let later = Arrival { stamp: ms(231), served: ms(250), withheld: Duration::from_millis(19), epoch: 0 };
+    let later = Arrival { stamp: ms(231), served: ms(250), withheld: Duration::from_millis(19) };
     assert_eq!(taken(later).unwrap(), (ms(231), ms(271)));
     let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + 1_000);
     let mut evidence = Vec::new();

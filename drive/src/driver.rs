@@ -14,6 +14,7 @@ use laxity_core::upcall::Pick;
 
 use crate::environment::{Environment, Iterated, Work};
 use crate::gaps::Round;
+use crate::mailbox::JUDGED_AT_ONCE;
 use crate::mailbox::{Deliveries, Mailbox};
 use crate::share::Share;
 use crate::sleep::{Next, Sleep};
@@ -174,6 +175,7 @@ impl<F: Frames> Driver<F> {
             self.hold(now, env);
             now = self.take_inputs(now, env);
             self.endpoint.handle_timeout(now);
+            self.tell_judged(now, JUDGED_AT_ONCE, env);
         }
         let batch = self.platform.transmit_batch;
         if self.progress.unfed == 0 || self.progress.unfed >= batch || self.is_blocked(env) {

@@ -16,8 +16,8 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 /// So many messages of a mailbox are refused in one look: an application in another process puts as many as it likes.
 const MOST_REFUSED: usize = 64;
 
-/// So many messages between two clocks are judged in one turn, beside two for each that is delivered.
-const JUDGED_AT_ONCE: usize = 64;
+/// So many messages between two clocks are judged in one round, beside two for each that is delivered.
+pub(crate) const JUDGED_AT_ONCE: usize = 8;
 
 /// How long before its deadline the bound of a message at `place` is. A bound is that of the handler's end, whatever this one takes.
 fn spare(place: u32, env: &impl crate::environment::Ports) -> Duration {
@@ -182,13 +182,11 @@ impl<F: Frames> Driver<F> {
                 }
             }
         }
-        // What is left is judged in the next turn.
-        self.tell_judged(now, JUDGED_AT_ONCE, env);
         done
     }
 
-    /// Tells of some messages whether they were in time.
-    fn tell_judged(&mut self, now: Instant, most: usize, env: &mut impl Environment<F>) {
+    /// Tells of some messages whether they were in time. What is left is told in the next round, which comes at once.
+    pub(crate) fn tell_judged(&mut self, now: Instant, most: usize, env: &mut impl Environment<F>) {
         for _ in 0..most {
             let Some((channel, decision)) = self.endpoint.poll_judged(now) else { break };
             let counters = self.endpoint.receive_counters(channel).unwrap_or_default();

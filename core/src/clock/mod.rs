@@ -34,7 +34,8 @@
 //!
 //! **Across an epoch of ours.** A message that was sent before our clock jumped and completed after it would be charged with the jump. So after a
 //! change of our epoch no bound is believed until a frame reports one of our stamps of the new epoch: its sender's clock read `a4`, and hence `a1`,
-//! after the jump. A message that was stamped at `a4` or before may have been in transit during the jump: it is not judged.
+//! after the jump. A message that was stamped at `a4` or before may have been in transit during the jump: it is not judged. Where all
+//! messages were sent after our epoch began, as on a channel that was opened since, none was, and no report is waited for.
 //!
 //! **Across an epoch of the peer.** Bounds hold within one epoch: they are dropped when a frame has another one. A message is judged
 //! only if its epoch, as its packets say, is that of the bounds.

@@ -131,7 +131,8 @@ pub struct PeerClock {
     peer_epoch: Option<u8>,
     /// Changes whenever the bounds begin anew.
     era: u32,
-    /// Messages that the peer stamped later, and only these, are within the era. `None` while bounds are not believed yet.
+    /// Messages that the peer stamped later, and only these, are within the era. `None` while bounds are not believed yet: none may have
+    /// been in transit when our clock jumped.
     floor: Option<Instant>,
     /// The latest stamp of the peer that was accepted, and when it arrived.
     latest: Option<Report>,
@@ -159,7 +160,8 @@ pub struct PeerClock {
 }
 
 impl PeerClock {
-    /// For clocks whose rates deviate by `drift_ppm` millionths in sum, below a million, and that exchange once in `period`.
+    /// For clocks whose rates deviate by `drift_ppm` millionths in sum, below a million, and that exchange once in `period`. The caller tells our
+    /// epoch at once ([`Self::set_epoch`]), and [`Self::expect_older`] if messages may come that were sent before that began.
     pub fn new(drift_ppm: u32, period: Duration) -> Self {
         Self {
             drift: Offset::from(drift_ppm.min(999_999)),
@@ -167,7 +169,7 @@ impl PeerClock {
             own_epoch: None,
             peer_epoch: None,
             era: 0,
-            floor: None,
+            floor: Some(Instant::ZERO),
             latest: None,
             reported: None,
             said: Newest::EMPTY,
@@ -230,9 +232,15 @@ impl PeerClock {
         }
     }
 
+    /// Messages may come that were sent before our epoch began, and may have been in transit then: those from before the latest
+    /// report, or from before the next one if there is none, are not judged.
+    pub fn expect_older(&mut self) {
+        self.floor = self.floor.and(self.reported);
+    }
+
     /// The state of knowledge at `now`.
     pub fn relation(&self, now: Instant) -> Relation {
-        match (self.distrusted, self.floor) {
+        match (self.distrusted, self.reported) {
             (Some((_, reason)), _) => Relation::Unknown(reason),
             (None, None) => Relation::Unknown(Reason::NoReport),
             _ if now.since(self.exchanged) > self.period * SILENCE => Relation::Unknown(Reason::Silent),
@@ -257,10 +265,12 @@ impl PeerClock {
         Duration::from_nanos(width.as_nanos().div_ceil(2))
     }
 
-    /// The least that a message can have taken, as it is known now: `None` if the peer's clock says nothing of it.
+    /// The least that a message can have taken, as it is known now: `None` if the peer's clock says nothing of it. That may be known
+    /// before the first report.
     pub fn lower_latency(&self, message: &Message) -> Option<Duration> {
-        let is_within = self.is_within(message.sent, message.epoch, message.own_epoch);
-        if !is_within || self.relation(message.completed) != Relation::Estimated {
+        let is_believed =
+            matches!(self.relation(message.completed), Relation::Estimated | Relation::Unknown(Reason::NoReport));
+        if !is_believed || !self.is_within(message.sent, message.epoch, message.own_epoch) {
             return None;
         }
         let between = difference(message.completed, message.sent);

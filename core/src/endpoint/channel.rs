@@ -55,6 +55,10 @@ pub struct Channel {
     /// When its sender was asked for one more report, as it closed, and whether it is not waited for any more (receiver).
     pub(super) asked_at: Option<Instant>,
     pub(super) is_over: bool,
+    /// Whether its peer said any time on it.
+    pub(super) has_time: bool,
+    /// When it was accepted (receiver).
+    pub(super) opened: Instant,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
@@ -122,6 +126,8 @@ impl Channel {
             owes_time: false,
             asked_at: None,
             is_over: false,
+            has_time: false,
+            opened: Instant::ZERO,
         }
     }
 }

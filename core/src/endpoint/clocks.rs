@@ -2,7 +2,11 @@
 //!
 //! Each peer that is not known to have this host's clock has one [`PeerClock`], whatever number of channels there are to it. Stamps travel in
 //! KEEPALIVE and STATUS, and in CLOSE: of the channels that go to a peer one carries them, its *bearer*, and says KEEPALIVE once in
-//! [`ClockConfig::period`] for it. If that one ends, the next one that says KEEPALIVE is the bearer. Peers that only receive answer in STATUS.
+//! [`ClockConfig::period`] for it. If that one ends, another one takes its place at once. Peers that only receive answer in STATUS.
+//!
+//! A channel between two clocks is known by one exchange of its own: each sending channel says stamps until it hears some, and a receiving one
+//! takes part only once it was told some. So a relay's channels, whose times are another host's, and those of peers that have only asked
+//! for a channel take no place here.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -12,6 +16,7 @@ use crate::clock::{Exchange, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
 use crate::collections::FifoSet;
 use crate::event::ChannelId;
 use crate::receive::{Decision, Found, Known};
+use crate::signal::State;
 use crate::units::{Duration, Instant};
 use crate::wire::{ControlType, DataHeader};
 
@@ -27,7 +32,8 @@ pub const MAX_PEER_CLOCKS: usize = 256;
 /// How peers' clocks are estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockConfig {
-    /// How often stamps are exchanged with each peer that has another clock.
+    /// How often stamps are exchanged with each peer that has another clock, above zero: that is one KEEPALIVE for all channels to it, and one
+    /// STATUS for all from it.
     pub period: Duration,
     /// How far the rates of two clocks may deviate from true time, both together, in parts per million, below a million. A statement
     /// that estimates rest on.
@@ -52,18 +58,23 @@ struct Peer {
     channels: u32,
     /// The channel to it that carries the exchange.
     bearer: Option<ChannelId>,
-    /// Whether it was told at once what was heard of it first.
-    is_told: bool,
+    /// Another one, if there is one.
+    standby: Option<ChannelId>,
+    /// Stamps that it was told since it last told any in STATUS.
+    unanswered: u8,
 }
+
+/// A peer that does not answer so many stamps on end is told no more of them than KEEPALIVE is due anyway.
+const MOST_UNANSWERED: u8 = 16;
 
 /// Those of all peers.
 #[derive(Debug)]
 pub(super) struct PeerClocks {
     config: ClockConfig,
     peers: Vec<Option<Peer>>,
-    /// How often this host's clock was seen to leave its rate, modulo 7, and by when the last time.
+    /// How often this host's clock was seen to leave its rate, from any number on and modulo 7, and by when the last time.
     epoch: u8,
-    begun: Instant,
+    begun: Option<Instant>,
     /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
     waiting: FifoSet,
     to_look_at: usize,
@@ -77,15 +88,15 @@ pub(super) struct PeerClocks {
 }
 
 impl PeerClocks {
-    /// Allocates the table.
-    pub(super) fn new(config: ClockConfig, channels: usize) -> Self {
+    /// Allocates the table. The host's clock begins in `epoch`.
+    pub(super) fn new(config: ClockConfig, channels: usize, epoch: u8) -> Self {
         let mut peers = Vec::new();
         peers.resize_with(channels.min(MAX_PEER_CLOCKS), || None);
         Self {
             config,
             peers,
-            epoch: 0,
-            begun: Instant::ZERO,
+            epoch,
+            begun: None,
             waiting: FifoSet::with_capacity(channels),
             to_look_at: 0,
             waits: 0,
@@ -97,7 +108,12 @@ impl PeerClocks {
 
     /// The epoch of a stamp of this host's, as others are told.
     pub(super) fn epoch_at(&self, stamp: Instant) -> u8 {
-        if stamp < self.begun { UNSURE_EPOCH } else { self.epoch }
+        if self.is_older(stamp) { UNSURE_EPOCH } else { self.epoch }
+    }
+
+    /// True if a stamp may be from before the present epoch.
+    fn is_older(&self, stamp: Instant) -> bool {
+        self.begun.is_some_and(|begun| stamp <= begun)
     }
 
     /// What is known of the clock at a place.
@@ -161,32 +177,36 @@ impl PeerClocks {
         let is_this = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
         let place = self.peers.iter().position(is_this).or_else(|| self.peers.iter().position(Option::is_none))?;
         let ClockConfig { period, drift_ppm, .. } = self.config;
-        let clock = || PeerClock::new(drift_ppm, period);
-        let peer = self.peers.get_mut(place)?;
-        let peer =
-            peer.get_or_insert_with(|| Peer { address, clock: clock(), channels: 0, bearer: None, is_told: false });
+        let epoch = self.epoch;
+        let peer = self.peers.get_mut(place)?.get_or_insert_with(|| {
+            let mut clock = PeerClock::new(drift_ppm, period);
+            clock.set_epoch(epoch);
+            Peer { address, clock, channels: 0, bearer: None, standby: None, unanswered: MOST_UNANSWERED }
+        });
         peer.channels += 1;
         u16::try_from(place).ok()
     }
 
-    /// A channel is over.
-    fn leave(&mut self, place: Option<u16>, key: ChannelId) {
-        let Some(peer) = self.at(place) else { return };
+    /// A channel is over. If it was the bearer, the one that takes its place.
+    fn leave(&mut self, place: Option<u16>, key: ChannelId) -> Option<ChannelId> {
+        let peer = self.at(place)?;
         peer.channels -= 1;
-        peer.bearer = peer.bearer.filter(|bearer| *bearer != key);
+        peer.standby = peer.standby.filter(|standby| *standby != key);
+        let next = if peer.bearer == Some(key) { peer.standby.take() } else { None };
+        peer.bearer = next.or(peer.bearer.filter(|bearer| *bearer != key));
         if peer.channels == 0
             && let Some(place) = place.and_then(|place| self.peers.get_mut(usize::from(place)))
         {
             *place = None;
         }
+        next
     }
 }
 
 impl Endpoint {
-    /// A channel is open whose peer has not shown that it has this host's clock.
+    /// A channel to a peer is accepted that has not shown that it has this host's clock.
     pub(super) fn watch_clock(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        if channel.clock.is_none() {
+        if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.clock.is_none()) {
             channel.clock = self.clocks.take(channel.peer);
         }
     }
@@ -200,7 +220,9 @@ impl Endpoint {
             if self.clocks.waiting.remove(key.index()) {
                 self.clocks.waits -= 1;
             }
-            self.clocks.leave(channel.clock.take(), key);
+            if let Some(next) = self.clocks.leave(channel.clock.take(), key) {
+                self.say(next, ControlType::Keepalive);
+            }
         }
     }
 
@@ -208,38 +230,59 @@ impl Endpoint {
     pub(super) fn exchange(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<Exchange> {
         let epoch = self.clocks.epoch_at(now);
         let channel = self.channels.get_mut(key)?;
+        let period = self.clocks.config.period;
         let peer = self.clocks.at(channel.clock)?;
         match frame {
-            ControlType::Close if !channel.job.is_receiving() => {}
             ControlType::Keepalive if !channel.job.is_receiving() => {
-                if *peer.bearer.get_or_insert(key) != key {
-                    return None;
+                if *peer.bearer.get_or_insert(key) == key {
+                    let is_heard = peer.unanswered < MOST_UNANSWERED;
+                    peer.unanswered = peer.unanswered.saturating_add(1);
+                    channel.association.hurry(now, if is_heard { period } else { Duration::MAX });
+                    self.set_timer(key);
+                } else {
+                    peer.standby.get_or_insert(key);
+                    if channel.has_time {
+                        return None;
+                    }
                 }
-                channel.association.hurry(self.clocks.config.period);
+            }
+            // It is no bearer from here on.
+            ControlType::Close if !channel.job.is_receiving() => {
+                peer.standby = peer.standby.filter(|standby| *standby != key);
             }
             ControlType::Status if core::mem::take(&mut channel.owes_time) => {}
             _ => return None,
         }
-        let peer = self.clocks.at(channel.clock)?;
-        Some(peer.clock.say(now, epoch))
+        let place = self.channels.get(key)?.clock;
+        Some(self.clocks.at(place)?.clock.say(now, epoch))
     }
 
     /// What a channel's peer said of its time.
     pub(super) fn hear_exchange(&mut self, found: Found, key: ChannelId, exchange: Option<Exchange>) {
         let epoch = self.clocks.epoch;
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
-        let place = channel.clock;
-        let Some(peer) = self.clocks.at(place) else { return };
         let is_receiving = channel.job.is_receiving();
-        channel.owes_time = is_receiving;
+        let has_another = channel.job.receiver().is_some_and(|receiving| !receiving.config().same_clock);
+        if channel.clock.is_none() && has_another && channel.association.state == State::Open {
+            channel.clock = self.clocks.take(channel.peer);
+            channel.association.hurry(found.at, self.clocks.config.period);
+            let is_older = self.clocks.is_older(channel.opened);
+            if let Some(peer) = self.clocks.at(channel.clock).filter(|_| is_older) {
+                peer.clock.expect_older();
+            }
+        }
+        let Some(peer) = self.clocks.at(channel.clock) else { return };
+        (channel.has_time, channel.owes_time) = (true, is_receiving);
         let heard = peer.clock.hear(&exchange, found.arrival(), epoch);
+        let answers = !is_receiving && heard.refused.is_none();
+        // At once, and not only when KEEPALIVE is due: until then nothing is known of it there.
+        let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;
+        let bearer = peer.bearer.filter(|_| is_first);
         if heard.upper || heard.contradiction || heard.refuted {
             self.clocks.look();
         }
-        // Once, and not only after a period: until then nothing is known.
-        let is_told = self.clocks.at(place).is_none_or(|peer| core::mem::replace(&mut peer.is_told, true));
-        if !is_receiving && !is_told {
-            self.say(key, ControlType::Keepalive);
+        if let Some(bearer) = bearer {
+            self.say(bearer, ControlType::Keepalive);
         }
     }
 
@@ -304,11 +347,16 @@ impl Endpoint {
     }
 
     /// This host's clock was seen to stand still while time passed, as in a suspended host, or to jump ahead, some time before it read `now`: what
-    /// was known of peers' clocks is void, and peers are told. The driver looks after it has read the time of a turn, and before
-    /// anything of that turn leaves.
+    /// was known of peers' clocks is void, and peers are told. The driver looks between a reading of the clock and what is stamped with it that leaves
+    /// or is judged, and reads `now` after it has looked.
     pub fn note_clock_jump(&mut self, now: Instant) {
         self.clocks.epoch = (self.clocks.epoch + 1) % (MAX_EPOCH + 1);
-        self.clocks.begun = now;
+        self.clocks.begun = Some(now);
+    }
+
+    /// This host's epoch, as its peers are told, at most [`MAX_EPOCH`]. It begins with any.
+    pub fn clock_epoch(&self) -> u8 {
+        self.clocks.epoch
     }
 
     /// What is known of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.

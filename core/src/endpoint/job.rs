@@ -18,7 +18,7 @@ use crate::receive::{Expected, Receiving};
 use crate::send::link_scheduler::Head;
 use crate::send::{Packet, Sending};
 use crate::units::{Duration, Instant};
-use crate::wire::{Counts, write_evidence, write_receiver};
+use crate::wire::{Counts, write_epoch, write_evidence, write_receiver};
 
 /// The job of a channel.
 // With a tag of its own: hidden in a niche, it takes several instructions to read, and every packet asks for it often.
@@ -150,21 +150,26 @@ impl Job {
     }
 
     /// Takes the packet that the link scheduler picked. `stolen` tells how much of the processor the platform has taken since a
-    /// point in time: the header was written before the packet waited, so that is written anew.
+    /// point in time, `epoch` in which epoch of this host's clock a stamp was taken: the header was written before the packet waited, so both
+    /// are written anew.
     #[inline]
     pub(super) fn pop_packet(
         &mut self,
         now: Instant,
         (channel, remote): (ChannelId, (u32, u64)),
         stolen: impl Fn(Instant) -> Duration,
+        epoch: impl Fn(Instant) -> u8,
         frames: &mut impl Frames,
     ) -> Option<Leaving> {
         match self {
             Self::Sender(sending) => {
                 let packet = sending.pop_packet()?;
-                let Packet { frame, payload, sequence, last, message_arrival, logical_arrival, deadline, .. } = packet;
+                let Packet { frame, payload, sequence, last, sent, message_arrival, logical_arrival, deadline, .. } =
+                    packet;
                 let taken = packet.handed_over.explained(message_arrival, stolen);
-                write_evidence(frames.packet_mut(&frame), taken, now.since(message_arrival));
+                let area = frames.packet_mut(&frame);
+                write_evidence(area, taken, now.since(message_arrival));
+                write_epoch(area, epoch(sent));
                 let is_real_time = sending.config().service.contract().is_some();
                 let message = Departed { channel, sequence, last, logical_arrival, deadline };
                 Some(Leaving {

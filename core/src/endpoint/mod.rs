@@ -34,9 +34,11 @@ use link::LinkState;
 use restage::Restaging;
 pub use restage::Stages;
 pub use seal::SharedKey;
+use secret::Secret;
 pub use signalling::DECISION;
 use signalling::Signalling;
 
+use crate::clock::UNSURE_EPOCH;
 use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -339,7 +341,7 @@ impl Endpoint {
             deliverable: FifoSet::with_capacity(capacity),
             making: None,
             starved: FifoSet::with_capacity(capacity),
-            clocks: PeerClocks::new(config.peer_clocks, capacity),
+            clocks: PeerClocks::new(config.peer_clocks, capacity, Secret::new(config.secret).first_epoch()),
             restaging: None,
             gaps: Gaps::new(config.envelope.clone()),
             lost: None,
@@ -406,12 +408,11 @@ impl Endpoint {
         message: MessageBuf,
     ) -> Result<Submitted, Rejected> {
         let (stamp, earliest) = (stamp.min(now), now.before(self.handover(channel)));
-        let epoch = self.clocks.epoch_at(stamp);
-        let mut arrival = Arrival { epoch, ..Arrival::from(stamp) };
+        let mut arrival = Arrival::from(stamp);
         if stamp < earliest {
             self.counters.stamps_clamped += 1;
             let stamp = if mutant::is_on(Mutant::StampClamped) { earliest } else { stamp };
-            arrival = Arrival { stamp, served: earliest, withheld, epoch };
+            arrival = Arrival { stamp, served: earliest, withheld };
         }
         let closed =
             |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
@@ -484,7 +485,8 @@ impl Endpoint {
     /// A packet that was to leave before has been waiting for `late` more, at a link that did not take it: what it says of itself is
     /// written anew.
     pub fn restamp(&self, packet: &mut [u8], late: Duration) {
-        crate::wire::add_waited(packet, late, |channel, key, covered| {
+        let is_unsure = |stamp| self.clocks.epoch_at(stamp) == UNSURE_EPOCH;
+        crate::wire::add_waited(packet, late, is_unsure, |channel, key, covered| {
             let all = self.channels.keys().filter_map(|key| self.channels.get(key));
             let seal = all.filter(|of| of.remote == (channel, key)).find_map(|of| of.seal.as_ref());
             seal.map_or(0, |seal| seal.tag(covered))

@@ -4,6 +4,8 @@ use core::net::{IpAddr, SocketAddr};
 
 use siphasher::sip::SipHasher24;
 
+use crate::clock::MAX_EPOCH;
+
 /// A keyed pseudo-random function (SipHash-2-4). What was drawn from it before says nothing about what is drawn next, and
 /// nobody without the key can make two peers' tokens meet. Each use has inputs of its own length.
 #[derive(Debug)]
@@ -21,6 +23,11 @@ impl Secret {
     pub(super) fn draw(&mut self) -> u64 {
         self.drawn += 1;
         self.function.hash(&self.drawn.to_be_bytes())
+    }
+
+    /// The epoch in which this host's clock begins: another instance of the host, after it has started anew, hardly ever has the same one.
+    pub(super) fn first_epoch(&self) -> u8 {
+        (self.function.hash(&[0]) % (u64::from(MAX_EPOCH) + 1)) as u8
     }
 
     /// Under what number the channel stands that `peer` knows by `token`; `receiving` if the peer opened it.

@@ -163,6 +163,7 @@ impl Endpoint {
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
+        channel.opened = now;
         if let Some(receiving) = channel.job.receiver_mut() {
             receiving.begin_at(now, self.config.stretch_ppm);
         }
@@ -172,9 +173,6 @@ impl Endpoint {
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
                     channel.seal = self.signalling.seal(channel.association.token, channel.remote);
-                }
-                if !request.same_clock && onward.is_none() {
-                    self.watch_clock(key);
                 }
                 self.join(now, key);
                 self.say(key, ControlType::Accept);

@@ -60,7 +60,7 @@ impl Endpoint {
         let (peer, remote) = (channel.peer, channel.remote);
         let stolen = |since| self.gaps.stolen(since, now);
         let Leaving { frame, payload, is_real_time, message, promised } =
-            channel.job.pop_packet(now, (key, remote), stolen, frames)?;
+            channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let begins = scheduler.busy_until().max(now);

@@ -2,6 +2,7 @@
 //!
 //! All memory is allocated by [`Sending::new`], by the opener of the channel, and moves into the endpoint.
 
+use crate::clock::UNSURE_EPOCH;
 use crate::collections::Ring;
 use crate::contract::{Overload, SendingStages, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -40,14 +41,12 @@ pub struct Arrival {
     pub served: Instant,
     /// How long the application itself withheld it after the stamp.
     pub withheld: Duration,
-    /// This host's clock epoch at the stamp, or that this is not known ([`DataHeader::epoch`]).
-    pub epoch: u8,
 }
 
 impl From<Instant> for Arrival {
     /// Handed over in time.
     fn from(stamp: Instant) -> Self {
-        Self { stamp, served: stamp, withheld: Duration::ZERO, epoch: 0 }
+        Self { stamp, served: stamp, withheld: Duration::ZERO }
     }
 }
 
@@ -105,6 +104,8 @@ pub struct Packet {
     pub sequence: u64,
     /// True for the last packet of its message.
     pub last: bool,
+    /// When its message was sent, by the application's stamp.
+    pub sent: Instant,
     /// The logical arrival of its message.
     pub message_arrival: Instant,
     /// From when on it is served (of its part, if the message is oversize).
@@ -142,7 +143,6 @@ struct Queued {
     ahead: Duration,
     release: Instant,
     handed_over: HandOver,
-    epoch: u8,
 }
 
 /// When a message that is taken arrives logically, how long before that it was sent, and from when on it is served.
@@ -252,8 +252,7 @@ impl Sending {
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
                 let handed_over = self.hand_over(arrival.withheld, logical_arrival, release, stolen);
-                let epoch = arrival.epoch;
-                let queued = Queued { message, sequence, logical_arrival, ahead, release, handed_over, epoch };
+                let queued = Queued { message, sequence, logical_arrival, ahead, release, handed_over };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
                 Ok(Submitted { sequence, logical_arrival, release })
             }
@@ -421,7 +420,7 @@ impl Sending {
             self.fragmenting = Some(Fragmenting { queued, index: 0, count });
         }
         let fragmenting = self.fragmenting.as_mut()?;
-        let Queued { message, sequence, logical_arrival, ahead, release, handed_over, epoch } = &fragmenting.queued;
+        let Queued { message, sequence, logical_arrival, ahead, release, handed_over } = &fragmenting.queued;
         let start = fragmenting.index as usize * size as usize;
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
@@ -433,8 +432,8 @@ impl Sending {
             logical_arrival: *logical_arrival,
             index: fragmenting.index as u16,
             payload: payload as u16,
-            epoch: *epoch,
-            // Evidence is written when it leaves.
+            // The epoch and evidence are written when it leaves.
+            epoch: UNSURE_EPOCH,
             ahead_micros: micros_saturating(*ahead + Duration::from_nanos(999)),
             ..DataHeader::default()
         };
@@ -447,6 +446,7 @@ impl Sending {
             payload: payload as u32,
             sequence: *sequence,
             last,
+            sent: logical_arrival.before(*ahead),
             message_arrival: *logical_arrival,
             logical_arrival: *release + delay,
             deadline: *release + delay + self.stages.processor + self.stages.link,

@@ -1,7 +1,8 @@
 //! Setting channels up and down between two hosts: the state machine of one channel's signalling.
 //!
 //! OPEN is repeated until it is answered; ACCEPT and REFUSE answer each OPEN, so a lost answer is asked for again. Then the
-//! sender says KEEPALIVE until it is answered, and while the channel is open four times in a lease; the receiver answers STATUS.
+//! sender says KEEPALIVE until it is answered, and while the channel is open four times in a lease, or as often as the exchange of two
+//! clocks' stamps asks for ([`Association::hurry`]: ten times a second, for all channels to a peer together); the receiver answers STATUS.
 //! A side that hears nothing for a lease frees the channel and tells its application; a receiver that was never told KEEPALIVE
 //! does so much earlier ([`HALF_OPEN`]). CLOSE is repeated until CLOSED.
 //! A peer that repeats itself more often is answered no more often for it ([`Association::may_answer`]).
@@ -141,9 +142,9 @@ impl Association {
     }
 
     /// True if a frame that came at `now` is to be answered: a peer that keeps to the protocol asks no more often than half as
-    /// often as this allows.
+    /// often as this allows: each half of [`RETRY`], or of the period of [`Self::hurry`] if that is shorter.
     pub fn may_answer(&mut self, now: Instant) -> bool {
-        let may = now.since(self.answered).as_nanos() >= RETRY.as_nanos() / 2;
+        let may = now.since(self.answered).as_nanos() >= RETRY.min(self.hurried).as_nanos() / 2;
         if may {
             self.answered = now;
         }
@@ -199,9 +200,13 @@ impl Association {
         }
     }
 
-    /// KEEPALIVE is said at least so often from now on.
-    pub fn hurry(&mut self, period: Duration) {
+    /// From now on KEEPALIVE is said, or is answered if it comes, at least once in `period`; [`Duration::MAX`] is as often as the lease asks
+    /// for. The next one of a confirmed sender is due then at the latest.
+    pub fn hurry(&mut self, now: Instant, period: Duration) {
         self.hurried = period;
+        if self.sender && self.confirmed && matches!(self.state, State::Accepted | State::Open | State::Draining) {
+            self.due = self.due.min(now + period);
+        }
     }
 
     /// The peer accepted with this lease.

@@ -23,6 +23,7 @@
 //! channel, so a sender cannot choose where in the message its bytes land.
 
 use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
+use crate::clock::UNSURE_EPOCH;
 use crate::contract::packets;
 use crate::limits::{
     MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, PRIORITY_LEVELS, TAG_BYTES,
@@ -67,6 +68,7 @@ const _: () = {
     assert!(
         core::mem::offset_of!(RawHeader, stolen) == STOLEN_AT && core::mem::offset_of!(RawHeader, waited) == WAITED_AT
     );
+    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && UNSURE_EPOCH < EPOCHS);
 };
 
 /// The fields of a data frame before its payload, and how long that is. The default is all zeros, which no frame has.
@@ -109,6 +111,8 @@ pub struct DataHeader {
 
 /// Where `channel` stands in a frame: a relay fills it and the key in anew.
 const RECEIVER_AT: usize = 4;
+/// Where the epoch stands in a frame, in the lower bits: the sender fills it in when it hands the packet to the link.
+const EPOCH_AT: usize = 35;
 /// Where `stolen` and `waited` stand in a frame: the sender fills both in when it hands the packet to the link.
 const STOLEN_AT: usize = 38;
 const WAITED_AT: usize = 44;
@@ -265,14 +269,32 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
     frame[WAITED_AT..WAITED_AT + 4].copy_from_slice(&micros_saturating(waited).to_be_bytes());
 }
 
-/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so. A tag is made anew by `tag`, of the
+/// Fills in the epoch of a frame's message when it is handed to the link; of a greater number than 7 the lower three bits.
+///
+/// # Panics
+/// If `frame` is shorter than a header.
+pub fn write_epoch(frame: &mut [u8], epoch: u8) {
+    frame[EPOCH_AT] = frame[EPOCH_AT] & !(EPOCHS - 1) | epoch & (EPOCHS - 1);
+}
+
+/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so. If `is_unsure` of when its
+/// message was sent, or of a microsecond before, that host does not know in which epoch that was, and it says so, too. A tag is made anew by `tag`, of the
 /// receiver's slot, the key and what it covers.
-pub fn add_waited(packet: &mut [u8], late: Duration, tag: impl FnOnce(u32, u64, &[u8]) -> u64) {
+pub fn add_waited(
+    packet: &mut [u8],
+    late: Duration,
+    is_unsure: impl FnOnce(Instant) -> bool,
+    tag: impl FnOnce(u32, u64, &[u8]) -> u64,
+) {
     let Ok(view) = DataView::parse(packet) else { return };
-    let DataHeader { channel, key, waited_micros, .. } = *view.header();
+    let DataHeader { channel, key, waited_micros, logical_arrival, ahead_micros, .. } = *view.header();
+    let sent = logical_arrival.before(Duration::from_micros(ahead_micros.into()));
     let (len, is_tagged) = (view.header().frame_bytes(), view.tag().is_some());
     let waited = waited_micros.saturating_add(micros_saturating(late));
     packet[WAITED_AT..WAITED_AT + 4].copy_from_slice(&waited.to_be_bytes());
+    if is_unsure(sent) {
+        write_epoch(packet, UNSURE_EPOCH);
+    }
     if is_tagged {
         write_tag(packet, len, |covered| tag(channel, key, covered));
     }

@@ -39,7 +39,7 @@ pub use control::{
 pub(crate) use data::of_stolen_units;
 pub use data::{
     DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS, add_waited, fragment_bytes, micros_saturating, stolen_units,
-    write_evidence, write_receiver, write_tag,
+    write_epoch, write_evidence, write_receiver, write_tag,
 };
 pub use error::WireError;
 pub use messages::{

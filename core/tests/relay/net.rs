@@ -260,6 +260,9 @@ impl Net {
             host.delivered.push((key, delivered, evidence));
             worked = true;
         }
+        while host.endpoint.poll_judged(now).is_some() {
+            worked = true;
+        }
         while let Some(event) = self.hosts[number].endpoint.poll_event() {
             self.hosts[number].events.push(event);
             self.answer(number, event);

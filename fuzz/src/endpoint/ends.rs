@@ -77,7 +77,11 @@ impl World {
             };
             assert_eq!(sent.counters.sent, sent.counters.accepted, "what was taken is sent before the channel closes");
             assert_eq!(ended, sent.counters.sent, "each message ends once: {c:?}");
-            assert_eq!(report.delivered + report.late + report.lost + report.dropped, ended, "{report:?}");
+            assert_eq!(
+                report.delivered + report.late + report.undecided + report.lost + report.dropped,
+                ended,
+                "{report:?}"
+            );
             assert_eq!(sent.messages.iter().filter(|message| message.delivered).count() as u64, c.delivered);
             if !self.disturbed[sent.host][sent.to] {
                 assert_eq!((c.lost, c.frames_invalid), (0, 0), "lost on a way without faults: {c:?}");

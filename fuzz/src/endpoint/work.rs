@@ -178,6 +178,10 @@ impl World {
     /// One message to the application; false if there is none.
     pub(super) fn deliver_message(&mut self, host: usize) -> bool {
         let now = self.hosts[host].time(self.now);
+        if let Some((_, decision)) = self.hosts[host].call(0, |endpoint, _| endpoint.poll_judged(now)) {
+            assert!(decision.upper.is_none_or(|upper| decision.lower <= upper), "{decision:?}");
+            return true;
+        }
         let Some((id, delivered, evidence)) = self.hosts[host].call(0, |endpoint, _| endpoint.poll_delivery(now))
         else {
             return false;

@@ -14,35 +14,42 @@ fn ours(rules: &Rules) -> Ours {
     Ours(PeerClock::new(rules.stated_ppm, period), Pending::new(64))
 }
 
-/// The judgements of the world of that seed: those that are wrong, contradictions, and all by verdict.
-fn judge<E: Estimator>(seed: u64, make: impl Fn(&Rules) -> E) -> (usize, u64, [usize; 3]) {
+/// The judgements of the world of that seed: those that are wrong, contradictions, and all by verdict, then those of messages that came before any
+/// report.
+fn judge<E: Estimator>(seed: u64, make: impl Fn(&Rules) -> E) -> (usize, u64, [[usize; 3]; 2]) {
     let mut numbers = Numbers(seed);
     let rules = Rules::any(&mut numbers);
     let mut world = World::new(&mut numbers, rules, make);
     world.run();
     let judges = if world.rules.told { &world.ends } else { &world.ends[1..] };
     let contradictions = judges.iter().map(|end| end.clock().counts().contradictions).sum();
-    let of = |verdict| world.outcomes.iter().filter(|outcome| outcome.judged.verdict == verdict).count();
+    let mut counts = [[0; 3]; 2];
+    for outcome in &world.outcomes {
+        counts[0][outcome.judged.verdict as usize] += 1;
+        counts[1][outcome.judged.verdict as usize] += usize::from(outcome.is_early);
+    }
     let wrong = world.outcomes.iter().filter(|outcome| outcome.is_wrong()).count();
-    (wrong, contradictions, [Verdict::InTime, Verdict::Late, Verdict::Undecided].map(of))
+    (wrong, contradictions, counts)
 }
 
 #[test]
 fn no_true_latency_is_outside_of_its_interval() {
     let worlds = std::env::var("LAXITY_CLOCK_WORLDS").map_or(5_000, |worlds| worlds.parse().unwrap());
-    let mut verdicts = [0; 3];
+    let mut verdicts = [[0; 3]; 2];
     for seed in 0..worlds {
         let (wrong, contradictions, counts) = judge(seed, ours);
         // No premise is broken, so nothing can be contradicted.
         assert_eq!((wrong, contradictions), (0, 0), "world {seed}");
-        for (all, count) in verdicts.iter_mut().zip(counts) {
+        for (all, count) in verdicts.as_flattened_mut().iter_mut().zip(counts.as_flattened()) {
             *all += count;
         }
     }
-    // A twentieth of each, or this shows nothing.
+    // A twentieth of each, a fiftieth of what came before a report, or this shows nothing.
     std::println!("{verdicts:?}");
-    let total: usize = verdicts.iter().sum();
-    assert!(verdicts.iter().all(|&count| count > total / 20), "{verdicts:?}");
+    for (verdicts, least) in verdicts.into_iter().zip([20, 50]) {
+        let total: usize = verdicts.iter().sum();
+        assert!(verdicts.iter().all(|&count| count > total / least), "{verdicts:?}");
+    }
 }
 
 /// The first world that shows the mistake.
@@ -137,6 +144,7 @@ fn quiet(delay: u64, later: [(u64, u64); 2]) -> Rules {
         answers: 100,
         steps: 0,
         told: true,
+        listens: [0; 2],
         lasts: 4_000 * MILLI,
         every: 7 * MILLI,
         deadline: 20 * MILLI,
@@ -324,8 +332,8 @@ fn a_frame_is_refused_for_what_is_wrong_with_it() {
     assert_eq!(hear(frame(1_000, None, 8), 50).refused, Some(Refusal::Nonsense));
     assert_eq!(hear(frame(1_000, Some((5, 1_001)), 0), 50).refused, Some(Refusal::Nonsense));
     assert_eq!(hear(frame(1_000, None, UNSURE_EPOCH), 50).refused, Some(Refusal::Unsure));
-    // A stamp that was never said: the frame says nothing before a report.
-    assert_eq!(hear(frame(1_001, Some((5, 900)), 0), 51), Heard::default());
+    // A stamp that was never said: nothing is reported.
+    assert_eq!(hear(frame(1_001, Some((5, 900)), 0), 51), Heard { lower: true, ..Heard::default() });
     assert_eq!(hear(frame(1_001, None, 0), 52).refused, Some(Refusal::Replay));
 
     let [first, second] = [60, 70].map(|now| clock.say(at(now), 0).said.as_nanos());
@@ -349,10 +357,42 @@ fn a_frame_is_refused_for_what_is_wrong_with_it() {
     assert_eq!(clock.hear(&frame(1_090, None, 0), at(later(135)), 0).refused, Some(Refusal::Distrusted));
 }
 
+/// Our clock jumps ahead by a second when it read 100. A frame and a message had come before, and are looked at afterwards.
+#[test]
+fn what_was_sent_before_our_epoch_is_not_judged_where_it_may_come() {
+    let at = Instant::from_nanos;
+    let second = 1_000 * MILLI;
+    for is_older in [false, true] {
+        let mut clock = PeerClock::new(0, Duration::from_millis(100));
+        clock.set_epoch(1);
+        if is_older {
+            clock.expect_older();
+        }
+        let message = |sent, completed| Message {
+            sent: at(sent),
+            completed: at(completed),
+            epoch: 0,
+            own_epoch: 1,
+            least: Duration::ZERO,
+            deadline: Duration::from_nanos(50),
+            token: 0,
+        };
+        let mut pending = Pending::new(2);
+        let _ = clock.hear(&Exchange { said: at(70), heard: None, epoch: 0 }, at(80), 1);
+        assert_eq!(pending.push(&clock, &message(110, second + 120)).is_late, !is_older, "it took 10");
+        let own = clock.say(at(second + 130), 1).said;
+        let heard = Some(Report { said: own, heard_at: at(140) });
+        let _ = clock.hear(&Exchange { said: at(150), heard, epoch: 0 }, at(second + 160), 1);
+        clock.expect_older();
+        let is_within = [140, 141].map(|sent| clock.is_within(at(sent), 0, 1));
+        assert_eq!(is_within, [false, true], "what is older than the latest report is not judged from now on");
+    }
+}
+
 #[test]
 fn it_takes_little_memory() {
     assert!(size_of::<PeerClock>() <= 1_152, "{}", size_of::<PeerClock>());
-    assert_eq!(Pending::memory_bytes(2), 96);
+    assert_eq!(Pending::memory_bytes(2), 112);
 }
 
 #[test]
@@ -369,7 +409,9 @@ fn a_message_that_finds_no_room_settles_the_oldest_as_it_is() {
     assert!(!push(2, 50).is_late);
     let displaced = push(3, 0).displaced.unwrap();
     assert_eq!((displaced.token, displaced.verdict, displaced.upper), (1, Verdict::Late, None));
-    // Before the first report no bound will ever hold for them.
-    let settled = [(); 3].map(|()| pending.settle(&clock, at(20)).map(|judged| (judged.token, judged.verdict)));
+    // They came before anything was heard of the peer's epoch, and it does not come for as long as they wait for it.
+    assert_eq!(pending.settle(&clock, at(20)), None);
+    let late = at(20 + 400 * MILLI);
+    let settled = [(); 3].map(|()| pending.settle(&clock, late).map(|judged| (judged.token, judged.verdict)));
     assert_eq!(settled, [Some((2, Verdict::Undecided)), Some((3, Verdict::Undecided)), None]);
 }

@@ -41,6 +41,8 @@ pub(super) trait Estimator {
     fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard;
     fn push(&mut self, message: &Message) -> Option<Judged>;
     fn poll(&mut self, now: Instant, epoch: u8) -> Option<Judged>;
+    /// Messages may come from before the epoch.
+    fn expect_older(&mut self) {}
     fn clock(&self) -> &PeerClock;
 }
 
@@ -61,6 +63,9 @@ impl Estimator for Ours {
         self.0.set_epoch(epoch);
         self.1.settle(&self.0, now)
     }
+    fn expect_older(&mut self) {
+        self.0.expect_older();
+    }
     fn clock(&self) -> &PeerClock {
         &self.0
     }
@@ -76,6 +81,8 @@ struct Host {
     stood: u64,
     jumped: i128,
     epoch: u8,
+    /// In which epoch the first message may be sent to it, until it begins to listen.
+    first: Option<u8>,
 }
 
 impl Host {
@@ -103,6 +110,7 @@ pub(super) struct Leg {
 
 #[derive(Clone, Copy)]
 enum Event {
+    Listen,
     Exchange,
     Write(Instant),
     Arrive(Exchange),
@@ -128,6 +136,8 @@ pub(super) struct Rules {
     pub(super) steps: u64,
     /// False: host 0 jumps ahead and host 1 stands still without a word, and only host 1 can judge.
     pub(super) told: bool,
+    /// When each host begins to judge, and to speak: what was sent before may still come.
+    pub(super) listens: [u64; 2],
     pub(super) lasts: u64,
     /// Between messages.
     pub(super) every: u64,
@@ -170,6 +180,7 @@ impl Rules {
             answers: numbers.below(101),
             steps: numbers.below(5),
             told: numbers.percent(50),
+            listens: [(); 2].map(|()| if numbers.percent(70) { 0 } else { numbers.below(lasts / 2) }),
             lasts,
             every: period / (1 + numbers.below(4)),
             deadline: numbers.magnitude(10 * MICRO, 1_000 * MILLI),
@@ -182,6 +193,8 @@ pub(super) struct Outcome {
     pub(super) host: usize,
     pub(super) sent_at: u64,
     pub(super) took: i128,
+    /// Its receiver had not heard a report when it came.
+    pub(super) is_early: bool,
     pub(super) judged: Judged,
 }
 
@@ -204,8 +217,8 @@ pub(super) struct World<'a, E> {
     pub(super) ends: [E; 2],
     events: BTreeMap<(u64, u64), (usize, Event)>,
     scheduled: u64,
-    /// When each message was sent, and what the receiver's steady clock read then.
-    sent: Vec<(u64, i128)>,
+    /// When each message was sent, what the receiver's steady clock read then, and whether it came before a report.
+    sent: Vec<(u64, i128, bool)>,
     pub(super) outcomes: Vec<Outcome>,
     pub(super) heard: [Vec<Heard>; 2],
 }
@@ -220,7 +233,9 @@ impl<'a, E: Estimator> World<'a, E> {
             stood: 0,
             jumped: 0,
             epoch: numbers.below(7) as u8,
+            first: None,
         });
+        let hosts = hosts.map(|host| Host { first: Some(host.epoch), ..host });
         let ends = [make(&rules), make(&rules)];
         let mut world = Self {
             numbers,
@@ -241,6 +256,9 @@ impl<'a, E: Estimator> World<'a, E> {
         for _ in 0..world.rules.steps {
             let [at, host] = [world.rules.lasts, 2].map(|end| world.numbers.below(end));
             world.at(at, host as usize, Event::Step);
+        }
+        for host in 0..2 {
+            world.at(world.rules.listens[host], host, Event::Listen);
         }
         world
     }
@@ -274,6 +292,9 @@ impl<'a, E: Estimator> World<'a, E> {
     }
 
     fn poll(&mut self, now: u64, host: usize) {
+        if self.hosts[host].first.is_some() {
+            return;
+        }
         let (reading, epoch) = (self.hosts[host].reads(now), self.hosts[host].epoch);
         while let Some(judged) = self.ends[host].poll(reading, epoch) {
             self.note(host, judged);
@@ -281,15 +302,21 @@ impl<'a, E: Estimator> World<'a, E> {
     }
 
     fn note(&mut self, host: usize, judged: Judged) {
-        let (sent_at, took) = self.sent[usize::try_from(judged.token).unwrap()];
+        let (sent_at, took, is_early) = self.sent[usize::try_from(judged.token).unwrap()];
         if self.rules.told || host == 1 {
-            self.outcomes.push(Outcome { host, sent_at, took, judged });
+            self.outcomes.push(Outcome { host, sent_at, took, is_early, judged });
         }
     }
 
     fn happen(&mut self, now: u64, host: usize, event: Event) {
         let (peer, reading, epoch) = (1 - host, self.hosts[host].reads(now), self.hosts[host].epoch);
         match event {
+            Event::Listen => {
+                if self.hosts[host].first.take() != Some(epoch) {
+                    self.ends[host].expect_older();
+                }
+            }
+            Event::Write(_) | Event::Hear(..) | Event::Push(_) if self.hosts[host].first.is_some() => {}
             Event::Exchange => {
                 self.soon(now, host, Event::Write(reading));
                 if now < self.rules.lasts {
@@ -316,7 +343,7 @@ impl<'a, E: Estimator> World<'a, E> {
             }
             Event::Send => {
                 let token = self.sent.len();
-                self.sent.push((now, self.hosts[peer].steady(now)));
+                self.sent.push((now, self.hosts[peer].steady(now), false));
                 let delay = self.delay(host, now);
                 self.at(now + delay, peer, Event::Complete(reading, epoch, token));
                 if now < self.rules.lasts {
@@ -337,6 +364,8 @@ impl<'a, E: Estimator> World<'a, E> {
                 self.soon(now, host, Event::Push(message));
             }
             Event::Push(message) => {
+                self.sent[usize::try_from(message.token).unwrap()].2 =
+                    !self.heard[host].iter().any(|heard| heard.upper);
                 if let Some(judged) = self.ends[host].push(&Message { own_epoch: epoch, ..message }) {
                     self.note(host, judged);
                 }
