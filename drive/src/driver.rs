@@ -58,6 +58,8 @@ pub struct Driver<F> {
     pub(crate) left: Option<Instant>,
     /// Since when it did not sleep, as far as the share of the processor has counted.
     pub(crate) awake_since: Instant,
+    /// How often the clock has jumped, as far as the endpoint knows.
+    pub(crate) jumps: u64,
     progress: Progress,
 }
 
@@ -123,6 +125,7 @@ impl<F: Frames> Driver<F> {
             spins: false,
             left: None,
             awake_since: now,
+            jumps: 0,
             platform,
             progress,
         }
@@ -267,6 +270,7 @@ impl<F: Frames> Driver<F> {
 
     /// A look at the links' inputs: at most K frames of each, all found at the same time.
     fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
+        self.watch_clock(now, env);
         let limit = self.platform.receive_batch as usize;
         self.progress.found = 0;
         let (before, promised, mut is_full) = (self.endpoint.counters, self.endpoint.promised_frames(), false);
@@ -337,6 +341,7 @@ impl<F: Frames> Driver<F> {
     pub fn feed(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let mut now = now;
         self.progress.unfed = 0;
+        self.watch_clock(now, env);
         for link in 0..env.links() {
             self.endpoint.note_departed(link, env.passed(link).departed);
             if env.staged(link) > 0 {
@@ -347,6 +352,7 @@ impl<F: Frames> Driver<F> {
             loop {
                 // What was taken is known before anything is stamped or judged.
                 self.watch(now, env);
+                self.watch_clock(now, env);
                 let staged = self.stage(now, link, env);
                 if staged == 0 && !env.is_blocked(link) && env.staged(link) == 0 {
                     break;

@@ -63,6 +63,10 @@ impl Clock for Around<'_> {
         self.host().local()
     }
 
+    fn jumps(&mut self, _: Instant) -> u64 {
+        self.host().clock_steps
+    }
+
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         core::mem::take(&mut self.host().stolen)
     }
