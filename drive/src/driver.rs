@@ -59,6 +59,8 @@ pub struct Driver<F> {
     pub(crate) left: Option<Instant>,
     /// Since when it did not sleep, as far as the share of the processor has counted.
     pub(crate) awake_since: Instant,
+    /// How often the clock has jumped, as far as the endpoint knows.
+    pub(crate) jumps: u64,
     progress: Progress,
 }
 
@@ -124,6 +126,7 @@ impl<F: Frames> Driver<F> {
             spins: false,
             left: None,
             awake_since: now,
+            jumps: 0,
             platform,
             progress,
         }
@@ -270,6 +273,7 @@ impl<F: Frames> Driver<F> {
     /// A look at the links' inputs: at most K frames of each, all found at the same time. Where nothing is promised that could be behind
     /// others, no more than are processed until the next look: what came beyond that would be dropped, and have cost its reception.
     fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
+        self.watch_clock(now, env);
         let Platform { receive_batch, quantum, .. } = self.platform;
         let limit = if self.endpoint.has_promises() { receive_batch } else { receive_batch.min(quantum) } as usize;
         self.progress.found = 0;
@@ -341,6 +345,7 @@ impl<F: Frames> Driver<F> {
     pub fn feed(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let mut now = now;
         self.progress.unfed = 0;
+        self.watch_clock(now, env);
         for link in 0..env.links() {
             self.endpoint.note_departed(link, env.passed(link).departed);
             if env.staged(link) > 0 {
@@ -351,6 +356,7 @@ impl<F: Frames> Driver<F> {
             loop {
                 // What was taken is known before anything is stamped or judged.
                 self.watch(now, env);
+                self.watch_clock(now, env);
                 let staged = self.stage(now, link, env);
                 if staged == 0 && !env.is_blocked(link) && env.staged(link) == 0 {
                     break;

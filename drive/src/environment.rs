@@ -41,6 +41,14 @@ pub trait Clock {
     /// The time after this work. A real clock is read; a virtual one lets the work's cost pass.
     fn after(&mut self, work: &Work) -> Instant;
 
+    /// How often this clock was seen to stand still while time passed, as in a suspended host, or to jump ahead, by when it read `now`: its last
+    /// reading. It is asked between a reading and what leaves with it, so it may cost as much as another reading. Of a clock that does
+    /// neither, never.
+    fn jumps(&mut self, now: Instant) -> u64 {
+        let _ = now;
+        0
+    }
+
     /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it, until
     /// `now`. What it waited for by itself is its own. May be a system call: it is asked only when something took too long.
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration;

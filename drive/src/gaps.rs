@@ -50,6 +50,15 @@ impl<F: Frames> Driver<F> {
         }
     }
 
+    /// Looks whether the clock has jumped by when it read `now`: stamps from before it is found are not believed to be from after it.
+    pub(crate) fn watch_clock(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        let jumps = env.jumps(now);
+        if jumps != self.jumps {
+            self.jumps = jumps;
+            self.endpoint.note_clock_jump(env.now());
+        }
+    }
+
     /// The platform took `taken` of the processor until now.
     pub fn note_gap(&mut self, now: Instant, taken: Duration, env: &mut impl Environment<F>) {
         if !taken.is_zero() {

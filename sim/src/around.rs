@@ -63,6 +63,10 @@ impl Clock for Around<'_> {
         self.host().local()
     }
 
+    fn jumps(&mut self, _: Instant) -> u64 {
+        self.host().clock_steps
+    }
+
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         core::mem::take(&mut self.host().stolen)
     }
@@ -208,6 +212,7 @@ impl Ports for Around<'_> {
     fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, _: &ReceiveCounters) {
         let (at, Some(channel)) = (self.host().now, self.channel_at(channel.index())) else { return };
         let ppm = u64::from(self.host().config.peer_clocks.drift_ppm);
+        self.host().judged += 1;
         let world = &mut *self.world;
         world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
         world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));

@@ -137,12 +137,16 @@ pub(crate) struct Host {
     /// Inline, how many turns the thread that is inside still makes before it leaves with something to do.
     turns_left: Option<u64>,
     pub(crate) clock: Clock,
+    /// How often that was stepped, as far as its executive can see.
+    pub(crate) clock_steps: u64,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
     /// How it sleeps, and how late it will wake up.
     asleep: Option<(Sleep, Duration)>,
     /// What the platform took since the driver last asked, as far as there is evidence.
     pub(crate) stolen: Duration,
+    /// Messages of which it was told whether they were in time.
+    pub(crate) judged: u64,
     pub(crate) frozen: bool,
     /// It has crashed and is not there again yet.
     down: bool,
@@ -230,9 +234,11 @@ impl Host {
             random: Random(!seed),
             turns_left: None,
             clock: config.reading.clone(),
+            clock_steps: 0,
             now: Instant::ZERO,
             asleep: None,
             stolen: Duration::ZERO,
+            judged: 0,
             frozen: false,
             down: false,
             ring: config.receive_ring,
@@ -250,7 +256,7 @@ impl Host {
         }
     }
 
-    /// It loses all its state; its address, its clock and what is on its wire stay.
+    /// It loses all its state, and what it has seen of its clock; its address, its clock and what is on its wire stay.
     pub(crate) fn crash(&mut self, secret: u64) {
         self.driver = driver(&self.config, secret, self.local());
         self.papers = Papers::new(self.config.platform.machine);
@@ -260,14 +266,14 @@ impl Host {
         self.ports.iter_mut().for_each(|port| *port = Port::default());
         self.rung.clear();
         self.lent.clear();
-        (self.asleep, self.stolen, self.down, self.lost) = (None, Duration::ZERO, true, 0);
+        (self.asleep, self.stolen, self.down, self.lost, self.clock_steps) = (None, Duration::ZERO, true, 0, 0);
     }
 
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
         let reading = self.clock.reading(at.max(self.now));
-        self.endpoint_mut().note_clock_jump(reading);
+        self.clock_steps += 1;
         if self.asleep.is_none() {
             self.stolen += by;
             return;
@@ -333,7 +339,7 @@ impl Host {
     /// What changes when something is done.
     pub(crate) fn progress(&self) -> (Instant, u64, u64, u64, usize) {
         let HostCounters { steps, transmitted, received, .. } = self.counters;
-        (self.now, steps, transmitted, received, self.orders.len() + self.rung.len())
+        (self.now, steps, transmitted, received + self.judged, self.orders.len() + self.rung.len())
     }
 
     /// What its clock reads.

@@ -220,7 +220,7 @@ impl World {
             let (over_contract, full) = self.dropped_on_the_way(channel);
             let (receive, moved) = (&ledger.receive, over_contract + full);
             assert_eq!(
-                (report.delivered + report.late, report.lost + moved, report.dropped),
+                (report.delivered + report.late + report.undecided, report.lost + moved, report.dropped),
                 (receive.delivered, receive.lost, receive.dropped + moved),
                 "channel {name}: what the sender was told, with {moved} messages dropped on the way"
             );

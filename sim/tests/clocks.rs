@@ -39,8 +39,8 @@ fn judged(
         let message = Message {
             sent: sender.reading(now.before(ms(5))),
             completed: receiver.reading(now),
-            epoch: 0,
-            own_epoch: 0,
+            epoch: world.endpoint(from).clock_epoch(),
+            own_epoch: world.endpoint(to).clock_epoch(),
             least: Duration::ZERO,
             deadline: ms(20),
             token: 7,

@@ -4,6 +4,8 @@
 //! for something itself, which a mistake of ours may make it do, two more tell: how often it waited by itself, beside its sleeps; and if
 //! it did, how long it stood ready without a processor, as the kernel's scheduler counts, and whether the whole process was stopped
 //! meanwhile ([`super::stopped`]).
+//!
+//! Whether the clock itself stood still while the host was suspended another clock of the kernel tells ([`sys::Jumps`]).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -30,6 +32,8 @@ pub(crate) struct SystemClock {
     waited: u64,
     slept: u64,
     run_delay: RunDelay,
+    /// What the executive has seen of the clock itself.
+    pub(crate) jumps: sys::Jumps,
     /// What its thread may still spin.
     pub(crate) budget: Budget,
 }
@@ -101,6 +105,10 @@ impl Clock for SystemClock {
 
     fn after(&mut self, _: &Work) -> Instant {
         sys::now()
+    }
+
+    fn jumps(&mut self, now: Instant) -> u64 {
+        self.jumps.seen(now)
     }
 
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {

@@ -471,7 +471,11 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
 
     /// A thread of the application comes in, with a clock of its own, or goes out.
     fn change_clocks(&mut self) {
-        CLOCK.with_borrow_mut(|clock| std::mem::swap(clock, &mut self.around.clock));
+        CLOCK.with_borrow_mut(|clock| {
+            std::mem::swap(clock, &mut self.around.clock);
+            // Those that the executive has seen are not the thread's.
+            std::mem::swap(&mut clock.jumps, &mut self.around.clock.jumps);
+        });
     }
 
     /// What the calling thread, or another one, did until now is no part of this.

@@ -90,6 +90,9 @@ impl<L, C: Clock> Clock for Surroundings<L, C> {
     fn after(&mut self, work: &Work) -> Instant {
         self.clock.after(work)
     }
+    fn jumps(&mut self, now: Instant) -> u64 {
+        self.clock.jumps(now)
+    }
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
         self.clock.stolen(now, awake)
     }

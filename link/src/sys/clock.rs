@@ -7,7 +7,7 @@ use std::path::Path;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use rustix::time::{ClockId, clock_gettime};
 
-use super::process_clock::from_kernel;
+use super::process_clock::{from_kernel, has_process_clock, has_stepped};
 
 /// Now: CLOCK_MONOTONIC in nanoseconds, or what the process's own clock makes of it ([`super::process_clock`]).
 #[inline]
@@ -23,12 +23,12 @@ pub(super) fn kernel_now() -> Instant {
     Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
 }
 
-/// A reading of CLOCK_REALTIME between two of CLOCK_MONOTONIC, whatever clock the process has.
+/// A reading of CLOCK_REALTIME, or of another clock, between two of CLOCK_MONOTONIC, whatever clock the process has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WallReading {
     /// CLOCK_MONOTONIC when it was over.
     pub(crate) at: Instant,
-    /// How far CLOCK_REALTIME was ahead of CLOCK_MONOTONIC, ns: at least,
+    /// How far it was ahead of CLOCK_MONOTONIC, ns: at least,
     pub(crate) least_ahead: i128,
     /// and at most.
     pub(crate) most_ahead: i128,
@@ -43,10 +43,49 @@ pub fn wall_now() -> u64 {
 
 /// Reads both clocks, again if the thread was interrupted meanwhile, a few times at most.
 pub(crate) fn wall_reading() -> WallReading {
+    reading_of(ClockId::Realtime)
+}
+
+/// [`now`]'s jumps: CLOCK_MONOTONIC stands still while the host is suspended, and CLOCK_BOOTTIME goes on, so that how far they are apart tells
+/// of it. A virtual machine that its own host stops is not seen. A process's own clock may step ahead, too.
+#[derive(Debug, Default)]
+pub struct Jumps {
+    /// How far CLOCK_BOOTTIME is ahead, at most, ns.
+    apart: Option<i128>,
+    suspensions: u64,
+}
+
+impl Jumps {
+    /// How many were seen by a reading of [`now`] so far; those of the host before the first call were none. One that is shorter than a
+    /// millisecond is none either.
+    pub fn seen(&mut self, now: Instant) -> u64 {
+        const LEAST: i128 = 1_000_000;
+        let before = if has_process_clock() { kernel_now() } else { now };
+        let limit = self.apart.map_or(i128::MIN, |apart| apart + LEAST);
+        // They are not farther apart than this. Else the thread may have been interrupted since `now` was read.
+        if boot_time() - i128::from(before.as_nanos()) > limit {
+            let reading = reading_of(ClockId::Boottime);
+            if self.apart.is_some() && reading.least_ahead > limit {
+                self.suspensions += 1;
+                self.apart = None;
+            }
+            self.apart = Some(self.apart.map_or(reading.most_ahead, |apart| apart.min(reading.most_ahead)));
+        }
+        self.suspensions + u64::from(has_stepped())
+    }
+}
+
+fn boot_time() -> i128 {
+    let time = clock_gettime(ClockId::Boottime);
+    i128::from(time.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(time.tv_nsec)
+}
+
+/// A reading of another clock between two of CLOCK_MONOTONIC, of a few that with the least time in between.
+fn reading_of(clock: ClockId) -> WallReading {
     const ATTEMPTS: usize = 3;
     const QUICK: Duration = Duration::from_micros(1);
     let read = || {
-        let (before, wall, after) = (kernel_now(), clock_gettime(ClockId::Realtime), kernel_now());
+        let (before, wall, after) = (kernel_now(), clock_gettime(clock), kernel_now());
         let wall = i128::from(wall.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(wall.tv_nsec);
         let ahead_of = |reading: Instant| wall - i128::from(reading.as_nanos());
         (after.since(before), WallReading { at: after, least_ahead: ahead_of(after), most_ahead: ahead_of(before) })

@@ -22,10 +22,10 @@ mod wall;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
-pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use clock::{
-    clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited, wall_now,
+    Jumps, clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited, wall_now,
 };
+pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use held::{hold, is_held};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
 pub use process_clock::from_kernel;

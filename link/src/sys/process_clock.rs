@@ -63,9 +63,15 @@ pub(crate) fn kernel_span(span: Duration) -> Duration {
 }
 
 /// Whether the process has a clock of its own.
-#[cfg(test)]
-fn has_process_clock() -> bool {
+#[inline]
+pub(crate) fn has_process_clock() -> bool {
     IS_SET.load(Relaxed)
+}
+
+/// Whether that has made its step.
+#[inline]
+pub(crate) fn has_stepped() -> bool {
+    has_process_clock() && line().is_some_and(|line| kernel_now() >= line.step_at)
 }
 
 #[cold]

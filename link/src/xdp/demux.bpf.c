@@ -210,6 +210,7 @@ struct data_header {
 enum {
     MAGIC = 0x4C58,
     MAJOR = 3,
+    UNSURE_EPOCH = 7,
     DATA = 1,
     CONTROL_FRAME = 2,
     TAGGED = 3, // as DATA, with a tag behind the payload

@@ -307,6 +307,8 @@ static __attribute__((always_inline)) int reply(struct xdp_md *context, struct h
                 .channel = own->reply_channel,
                 .key = be64(own->reply_key),
                 .sequence = be64(__sync_fetch_and_add(&own->reply_sequence, 1)),
+                // Its host does not know here in which epoch of its clock that is.
+                .priority_and_epoch = UNSURE_EPOCH,
                 .logical_arrival = be64(logical_arrival),
                 .bytes_less_one = {(bytes - 1) >> 16, (bytes - 1) >> 8, bytes - 1},
                 .ahead = be32((__u32)((logical_arrival - now + 999) / 1000)),
