@@ -160,6 +160,10 @@ impl<F: Frames> Driver<F> {
     /// best-effort one with others: a wake-up is a system call, and costs more than the message.
     pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> Deliveries {
         let mut done = Deliveries::Nothing;
+        if self.endpoint.has_delivery() {
+            // What is complete is judged by clocks that have not jumped since.
+            self.watch_clock(now, env);
+        }
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
             let place = channel.index();
             let handler = env.handler(place);

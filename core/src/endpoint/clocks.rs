@@ -120,7 +120,7 @@ impl PeerClocks {
     pub(super) fn known(&self, place: Option<u16>) -> Known<'_> {
         let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
         let clock = peer.map_or(&self.unknown, |peer| &peer.clock);
-        Known { clock, own_epoch: self.epoch, allowed_error: self.config.error }
+        Known { clock, own_epoch: self.epoch, begun: self.begun, allowed_error: self.config.error }
     }
 
     /// The least that a packet can have been in transit, as far as its sender's clock is known.

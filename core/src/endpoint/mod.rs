@@ -368,6 +368,10 @@ impl Endpoint {
     pub fn has_promises(&self) -> bool {
         self.promises > 0
     }
+    /// True if a message is complete that was not handed out yet.
+    pub fn has_delivery(&self) -> bool {
+        !self.deliverable.is_empty()
+    }
     /// Frames so far that real-time channels, or relays, took: as many as were promised.
     pub fn promised_frames(&self) -> u64 {
         self.promised_frames

@@ -96,6 +96,11 @@ impl Way {
         self.waited + self.lay.unwrap_or(Duration::ZERO) + completion.since(self.found)
     }
 
+    /// When it had arrived, as far as that is known.
+    pub(crate) fn arrival(&self) -> Instant {
+        self.found.before(self.lay.unwrap_or(Duration::ZERO))
+    }
+
     /// It took `least` at least: what it was not at a host for, it was in transit.
     pub(crate) fn took(&mut self, completion: Instant, least: Duration) {
         self.transit = self.transit.max(least.saturating_sub(self.at_hosts(completion)));

@@ -6,7 +6,7 @@
 use super::super::attribution::{Evidence, TimeTaken};
 use super::super::delivered::{Delivered, Said};
 use super::Receiving;
-use crate::clock::{Judged, Message, PeerClock, Relation, Verdict};
+use crate::clock::{Judged, MAX_EPOCH, Message, PeerClock, Relation, Verdict};
 use crate::units::{Duration, Instant};
 use crate::wire::Counts;
 
@@ -45,6 +45,8 @@ pub struct Known<'a> {
     pub clock: &'a PeerClock,
     /// This host's epoch.
     pub own_epoch: u8,
+    /// When that began, if it is not the first one.
+    pub begun: Option<Instant>,
     /// How uncertain the clock may be, as admission has it.
     pub allowed_error: Duration,
 }
@@ -113,16 +115,20 @@ impl Receiving {
 
     /// A message between two clocks waits for its judgement, and is told the least that it took.
     fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: TimeTaken) {
-        let Known { clock, own_epoch, .. } = known;
+        let Known { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
         let Said { logical_arrival: sent, ahead, epoch } = said;
         let deadline = delivered.allowed.unwrap_or(Duration::MAX);
+        // What each host measured of it with its own clock, unless that jumped meanwhile.
+        let at_hosts = delivered.delay.way.at_hosts(completed);
+        let arrival = delivered.delay.way.arrival();
+        let is_steady = epoch <= MAX_EPOCH && begun.is_none_or(|begun| begun < arrival);
         let mut message = Message {
             sent,
             completed,
             epoch,
             own_epoch,
-            least: delivered.delay.way.at_hosts(completed),
+            least: if is_steady { at_hosts.saturating_sub(ahead) } else { Duration::ZERO },
             deadline,
             token: 0,
         };
