@@ -286,7 +286,9 @@ fn what_is_left_of_a_message_is_due_when_the_message_was() {
 /// The next message; nothing is known of another clock.
 fn deliver(receiving: &mut Receiving, now: Instant) -> Option<(Delivered, Option<Evidence>)> {
     let clock = PeerClock::new(100, Duration::from_millis(100));
-    receiving.deliver(now, Known { clock: &clock, own_epoch: 0, begun: None, allowed_error: Duration::ZERO }, |_| {
-        TimeTaken::default()
-    })
+    receiving.deliver(
+        now,
+        Known { clock: &clock, own_epoch: 0, begun: None, is_direct: true, allowed_error: Duration::ZERO },
+        |_| TimeTaken::default(),
+    )
 }

@@ -162,11 +162,11 @@ impl Recorder {
 
     /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
     fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
-        let Evidence { cause, lateness, network, platform, laxity, unknown } = evidence;
+        let Evidence { cause, lateness, network, platform, laxity, sender, unknown } = evidence;
         if cause.breaks_promise() && self.evidence.len() < MOST_EVIDENCE {
             self.evidence.push(format!(
                 "message {sequence}, due since {}, came {lateness} late, cause {cause:?}: more than granted, by Laxity {laxity}, \
-                 the network {network}, the platform {platform}, unknown {unknown}",
+                 the network {network}, the platform {platform}, the sender {sender}, unknown {unknown}",
                 logical_arrival.since(self.start)
             ));
         }

@@ -5,6 +5,7 @@ mod common;
 use common::{address, at, best_effort, contract, modern, ms, us};
 use laxity_core::admission::Code;
 use laxity_core::contract::{SendingStages, Service};
+use laxity_core::endpoint::ClockConfig;
 use laxity_core::event::End;
 use laxity_core::figures::Misses;
 use laxity_sim::{
@@ -27,7 +28,8 @@ fn scene(same_clock: bool) -> Scene {
             true => (1, Clock::default()),
             false => (10 + u64::from(number), Clock::ahead(ms(1_000 * u64::from(number)))),
         };
-        HostConfig { clock, reading, ..HostConfig::new(modern(), address(number)) }
+        let peer_clocks = ClockConfig { drift_ppm: 100_000, ..ClockConfig::default() };
+        HostConfig { clock, reading, peer_clocks, ..HostConfig::new(modern(), address(number)) }
     };
     let hosts = [1, 2].map(|number| world.add_host(config(number)));
     let contract = contract(6_000, ms(5), 3, ms(12));

@@ -119,8 +119,9 @@ impl PeerClocks {
     /// What is known of the clock at a place.
     pub(super) fn known(&self, place: Option<u16>) -> Known<'_> {
         let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
-        let clock = peer.map_or(&self.unknown, |peer| &peer.clock);
-        Known { clock, own_epoch: self.epoch, begun: self.begun, allowed_error: self.config.error }
+        let clock = peer.map_or(&self.unknown, |peer: &Peer| &peer.clock);
+        let (is_direct, allowed_error) = (peer.is_some(), self.config.error);
+        Known { clock, own_epoch: self.epoch, begun: self.begun, is_direct, allowed_error }
     }
 
     /// The least that a packet can have been in transit, as far as its sender's clock is known.

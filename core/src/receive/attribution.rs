@@ -91,9 +91,16 @@ impl Way {
         self.lay.map(|lay| (self.waited, self.transit, lay))
     }
 
-    /// What a message of which this is the last packet took at both hosts until it was complete, each by its own clock.
-    pub(crate) fn at_hosts(&self, completion: Instant) -> Duration {
-        self.waited + self.lay.unwrap_or(Duration::ZERO) + completion.since(self.found)
+    /// What a message of which this is the last packet took at this host until it was complete, and at its sender if what that says is
+    /// measured.
+    pub(crate) fn at_hosts(&self, completion: Instant, is_measured: bool) -> Duration {
+        let waited = if is_measured { self.waited } else { Duration::ZERO };
+        waited + self.lay.unwrap_or(Duration::ZERO) + completion.since(self.found)
+    }
+
+    /// How long before the message's logical arrival it may have left its sender, which sent it `ahead` of that.
+    pub(crate) fn early(&self, ahead: Duration) -> Duration {
+        if self.waited.is_zero() { ahead } else { Duration::ZERO }
     }
 
     /// When it had arrived, as far as that is known.
@@ -103,7 +110,7 @@ impl Way {
 
     /// It took `least` at least: what it was not at a host for, it was in transit.
     pub(crate) fn took(&mut self, completion: Instant, least: Duration) {
-        self.transit = self.transit.max(least.saturating_sub(self.at_hosts(completion)));
+        self.transit = self.transit.max(least.saturating_sub(self.at_hosts(completion, true)));
     }
 
     /// True if the network took longer than it may.
@@ -140,7 +147,12 @@ impl Way {
         let at_sender = beyond.saturating_sub(network + unknown + unlooked);
         let platform = at_sender.min(stretched(self.stolen, stretch_ppm));
         let own = at_sender.saturating_sub(platform);
-        Excess { network, platform, own, unknown, unlooked }
+        Excess { network, platform, own, unknown, unlooked, sender: Duration::ZERO }
+    }
+
+    /// What it took until it was found, if the whole of that is known.
+    fn until_found(&self) -> Option<Duration> {
+        self.is_timed.then(|| self.waited + self.transit + self.lay.unwrap_or(Duration::ZERO))
     }
 }
 
@@ -157,20 +169,22 @@ pub(crate) struct Excess {
     unknown: Duration,
     /// It lay in this host's input: the platform's as far as that has stolen time here, else Laxity's.
     unlooked: Duration,
+    /// The sender: by this host's clock it came sooner after those before it than its contract allows.
+    sender: Duration,
 }
 
 impl Excess {
     /// As far as it explains a delay of so much.
     fn at_most(self, by: Duration) -> Self {
-        let Self { network, platform, own, unknown, unlooked } = self;
-        let [network, platform, own, unknown, unlooked] =
-            [network, platform, own, unknown, unlooked].map(|part| part.min(by));
-        Self { network, platform, own, unknown, unlooked }
+        let Self { network, platform, own, unknown, unlooked, sender } = self;
+        let [network, platform, own, unknown, unlooked, sender] =
+            [network, platform, own, unknown, unlooked, sender].map(|part| part.min(by));
+        Self { network, platform, own, unknown, unlooked, sender }
     }
 
     /// All of it.
     fn all(self) -> Duration {
-        self.network + self.platform + self.own + self.unknown + self.unlooked
+        self.network + self.platform + self.own + self.unknown + self.unlooked + self.sender
     }
 
     /// What explains the delay of a message that waits for those before it, which this explains: what took time on its own `way`
@@ -188,6 +202,7 @@ impl Excess {
             own: self.own + other.own,
             unknown: self.unknown + other.unknown,
             unlooked: self.unlooked + other.unlooked,
+            sender: self.sender + other.sender,
         }
     }
 }
@@ -219,6 +234,8 @@ pub struct Delay {
     pub(crate) inherited: Excess,
     /// Whether its place in time is behind those before it, whenever it had come itself.
     pub(crate) is_behind: bool,
+    /// How long this host, with another clock than the sender's, made it wait for its place, beyond what it was sent early.
+    pub(crate) held: Duration,
 }
 
 impl Delay {
@@ -226,10 +243,15 @@ impl Delay {
     pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
         let way = self.way.excess(config, spare, stretch_ppm);
         // A later packet of it may come so late that this is why, after all.
-        match self.is_behind && way.all() <= self.inherited.all() {
+        let excess = match self.is_behind && way.all() <= self.inherited.all() {
             true => self.inherited.whatever_came(way),
             false => way.and(self.inherited),
-        }
+        };
+        // Where each message takes no longer than it may until it is found, none waits beyond that for those before it, unless they come too soon.
+        let found = self.way.until_found().filter(|_| !self.held.is_zero());
+        let beyond = found
+            .map_or(Duration::ZERO, |found| (found + self.held).saturating_sub(config.upstream.saturating_sub(spare)));
+        Excess { sender: excess.sender + beyond.saturating_sub(excess.all()), ..excess }
     }
 
     /// Messages before it move its place in time by so much: what held them up explains that, and what it would be late by in any
@@ -264,6 +286,8 @@ pub struct Evidence {
     pub platform: Duration,
     /// Laxity's, at both hosts.
     pub laxity: Duration,
+    /// The sender's: where the clocks differ, messages came closer together than they may.
+    pub sender: Duration,
     /// What is the network's, or an input's that was not looked at.
     pub unknown: Duration,
 }
@@ -290,12 +314,12 @@ impl Evidence {
         let explained = excess.unknown.min(by_platform.saturating_sub(platform_here));
         let unknown = excess.unknown.saturating_sub(explained);
         let platform = excess.platform + platform_here + explained;
-        let (network, laxity) = (excess.network + network_here, excess.own + own_here);
+        let (network, laxity, sender) = (excess.network + network_here, excess.own + own_here, excess.sender);
         let cause = if mutant::is_on(Mutant::NetworkFirst) && !network.is_zero() {
             Cause::Network
-        } else if lateness > network + platform + unknown {
+        } else if lateness > network + platform + sender + unknown {
             Cause::Laxity
-        } else if lateness > network + platform {
+        } else if lateness > network + platform + sender {
             if laxity >= unknown { Cause::Laxity } else { Cause::Unexplained }
         } else {
             let owners = [
@@ -303,11 +327,12 @@ impl Evidence {
                 (unknown, Cause::Unexplained),
                 (network, Cause::Network),
                 (platform, Cause::Platform),
+                (sender, Cause::Sender),
             ];
             // Of equal parts that of the first counts.
             owners.into_iter().rev().max_by_key(|owner| owner.0).map_or(Cause::Laxity, |owner| owner.1)
         };
-        Self { cause, lateness, network, platform, laxity, unknown }
+        Self { cause, lateness, network, platform, laxity, sender, unknown }
     }
 
     /// Whose fault it is that packets wait in such numbers that one finds no room, though its sender keeps its contract: the owner
@@ -316,7 +341,9 @@ impl Evidence {
         let held_up = (stretched(taken.platform, stretch_ppm) + taken.flooded).max(taken.own);
         let here = held_up.saturating_sub(excess.unlooked);
         let judged = Self::judge(Duration::ZERO, excess, here, taken, stretch_ppm);
-        let most = judged.network.max(judged.platform).max(judged.laxity).max(judged.unknown);
+        let most = [judged.platform, judged.laxity, judged.sender, judged.unknown]
+            .into_iter()
+            .fold(judged.network, Duration::max);
         (!most.is_zero()).then_some(judged.cause)
     }
 }

@@ -346,6 +346,10 @@ impl Receiving {
                 // It waits for those before it: what held them up is why.
                 let before = self.held_up.delay.excess(&self.config, Duration::ZERO, self.stretch_ppm);
                 delay.inherit(before, waits, &self.config, self.stretch_ppm);
+                if !self.config.same_clock {
+                    let ahead = self.config.ahead(header, header.logical_arrival);
+                    delay.held = waits.saturating_sub(delay.way.early(ahead));
+                }
                 since = since.min(self.held_up.since);
             }
             match policed.believed {

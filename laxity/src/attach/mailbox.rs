@@ -245,12 +245,12 @@ fn head(told: &Told) -> [u64; HEAD] {
         head[4] |= HAS_SEGMENTS;
         head[5..9].copy_from_slice(&[sending, transit, waiting, receiving].map(|span| span.as_nanos()));
     }
-    for (flag, at, evidence) in [(HAS_EVIDENCE, 9, evidence), (IS_OVER_BOUND, 15, over_bound)] {
-        let Some(Evidence { cause, lateness, network, platform, laxity, unknown }) = evidence else { continue };
+    for (flag, at, evidence) in [(HAS_EVIDENCE, 9, evidence), (IS_OVER_BOUND, 16, over_bound)] {
+        let Some(Evidence { cause, lateness, network, platform, laxity, sender, unknown }) = evidence else { continue };
         head[4] |= flag;
         head[at] = CAUSES.iter().position(|known| known == cause).unwrap_or(CAUSES.len() - 1) as u64;
-        let spans = [lateness, network, platform, laxity, unknown].map(|span| span.as_nanos());
-        head[at + 1..at + 6].copy_from_slice(&spans);
+        let spans = [lateness, network, platform, laxity, sender, unknown].map(|span| span.as_nanos());
+        head[at + 1..at + 7].copy_from_slice(&spans);
     }
     head
 }
@@ -265,7 +265,8 @@ fn told(head: &[u64; HEAD]) -> Told {
         network: span(place + 2),
         platform: span(place + 3),
         laxity: span(place + 4),
-        unknown: span(place + 5),
+        sender: span(place + 5),
+        unknown: span(place + 6),
     };
     Told {
         sequence: head[0],
@@ -274,7 +275,7 @@ fn told(head: &[u64; HEAD]) -> Told {
         completion: at(3),
         segments: (head[4] & HAS_SEGMENTS != 0).then(segments),
         evidence: (head[4] & HAS_EVIDENCE != 0).then(|| evidence(9)),
-        over_bound: (head[4] & IS_OVER_BOUND != 0).then(|| evidence(15)),
+        over_bound: (head[4] & IS_OVER_BOUND != 0).then(|| evidence(16)),
     }
 }
 
@@ -291,6 +292,7 @@ mod tests {
             network: span(12),
             platform: span(13),
             laxity: span(14),
+            sender: span(16),
             unknown: span(15),
         };
         let some = Told {

@@ -9,6 +9,7 @@ use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::incoming::{Flow, Incoming, Source as Origin, usual_batch};
 use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::endpoint::ClockConfig;
 use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
 use laxity_core::units::{Duration, Instant, Rate};
@@ -78,6 +79,8 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
             channels: 24,
             frames: FRAMES,
             receive_ring: 512,
+            // Worlds are short, and clocks drift by up to a twentieth in them.
+            peer_clocks: ClockConfig { period: us(2_000), drift_ppm: 100_000, ..ClockConfig::default() },
             wake_up: if random.one_in(2) { WakeUp::Uniform } else { WakeUp::Worst },
             step_costs: if random.one_in(3) { StepCosts::From { least_permille: 300 } } else { StepCosts::Worst },
             ..base

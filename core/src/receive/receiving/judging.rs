@@ -47,6 +47,8 @@ pub struct Known<'a> {
     pub own_epoch: u8,
     /// When that began, if it is not the first one.
     pub begun: Option<Instant>,
+    /// True if the channel comes from that host, and not through a relay.
+    pub is_direct: bool,
     /// How uncertain the clock may be, as admission has it.
     pub allowed_error: Duration,
 }
@@ -119,8 +121,8 @@ impl Receiving {
         let completed = delivered.completion;
         let Said { logical_arrival: sent, ahead, epoch } = said;
         let deadline = delivered.allowed.unwrap_or(Duration::MAX);
-        // What each host measured of it with its own clock, unless that jumped meanwhile.
-        let at_hosts = delivered.delay.way.at_hosts(completed);
+        // What each host measured of it with its own clock, unless that jumped meanwhile, or a relay has added what it was granted before.
+        let at_hosts = delivered.delay.way.at_hosts(completed, known.is_direct);
         let arrival = delivered.delay.way.arrival();
         let is_steady = epoch <= MAX_EPOCH && begun.is_none_or(|begun| begun < arrival);
         let mut message = Message {
@@ -128,15 +130,18 @@ impl Receiving {
             completed,
             epoch,
             own_epoch,
-            least: if is_steady { at_hosts.saturating_sub(ahead) } else { Duration::ZERO },
+            least: if is_steady { at_hosts.saturating_sub(delivered.delay.way.early(ahead)) } else { Duration::ZERO },
             deadline,
             token: 0,
         };
         delivered.least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
         delivered.delay.way.took(completed, delivered.least);
         let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken);
-        let excused =
-            if evidence.cause.breaks_promise() { Duration::ZERO } else { evidence.network + evidence.platform };
+        let excused = if evidence.cause.breaks_promise() {
+            Duration::ZERO
+        } else {
+            evidence.network + evidence.platform + evidence.sender
+        };
         message.token = Token { ahead, excused }.into();
         let Some(pending) = self.pending.as_mut() else { return };
         if let Some(judged) = pending.push(clock, &message).displaced {
