@@ -179,7 +179,11 @@ impl Ports for Around<'_> {
         let Posted { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
         let release = host.clock.when(submitted.release);
-        ledger.accepted(&Submitted { logical_arrival, release, ..*submitted }, bytes as usize);
+        ledger.accepted(
+            &Submitted { logical_arrival, release, ..*submitted },
+            bytes as usize,
+            submitted.logical_arrival,
+        );
         let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
         let channel = ChannelHandle(channel);
         self.world.tell(Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });
@@ -216,7 +220,10 @@ impl Ports for Around<'_> {
         let world = &mut *self.world;
         world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
         world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
-        if let Some(problem) = world.channels[channel].judged(decision, ppm) {
+        let Some((sent, completed)) = world.channels[channel].unjudged.pop_front() else { return };
+        let sender = world.channels[channel].from.0;
+        let took = completed.since(world.hosts[sender].clock.when(sent));
+        if let Some(problem) = world.channels[channel].judged(decision, ppm, took) {
             world.find(Some(channel), at, problem);
         }
     }

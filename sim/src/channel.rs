@@ -243,10 +243,10 @@ pub(crate) struct Ledger {
     pub(crate) spaced: Option<(Instant, Duration)>,
     pub(crate) send: SendCounters,
     pub(crate) receive: ReceiveCounters,
-    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
-    under_way: VecDeque<(u64, usize, Instant)>,
-    /// What messages took from their logical arrival that were delivered and wait for their decision.
-    unjudged: VecDeque<Duration>,
+    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival, and that by the sender's clock.
+    under_way: VecDeque<(u64, usize, Instant, Instant)>,
+    /// The messages that were delivered and wait for their judgement: logical arrival by the sender's clock, completion.
+    pub(crate) unjudged: VecDeque<(Instant, Instant)>,
     /// Messages that were delivered.
     seen: u64,
     /// What the application has put into its mailbox.
@@ -329,9 +329,10 @@ impl Ledger {
         Some(self.offered)
     }
 
-    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
+    /// A message was accepted; its logical arrival by the sender's clock is `reading`.
+    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize, reading: Instant) {
         self.accepted += 1;
-        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival));
+        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, reading));
         self.unmade.push_back(submitted.release);
     }
 
@@ -375,7 +376,7 @@ impl Ledger {
         while self.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
             self.under_way.pop_front();
         }
-        let Some((number, bytes, arrival)) = self.under_way.pop_front() else {
+        let Some((number, bytes, arrival, reading)) = self.under_way.pop_front() else {
             return (None, problem("a message that was accepted".into(), format!("message {sequence}")));
         };
         let difference = content::first_difference(self.number, sequence, &delivered.message);
@@ -393,7 +394,7 @@ impl Ledger {
         if delivered.said.is_none() {
             self.latencies.push(delivered.latency().as_nanos());
         } else {
-            self.unjudged.push_back(at.since(arrival));
+            self.unjudged.push_back((reading, at));
         }
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
@@ -403,10 +404,9 @@ impl Ledger {
         (Some(arrival), found)
     }
 
-    /// A message between two clocks is judged, in their order. What does not hold, if something does not: the truth is in its interval, and a verdict
-    /// agrees with it. Clocks deviate from the world's time by `ppm`.
-    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64) -> Option<Problem> {
-        let took = self.unjudged.pop_front()?;
+    /// A message between two clocks is judged that `took` so long. What does not hold, if something does not: the truth is in its interval, and a
+    /// verdict agrees with it. Clocks deviate from the world's time by `ppm`.
+    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64, took: Duration) -> Option<Problem> {
         let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
         self.latencies.extend(latency.map(Duration::as_nanos));
         // Two readings, and the drift over the time between.
