@@ -92,6 +92,12 @@ pub struct ChannelFigures {
     /// The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
     /// was sent before its contract had room. LAXITY_UNKNOWN before the first message.
     pub largest_delay_ns: u64,
+    /// Messages that were delivered, with a deadline, of which it is not known whether they were in time, because the sending host has
+    /// another clock. Delays between two clocks are the most that they can have been.
+    pub undecided: u64,
+    /// How uncertain the sending host's clock was when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
+    /// is not known.
+    pub clock_error_ns: u64,
 }
 
 pub(crate) fn nanos(of: Option<Duration>) -> u64 {
@@ -314,6 +320,8 @@ pub unsafe extern "C" fn laxity_receiver_figures(receiver: *const Receiver, figu
             bound_ns: nanos(of.bound),
             largest_response_ns: nanos(of.response),
             largest_delay_ns: nanos(of.latencies.max),
+            undecided: of.undecided,
+            clock_error_ns: nanos(of.clock_error),
         };
         // SAFETY: as above.
         unsafe { give(figures, counted, "figures") }

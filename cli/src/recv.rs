@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
                 for Ended { figures, elapsed, .. } in &ended {
                     eprintln!("{}", report::table(std::slice::from_ref(figures), *elapsed));
                 }
-                report::told(&host, last.elapsed)
+                report::told(ended.iter().map(|ended| &ended.figures), &host, last.elapsed)
             }
         };
         lines.iter().for_each(|line| eprintln!("{line}"));

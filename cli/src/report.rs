@@ -13,7 +13,7 @@ use laxity::calibration::Premises;
 use laxity::text::DisplayRate;
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::units::Duration;
-use laxity_lab::figures::per_second;
+use laxity_lab::figures::{per_second, undecided};
 use laxity_link::Counters;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -69,6 +69,8 @@ pub(crate) fn channel(figures: &Figures) -> Value {
         "dropped": figures.dropped,
         "misses": figures.misses,
         "over_bound": figures.over_bound,
+        "undecided": figures.undecided,
+        "clock": clock(figures),
         "deadline_ns": figures.deadline,
         "bound_ns": figures.bound,
         "response_max_ns": figures.response,
@@ -78,6 +80,16 @@ pub(crate) fn channel(figures: &Figures) -> Value {
         "p999_ns": latencies.p999,
         "max_ns": latencies.max,
     })
+}
+
+/// What the receiver knows of the sender's clock: that it is its own, by how much it may be mistaken, or nothing.
+fn clock(figures: &Figures) -> Value {
+    let relation = match figures.clock_error {
+        Some(Duration::ZERO) => "same",
+        Some(_) => "estimated",
+        None => "unknown",
+    };
+    json!({ "relation": relation, "error_ns": figures.clock_error })
 }
 
 /// The figures of one channel without misses by cause, where only their number is known.
@@ -98,14 +110,29 @@ pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 6] {
     ]
 }
 
-/// How many were missed, and why: "none", "3: network 1, laxity 2".
-pub(crate) fn missed(misses: &Misses) -> String {
+/// How many were missed, and why: "none", "3: network 1, laxity 2"; and of how many that is not known.
+pub(crate) fn missed(figures: &Figures) -> String {
+    let misses = &figures.misses;
     let causes: Vec<String> = by_cause(misses)
         .iter()
         .filter(|(_, number)| *number > 0)
         .map(|(cause, number)| format!("{cause} {number}"))
         .collect();
-    if causes.is_empty() { "none".to_owned() } else { format!("{}: {}", misses.all(), causes.join(", ")) }
+    let missed = if causes.is_empty() { "none".to_owned() } else { format!("{}: {}", misses.all(), causes.join(", ")) };
+    if figures.undecided == 0 { missed } else { format!("{missed}; {} undecided", figures.undecided) }
+}
+
+/// A latency of a channel as `shown`, and how uncertain it is where the sender's clock is estimated: "5ms ±40us".
+pub(crate) fn between(shown: String, latency: Option<Duration>, figures: &Figures) -> String {
+    match (latency, figures.clock_error.filter(|error| !error.is_zero())) {
+        (Some(_), Some(error)) => format!("{shown} ±{}", error.rounded_up()),
+        _ => shown,
+    }
+}
+
+/// The same, as it stands in the tables of all commands.
+fn latency(latency: Option<Duration>, figures: &Figures) -> String {
+    between(known(latency), latency, figures)
 }
 
 /// What the link did: frames, and those that it dropped by reason.
@@ -121,10 +148,11 @@ pub(crate) fn link(counters: &Counters) -> Value {
     })
 }
 
-/// What of the link is not as it should be, of what the fast path did, and which premises were broken; in words.
-pub(crate) fn told(host: &Host, elapsed: Duration) -> Vec<String> {
-    let mut lines: Vec<String> =
-        host.premises().violations().iter().map(|violation| format!("{PREMISE}{violation}")).collect();
+/// What is undecided of these channels, what of the link is not as it should be, of what the fast path did, and which premises were
+/// broken; in words.
+pub(crate) fn told<'a>(figures: impl IntoIterator<Item = &'a Figures>, host: &Host, elapsed: Duration) -> Vec<String> {
+    let mut lines = Vec::from_iter(undecided(figures));
+    lines.extend(host.premises().violations().iter().map(|violation| format!("{PREMISE}{violation}")));
     lines.extend(host.guard_problem().map(|problem| format!("{PREMISE}{problem}")));
     let counters = host.link_counters().unwrap_or_default();
     if counters.send_too_large > 0 {
@@ -165,9 +193,9 @@ pub(crate) fn table(figures: &[Figures], elapsed: Duration) -> String {
         ("channel", &|channel| escaped(&channel.name).into_owned()),
         ("deadline", &|channel| known(channel.deadline)),
         ("bound", &|channel| known(channel.bound)),
-        ("p50", &|channel| known(channel.latencies.p50)),
-        ("p99", &|channel| known(channel.latencies.p99)),
-        ("largest", &|channel| known(channel.latencies.max)),
+        ("p50", &|channel| latency(channel.latencies.p50, channel)),
+        ("p99", &|channel| latency(channel.latencies.p99, channel)),
+        ("largest", &|channel| latency(channel.latencies.max, channel)),
         ("least laxity", &|channel| least_laxity(channel)),
         ("delivered/sent", &|channel| format!("{}/{}", channel.delivered, channel.sent)),
         ("lost", &|channel| channel.lost.to_string()),
@@ -182,9 +210,10 @@ fn least_laxity(channel: &Figures) -> String {
     known(channel.deadline.zip(channel.response).map(|(deadline, max)| left(deadline, max)))
 }
 
-/// The causes that occurred, each with its count; 0 if there was none.
+/// The causes that occurred, and what else breaks a promise, each with its count; 0 if there was none.
 pub(crate) fn misses(channel: &Figures) -> String {
-    let causes = by_cause(&channel.misses).into_iter().chain([("over bound", channel.over_bound)]);
+    let more = [("over bound", channel.over_bound), ("undecided", channel.undecided)];
+    let causes = by_cause(&channel.misses).into_iter().chain(more);
     let causes = causes.filter(|&(_, count)| count > 0).map(|(cause, count)| format!("{count} {cause}"));
     let causes = causes.collect::<Vec<_>>().join(", ");
     if causes.is_empty() { "0".to_owned() } else { causes }
@@ -252,7 +281,8 @@ mod tests {
             concat!(
                 r#"{"name":"camera","kind":"real-time","sent":200,"#,
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
-                r#""laxity":0,"unexplained":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"response_max_ns":41500000,"min_ns":2000000,"p50_ns":5000000,"#,
+                r#""laxity":0,"unexplained":0},"over_bound":0,"undecided":0,"clock":{"relation":"same","error_ns":0},"#,
+                r#""deadline_ns":40000000,"bound_ns":30000000,"response_max_ns":41500000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}"#
             )
         );
@@ -265,6 +295,28 @@ mod tests {
         );
         assert_eq!(to_json(&premises(&Premises::default())), r#"{"windows":[],"overruns":[]}"#);
         assert!(channel_without_causes(&camera())["misses"].is_null());
+    }
+
+    #[test]
+    fn between_two_clocks_the_error_is_told_and_what_is_undecided() {
+        let of = |clock_error, undecided| Figures { clock_error, undecided, ..camera() };
+        let estimated = of(Some(Duration::from_micros(40)), 12);
+        for (figures, expected) in [
+            (of(Some(Duration::ZERO), 0), json!({ "relation": "same", "error_ns": 0 })),
+            (estimated.clone(), json!({ "relation": "estimated", "error_ns": 40_000 })),
+            (of(None, 0), json!({ "relation": "unknown", "error_ns": null })),
+        ] {
+            let told = channel(&figures);
+            assert_eq!((&told["clock"], &told["undecided"]), (&expected, &json!(figures.undecided)));
+        }
+        let text = table(std::slice::from_ref(&estimated), Duration::from_secs(10));
+        for shown in [" 5ms ±40us ", " - ", " 41.5ms ±40us ", " 2 network, 1 platform, 12 undecided "] {
+            assert!(text.contains(shown), "{shown}: {text}");
+        }
+        assert!(!table(&[of(None, 0)], Duration::from_secs(10)).contains('±'));
+        assert_eq!(missed(&estimated), "3: network 2, platform 1; 12 undecided");
+        assert_eq!(missed(&Figures { undecided: 1, ..Figures::default() }), "none; 1 undecided");
+        assert_eq!(missed(&camera()), "3: network 2, platform 1");
     }
 
     #[test]

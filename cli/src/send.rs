@@ -117,7 +117,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     publish(&report::with(report, json!({ "covers": covers })), &arguments.pipe, false)?;
     if !arguments.pipe.json {
         over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, over));
-        report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
+        report::told(&figures, &host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     match (sending, closing) {
         // There is no channel, as no executive was found: that is why.
@@ -193,7 +193,8 @@ fn input_limit(spec: &ChannelSpec) -> u32 {
     }
 }
 
-/// What this host and the receiver's last report say. What may be lost with an executive counts as lost, by Laxity's fault.
+/// What this host and the receiver's last report say. What may be lost with an executive counts as lost, by Laxity's fault; what the
+/// report of a channel that was closed leaves out, as lost, and nothing tells why.
 fn figures(over: &Over) -> Figures {
     let Over { grant, counters, report, unresolved } = over;
     let contract = grant.service.contract();
@@ -212,11 +213,14 @@ fn figures(over: &Over) -> Figures {
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
+        figures.undecided = report.undecided;
+        figures.clock_error = report.clock_error;
         figures.misses = report.misses;
         if !figures.best_effort {
+            figures.lost += figures.sent.saturating_sub(figures.delivered + figures.lost + figures.dropped);
             // What no cause was told of.
             figures.misses.unexplained +=
-                (report.late + report.lost + report.dropped).saturating_sub(report.misses.all());
+                (figures.late + figures.lost + figures.dropped).saturating_sub(report.misses.all());
         }
         figures.over_bound = report.over_bound;
         figures.response = Some(report.largest);
@@ -226,7 +230,7 @@ fn figures(over: &Over) -> Figures {
 
 fn summarise(figures: &Figures, over: &Over) {
     let violations = over.counters.violations;
-    let missed = over.report.map_or_else(|| "unknown".to_owned(), |_| report::missed(&figures.misses));
+    let missed = over.report.map_or_else(|| "unknown".to_owned(), |_| report::missed(figures));
     eprintln!(
         "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; missed {}; of a wrong size {}, ahead of the interval {}, \
          beyond the burst {}",

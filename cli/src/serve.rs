@@ -100,7 +100,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     }
     say_to_starter(NotifyState::Stopping);
     serving.end();
-    report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+    report::told([], &host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
     // The next one to serve has the place when the port is free.
     drop(host);
     drop(serving);

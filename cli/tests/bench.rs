@@ -85,6 +85,8 @@ fn channels(row: &Value) -> (&[Value], &Value) {
             "dropped",
             "misses",
             "over_bound",
+            "undecided",
+            "clock",
             "deadline_ns",
             "bound_ns",
             "response_max_ns",

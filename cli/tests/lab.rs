@@ -369,7 +369,7 @@ fn checked(report: &Value, channels: &[&str]) {
     let names: Vec<&str> = found.iter().map(|channel| channel["name"].as_str().unwrap()).collect();
     assert_eq!(names, channels);
     for channel in found {
-        assert_eq!(channel.as_object().unwrap().len(), 19, "{channel}");
+        assert_eq!(channel.as_object().unwrap().len(), 21, "{channel}");
         let number = |key: &str| channel[key].as_u64().unwrap();
         assert!(number("sent") > 0 && number("delivered") > 0, "{channel}");
         assert_eq!(number("sent"), number("delivered") + number("lost") + number("dropped"), "{channel}");

@@ -96,7 +96,12 @@ impl Figures {
     /// True if Laxity broke its promise, or nothing shows that it kept it: it missed messages by its own fault, or it cannot be told by whose, was over its
     /// bound, or there are messages of which it is not known whether they were in time.
     pub fn is_broken(&self) -> bool {
-        self.misses.laxity > 0 || self.misses.unexplained > 0 || self.over_bound > 0 || self.undecided > 0
+        self.is_at_fault() || self.undecided > 0
+    }
+
+    /// True if Laxity missed messages by its own fault, or it cannot be told by whose, or was over its bound: whatever is undecided.
+    pub fn is_at_fault(&self) -> bool {
+        self.misses.laxity > 0 || self.misses.unexplained > 0 || self.over_bound > 0
     }
 
     /// True if a real-time channel brought nothing at all: whoever asks for causes of misses has nothing to judge.

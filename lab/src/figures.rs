@@ -42,20 +42,33 @@ pub fn median(mut values: Vec<u64>) -> Option<u64> {
     quantile(&values, 500_000)
 }
 
-/// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
+/// True if Laxity kept its promises: no miss of its own, nothing over a bound, nothing undecided. Misses by others do not count.
 pub fn promises_kept(figures: &[Figures]) -> bool {
     !figures.iter().any(Figures::is_broken)
 }
 
-/// What of its promise Laxity broke on a real-time channel that was to bring something in `run`, a line.
+/// What has to be said instead of "kept" if it is not known of some messages whether they were in time; `None` if it is of all.
+pub fn undecided<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> Option<String> {
+    let number = figures.into_iter().fold(0_u64, |sum, figures| sum.saturating_add(figures.undecided));
+    let (messages, they) = if number == 1 { ("message", "it was") } else { ("messages", "they were") };
+    (number > 0).then(|| {
+        format!("UNDECIDED: {number} {messages}: the clocks of the two hosts do not tell whether {they} in time")
+    })
+}
+
+/// What of its promise Laxity broke, or is not known to have kept, on a real-time channel that was to bring something in `run`, a line.
 pub fn broken_promise(run: &str, figures: &Figures) -> Option<String> {
     let Figures { name, misses: Misses { laxity, unexplained, .. }, over_bound, .. } = figures;
-    if figures.is_broken() {
+    if figures.is_at_fault() {
         let unexplained =
             if *unexplained > 0 { format!(" and {unexplained} nobody can tell why") } else { String::new() };
+        let undecided = undecided([figures]).map_or_else(String::new, |undecided| format!("; {undecided}"));
         return Some(format!(
-            "{run}: {name} missed {laxity} by Laxity's fault{unexplained}, {over_bound} over the bound"
+            "{run}: {name} missed {laxity} by Laxity's fault{unexplained}, {over_bound} over the bound{undecided}"
         ));
+    }
+    if let Some(undecided) = undecided([figures]) {
+        return Some(format!("{run}: {name}: {undecided}"));
     }
     figures.is_silent().then(|| format!("{run}: {name} brought nothing"))
 }
@@ -70,6 +83,19 @@ mod tests {
         assert!(promises_kept(&[late(Misses { network: 2, platform: 1, ..Misses::default() }), Figures::default()]));
         assert!(!promises_kept(&[Figures::default(), late(Misses { laxity: 1, ..Misses::default() })]));
         assert!(!promises_kept(&[Figures { over_bound: 1, ..Figures::default() }]));
+    }
+
+    #[test]
+    fn what_is_undecided_is_not_kept_and_not_laid_to_anyone() {
+        let of = |undecided| Figures { name: "a".to_owned(), delivered: 9, undecided, ..Figures::default() };
+        assert!(promises_kept(&[of(0)]) && !promises_kept(&[of(0), of(1)]));
+        assert_eq!((undecided(&[of(0)]), broken_promise("run", &of(0))), (None, None));
+        let said = "UNDECIDED: 5 messages: the clocks of the two hosts do not tell whether they were in time";
+        assert_eq!(undecided(&[of(2), of(3)]).as_deref(), Some(said));
+        assert_eq!(broken_promise("run", &of(5)), Some(format!("run: a: {said}")));
+        let both = Figures { over_bound: 1, ..of(5) };
+        let at_fault = "run: a missed 0 by Laxity's fault, 1 over the bound";
+        assert_eq!(broken_promise("run", &both), Some(format!("{at_fault}; {said}")));
     }
 
     #[test]

@@ -465,6 +465,8 @@ impl Finished {
                     deadline: contract.map(|contract| contract.deadline()),
                     response: recorder.response,
                     latencies: recorder.latency.latencies(),
+                    // Both ends are on this host.
+                    clock_error: Some(Duration::ZERO),
                     ..Figures::default()
                 };
                 (figures, false)

@@ -6,21 +6,22 @@ use laxity_lab::{ChannelOutcome, FloodPath, Stack};
 
 use super::run::Run;
 use crate::numbers::{brief, rounded};
-use crate::report::{escaped, misses};
+use crate::report::{between, escaped, misses};
 use crate::table::{self, Column, NONE, known};
 
 /// The scenarios of one attack, best effort included.
 pub(super) fn table(runs: &[Run]) -> String {
     let span = |span: Option<Duration>| known(span.map(|span| brief(Some(span))));
+    let latency = |latency, channel: &ChannelOutcome| between(span(latency), latency, &channel.figures);
     // The stack stands beside its first channel only.
     let columns: &[Column<'_, (Option<&Run>, &ChannelOutcome)>] = &[
         ("stack", &|(run, _)| run.map(label).unwrap_or_default()),
         ("channel", &|(_, channel)| name(channel)),
         ("deadline", &|(_, channel)| span(channel.figures.deadline)),
         ("bound", &|(_, channel)| span(channel.figures.bound)),
-        ("p50", &|(_, channel)| span(channel.figures.latencies.p50)),
-        ("p99", &|(_, channel)| span(channel.figures.latencies.p99)),
-        ("largest", &|(_, channel)| span(channel.figures.latencies.max)),
+        ("p50", &|(_, channel)| latency(channel.figures.latencies.p50, channel)),
+        ("p99", &|(_, channel)| latency(channel.figures.latencies.p99, channel)),
+        ("largest", &|(_, channel)| latency(channel.figures.latencies.max, channel)),
         ("sent", &|(_, channel)| sent(channel)),
         ("late", &|(_, channel)| known((!channel.figures.best_effort).then_some(channel.figures.late))),
         ("lost", &|(_, channel)| channel.figures.lost.to_string()),

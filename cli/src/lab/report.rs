@@ -3,6 +3,7 @@
 use laxity::Costs;
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
+use laxity_lab::figures::undecided;
 use laxity_lab::two_hosts::pair::VLAN;
 use laxity_lab::two_hosts::standing::{Made, Removed, named};
 use laxity_lab::two_hosts::{Clocks, Outcome, Promise};
@@ -116,6 +117,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
         ),
         None => "no flood".to_owned(),
     });
+    lines.extend(undecided(&outcome.channels));
     lines.extend(outcome.notes.iter().map(|note| format!("note: {}", escaped(note))));
     lines.join("\n")
 }

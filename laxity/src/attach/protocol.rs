@@ -27,7 +27,7 @@ use crate::realtime::Scheduling;
 use crate::streams::{StreamReport, StreamSpec};
 
 /// The version of all this, the memory's layout included.
-pub(crate) const VERSION: u32 = 4;
+pub(crate) const VERSION: u32 = 5;
 
 /// What an application says.
 #[derive(Debug, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::cmp::Ordering;
 
 use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
+use laxity_lab::figures::undecided;
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 
 use super::sections::{Section, Tally, columns, distinct, key_of, sections, stack_name, sum};
@@ -77,6 +78,9 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
             "Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}{nothing}."
         );
         return (Verdict::Broken, said);
+    }
+    if let Some(undecided) = undecided(all().map(|channel| &channel.figures)) {
+        return (Verdict::Unknown, format!("{undecided}."));
     }
     let messages = messages(tally);
     if tally.missed() == 0 {
@@ -166,9 +170,10 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 /// How one scenario went.
 pub(super) fn verdict(scenario: &Run) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
-    let broken = |channel: &ChannelOutcome| channel.figures.is_broken() || channel.figures.is_silent();
+    let broken = |channel: &ChannelOutcome| channel.figures.is_at_fault() || channel.figures.is_silent();
     match (tally.messages, tally.missed()) {
         _ if scenario.is_promised() && scenario.real_time().any(broken) => Verdict::Broken,
+        _ if scenario.real_time().any(|channel| channel.figures.undecided > 0) => Verdict::Unknown,
         (0, _) => Verdict::Unknown,
         (_, 0) => Verdict::Kept,
         // From one in a hundred on nobody would call it a glitch.
@@ -179,7 +184,7 @@ pub(super) fn verdict(scenario: &Run) -> Verdict {
 
 /// The causes that occurred, each with its count; `none` if there was none.
 pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>) -> String {
-    let mut all = [("", 0_u64); 5];
+    let mut all = [("", 0_u64); 6];
     for channel in channels {
         for (sum, (cause, number)) in all.iter_mut().zip(by_cause(&channel.figures.misses)) {
             *sum = (cause, sum.1.saturating_add(number));

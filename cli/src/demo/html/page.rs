@@ -13,7 +13,7 @@ use super::sections::{
 };
 use super::{Report, Run};
 use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
-use crate::report::escaped;
+use crate::report::{between, escaped};
 
 /// Nothing is loaded, nothing is run: a browser shall see to it. Styles are inline.
 const POLICY: &str = "script-src 'none'; connect-src 'none'; img-src 'none'; font-src 'none'; media-src 'none'; object-src 'none'; \
@@ -360,6 +360,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
 fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
+    let latency = |latency| between(span(latency), latency, figures);
     let is_late = matches!((figures.response, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
     html! {
         tr {
@@ -367,9 +368,9 @@ fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
             td { (span(figures.deadline)) }
             td { (span(figures.bound)) }
             td class=[is_late.then_some("bad")] { (span(figures.response)) }
-            td { (span(latencies.p50)) }
-            td { (span(latencies.p99)) }
-            td { (span(latencies.max)) }
+            td { (latency(latencies.p50)) }
+            td { (latency(latencies.p99)) }
+            td { (latency(latencies.max)) }
             td { (sent_of_offered(channel)) }
             td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
@@ -379,6 +380,7 @@ fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
                 @else if figures.best_effort { (NONE) }
                 @else if late_or_lost(channel) == 0 { "none" }
                 @else { "not known" }
+                @if figures.undecided > 0 { ", " (count(figures.undecided)) " undecided" }
             }
             td class=[(figures.over_bound > 0).then_some("bad")] {
                 @if figures.bound.is_some() { (count(figures.over_bound)) } @else { (NONE) }

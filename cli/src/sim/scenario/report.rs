@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
-use laxity_lab::figures::{per_second, promises_kept};
+use laxity_lab::figures::{per_second, promises_kept, undecided};
 use laxity_sim::{ChannelHandle, Finding, HostCounters, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,7 +105,7 @@ impl Outcome {
         self.channels.iter().map(of).collect()
     }
 
-    /// True if no miss is Laxity's, nothing was over its bound, and no checker found anything.
+    /// True if no miss is Laxity's, nothing was over its bound or is undecided, and no checker found anything.
     pub(super) fn promises_kept(&self) -> bool {
         promises_kept(&self.figures()) && self.findings.is_empty()
     }
@@ -206,10 +206,17 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     }
     let broken: Vec<String> = figures
         .iter()
-        .filter(|figures| figures.is_broken())
+        .filter(|figures| figures.is_at_fault())
         .map(|figures| escaped(&figures.name).into_owned())
         .collect();
+    let undecided = undecided(figures);
+    if let Some(undecided) = &undecided {
+        let _ = writeln!(verdict, "{undecided}.");
+    }
     verdict.push_str(&match (broken.is_empty(), outcome.findings.is_empty()) {
+        (true, true) if undecided.is_some() => {
+            "No promise is known to be broken; misses have the causes that stand above.".to_owned()
+        }
         (true, true) => "Every promise was kept; misses have the causes that stand above.".to_owned(),
         (true, false) => "A checker found something: that is a bug.".to_owned(),
         (false, _) => format!("A PROMISE WAS BROKEN: {}.", list(&broken)),
