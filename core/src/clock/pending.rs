@@ -115,7 +115,7 @@ impl Pending {
 
     /// Messages that wait and were not late when they were added.
     pub fn undecided(&self) -> usize {
-        self.entries.len() - self.late
+        self.entries.len().saturating_sub(self.late)
     }
 
     /// True if no message waits.
