@@ -247,7 +247,7 @@ static bool report(struct pipeline *pipeline, uint64_t bound, bool disturbed) {
          ", receiver %" PRIu64 ", network %" PRIu64 ", platform %" PRIu64 ", laxity %" PRIu64 "; over bound %" PRIu64 "\n",
          f.delivered, f.late, f.lost, f.dropped, pipeline->refused, ms(f.bound_ns), f.missed_by_sender, f.missed_by_receiver, f.missed_by_network,
          f.missed_by_platform, f.missed_by_laxity, f.over_bound);
-  kept = kept && f.missed_by_laxity + f.over_bound == 0;
+  kept = kept && f.missed_by_laxity + f.over_bound + f.undecided == 0;
   excused = excused || others + pipeline->refused > 0;
   uint64_t late = 0, missing = 0, largest = 0;
   for (uint64_t number = 0; number < pipeline->count; number++) {

@@ -246,3 +246,70 @@ fn summarise(figures: &Figures, over: &Over) {
         violations.burst,
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use laxity::{Covers, Grant};
+    use laxity_core::send::SendCounters;
+    use laxity_core::units::Duration;
+    use laxity_core::wire::Counts;
+
+    use super::*;
+
+    /// What is made of a report on a channel on which ten messages were sent.
+    fn of(service: Service, report: Option<Counts>) -> Figures {
+        let grant = Grant {
+            name: "camera".to_owned(),
+            peer: "192.0.2.1:5709".parse().unwrap(),
+            service,
+            stages: Default::default(),
+            receive: Duration::ZERO,
+            bound: None,
+            guarantee: Default::default(),
+            covers: Covers::Laxity,
+            same_clock: false,
+            executive: 1,
+        };
+        let counters = SendCounters { accepted: 10, ..SendCounters::default() };
+        figures(&Over { grant, counters, report, unresolved: 0 })
+    }
+
+    fn guaranteed() -> Service {
+        let ms = Duration::from_millis;
+        Service::RealTime(Contract::new(100, 1, ms(10), 1, ms(50)).unwrap())
+    }
+
+    #[test]
+    fn what_is_undecided_is_delivered_and_breaks_the_promise() {
+        let error = Some(Duration::from_micros(40));
+        let report = Counts { delivered: 7, undecided: 3, clock_error: error, ..Counts::default() };
+        let figures = of(guaranteed(), Some(report));
+        assert_eq!((figures.delivered, figures.undecided, figures.clock_error), (10, 3, error));
+        assert_eq!((figures.lost, figures.misses), (0, Misses::default()));
+        assert!(!promises_kept(&[figures]));
+    }
+
+    #[test]
+    fn what_a_report_leaves_out_is_lost_and_unexplained() {
+        let network = |network| Misses { network, ..Misses::default() };
+        let report = Counts {
+            delivered: 4,
+            late: 1,
+            lost: 1,
+            dropped: 1,
+            misses: network(2),
+            undecided: 1,
+            ..Counts::default()
+        };
+        let told = of(guaranteed(), Some(report));
+        assert_eq!((told.delivered, told.late, told.lost, told.dropped), (6, 1, 3, 1));
+        assert_eq!(told.misses, Misses { unexplained: 3, ..network(2) }, "one without a cause, two without an end");
+        let kept = of(guaranteed(), Some(Counts { delivered: 10, ..Counts::default() }));
+        assert!(promises_kept(&[kept]));
+        // Nothing was promised, or nothing was reported: nothing is made of it.
+        let best_effort = of(Service::best_effort(100, 1).unwrap(), Some(report));
+        assert_eq!((best_effort.lost, best_effort.misses), (1, network(2)));
+        let silent = of(guaranteed(), None);
+        assert_eq!((silent.lost, silent.misses, silent.clock_error), (0, Misses::default(), None));
+    }
+}

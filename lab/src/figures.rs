@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_undecided_is_not_kept_and_not_laid_to_anyone() {
+    fn what_is_undecided_is_not_kept_and_without_a_fault() {
         let of = |undecided| Figures { name: "a".to_owned(), delivered: 9, undecided, ..Figures::default() };
         assert!(promises_kept(&[of(0)]) && !promises_kept(&[of(0), of(1)]));
         assert_eq!((undecided(&[of(0)]), broken_promise("run", &of(0))), (None, None));

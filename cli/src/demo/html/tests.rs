@@ -271,6 +271,20 @@ fn a_page_of_nothing_is_a_page() {
 }
 
 #[test]
+fn what_is_undecided_is_not_said_to_be_kept() {
+    let mut report = small(0, Misses::default(), 0);
+    let figures = &mut report.scenarios[0].channels[0].figures;
+    (figures.undecided, figures.clock_error) = (12, Some(Duration::from_micros(40)));
+    let said = "UNDECIDED: 12 messages: the clocks of the two hosts do not tell whether they were in time.";
+    assert_eq!(headline(&report), (Verdict::Unknown, said.to_owned()));
+    assert_eq!(verdict(&report.scenarios[0]), Verdict::Unknown);
+    let page = render(&report);
+    assert!(page.contains("none, 12 undecided") && page.contains(" ±40us</td>"));
+    report.scenarios[0].channels[0].figures.over_bound = 1;
+    assert_eq!((headline(&report).0, verdict(&report.scenarios[0])), (Verdict::Broken, Verdict::Broken));
+}
+
+#[test]
 fn the_headline_says_what_happened() {
     let of = |late, misses, over_bound| headline(&small(late, misses, over_bound));
     assert_eq!(

@@ -30,7 +30,8 @@ use report::Outcome;
 pub(crate) const HELP: &str = "\
 Of a scenario: docs/scenarios.md lists what a file says, docs/trace.md how to read a trace.
 
-Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its bound, or a finding; 2 bad input; 3 refused by \
+Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its bound, a message of which it is \
+undecided whether it was in time, or a finding; 2 bad input; 3 refused by \
 admission.
 
 JSON of a scenario: {command, scenario, seed, sent_until_ns, channels, hosts, faults, findings, more_findings}. Each of channels: \

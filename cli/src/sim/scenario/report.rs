@@ -223,3 +223,33 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     });
     verdict
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_undecided_is_not_said_to_be_kept() {
+        let outcome = Outcome {
+            scenario: "two.scenario.toml".to_owned(),
+            seed: 1,
+            sent_until: Instant::ZERO,
+            elapsed: Duration::ZERO,
+            channels: Vec::new(),
+            hosts: Vec::new(),
+            faults: Vec::new(),
+            findings: Vec::new(),
+            more_findings: 0,
+        };
+        let of = |undecided, over_bound| {
+            verdict(&outcome, &[Figures { name: "video".to_owned(), undecided, over_bound, ..Figures::default() }])
+        };
+        let said = "UNDECIDED: 12 messages: the clocks of the two hosts do not tell whether they were in time.";
+        assert!(of(0, 0).starts_with("Every promise was kept"));
+        assert_eq!(
+            of(12, 0),
+            format!("{said}\nNo promise is known to be broken; misses have the causes that stand above.")
+        );
+        assert_eq!(of(12, 1), format!("{said}\nA PROMISE WAS BROKEN: video."));
+    }
+}
