@@ -64,7 +64,7 @@ fn messages_between_two_clocks_arrive_over_either_link() {
 fn a_clock_may_be_slow_and_step_at_the_end_of_a_number_of_messages() {
     let _alone = alone();
     let arguments = ["--json", "--messages", "200", "--interval", "5ms", "--attack", "idle"];
-    let output = run(&[&arguments[..], &["--clocks", "drift=-300ppm,step=2ms@90%"]].concat());
+    let output = run(&[&arguments[..], &["--clocks", "drift=-100ppm,step=2ms@90%"]].concat());
     let Some(report) = permitted(&output) else { return };
     assert_eq!(report["channels"][0]["sent"], 200);
     checked(&report);

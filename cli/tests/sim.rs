@@ -170,3 +170,48 @@ fn a_scale_that_cannot_be_is_refused() {
         assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
     }
 }
+
+/// A channel between two hosts of which each has its own clock, with this fault.
+fn two_clocks(fault: &str) -> (Output, Value) {
+    let file = std::env::temp_dir().join(format!("laxity-two-clocks-{}-{}.toml", std::process::id(), fault.len()));
+    let scenario = format!(
+        "duration = \"4s\"\n\
+         [[host]]\nname = \"a\"\nclock = \"own\"\n[[host]]\nname = \"b\"\nclock = \"own\"\n\
+         [[channel]]\nname = \"sensor\"\nfrom = \"a\"\nto = \"b\"\n\
+         max_message = \"2KB\"\ninterval = \"10ms\"\ndeadline = \"20ms\"\n\
+         [[source]]\nchannel = \"sensor\"\nkind = \"bursts\"\n{fault}"
+    );
+    std::fs::write(&file, scenario).unwrap();
+    let path = file.to_str().unwrap();
+    let (text, json) = (sim(&[path]), sim(&[path, "--json"]));
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(text.status, json.status);
+    let json = serde_json::from_slice::<Value>(&json.stdout).unwrap();
+    (text, json["channels"][0].clone())
+}
+
+/// What no clock of one host shows: the way takes longer, from some time on or from the start.
+#[test]
+fn a_delay_between_two_clocks_is_late_or_undecided_and_never_kept() {
+    let (kept, figures) = two_clocks("");
+    let text = String::from_utf8(kept.stdout).unwrap();
+    assert_eq!(
+        (kept.status.code(), figures["undecided"].as_u64(), figures["late"].as_u64()),
+        (Some(0), Some(0), Some(0))
+    );
+    assert_eq!(figures["clock"]["relation"], "estimated", "{figures}");
+    assert!(text.contains('±'), "{text}");
+
+    let (delayed, figures) = two_clocks("[[fault]]\nkind = \"delay\"\non = \"a\"\nat = \"1s\"\nextra = \"150ms\"\n");
+    let text = String::from_utf8(delayed.stdout).unwrap();
+    assert_eq!(delayed.status.code(), Some(1), "{text}");
+    let network = figures["misses"]["network"].as_u64().unwrap();
+    assert!(network > 250, "all of about 300 messages: {figures}");
+    assert!(!text.contains("every promise was kept"), "{text}");
+
+    let (delayed, figures) = two_clocks("[[fault]]\nkind = \"delay\"\non = \"a\"\nat = \"0s\"\nextra = \"150ms\"\n");
+    let text = String::from_utf8(delayed.stdout).unwrap();
+    assert_eq!(delayed.status.code(), Some(1), "{text}");
+    assert!(figures["undecided"].as_u64().unwrap() > 250, "{figures}");
+    assert!(text.contains("UNDECIDED") && !text.contains("every promise was kept"), "{text}");
+}

@@ -108,3 +108,26 @@ fn hosts_that_share_a_clock_do_not_ask_for_it() {
         world.endpoint(to).peer_clock(address(1)).is_none() && world.endpoint(from).peer_clock(address(2)).is_none()
     );
 }
+
+/// By the receiver's clock its messages come a ten-thousandth too soon. In 300 seconds they would be 30 ms ahead of their places.
+#[test]
+fn a_sender_whose_clock_is_fast_is_held_to_its_contract_and_that_is_its_own_fault() {
+    let figures = |period: Duration| {
+        let mut fast = Clock::default();
+        fast.drift(Instant::ZERO, 100);
+        let mut world = World::new(3);
+        let clocks = ClockConfig::default();
+        let (from, to) = (host(&mut world, 1, fast, clocks), host(&mut world, 2, Clock::default(), clocks));
+        let contract = contract(5_000, ms(10), 2, ms(20));
+        let channel = world.open(from, to, plan("a", contract, ms(8), ms(1)));
+        world.add_source(Source { period, ..Source::full(channel, &contract, at(100)) });
+        world.run_until(at(300_000));
+        world.finish();
+        world.report(channel).figures
+    };
+    // An interval by its own clock.
+    let held = figures(Duration::from_nanos(9_999_001)).misses;
+    assert!(held.sender > 0 && held.all() == held.sender, "{held:?}");
+    let kept = figures(ms(10));
+    assert!(kept.misses.all() == 0 && !kept.is_broken(), "{kept:?}");
+}
