@@ -344,7 +344,7 @@ fn row(hosts: &[&str], more: &str) -> String {
 #[test]
 fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
     let scratch = Scratch::new("sim", "via");
-    let early = "[[host]]\nname = \"c\"\nsend_early = true\nclock = \"own\"\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
+    let early = "[[host]]\nname = \"c\"\nsend_early = true\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
          via = [\"r1\"]\nmax_message = \"5KB\"\ninterval = \"8ms\"\nburst = 3\ndeadline = \"50ms\"\n[[source]]\nchannel = \"early\"\nkind = \"bursts\"\n";
     for (hosts, more) in
         [(["a", "r1", "b"].as_slice(), ""), (&["a", "r1", "r2", "b"], ""), (&["a", "r1", "r2", "b"], early)]

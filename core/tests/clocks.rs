@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::clock::{MAX_EPOCH, Relation, UNSURE_EPOCH};
+use laxity_core::clock::{Jump, MAX_EPOCH, Relation, UNSURE_EPOCH};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
@@ -137,7 +137,7 @@ fn what_was_sent_before_a_jump_is_of_no_known_epoch() {
     assert_eq!(leaves(at(1), &mut sender), [before]);
     sender.submit(at(30), channels[0], 1);
     while sender.endpoint.poll_step(at(30), &mut sender.frames).is_some() {}
-    sender.endpoint.note_clock_jump(at(40));
+    sender.endpoint.note_clock_jump(at(40), Jump::StoodStill);
     let after = sender.endpoint.clock_epoch();
     assert!(after != before && after <= MAX_EPOCH);
     sender.submit(at(60), channels[0], 1);

@@ -60,7 +60,7 @@ pub struct Driver<F> {
     /// Since when it did not sleep, as far as the share of the processor has counted.
     pub(crate) awake_since: Instant,
     /// How often the clock has jumped, as far as the endpoint knows.
-    pub(crate) jumps: u64,
+    pub(crate) jumps: [u64; 2],
     progress: Progress,
 }
 
@@ -126,7 +126,7 @@ impl<F: Frames> Driver<F> {
             spins: false,
             left: None,
             awake_since: now,
-            jumps: 0,
+            jumps: [0; 2],
             platform,
             progress,
         }

@@ -41,12 +41,12 @@ pub trait Clock {
     /// The time after this work. A real clock is read; a virtual one lets the work's cost pass.
     fn after(&mut self, work: &Work) -> Instant;
 
-    /// How often this clock was seen to stand still while time passed, as in a suspended host, or to jump ahead, by when it read `now`: its last
+    /// How often this clock was seen to stand still while time passed, as in a suspended host, and to jump ahead, by when it read `now`: its last
     /// reading. It is asked between a reading and what leaves with it, so it may cost as much as another reading. Of a clock that does
     /// neither, never.
-    fn jumps(&mut self, now: Instant) -> u64 {
+    fn jumps(&mut self, now: Instant) -> [u64; 2] {
         let _ = now;
-        0
+        [0; 2]
     }
 
     /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it, until

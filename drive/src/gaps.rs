@@ -1,5 +1,6 @@
 //! Time that the platform takes away in the middle of the loop: found, and told to the endpoint, which judges misses by it.
 
+use laxity_core::clock::Jump;
 use laxity_core::frames::Frames;
 use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
@@ -53,10 +54,15 @@ impl<F: Frames> Driver<F> {
     /// Looks whether the clock has jumped by when it read `now`: stamps from before it is found are not believed to be from after it.
     pub(crate) fn watch_clock(&mut self, now: Instant, env: &mut impl Environment<F>) {
         let jumps = env.jumps(now);
-        if jumps != self.jumps {
-            self.jumps = jumps;
-            self.endpoint.note_clock_jump(env.now());
+        if jumps == self.jumps {
+            return;
         }
+        for ((seen, known), jump) in jumps.iter().zip(&self.jumps).zip([Jump::StoodStill, Jump::Ahead]) {
+            if seen != known {
+                self.endpoint.note_clock_jump(env.now(), jump);
+            }
+        }
+        self.jumps = jumps;
     }
 
     /// The platform took `taken` of the processor until now.

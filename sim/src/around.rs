@@ -63,8 +63,8 @@ impl Clock for Around<'_> {
         self.host().local()
     }
 
-    fn jumps(&mut self, _: Instant) -> u64 {
-        self.host().clock_steps
+    fn jumps(&mut self, _: Instant) -> [u64; 2] {
+        [0, self.host().clock_steps]
     }
 
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {

@@ -40,7 +40,7 @@ fn judged(
             sent: sender.reading(now.before(ms(5))),
             completed: receiver.reading(now),
             epoch: world.endpoint(from).clock_epoch(),
-            own_epoch: world.endpoint(to).clock_epoch(),
+            own_epoch: 0,
             least: Duration::ZERO,
             deadline: ms(20),
             token: 7,

@@ -62,6 +62,15 @@ pub const MAX_EPOCH: u8 = 6;
 /// The epoch of a stamp of which its host does not know in which it was taken. Nothing is concluded from it.
 pub const UNSURE_EPOCH: u8 = 7;
 
+/// A host's clock left its rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jump {
+    /// It stood still while time passed, as in a suspended host. To others `ω` jumped down: they are told.
+    StoodStill,
+    /// It went ahead at once. To this host `ω` jumped down, and spans that it measured meanwhile are too long.
+    Ahead,
+}
+
 /// A reading of the peer's clock beside one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {

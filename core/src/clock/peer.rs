@@ -144,6 +144,8 @@ pub struct PeerClock {
     lower: Newest<Bound, 16>,
     /// Upper bounds.
     upper: Newest<Bound, 8>,
+    /// Those of the era before, if it ended with an epoch: what was complete in it is judged by them.
+    before: Newest<Bound, 8>,
     /// The least upper bound as it would be now if nothing had stepped up.
     ceiling: Option<Bound>,
     round_trips: Newest<Duration, 8>,
@@ -175,6 +177,7 @@ impl PeerClock {
             said: Newest::EMPTY,
             lower: Newest::EMPTY,
             upper: Newest::EMPTY,
+            before: Newest::EMPTY,
             ceiling: None,
             round_trips: Newest::EMPTY,
             width: None,
@@ -277,11 +280,13 @@ impl PeerClock {
         Some(span(between.saturating_add(self.lower_at(message.sent)?).saturating_sub(self.rounded())))
     }
 
-    /// The most that a message of this era can have taken, and how many of the reports that are remembered say so.
-    pub(super) fn upper_latency(&self, sent: Instant, completed: Instant) -> (Option<Duration>, usize) {
+    /// The most that a message can have taken, and how many of the reports that are remembered say so; by the bounds of this era, or `before`
+    /// it.
+    pub(super) fn upper_latency(&self, sent: Instant, completed: Instant, before: bool) -> (Option<Duration>, usize) {
+        let bounds = if before { &self.before } else { &self.upper };
         let mut reports = 0_usize;
         let mut least = None;
-        for bound in self.upper.iter().filter(|bound| sent <= bound.peer || self.makes(Mistake::UpperFromPast)) {
+        for bound in bounds.iter().filter(|bound| sent <= bound.peer || self.makes(Mistake::UpperFromPast)) {
             let offset = bound.offset().saturating_add(self.sink(bound.peer, sent));
             least = Some(least.map_or(offset, |least: Offset| least.min(offset)));
             reports = reports.saturating_add(1);
@@ -380,6 +385,7 @@ impl PeerClock {
         if width.is_some_and(|width| width < 0) {
             // `ω` sank before the peer's clock read this. What was sent before this frame may be from before that.
             self.drop_bounds();
+            self.before.clear();
             self.floor = Some(exchange.said);
             self.contradictions.note();
             heard.contradiction = true;
@@ -438,6 +444,7 @@ impl PeerClock {
     fn refute(&mut self, reason: Reason, now: Instant, heard: &mut Heard) {
         heard.refuted = true;
         self.begin();
+        self.before.clear();
         self.distrusted = Some((now + self.period * DISTRUST, reason));
     }
 
@@ -453,8 +460,8 @@ impl PeerClock {
     /// Forgets all bounds. What is pending is not judged by those to come.
     fn drop_bounds(&mut self) {
         self.era = self.era.wrapping_add(1);
+        self.before = core::mem::replace(&mut self.upper, Newest::EMPTY);
         self.lower.clear();
-        self.upper.clear();
         self.ceiling = None;
         self.width = None;
     }

@@ -193,13 +193,13 @@ impl Entry {
     /// The interval as it is known now, and how many reports bound it.
     fn judge(&self, clock: &PeerClock) -> (Judged, usize) {
         // One that was complete before anything was known may be within what is known now.
-        let is_within = match self.era {
-            Some(era) => era == clock.era(),
-            None => clock.is_within(self.sent, self.epoch, self.own_epoch),
-        };
-        let (upper, reports) = match is_within {
-            true => clock.upper_latency(self.sent, self.completed),
-            false => (None, 0),
+        let (upper, reports) = match self.era {
+            Some(era) if era == clock.era() => clock.upper_latency(self.sent, self.completed, false),
+            Some(era) if era.wrapping_add(1) == clock.era() => clock.upper_latency(self.sent, self.completed, true),
+            None if clock.is_within(self.sent, self.epoch, self.own_epoch) => {
+                clock.upper_latency(self.sent, self.completed, false)
+            }
+            _ => (None, 0),
         };
         // Below the lower end, the premises are broken; which end is right is not known.
         let upper = upper.filter(|&upper| upper >= self.lower);

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use crate::clock::{Exchange, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
+use crate::clock::{Exchange, Jump, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
 use crate::collections::FifoSet;
 use crate::event::ChannelId;
 use crate::receive::{Decision, Found, Known};
@@ -75,6 +75,9 @@ pub(super) struct PeerClocks {
     /// How often this host's clock was seen to leave its rate, from any number on and modulo 7, and by when the last time.
     epoch: u8,
     begun: Option<Instant>,
+    /// How often it was seen to go ahead at once, modulo 7, and by when the last time.
+    own_epoch: u8,
+    went_ahead: Option<Instant>,
     /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
     waiting: FifoSet,
     to_look_at: usize,
@@ -97,6 +100,8 @@ impl PeerClocks {
             peers,
             epoch,
             begun: None,
+            own_epoch: 0,
+            went_ahead: None,
             waiting: FifoSet::with_capacity(channels),
             to_look_at: 0,
             waits: 0,
@@ -108,12 +113,13 @@ impl PeerClocks {
 
     /// The epoch of a stamp of this host's, as others are told.
     pub(super) fn epoch_at(&self, stamp: Instant) -> u8 {
-        if self.is_older(stamp) { UNSURE_EPOCH } else { self.epoch }
+        let is_older = [self.begun, self.went_ahead].into_iter().flatten().any(|jumped| stamp <= jumped);
+        if is_older { UNSURE_EPOCH } else { self.epoch }
     }
 
-    /// True if a stamp may be from before the present epoch.
+    /// True if a stamp may be from before this host's clock went ahead.
     fn is_older(&self, stamp: Instant) -> bool {
-        self.begun.is_some_and(|begun| stamp <= begun)
+        self.went_ahead.is_some_and(|jumped| stamp <= jumped)
     }
 
     /// What is known of the clock at a place.
@@ -121,7 +127,7 @@ impl PeerClocks {
         let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
         let clock = peer.map_or(&self.unknown, |peer: &Peer| &peer.clock);
         let (is_direct, allowed_error) = (peer.is_some(), self.config.error);
-        Known { clock, own_epoch: self.epoch, begun: self.begun, is_direct, allowed_error }
+        Known { clock, own_epoch: self.own_epoch, begun: self.went_ahead, is_direct, allowed_error }
     }
 
     /// The least that a packet can have been in transit, as far as its sender's clock is known.
@@ -178,7 +184,7 @@ impl PeerClocks {
         let is_this = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
         let place = self.peers.iter().position(is_this).or_else(|| self.peers.iter().position(Option::is_none))?;
         let ClockConfig { period, drift_ppm, .. } = self.config;
-        let epoch = self.epoch;
+        let epoch = self.own_epoch;
         let peer = self.peers.get_mut(place)?.get_or_insert_with(|| {
             let mut clock = PeerClock::new(drift_ppm, period);
             clock.set_epoch(epoch);
@@ -229,7 +235,7 @@ impl Endpoint {
 
     /// What a frame of a channel says of this host's time when it leaves at `now`, if it says anything.
     pub(super) fn exchange(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<Exchange> {
-        let epoch = self.clocks.epoch_at(now);
+        let (epoch, own_epoch) = (self.clocks.epoch_at(now), self.clocks.own_epoch);
         let channel = self.channels.get_mut(key)?;
         let period = self.clocks.config.period;
         let peer = self.clocks.at(channel.clock)?;
@@ -255,12 +261,12 @@ impl Endpoint {
             _ => return None,
         }
         let place = self.channels.get(key)?.clock;
-        Some(self.clocks.at(place)?.clock.say(now, epoch))
+        Some(Exchange { epoch, ..self.clocks.at(place)?.clock.say(now, own_epoch) })
     }
 
     /// What a channel's peer said of its time.
     pub(super) fn hear_exchange(&mut self, found: Found, key: ChannelId, exchange: Option<Exchange>) {
-        let epoch = self.clocks.epoch;
+        let epoch = self.clocks.own_epoch;
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
         let is_receiving = channel.job.is_receiving();
         let has_another = channel.job.receiver().is_some_and(|receiving| !receiving.config().same_clock);
@@ -347,12 +353,16 @@ impl Endpoint {
         false
     }
 
-    /// This host's clock was seen to stand still while time passed, as in a suspended host, or to jump ahead, some time before it read `now`: what
-    /// was known of peers' clocks is void, and peers are told. The driver looks between a reading of the clock and what is stamped with it that leaves
-    /// or is judged, and reads `now` after it has looked.
-    pub fn note_clock_jump(&mut self, now: Instant) {
-        self.clocks.epoch = (self.clocks.epoch + 1) % (MAX_EPOCH + 1);
-        self.clocks.begun = Some(now);
+    /// This host's clock was seen to leave its rate some time before it read `now`. If it stood still peers are told, and if it went ahead what was
+    /// known of their clocks is void; stamps from before are of no known epoch. The driver looks between a reading of the clock and what is
+    /// stamped with it that leaves or is judged, and reads `now` after it has looked.
+    pub fn note_clock_jump(&mut self, now: Instant, jump: Jump) {
+        let clocks = &mut self.clocks;
+        let (epoch, since) = match jump {
+            Jump::StoodStill => (&mut clocks.epoch, &mut clocks.begun),
+            Jump::Ahead => (&mut clocks.own_epoch, &mut clocks.went_ahead),
+        };
+        (*epoch, *since) = ((*epoch + 1) % (MAX_EPOCH + 1), Some(now));
     }
 
     /// This host's epoch, as its peers are told, at most [`MAX_EPOCH`]. It begins with any.

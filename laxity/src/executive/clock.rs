@@ -107,7 +107,7 @@ impl Clock for SystemClock {
         sys::now()
     }
 
-    fn jumps(&mut self, now: Instant) -> u64 {
+    fn jumps(&mut self, now: Instant) -> [u64; 2] {
         self.jumps.seen(now)
     }
 

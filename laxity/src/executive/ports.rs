@@ -90,7 +90,7 @@ impl<L, C: Clock> Clock for Surroundings<L, C> {
     fn after(&mut self, work: &Work) -> Instant {
         self.clock.after(work)
     }
-    fn jumps(&mut self, now: Instant) -> u64 {
+    fn jumps(&mut self, now: Instant) -> [u64; 2] {
         self.clock.jumps(now)
     }
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {

@@ -56,9 +56,9 @@ pub struct Jumps {
 }
 
 impl Jumps {
-    /// How many were seen by a reading of [`now`] so far; those of the host before the first call were none. One that is shorter than a
+    /// How many were seen by a reading of [`now`] so far, and how often it jumped ahead, as only the laboratory's does; those of the host before the first call were none. One that is shorter than a
     /// millisecond is none either.
-    pub fn seen(&mut self, now: Instant) -> u64 {
+    pub fn seen(&mut self, now: Instant) -> [u64; 2] {
         const LEAST: i128 = 1_000_000;
         let before = if has_process_clock() { kernel_now() } else { now };
         let limit = self.apart.map_or(i128::MIN, |apart| apart + LEAST);
@@ -71,7 +71,7 @@ impl Jumps {
             }
             self.apart = Some(self.apart.map_or(reading.most_ahead, |apart| apart.min(reading.most_ahead)));
         }
-        self.suspensions + u64::from(has_stepped())
+        [self.suspensions, has_stepped().into()]
     }
 }
 
