@@ -179,11 +179,7 @@ impl Ports for Around<'_> {
         let Posted { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
         let release = host.clock.when(submitted.release);
-        ledger.accepted(
-            &Submitted { logical_arrival, release, ..*submitted },
-            bytes as usize,
-            submitted.logical_arrival,
-        );
+        ledger.accepted(&Submitted { logical_arrival, release, ..*submitted }, bytes as usize);
         let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
         let channel = ChannelHandle(channel);
         self.world.tell(Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });
@@ -220,10 +216,7 @@ impl Ports for Around<'_> {
         let world = &mut *self.world;
         world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
         world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
-        let Some((sent, completed)) = world.channels[channel].unjudged.pop_front() else { return };
-        let sender = world.channels[channel].from.0;
-        let took = completed.since(world.hosts[sender].clock.when(sent));
-        if let Some(problem) = world.channels[channel].judged(decision, ppm, took) {
+        if let Some(problem) = world.channels[channel].judged(decision, ppm) {
             world.find(Some(channel), at, problem);
         }
     }

@@ -243,10 +243,11 @@ pub(crate) struct Ledger {
     pub(crate) spaced: Option<(Instant, Duration)>,
     pub(crate) send: SendCounters,
     pub(crate) receive: ReceiveCounters,
-    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival, and that by the sender's clock.
-    under_way: VecDeque<(u64, usize, Instant, Instant)>,
-    /// The messages that were delivered and wait for their judgement: logical arrival by the sender's clock, completion.
-    pub(crate) unjudged: VecDeque<(Instant, Instant)>,
+    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
+    under_way: VecDeque<(u64, usize, Instant)>,
+    /// The messages that were delivered and wait for their judgement: what they took from their logical arrival, and how long before that they were
+    /// sent.
+    unjudged: VecDeque<(Duration, Duration)>,
     /// Messages that were delivered.
     seen: u64,
     /// What the application has put into its mailbox.
@@ -329,10 +330,9 @@ impl Ledger {
         Some(self.offered)
     }
 
-    /// A message was accepted; its logical arrival by the sender's clock is `reading`.
-    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize, reading: Instant) {
+    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
         self.accepted += 1;
-        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, reading));
+        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival));
         self.unmade.push_back(submitted.release);
     }
 
@@ -376,7 +376,7 @@ impl Ledger {
         while self.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
             self.under_way.pop_front();
         }
-        let Some((number, bytes, arrival, reading)) = self.under_way.pop_front() else {
+        let Some((number, bytes, arrival)) = self.under_way.pop_front() else {
             return (None, problem("a message that was accepted".into(), format!("message {sequence}")));
         };
         let difference = content::first_difference(self.number, sequence, &delivered.message);
@@ -391,10 +391,9 @@ impl Ledger {
             None
         };
         self.seen += 1;
-        if delivered.said.is_none() {
-            self.latencies.push(delivered.latency().as_nanos());
-        } else {
-            self.unjudged.push_back((reading, at));
+        match delivered.said {
+            None => self.latencies.push(delivered.latency().as_nanos()),
+            Some(said) => self.unjudged.push_back((at.since(arrival), said.ahead)),
         }
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
@@ -404,13 +403,14 @@ impl Ledger {
         (Some(arrival), found)
     }
 
-    /// A message between two clocks is judged that `took` so long. What does not hold, if something does not: the truth is in its interval, and a
-    /// verdict agrees with it. Clocks deviate from the world's time by `ppm`.
-    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64, took: Duration) -> Option<Problem> {
+    /// A message between two clocks is judged, in their order. What does not hold, if something does not: the truth is in its interval, and a verdict
+    /// agrees with it. Clocks deviate from the world's time by `ppm`.
+    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64) -> Option<Problem> {
+        let (took, ahead) = self.unjudged.pop_front()?;
         let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
         self.latencies.extend(latency.map(Duration::as_nanos));
         // Two readings, and the drift over the time between.
-        let slack = took.mul_ratio(ppm, 1_000_000) + Duration::from_nanos(2);
+        let slack = (took + ahead).mul_ratio(ppm, 1_000_000) + Duration::from_nanos(2);
         let is_within = lower <= took + slack && upper.is_none_or(|upper| took <= upper + slack);
         let agrees = allowed.is_none_or(|allowed| match verdict {
             Verdict::Late => took + slack > allowed,

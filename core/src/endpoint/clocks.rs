@@ -134,16 +134,18 @@ impl PeerClocks {
     pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
         place?;
         let Known { clock, own_epoch, .. } = self.known(place);
-        let waited = Duration::from_micros(header.waited_micros.into());
-        clock.lower_latency(&Message {
-            sent: header.logical_arrival,
+        let [waited, ahead] =
+            [header.waited_micros, header.ahead_micros].map(|span| Duration::from_micros(span.into()));
+        let least = clock.lower_latency(&Message {
+            sent: header.logical_arrival.before(ahead),
             completed: found.arrival().before(waited),
             epoch: header.epoch,
             own_epoch,
             least: Duration::ZERO,
             deadline: Duration::MAX,
             token: 0,
-        })
+        })?;
+        Some(least.saturating_sub(ahead))
     }
 
     /// A message of a channel was delivered and waits for its judgement; another one was judged to make room for it.

@@ -152,11 +152,7 @@ fn ledger() -> Ledger {
     let plan = Plan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
     let mut ledger = Ledger::new(7, plan, HostId(0), HostId(1));
     for sequence in 0..2 {
-        ledger.accepted(
-            &Submitted { sequence, logical_arrival: at(10 * sequence), release: at(10 * sequence) },
-            50,
-            at(10 * sequence),
-        );
+        ledger.accepted(&Submitted { sequence, logical_arrival: at(10 * sequence), release: at(10 * sequence) }, 50);
     }
     ledger
 }

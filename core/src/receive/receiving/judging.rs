@@ -13,28 +13,23 @@ use crate::wire::Counts;
 /// What a pending message keeps beside what it is judged by, in one word.
 #[derive(Clone, Copy, Debug)]
 struct Token {
-    /// How long before its logical arrival it was sent; rounded up to 16 µs, up to a second.
+    /// How long before its logical arrival it was sent, to a microsecond, up to an hour.
     ahead: Duration,
-    /// For how much of a delay there is evidence outside Laxity, up to three days.
+    /// For how much of a delay there is evidence outside Laxity; likewise.
     excused: Duration,
 }
 
-/// The unit of [`Token::ahead`], and the bits that it takes.
-const AHEAD_NANOS: u64 = 16_000;
-const AHEAD_BITS: u32 = 16;
-
 impl From<Token> for u64 {
     fn from(token: Token) -> Self {
-        let ahead = token.ahead.as_nanos().div_ceil(AHEAD_NANOS).min((1 << AHEAD_BITS) - 1);
-        token.excused.as_nanos().min(Self::MAX >> AHEAD_BITS) << AHEAD_BITS | ahead
+        let [ahead, excused] = [token.ahead, token.excused].map(|span| (span.as_nanos() / 1_000).min(u32::MAX.into()));
+        excused << u32::BITS | ahead
     }
 }
 
 impl From<u64> for Token {
     fn from(word: u64) -> Self {
-        let ahead = word & ((1 << AHEAD_BITS) - 1);
-        let nanos = Duration::from_nanos;
-        Self { ahead: nanos(ahead * AHEAD_NANOS), excused: nanos(word >> AHEAD_BITS) }
+        let [ahead, excused] = [word & u64::from(u32::MAX), word >> u32::BITS].map(Duration::from_micros);
+        Self { ahead, excused }
     }
 }
 
@@ -119,8 +114,10 @@ impl Receiving {
     fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: TimeTaken) {
         let Known { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
-        let Said { logical_arrival: sent, ahead, epoch } = said;
-        let deadline = delivered.allowed.unwrap_or(Duration::MAX);
+        let Said { logical_arrival, ahead, epoch } = said;
+        // The clocks are compared when it was sent: until its logical arrival they may jump.
+        let sent = logical_arrival.before(ahead);
+        let deadline = delivered.allowed.map_or(Duration::MAX, |allowed| allowed + ahead);
         // What each host measured of it with its own clock, unless that jumped meanwhile, or a relay has added what it was granted before.
         let at_hosts = delivered.delay.way.at_hosts(completed, known.is_direct);
         let arrival = delivered.delay.way.arrival();
@@ -130,11 +127,13 @@ impl Receiving {
             completed,
             epoch,
             own_epoch,
-            least: if is_steady { at_hosts.saturating_sub(delivered.delay.way.early(ahead)) } else { Duration::ZERO },
+            least: ahead
+                + if is_steady { at_hosts.saturating_sub(delivered.delay.way.early(ahead)) } else { Duration::ZERO },
             deadline,
             token: 0,
         };
-        delivered.least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
+        let least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
+        delivered.least = least.saturating_sub(ahead);
         delivered.delay.way.took(completed, delivered.least);
         let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken);
         let excused = if evidence.cause.breaks_promise() {
@@ -184,13 +183,14 @@ impl Receiving {
     }
 
     fn count(&mut self, known: Known<'_>, judged: &Judged) -> Decision {
-        let Judged { lower, upper, deadline, verdict, token, .. } = *judged;
-        let allowed = self.config.service.contract().map(|_| deadline);
+        let Judged { upper: latency, verdict, token, .. } = *judged;
+        let Token { ahead, excused } = token.into();
+        let lower = judged.lower.saturating_sub(ahead);
+        let upper = latency.map(|latency| latency.saturating_sub(ahead));
+        let allowed = self.config.service.contract().map(|_| judged.deadline.saturating_sub(ahead));
         // One that is late was counted when it was delivered.
         self.counters.undecided += u64::from(allowed.is_some() && verdict == Verdict::Undecided);
         self.counters.largest = self.counters.largest.max(upper.unwrap_or(lower));
-        let Token { ahead, excused } = token.into();
-        let latency = upper.map(|upper| upper + ahead);
         let is_unsure = judged.width().is_none_or(|width| known.clock.error_of(width) > known.allowed_error);
         Decision { lower, upper, latency, allowed, verdict, excused, is_unsure }
     }
