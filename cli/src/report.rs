@@ -122,10 +122,13 @@ pub(crate) fn missed(figures: &Figures) -> String {
     if figures.undecided == 0 { missed } else { format!("{missed}; {} undecided", figures.undecided) }
 }
 
-/// A latency of a channel as `shown`, and how uncertain it is where the sender's clock is estimated: "5ms ±40us".
+/// A latency of a channel as `shown`; where the sender's clock is estimated, of which it is the upper end then, the middle and how uncertain that is:
+/// "5ms ±40us".
 pub(crate) fn between(shown: String, latency: Option<Duration>, figures: &Figures) -> String {
     match (latency, figures.clock_error.filter(|error| !error.is_zero())) {
-        (Some(_), Some(error)) => format!("{shown} ±{}", error.rounded_up()),
+        (Some(upper), Some(error)) => {
+            format!("{} ±{}", known(Some(upper.saturating_sub(error))), error.rounded_up())
+        }
         _ => shown,
     }
 }
@@ -310,7 +313,7 @@ mod tests {
             assert_eq!((&told["clock"], &told["undecided"]), (&expected, &json!(figures.undecided)));
         }
         let text = table(std::slice::from_ref(&estimated), Duration::from_secs(10));
-        for shown in [" 5ms ±40us ", " - ", " 41.5ms ±40us ", " 2 network, 1 platform, 12 undecided "] {
+        for shown in [" 4.96ms ±40us ", " - ", " 41.46ms ±40us ", " 2 network, 1 platform, 12 undecided "] {
             assert!(text.contains(shown), "{shown}: {text}");
         }
         assert!(!table(&[of(None, 0)], Duration::from_secs(10)).contains('±'));

@@ -408,7 +408,7 @@ impl Host {
             frames: config.frames - shared_frames,
             upcalls: if platform.upcall_step.is_zero() { 0 } else { limits::MAX_TRUSTED_UPCALLS },
             best_effort_frames: shared_frames,
-            peer_clocks: ClockConfig::default(),
+            peer_clocks: ClockConfig { error: platform.clock_error, ..ClockConfig::default() },
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,

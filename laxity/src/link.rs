@@ -4,7 +4,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use laxity_core::endpoint::ClockConfig;
 use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
 use laxity_core::limits::TAG_BYTES;
@@ -324,13 +323,11 @@ fn with_notes(wire: Wire) -> Bound {
     Bound { wire, notes }
 }
 
-/// Says so if best effort may start so seldom that the keep-alives of all channels, or their answers, need more than that. At most those of each are to or
-/// from another host with another clock, with which stamps are exchanged.
+/// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
 pub(crate) fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
     let Starts { spacing, .. } = platform.best_effort.starts?;
     let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
-    let exchanges = lease.as_nanos().div_ceil(ClockConfig::default().period.as_nanos());
-    let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE.max(exchanges));
+    let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
     (most < config.channels as u64).then(|| {
         format!(
             "best effort starts every {spacing}: enough for the keep-alives of {most} channels with a lease of {lease}, \

@@ -131,3 +131,28 @@ fn a_sender_whose_clock_is_fast_is_held_to_its_contract_and_that_is_its_own_faul
     let kept = figures(ms(10));
     assert!(kept.misses.all() == 0 && !kept.is_broken(), "{kept:?}");
 }
+
+/// By default hosts send what they have before its logical arrival. Such a message may be complete before that.
+#[test]
+fn messages_that_leave_early_are_judged_too() {
+    let mut world = World::new(3);
+    let mut add = |number: u8| {
+        let config = HostConfig {
+            clock: 10 + u64::from(number),
+            reading: Clock::ahead(Duration::from_secs(u64::from(number))),
+            send_early: true,
+            receive_early: true,
+            look_ahead: Duration::MAX,
+            ..HostConfig::new(modern(), address(number))
+        };
+        world.add_host(config)
+    };
+    let (from, to) = (add(1), add(2));
+    let contract = contract(5_000, ms(10), 3, ms(20));
+    let channel = world.open(from, to, plan("a", contract, ms(8), ms(1)));
+    world.add_source(Source::bursts(channel, &contract, at(100)));
+    world.run_until(at(3_000));
+    world.finish();
+    let figures = world.report(channel).figures;
+    assert!(figures.delivered > 200 && figures.misses.all() == 0 && figures.undecided == 0, "{figures:?}");
+}

@@ -213,7 +213,7 @@ impl PeerClock {
         let mut heard = Heard { refused: self.refusal(exchange, arrived), ..Heard::default() };
         match heard.refused {
             None => self.take(exchange, arrived, &mut heard),
-            Some(Refusal::Range) => self.refute(Reason::Range, arrived, &mut heard),
+            Some(Refusal::Range) if self.distrusted.is_none() => self.refute(Reason::Range, arrived, &mut heard),
             // Perhaps a forged stamp was accepted that no honest frame reaches any more.
             Some(Refusal::Replay) if self.distrusted.is_none() && self.is_silent(arrived) => {
                 self.refute(Reason::Silent, arrived, &mut heard);

@@ -239,7 +239,7 @@ impl Endpoint {
     pub(super) fn exchange(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<Exchange> {
         let (epoch, own_epoch) = (self.clocks.epoch_at(now), self.clocks.own_epoch);
         let channel = self.channels.get_mut(key)?;
-        let period = self.clocks.config.period;
+        let (period, mut next) = (self.clocks.config.period, None);
         let peer = self.clocks.at(channel.clock)?;
         match frame {
             ControlType::Keepalive if !channel.job.is_receiving() => {
@@ -255,12 +255,17 @@ impl Endpoint {
                     }
                 }
             }
-            // It is no bearer from here on.
+            // It is no bearer from here on: whether this is answered is its receiver's application's business.
             ControlType::Close if !channel.job.is_receiving() => {
                 peer.standby = peer.standby.filter(|standby| *standby != key);
+                next = if peer.bearer == Some(key) { peer.standby.take() } else { None };
+                peer.bearer = next.or(peer.bearer);
             }
             ControlType::Status if core::mem::take(&mut channel.owes_time) => {}
             _ => return None,
+        }
+        if let Some(next) = next {
+            self.say(next, ControlType::Keepalive);
         }
         let place = self.channels.get(key)?.clock;
         Some(Exchange { epoch, ..self.clocks.at(place)?.clock.say(now, own_epoch) })
@@ -282,7 +287,9 @@ impl Endpoint {
         }
         let Some(peer) = self.clocks.at(channel.clock) else { return };
         (channel.has_time, channel.owes_time) = (true, is_receiving);
-        let heard = peer.clock.hear(&exchange, found.arrival(), epoch);
+        // Without an arrival stamp it may have come after the clock was read, and a bound may not be told too early.
+        let Some(arrived) = found.arrived else { return };
+        let heard = peer.clock.hear(&exchange, arrived, epoch);
         let answers = !is_receiving && heard.refused.is_none();
         // At once, and not only when KEEPALIVE is due: until then nothing is known of it there.
         let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;

@@ -60,6 +60,8 @@ pub(crate) struct Way {
     lay: Option<Duration>,
     /// When it was found.
     found: Instant,
+    /// As `lay`, of the packet that was found last alone.
+    lay_last: Option<Duration>,
     /// Whether anything is known of `transit`.
     is_timed: bool,
 }
@@ -81,7 +83,9 @@ impl Way {
             stolen: of_stolen_units(header.stolen_units),
             transit: transit.unwrap_or_default(),
             lay,
-            found: found.at,
+            // The clock was read before the look that found it.
+            found: found.at.max(found.arrival()),
+            lay_last: lay,
             is_timed: transit.is_some(),
         }
     }
@@ -95,7 +99,8 @@ impl Way {
     /// measured.
     pub(crate) fn at_hosts(&self, completion: Instant, is_measured: bool) -> Duration {
         let waited = if is_measured { self.waited } else { Duration::ZERO };
-        waited + self.lay.unwrap_or(Duration::ZERO) + completion.since(self.found)
+        // Without an arrival stamp it may have come after the clock was read.
+        waited + self.lay_last.map_or(Duration::ZERO, |lay| lay + completion.since(self.found))
     }
 
     /// How long before the message's logical arrival it may have left its sender, which sent it `ahead` of that.
@@ -105,7 +110,7 @@ impl Way {
 
     /// When it had arrived, as far as that is known.
     pub(crate) fn arrival(&self) -> Instant {
-        self.found.before(self.lay.unwrap_or(Duration::ZERO))
+        self.found.before(self.lay_last.unwrap_or(Duration::ZERO))
     }
 
     /// It took `least` at least: what it was not at a host for, it was in transit.

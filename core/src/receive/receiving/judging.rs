@@ -127,8 +127,11 @@ impl Receiving {
             completed,
             epoch,
             own_epoch,
-            least: ahead
-                + if is_steady { at_hosts.saturating_sub(delivered.delay.way.early(ahead)) } else { Duration::ZERO },
+            least: if is_steady {
+                (ahead + at_hosts).saturating_sub(delivered.delay.way.early(ahead))
+            } else {
+                Duration::ZERO
+            },
             deadline,
             token: 0,
         };
