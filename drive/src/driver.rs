@@ -345,10 +345,10 @@ impl<F: Frames> Driver<F> {
     pub fn feed(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let mut now = now;
         self.progress.unfed = 0;
-        self.watch_clock(now, env);
         for link in 0..env.links() {
             self.endpoint.note_departed(link, env.passed(link).departed);
             if env.staged(link) > 0 {
+                self.watch_clock(now, env);
                 self.restamp(now, link, env);
             }
         }

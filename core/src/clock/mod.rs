@@ -57,10 +57,11 @@ pub use pending::{Judged, Message, Pending, Pushed, Verdict};
 
 use crate::units::Instant;
 
-/// The greatest epoch; the next one after it is 0. A host has fewer than seven changes while a message is in transit or pending.
-pub const MAX_EPOCH: u8 = 6;
-/// The epoch of a stamp of which its host does not know in which it was taken. Nothing is concluded from it.
-pub const UNSURE_EPOCH: u8 = 7;
+/// The greatest epoch; the next one after it is 0. A host has fewer than four changes while a message is in transit or pending.
+pub const MAX_EPOCH: u8 = 3;
+/// A bit of the epoch of a stamp that may be from before that began, or from before its host's clock went ahead. Nothing is concluded from such a
+/// stamp; but the epoch is that of the host when it said so.
+pub const UNSURE_EPOCH: u8 = MAX_EPOCH + 1;
 
 /// A host's clock left its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +88,7 @@ pub struct Exchange {
     pub said: Instant,
     /// The latest stamp of the other side that it heard, and when.
     pub heard: Option<Report>,
-    /// The speaker's epoch, at most [`MAX_EPOCH`], or [`UNSURE_EPOCH`].
+    /// The speaker's epoch, at most [`MAX_EPOCH`], perhaps with [`UNSURE_EPOCH`].
     pub epoch: u8,
 }
 

@@ -52,7 +52,7 @@ pub enum Refusal {
     Range,
     /// The peer was refuted a short while ago.
     Distrusted,
-    /// Its epoch is [`UNSURE_EPOCH`].
+    /// Its epoch has [`UNSURE_EPOCH`].
     Unsure,
     /// It reports a stamp as heard before the one that it reported last. Its own stamp counts.
     Backwards,
@@ -199,7 +199,7 @@ impl PeerClock {
         if own_epoch <= MAX_EPOCH && self.said.iter().next() != Some(&said) {
             self.said.push(said);
         }
-        Exchange { said, heard: self.latest, epoch: own_epoch.min(UNSURE_EPOCH) }
+        Exchange { said, heard: self.latest, epoch: own_epoch }
     }
 
     /// Takes what the peer said in a frame that had arrived by `arrived`, a reading from before this call.
@@ -325,7 +325,7 @@ impl PeerClock {
 
     fn refusal(&self, exchange: &Exchange, arrived: Instant) -> Option<Refusal> {
         let is_far = |peer, own| difference(peer, own).unsigned_abs() > FARTHEST.unsigned_abs();
-        if exchange.epoch > UNSURE_EPOCH || exchange.heard.is_some_and(|report| report.heard_at > exchange.said) {
+        if exchange.epoch > MAX_EPOCH | UNSURE_EPOCH || exchange.heard.is_some_and(|report| report.heard_at > exchange.said) {
             return Some(Refusal::Nonsense);
         }
         if is_far(exchange.said, arrived) {
@@ -344,7 +344,7 @@ impl PeerClock {
     /// Takes a frame that is later than those before it.
     fn take(&mut self, exchange: &Exchange, arrived: Instant, heard: &mut Heard) {
         self.latest = Some(Report { said: exchange.said, heard_at: arrived });
-        if self.distrusted.is_some() || exchange.epoch == UNSURE_EPOCH {
+        if self.distrusted.is_some() || exchange.epoch > MAX_EPOCH {
             heard.refused = Some(if self.distrusted.is_some() { Refusal::Distrusted } else { Refusal::Unsure });
             return;
         }

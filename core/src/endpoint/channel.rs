@@ -55,6 +55,8 @@ pub struct Channel {
     /// When its sender was asked for one more report, as it closed, and whether it is not waited for any more (receiver).
     pub(super) asked_at: Option<Instant>,
     pub(super) is_over: bool,
+    /// The number of the last report by which all that waited was judged.
+    pub(super) looked_at: u64,
     /// Whether its peer said any time on it.
     pub(super) has_time: bool,
     /// When it was accepted (receiver).
@@ -126,6 +128,7 @@ impl Channel {
             owes_time: false,
             asked_at: None,
             is_over: false,
+            looked_at: 0,
             has_time: false,
             opened: Instant::ZERO,
         }

@@ -62,6 +62,8 @@ struct Peer {
     standby: Option<ChannelId>,
     /// Stamps that it was told since it last told any in STATUS.
     unanswered: u8,
+    /// The number of its last report.
+    reported: u64,
 }
 
 /// A peer that does not answer so many stamps on end is told no more of them than KEEPALIVE is due anyway.
@@ -82,6 +84,11 @@ pub(super) struct PeerClocks {
     waiting: FifoSet,
     to_look_at: usize,
     waits: usize,
+    /// Reports of all peers so far, and as many as there were when those who waited had waited for long enough.
+    reports: u64,
+    overdue: u64,
+    /// True once there was a channel to or from a host that has not shown that it has this host's clock.
+    is_compared: bool,
     /// When they are looked at although nothing was reported.
     due: Option<Instant>,
     /// A judgement that made room for a message that was delivered.
@@ -105,16 +112,19 @@ impl PeerClocks {
             waiting: FifoSet::with_capacity(channels),
             to_look_at: 0,
             waits: 0,
+            reports: 0,
+            overdue: 0,
+            is_compared: false,
             due: None,
             displaced: None,
             unknown: PeerClock::new(config.drift_ppm, config.period),
         }
     }
 
-    /// The epoch of a stamp of this host's, as others are told.
+    /// This host's epoch, and whether a stamp of its may be older, as others are told.
     pub(super) fn epoch_at(&self, stamp: Instant) -> u8 {
         let is_older = [self.begun, self.went_ahead].into_iter().flatten().any(|jumped| stamp <= jumped);
-        if is_older { UNSURE_EPOCH } else { self.epoch }
+        self.epoch | if is_older { UNSURE_EPOCH } else { 0 }
     }
 
     /// True if a stamp may be from before this host's clock went ahead.
@@ -134,18 +144,16 @@ impl PeerClocks {
     pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
         place?;
         let Known { clock, own_epoch, .. } = self.known(place);
-        let [waited, ahead] =
-            [header.waited_micros, header.ahead_micros].map(|span| Duration::from_micros(span.into()));
-        let least = clock.lower_latency(&Message {
-            sent: header.logical_arrival.before(ahead),
-            completed: found.arrival().before(waited),
-            epoch: header.epoch,
+        // The clocks are compared when it left, or later if that was before its logical arrival.
+        clock.lower_latency(&Message {
+            sent: header.logical_arrival + Duration::from_micros(header.waited_micros.into()),
+            completed: found.arrival(),
+            epoch: header.epoch & MAX_EPOCH,
             own_epoch,
             least: Duration::ZERO,
             deadline: Duration::MAX,
             token: 0,
-        })?;
-        Some(least.saturating_sub(ahead))
+        })
     }
 
     /// A message of a channel was delivered and waits for its judgement; another one was judged to make room for it.
@@ -159,8 +167,19 @@ impl PeerClocks {
         self.due.get_or_insert(now + self.config.period * JUDGED_AFTER);
     }
 
-    /// Looks at all that wait.
-    pub(super) fn look(&mut self) {
+    /// This host's clock will be compared with another one.
+    pub(super) fn compare(&mut self) {
+        self.is_compared = true;
+    }
+
+    /// Looks at those who wait for reports of one peer, or at all.
+    fn look(&mut self, place: Option<u16>) {
+        self.reports += 1;
+        let reports = self.reports;
+        match self.at(place) {
+            Some(peer) => peer.reported = reports,
+            None => self.overdue = reports,
+        }
         self.to_look_at = self.waits;
     }
 
@@ -173,7 +192,7 @@ impl PeerClocks {
     pub(super) fn timeout(&mut self, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = (self.waits > 0).then(|| now + self.config.period * JUDGED_AFTER);
-            self.look();
+            self.look(None);
         }
     }
 
@@ -190,7 +209,7 @@ impl PeerClocks {
         let peer = self.peers.get_mut(place)?.get_or_insert_with(|| {
             let mut clock = PeerClock::new(drift_ppm, period);
             clock.set_epoch(epoch);
-            Peer { address, clock, channels: 0, bearer: None, standby: None, unanswered: MOST_UNANSWERED }
+            Peer { address, clock, channels: 0, bearer: None, standby: None, unanswered: MOST_UNANSWERED, reported: 0 }
         });
         peer.channels += 1;
         u16::try_from(place).ok()
@@ -215,6 +234,7 @@ impl PeerClocks {
 impl Endpoint {
     /// A channel to a peer is accepted that has not shown that it has this host's clock.
     pub(super) fn watch_clock(&mut self, key: ChannelId) {
+        self.clocks.compare();
         if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.clock.is_none()) {
             channel.clock = self.clocks.take(channel.peer);
         }
@@ -295,7 +315,8 @@ impl Endpoint {
         let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;
         let bearer = peer.bearer.filter(|_| is_first);
         if heard.upper || heard.contradiction || heard.refuted {
-            self.clocks.look();
+            let place = channel.clock;
+            self.clocks.look(place);
         }
         if let Some(bearer) = bearer {
             self.say(bearer, ControlType::Keepalive);
@@ -322,9 +343,13 @@ impl Endpoint {
             let Some(key) = self.channels.key_at(id) else { continue };
             let Some(channel) = self.channels.get_mut(key) else { continue };
             let is_over = channel.is_over;
+            let reported = self.clocks.at(channel.clock).map_or(0, |peer| peer.reported).max(self.clocks.overdue);
             let known = self.clocks.known(channel.clock);
             let Some(receiving) = channel.job.receiver_mut() else { continue };
-            let judged = receiving.settle(now, known, is_over);
+            let judged = if is_over || channel.looked_at < reported { receiving.settle(now, known, is_over) } else { None };
+            if judged.is_none() {
+                channel.looked_at = reported;
+            }
             if receiving.unjudged() == 0 {
                 self.conclude_if_complete(now, key);
             } else {
@@ -355,7 +380,8 @@ impl Endpoint {
             }
             Some(asked) if now.since(asked) >= LAST_REPORT => {
                 channel.is_over = true;
-                self.clocks.look();
+                let place = channel.clock;
+                self.clocks.look(place);
             }
             Some(_) => {}
         }
@@ -377,6 +403,12 @@ impl Endpoint {
     /// This host's epoch, as its peers are told, at most [`MAX_EPOCH`]. It begins with any.
     pub fn clock_epoch(&self) -> u8 {
         self.clocks.epoch
+    }
+
+    /// True once there was a channel to or from a host that has not shown that it has this host's clock: until then it does not matter
+    /// whether this one jumps.
+    pub fn compares_clocks(&self) -> bool {
+        self.clocks.is_compared
     }
 
     /// What is known of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.

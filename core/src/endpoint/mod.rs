@@ -38,7 +38,6 @@ use secret::Secret;
 pub use signalling::DECISION;
 use signalling::Signalling;
 
-use crate::clock::UNSURE_EPOCH;
 use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -489,8 +488,8 @@ impl Endpoint {
     /// A packet that was to leave before has been waiting for `late` more, at a link that did not take it: what it says of itself is
     /// written anew.
     pub fn restamp(&self, packet: &mut [u8], late: Duration) {
-        let is_unsure = |stamp| self.clocks.epoch_at(stamp) == UNSURE_EPOCH;
-        crate::wire::add_waited(packet, late, is_unsure, |channel, key, covered| {
+        let epoch = |stamp| self.clocks.epoch_at(stamp);
+        crate::wire::add_waited(packet, late, epoch, |channel, key, covered| {
             let all = self.channels.keys().filter_map(|key| self.channels.get(key));
             let seal = all.filter(|of| of.remote == (channel, key)).find_map(|of| of.seal.as_ref());
             seal.map_or(0, |seal| seal.tag(covered))

@@ -25,7 +25,7 @@ impl Secret {
         self.function.hash(&self.drawn.to_be_bytes())
     }
 
-    /// The epoch in which this host's clock begins: another instance of the host, after it has started anew, hardly ever has the same one.
+    /// The epoch in which this host's clock begins: another instance of the host, after it has started anew, mostly has another one.
     pub(super) fn first_epoch(&self) -> u8 {
         (self.function.hash(&[0]) % (u64::from(MAX_EPOCH) + 1)) as u8
     }

@@ -422,6 +422,9 @@ impl Endpoint {
             lease: open.lease,
             pace: open.pace,
         };
+        if !same_clock {
+            self.clocks.compare();
+        }
         self.signalling.pending.push(Pending { request, token, expires: now + DECISION });
         self.push_event(Event::Requested(request));
     }

@@ -280,7 +280,7 @@ impl Receiving {
             }
             // A message of which the packets are of two epochs is of none.
             if let Some(said) = slot.said.as_mut().filter(|said| said.epoch != header.epoch) {
-                said.epoch = UNSURE_EPOCH;
+                said.epoch |= UNSURE_EPOCH;
             }
             let spoilt = slot.spoilt;
             return match spoilt {

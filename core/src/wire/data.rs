@@ -23,7 +23,7 @@
 //! channel, so a sender cannot choose where in the message its bytes land.
 
 use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
-use crate::clock::UNSURE_EPOCH;
+use crate::clock::{MAX_EPOCH, UNSURE_EPOCH};
 use crate::contract::packets;
 use crate::limits::{
     MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, PRIORITY_LEVELS, TAG_BYTES,
@@ -68,7 +68,7 @@ const _: () = {
     assert!(
         core::mem::offset_of!(RawHeader, stolen) == STOLEN_AT && core::mem::offset_of!(RawHeader, waited) == WAITED_AT
     );
-    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && UNSURE_EPOCH < EPOCHS);
+    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && (MAX_EPOCH | UNSURE_EPOCH) < EPOCHS);
 };
 
 /// The fields of a data frame before its payload, and how long that is. The default is all zeros, which no frame has.
@@ -91,8 +91,8 @@ pub struct DataHeader {
     /// What the sender's application gave this message, below [`PRIORITY_LEVELS`]; 0 is what the channel has. Carried, and not
     /// obeyed: what a channel has was admitted.
     pub priority: u8,
-    /// How often the sender's clock was seen to run ahead of time that passed, modulo 7, or 7 for a message around which it may have
-    /// been; below [`EPOCHS`].
+    /// The sender's epoch when the packet left ([`crate::clock`]), with a bit if the message may have been sent before that began, or before the
+    /// sender's clock went ahead; below [`EPOCHS`].
     pub epoch: u8,
     /// The message's own deadline from its logical arrival, in µs, up to an hour; 0 is the channel's. Carried, and not obeyed.
     pub deadline_micros: u32,
@@ -269,7 +269,7 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
     frame[WAITED_AT..WAITED_AT + 4].copy_from_slice(&micros_saturating(waited).to_be_bytes());
 }
 
-/// Fills in the epoch of a frame's message when it is handed to the link; of a greater number than 7 the lower three bits.
+/// Fills in the epoch of a frame when it is handed to the link; of a greater number than 7 the lower three bits.
 ///
 /// # Panics
 /// If `frame` is shorter than a header.
@@ -277,13 +277,12 @@ pub fn write_epoch(frame: &mut [u8], epoch: u8) {
     frame[EPOCH_AT] = frame[EPOCH_AT] & !(EPOCHS - 1) | epoch & (EPOCHS - 1);
 }
 
-/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so. If `is_unsure` of when its
-/// message was sent, or of a microsecond before, that host does not know in which epoch that was, and it says so, too. A tag is made anew by `tag`, of the
-/// receiver's slot, the key and what it covers.
+/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so, and the `epoch` of when its message was sent,
+/// or of a microsecond before. A tag is made anew by `tag`, of the receiver's slot, the key and what it covers.
 pub fn add_waited(
     packet: &mut [u8],
     late: Duration,
-    is_unsure: impl FnOnce(Instant) -> bool,
+    epoch: impl FnOnce(Instant) -> u8,
     tag: impl FnOnce(u32, u64, &[u8]) -> u64,
 ) {
     let Ok(view) = DataView::parse(packet) else { return };
@@ -292,9 +291,7 @@ pub fn add_waited(
     let (len, is_tagged) = (view.header().frame_bytes(), view.tag().is_some());
     let waited = waited_micros.saturating_add(micros_saturating(late));
     packet[WAITED_AT..WAITED_AT + 4].copy_from_slice(&waited.to_be_bytes());
-    if is_unsure(sent) {
-        write_epoch(packet, UNSURE_EPOCH);
-    }
+    write_epoch(packet, epoch(sent));
     if is_tagged {
         write_tag(packet, len, |covered| tag(channel, key, covered));
     }

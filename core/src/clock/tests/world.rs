@@ -232,7 +232,7 @@ impl<'a, E: Estimator> World<'a, E> {
             still: [0; 2],
             stood: 0,
             jumped: 0,
-            epoch: numbers.below(7) as u8,
+            epoch: numbers.below(u64::from(MAX_EPOCH) + 1) as u8,
             first: None,
         });
         let hosts = hosts.map(|host| Host { first: Some(host.epoch), ..host });

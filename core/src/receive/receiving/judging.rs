@@ -55,7 +55,7 @@ pub struct Decision {
     pub lower: Duration,
     /// The most, if that is known.
     pub upper: Option<Duration>,
-    /// The most that it can have taken from its application's call on, if that is known.
+    /// The most that it can have taken from its application's call on, if that is known; of one that is late, else the least.
     pub latency: Option<Duration>,
     /// How long it was allowed to take; `None` for best effort.
     pub allowed: Option<Duration>,
@@ -94,10 +94,7 @@ impl Receiving {
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
         match delivered.said {
-            Some(said) => {
-                let taken = taken(delivered.since);
-                self.pend(&mut delivered, said, clock, taken);
-            }
+            Some(said) => self.pend(&mut delivered, said, clock, &taken),
             None => self.counters.largest = self.counters.largest.max(delivered.response()),
         }
         let lateness = delivered.lateness();
@@ -111,7 +108,13 @@ impl Receiving {
     }
 
     /// A message between two clocks waits for its judgement, and is told the least that it took.
-    fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: TimeTaken) {
+    fn pend(
+        &mut self,
+        delivered: &mut Delivered,
+        said: Said,
+        known: Known<'_>,
+        taken: &impl Fn(Instant) -> TimeTaken,
+    ) {
         let Known { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
         let Said { logical_arrival, ahead, epoch } = said;
@@ -138,12 +141,14 @@ impl Receiving {
         let least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
         delivered.least = least.saturating_sub(ahead);
         delivered.delay.way.took(completed, delivered.least);
-        let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken);
-        let excused = if evidence.cause.breaks_promise() {
-            Duration::ZERO
-        } else {
-            evidence.network + evidence.platform + evidence.sender
-        };
+        let mut excused = Duration::ZERO;
+        if delivered.allowed.is_some() {
+            let evidence =
+                self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken(delivered.since));
+            if !evidence.cause.breaks_promise() {
+                excused = evidence.network + evidence.platform + evidence.sender;
+            }
+        }
         message.token = Token { ahead, excused }.into();
         let Some(pending) = self.pending.as_mut() else { return };
         if let Some(judged) = pending.push(clock, &message).displaced {
@@ -186,10 +191,11 @@ impl Receiving {
     }
 
     fn count(&mut self, known: Known<'_>, judged: &Judged) -> Decision {
-        let Judged { upper: latency, verdict, token, .. } = *judged;
+        let Judged { verdict, token, .. } = *judged;
         let Token { ahead, excused } = token.into();
         let lower = judged.lower.saturating_sub(ahead);
-        let upper = latency.map(|latency| latency.saturating_sub(ahead));
+        let upper = judged.upper.map(|upper| upper.saturating_sub(ahead));
+        let latency = judged.upper.or((verdict == Verdict::Late).then_some(judged.lower));
         let allowed = self.config.service.contract().map(|_| judged.deadline.saturating_sub(ahead));
         // One that is late was counted when it was delivered.
         self.counters.undecided += u64::from(allowed.is_some() && verdict == Verdict::Undecided);
