@@ -114,7 +114,7 @@ fn a_swarm_finds_nothing_and_is_the_same_on_any_number_of_threads() {
     assert!(count("messages") > 5_000 && count("delivered") <= count("messages"), "{found}");
     assert_eq!((&found["misses"]["laxity"], count("over_bound")), (&0.into(), 0));
     let faults = found["faults"].as_object().unwrap();
-    assert_eq!(faults.len(), 13);
+    assert_eq!(faults.len(), 14);
     assert!(faults.values().map(|count| count.as_u64().unwrap()).sum::<u64>() > 60, "{found}");
     let people = sim(&["--swarm", "--worlds", "3"]);
     assert!(text(&people.stdout).contains("0 worlds in which something does not hold"));
