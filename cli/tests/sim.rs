@@ -122,6 +122,20 @@ fn a_swarm_finds_nothing_and_is_the_same_on_any_number_of_threads() {
 }
 
 #[test]
+fn a_swarm_of_two_clocks_finds_nothing_and_tells_how_to_run_a_world_again() {
+    let output = sim(&["--swarm", "--clocks", "--worlds", "60", "--seed", "5", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["worlds"], &found["hosts"], &found["failed"]), (&60.into(), &120.into(), &0.into()));
+    let count = |key: &str| found[key].as_u64().unwrap();
+    assert!(count("undecided") > 0 && count("decidable") > 0 && count("late") > 0, "{found}");
+    assert!(found["faults"]["clock_standstill"].as_u64() > Some(0), "{found}");
+    let others = sim(&["--swarm", "--worlds", "60", "--seed", "5", "--json"]);
+    assert_ne!(found["digest"], serde_json::from_slice::<Value>(&others.stdout).unwrap()["digest"]);
+    assert_eq!(sim(&["--search", "--clocks"]).status.code(), Some(2));
+}
+
+#[test]
 fn without_a_mode_nothing_is_simulated() {
     for arguments in
         [&[][..], &["--system", "3"], &["--search", "--system", "3", "--systems", "9"], &["--swarm", "--search"]]

@@ -243,6 +243,17 @@ struct Unjudged {
     ahead: Duration,
 }
 
+/// Messages between two clocks that should be decided, and those of them that were not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decidable {
+    /// Those that were sent in this span,
+    pub(crate) sent: [Instant; 2],
+    /// and were complete farther from their deadline than that, before or after.
+    pub(crate) margin: Duration,
+    pub(crate) judged: u64,
+    pub(crate) undecided: u64,
+}
+
 /// A channel and the ledger that is kept about it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -260,6 +271,8 @@ pub(crate) struct Ledger {
     under_way: VecDeque<(u64, usize, Instant, Instant)>,
     /// The messages that were delivered and wait for their judgement.
     unjudged: VecDeque<Unjudged>,
+    /// Those of them that the clocks are to decide, if that is watched.
+    pub(crate) decidable: Option<Decidable>,
     /// Messages that were delivered.
     seen: u64,
     /// What the application has put into its mailbox.
@@ -308,6 +321,7 @@ impl Ledger {
             receive: ReceiveCounters::default(),
             under_way: VecDeque::new(),
             unjudged: VecDeque::new(),
+            decidable: None,
             seen: 0,
             posted: VecDeque::new(),
             offered: Posted::default(),
@@ -442,6 +456,13 @@ impl Ledger {
             Verdict::InTime => took <= allowed + ahead + rounded,
             Verdict::Undecided => true,
         });
+        if let Some((decidable, allowed)) =
+            self.decidable.as_mut().zip(allowed).filter(|(of, _)| (of.sent[0]..of.sent[1]).contains(&call))
+        {
+            let margin = took.saturating_sub(allowed + ahead).max((allowed + ahead).saturating_sub(took));
+            decidable.judged += u64::from(margin > decidable.margin);
+            decidable.undecided += u64::from(margin > decidable.margin && verdict == Verdict::Undecided);
+        }
         let expected = || format!("an interval around {took} from the call, {ahead} ahead, and a verdict that agrees");
         (!is_within || !agrees).then(|| (What::Interval, expected(), format!("{decision:?}")))
     }
