@@ -114,11 +114,25 @@ fn a_swarm_finds_nothing_and_is_the_same_on_any_number_of_threads() {
     assert!(count("messages") > 5_000 && count("delivered") <= count("messages"), "{found}");
     assert_eq!((&found["misses"]["laxity"], count("over_bound")), (&0.into(), 0));
     let faults = found["faults"].as_object().unwrap();
-    assert_eq!(faults.len(), 13);
+    assert_eq!(faults.len(), 14);
     assert!(faults.values().map(|count| count.as_u64().unwrap()).sum::<u64>() > 60, "{found}");
     let people = sim(&["--swarm", "--worlds", "3"]);
     assert!(text(&people.stdout).contains("0 worlds in which something does not hold"));
     assert!(text(&people.stderr).contains("a second"), "how long it took is no part of the output");
+}
+
+#[test]
+fn a_swarm_of_two_clocks_finds_nothing_and_tells_how_to_run_a_world_again() {
+    let output = sim(&["--swarm", "--clocks", "--worlds", "60", "--seed", "5", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&found["worlds"], &found["hosts"], &found["failed"]), (&60.into(), &120.into(), &0.into()));
+    let count = |key: &str| found[key].as_u64().unwrap();
+    assert!(count("undecided") > 0 && count("decidable") > 0 && count("late") > 0, "{found}");
+    assert!(found["faults"]["clock_standstill"].as_u64() > Some(0), "{found}");
+    let others = sim(&["--swarm", "--worlds", "60", "--seed", "5", "--json"]);
+    assert_ne!(found["digest"], serde_json::from_slice::<Value>(&others.stdout).unwrap()["digest"]);
+    assert_eq!(sim(&["--search", "--clocks"]).status.code(), Some(2));
 }
 
 #[test]

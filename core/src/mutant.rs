@@ -1,7 +1,8 @@
 //! Mistakes that can be switched on, to see whether the tests notice them: the test of the tests.
 //!
-//! Each is one that a tired engineer could make: in the analysis or in what it relies on, where the search has to find it, or in the
-//! judgement of misses, where `laxity_sim`'s table of verdicts has to change. The switch exists only with the feature `mutants`, which nothing
+//! Each is one that a tired engineer could make: in the analysis or in what it relies on, where the search has to find it, in the
+//! judgement of misses, where `laxity_sim`'s table of verdicts has to change, or in the bounds of peers' clocks, where the swarm of two clocks
+//! has to find it. The switch exists only with the feature `mutants`, which nothing
 //! that ships has: without it, `is_on` is a constant that the compiler takes out.
 
 /// A mistake.
@@ -57,12 +58,29 @@ pub enum Mutant {
     NetworkFirst,
     /// Run time: a message counts from when it was taken at the earliest, not from its application's stamp.
     StampClamped,
+    /// Clocks: bounds do not age.
+    ClockNoDrift,
+    /// Clocks: a report from before a message bounds it, too.
+    ClockUpperFromPast,
+    /// Clocks: a frame of which the stamp is later than a message bounds it, too.
+    ClockLowerFromFuture,
+    /// Clocks: the peer's epoch says nothing.
+    ClockPeerEpochIgnored,
+    /// Clocks: the own epoch says nothing.
+    ClockOwnEpochIgnored,
+    /// Clocks: after a change of the own epoch, bounds are believed without a report of a stamp from after it.
+    ClockUnconfirmed,
 }
 
 impl Mutant {
     /// Whether it excuses us where no promise is broken that was not broken anyway: then the search cannot notice it.
     pub fn judges(self) -> bool {
-        self as u8 >= Self::LyingIsTransit as u8
+        (Self::LyingIsTransit as u8..=Self::StampClamped as u8).contains(&(self as u8))
+    }
+
+    /// Whether it makes bounds of peers' clocks wrong.
+    pub fn is_of_clocks(self) -> bool {
+        self as u8 >= Self::ClockNoDrift as u8
     }
 }
 

@@ -64,7 +64,7 @@ impl Clock for Around<'_> {
     }
 
     fn jumps(&mut self, _: Instant) -> [u64; 2] {
-        [0, self.host().clock_steps]
+        self.host().clock_jumps
     }
 
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
@@ -211,12 +211,11 @@ impl Ports for Around<'_> {
     /// Handlers take their time, and are done with the message.
     fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, _: &ReceiveCounters) {
         let (at, Some(channel)) = (self.host().now, self.channel_at(channel.index())) else { return };
-        let ppm = u64::from(self.host().config.peer_clocks.drift_ppm);
         self.host().judged += 1;
         let world = &mut *self.world;
         world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
         world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
-        if let Some(problem) = world.channels[channel].judged(decision, ppm) {
+        if let Some(problem) = world.channels[channel].judged(decision) {
             world.find(Some(channel), at, problem);
         }
     }
@@ -226,11 +225,13 @@ impl Ports for Around<'_> {
         let handler = self.handler(key.index());
         let (at, Some(channel)) = (self.host().now, self.channel_at(key.index())) else { return None };
         let world = &mut *self.world;
+        let is_direct = world.whole_route(channel).count() == 2;
         let ledger = &mut world.channels[channel];
+        let sender = is_direct.then(|| &world.hosts[ledger.from.0].clock);
         let judged = beyond_bound.map(|evidence| evidence.cause);
         let over_bound = judged.is_some_and(Cause::breaks_promise);
         ledger.over_bound += u64::from(over_bound);
-        let (arrival, problem) = ledger.delivered(at, &delivered, evidence);
+        let (arrival, problem) = ledger.delivered(at, &delivered, evidence, &world.hosts[self.number].clock, sender);
         let (sequence, latency) = (delivered.sequence, delivered.response());
         let host = &mut world.hosts[self.number];
         let mut spent = None;

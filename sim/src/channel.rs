@@ -14,7 +14,7 @@ use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;
-use crate::{ChannelHandle, Command, HostId, Problem, Promise, Watch, What};
+use crate::{ChannelHandle, Clock, Command, HostId, Problem, Promise, Watch, What};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
 #[derive(Clone, Debug)]
@@ -230,6 +230,30 @@ impl Side {
     }
 }
 
+/// A message between two clocks that was delivered.
+#[derive(Clone, Copy, Debug)]
+struct Unjudged {
+    /// When its application sent it.
+    call: Instant,
+    /// What it took from then on, by the receiver's clock without its steps: what its interval is to contain.
+    took: Duration,
+    /// How long that clock stood still meanwhile. Spans that the sender measured went on.
+    stood: Duration,
+    /// How long it was sent before its logical arrival, by the sender's word.
+    ahead: Duration,
+}
+
+/// Messages between two clocks that should be decided, and those of them that were not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Decidable {
+    /// Those that were sent in this span,
+    pub(crate) sent: [Instant; 2],
+    /// and were complete farther from their deadline than that, before or after.
+    pub(crate) margin: Duration,
+    pub(crate) judged: u64,
+    pub(crate) undecided: u64,
+}
+
 /// A channel and the ledger that is kept about it.
 #[derive(Debug)]
 pub(crate) struct Ledger {
@@ -243,11 +267,12 @@ pub(crate) struct Ledger {
     pub(crate) spaced: Option<(Instant, Duration)>,
     pub(crate) send: SendCounters,
     pub(crate) receive: ReceiveCounters,
-    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
-    under_way: VecDeque<(u64, usize, Instant)>,
-    /// The messages that were delivered and wait for their judgement: what they took from their logical arrival, and how long before that they were
-    /// sent.
-    unjudged: VecDeque<(Duration, Duration)>,
+    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival, application's call.
+    under_way: VecDeque<(u64, usize, Instant, Instant)>,
+    /// The messages that were delivered and wait for their judgement.
+    unjudged: VecDeque<Unjudged>,
+    /// Those of them that the clocks are to decide, if that is watched.
+    pub(crate) decidable: Option<Decidable>,
     /// Messages that were delivered.
     seen: u64,
     /// What the application has put into its mailbox.
@@ -296,6 +321,7 @@ impl Ledger {
             receive: ReceiveCounters::default(),
             under_way: VecDeque::new(),
             unjudged: VecDeque::new(),
+            decidable: None,
             seen: 0,
             posted: VecDeque::new(),
             offered: Posted::default(),
@@ -332,7 +358,7 @@ impl Ledger {
 
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
         self.accepted += 1;
-        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival));
+        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, self.offered.arrival));
         self.unmade.push_back(submitted.release);
     }
 
@@ -360,12 +386,15 @@ impl Ledger {
         }
     }
 
-    /// Delivery, at `at`, is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
+    /// Delivery, at `at`, is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time. `clock` is the
+    /// receiver's, `sender` that of the sender if it is the one by which the receiver is told.
     pub(crate) fn delivered(
         &mut self,
         at: Instant,
         delivered: &Delivered,
         evidence: Option<Evidence>,
+        clock: &Clock,
+        sender: Option<&Clock>,
     ) -> (Option<Instant>, Option<Problem>) {
         let sequence = delivered.sequence;
         let problem = |expected: String, found: String| Some((What::Delivery, expected, found));
@@ -376,7 +405,7 @@ impl Ledger {
         while self.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
             self.under_way.pop_front();
         }
-        let Some((number, bytes, arrival)) = self.under_way.pop_front() else {
+        let Some((number, bytes, arrival, call)) = self.under_way.pop_front() else {
             return (None, problem("a message that was accepted".into(), format!("message {sequence}")));
         };
         let difference = content::first_difference(self.number, sequence, &delivered.message);
@@ -393,7 +422,14 @@ impl Ledger {
         self.seen += 1;
         match delivered.said {
             None => self.latencies.push(delivered.latency().as_nanos()),
-            Some(said) => self.unjudged.push_back((at.since(arrival), said.ahead)),
+            Some(said) => {
+                // One that waits in its mailbox until its contract lets it through is sent then.
+                let sender = sender.filter(|_| self.plan.overload == Overload::Block);
+                let sent = sender.map(|clock| clock.when(said.logical_arrival.before(said.ahead)));
+                let call = sent.map_or(call, |sent| sent.max(call));
+                let (took, stood) = (clock.went_on(call, at), clock.stood_still(call, at));
+                self.unjudged.push_back(Unjudged { call, took, stood, ahead: said.ahead });
+            }
         }
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
@@ -404,20 +440,30 @@ impl Ledger {
     }
 
     /// A message between two clocks is judged, in their order. What does not hold, if something does not: the truth is in its interval, and a verdict
-    /// agrees with it. Clocks deviate from the world's time by `ppm`.
-    pub(crate) fn judged(&mut self, decision: &Decision, ppm: u64) -> Option<Problem> {
-        let (took, ahead) = self.unjudged.pop_front()?;
-        let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
+    /// agrees with it.
+    pub(crate) fn judged(&mut self, decision: &Decision) -> Option<Problem> {
+        let Unjudged { call, took, stood, ahead } = self.unjudged.pop_front()?;
+        let Decision { lower, latency, allowed, verdict, .. } = *decision;
         self.latencies.extend(latency.map(Duration::as_nanos));
-        // Two readings, and the drift over the time between.
-        let slack = (took + ahead).mul_ratio(ppm, 1_000_000) + Duration::from_nanos(2);
-        let is_within = lower <= took + slack && upper.is_none_or(|upper| took <= upper + slack);
+        // Two readings.
+        let rounded = Duration::from_nanos(2);
+        // The call is told to a microsecond.
+        let more = stood + Duration::from_micros(1) + rounded;
+        let is_within =
+            (lower.is_zero() || lower + ahead <= took + more) && latency.is_none_or(|most| took <= most + rounded);
         let agrees = allowed.is_none_or(|allowed| match verdict {
-            Verdict::Late => took + slack > allowed,
-            Verdict::InTime => took <= allowed + slack,
+            Verdict::Late => took + more > allowed + ahead,
+            Verdict::InTime => took <= allowed + ahead + rounded,
             Verdict::Undecided => true,
         });
-        let expected = || format!("an interval around {took}, and a verdict that agrees");
+        if let Some((decidable, allowed)) =
+            self.decidable.as_mut().zip(allowed).filter(|(of, _)| (of.sent[0]..of.sent[1]).contains(&call))
+        {
+            let margin = took.saturating_sub(allowed + ahead).max((allowed + ahead).saturating_sub(took));
+            decidable.judged += u64::from(margin > decidable.margin);
+            decidable.undecided += u64::from(margin > decidable.margin && verdict == Verdict::Undecided);
+        }
+        let expected = || format!("an interval around {took} from the call, {ahead} ahead, and a verdict that agrees");
         (!is_within || !agrees).then(|| (What::Interval, expected(), format!("{decision:?}")))
     }
 

@@ -31,10 +31,10 @@
 //! | | network | frames found no place meanwhile; or a packet was being handed over when the processor went |
 //! | | receiver, and sender if the clocks differ | as above |
 //! | crash | network | what was under way is missing |
-//! | clock step | platform | to an executive, that much time is gone |
+//! | clock step, clock standstill | platform | to an executive, that much time is gone; to others, a suspended host is one without a processor |
 //! | | network | a sender whose regulator is set free by it sends more at once than there is room for: the oldest counts as lost |
 //! | | receiver | the same: more messages at once than there are buffers until its next look |
-//! | clock step, clock drift | sender | to the receiver's clock a sender whose clock runs ahead sends too much |
+//! | clock step, clock drift, clock standstill | sender | to the receiver's clock a sender whose clock runs ahead sends too much |
 //! | flood back, small ring | network | frames are found late, or find no place |
 //! | flood back | sender, if the clocks differ | what the peer sends again counts as its own |
 //! | slow receiver | receiver | no buffer is free |

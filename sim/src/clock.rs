@@ -1,8 +1,8 @@
 //! A host's clock: what it reads at a point in the world's time, and when it will read something.
 //!
 //! The world has one time, in which everything takes as long as it takes. An endpoint sees its host's clock alone: every time
-//! that it is told is a reading, and every time that it tells is turned back here. A clock may be stepped forward and may drift;
-//! it never runs backwards, which is what an endpoint relies on.
+//! that it is told is a reading, and every time that it tells is turned back here. A clock may be stepped forward, may drift and
+//! may stand still; it never runs backwards, which is what an endpoint relies on.
 
 use laxity_core::units::{Duration, Instant};
 
@@ -15,16 +15,20 @@ pub struct Clock {
     lines: Vec<Line>,
 }
 
-/// From `from` on the clock reads `reads` and what has passed since, stretched.
+/// From `from` on the clock reads `reads` and what has passed since, stretched; or `reads` alone, if it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Line {
     from: Instant,
     reads: Instant,
     drift_ppm: i32,
+    is_stopped: bool,
 }
 
 impl Line {
     fn reading(&self, at: Instant) -> Instant {
+        if self.is_stopped {
+            return self.reads;
+        }
         if self.drift_ppm == 0 {
             return self.reads + at.since(self.from);
         }
@@ -34,6 +38,9 @@ impl Line {
     /// The first point from `from` on at which it reads `reading` or more.
     fn when(&self, reading: Instant) -> Instant {
         let ahead = reading.since(self.reads);
+        if self.is_stopped && !ahead.is_zero() {
+            return Instant::MAX;
+        }
         if self.drift_ppm == 0 {
             return self.from + ahead;
         }
@@ -51,7 +58,8 @@ fn scaled(span: Duration, numerator: i128, denominator: i128) -> Duration {
 
 impl Default for Clock {
     fn default() -> Self {
-        Self { lines: vec![Line { from: Instant::ZERO, reads: Instant::ZERO, drift_ppm: 0 }] }
+        let line = Line { from: Instant::ZERO, reads: Instant::ZERO, drift_ppm: 0, is_stopped: false };
+        Self { lines: vec![line] }
     }
 }
 
@@ -66,10 +74,20 @@ impl Clock {
         clock
     }
 
-    /// From `at` on it is `by` further ahead. Changes are made in the order of time.
+    /// From `at` on it is `by` further ahead. Changes are made in the order of time; one while it stands still is made when it goes on.
     pub fn step(&mut self, at: Instant, by: Duration) {
-        let last = self.last();
-        self.lines.push(Line { from: at, reads: last.reading(at) + by, ..last });
+        let (from, last) = self.last_by(at);
+        self.lines.push(Line { from, reads: last.reading(from) + by, ..last });
+    }
+
+    /// It stands still from `at`, or from when it goes on if it stands still then, until `until`. The span.
+    pub fn stand_still(&mut self, at: Instant, until: Instant) -> (Instant, Duration) {
+        let (from, last) = self.last_by(at);
+        let until = until.max(from);
+        let reads = last.reading(from);
+        self.lines.push(Line { from, reads, is_stopped: true, ..last });
+        self.lines.push(Line { from: until, reads, ..last });
+        (from, until.since(from))
     }
 
     /// From `at` on it is that much faster than time, or slower, in parts per million.
@@ -81,8 +99,8 @@ impl Clock {
             drift_ppm.unsigned_abs() <= Self::MAX_DRIFT_PPM.unsigned_abs(),
             "a clock that drifts by {drift_ppm} ppm"
         );
-        let last = self.last();
-        self.lines.push(Line { from: at, reads: last.reading(at), drift_ppm });
+        let (from, last) = self.last_by(at);
+        self.lines.push(Line { from, reads: last.reading(from), drift_ppm, ..last });
     }
 
     /// What it reads at `at`.
@@ -97,8 +115,8 @@ impl Clock {
             return Instant::MAX;
         }
         let mut next = Instant::MAX;
-        for line in self.lines.iter().rev() {
-            if line.reads <= reading || line.from == Instant::ZERO {
+        for (number, line) in self.lines.iter().enumerate().rev() {
+            if line.reads < reading || number == 0 {
                 // A step forward passes over readings: they are read when it is made.
                 return line.when(reading).min(next);
             }
@@ -107,8 +125,28 @@ impl Clock {
         next
     }
 
-    fn last(&self) -> Line {
-        *self.lines.last().expect("a clock has a first line")
+    /// How much it went on from one point to a later one, without its steps.
+    pub(crate) fn went_on(&self, from: Instant, until: Instant) -> Duration {
+        let stepped = |pair: &[Line]| match pair {
+            [before, after] if from < after.from && after.from <= until => {
+                after.reads.since(before.reading(after.from))
+            }
+            _ => Duration::ZERO,
+        };
+        let steps = self.lines.windows(2).map(stepped).fold(Duration::ZERO, |sum, step| sum + step);
+        self.reading(until).since(self.reading(from)) - steps
+    }
+
+    /// How long it stood still from one point to a later one.
+    pub(crate) fn stood_still(&self, from: Instant, until: Instant) -> Duration {
+        let spans = self.lines.windows(2).filter(|pair| pair[0].is_stopped);
+        spans.fold(Duration::ZERO, |sum, pair| sum + pair[1].from.min(until).since(pair[0].from.max(from)))
+    }
+
+    /// The last line, and `at`, or from when on that holds if this is later.
+    fn last_by(&self, at: Instant) -> (Instant, Line) {
+        let last = *self.lines.last().expect("a clock has a first line");
+        (at.max(last.from), last)
     }
 }
 
@@ -126,6 +164,7 @@ mod tests {
         clock.drift(at(10_000), 100_000);
         clock.step(at(20_000), Duration::from_nanos(5_000));
         clock.drift(at(30_000), -70_000);
+        assert_eq!(clock.stand_still(at(40_000), at(47_000)), (at(40_000), Duration::from_nanos(7_000)));
         let mut before = Instant::ZERO;
         for nanos in (0..60_000).step_by(7) {
             let reading = clock.reading(at(nanos));
@@ -143,6 +182,24 @@ mod tests {
         assert_eq!((clock.reading(at(0)), clock.reading(at(20_000))), (at(1_000), at(27_000)));
         assert_eq!(clock.when(at(25_000)), at(20_000), "passed over by the step");
         assert_eq!(clock.when(Instant::MAX), Instant::MAX);
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_is_behind_by_that_and_what_changes_meanwhile_changes_afterwards() {
+        let mut clock = Clock::ahead(Duration::from_nanos(100));
+        clock.stand_still(at(1_000), at(3_000));
+        assert_eq!(clock.stand_still(at(2_000), at(3_500)), (at(3_000), Duration::from_nanos(500)), "after the first");
+        clock.step(at(3_200), Duration::from_nanos(40));
+        assert_eq!(
+            [999, 1_000, 2_999, 3_499].map(|nanos| clock.reading(at(nanos))),
+            [1_099, 1_100, 1_100, 1_100].map(at)
+        );
+        assert_eq!((clock.reading(at(3_500)), clock.reading(at(3_510))), (at(1_140), at(1_150)));
+        assert_eq!([1_099, 1_100, 1_101, 1_141].map(|nanos| clock.when(at(nanos))), [999, 1_000, 3_500, 3_501].map(at));
+        let went_on = |from, until| clock.went_on(at(from), at(until)).as_nanos();
+        assert_eq!((went_on(900, 3_600), went_on(1_000, 3_499), went_on(3_500, 3_600)), (200, 0, 100));
+        let stood = |from, until| clock.stood_still(at(from), at(until)).as_nanos();
+        assert_eq!((stood(0, 900), stood(900, 1_100), stood(2_900, 9_000), stood(3_500, 9_000)), (0, 100, 600, 0));
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub enum FaultKind {
         /// How much faster than time it is, in parts per million; negative if slower.
         ppm: i32,
     },
+    /// It is suspended: it has no processor for the whole window, and its clock stands still. It must not share it with another host.
+    ClockStandstill,
     /// The platform takes the processor away for the whole window, beyond anything that was calibrated.
     Interference,
     /// A peer of the host floods it: control frames that it sent before, the host's own data frames sent back, data frames that
@@ -120,7 +122,9 @@ impl FaultKind {
             Self::Reordering { .. } | Self::Delay { .. } => &[Cause::Network, Cause::Receiver, Cause::Sender],
             Self::Interference if same_clock => &[Cause::Platform, Cause::Network, Cause::Receiver],
             Self::Interference => &[Cause::Platform, Cause::Network, Cause::Receiver, Cause::Sender],
-            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender, Cause::Network, Cause::Receiver],
+            Self::ClockStep { .. } | Self::ClockStandstill => {
+                &[Cause::Platform, Cause::Sender, Cause::Network, Cause::Receiver]
+            }
             Self::ClockDrift { .. } => &[Cause::Sender],
             Self::SlowReceiver { .. } => &[Cause::Receiver],
         }
@@ -169,7 +173,7 @@ impl World {
                 let length = fault.until.since(fault.from);
                 self.take_away(fault.host, Gap { start: fault.from, length, excess: length });
             }
-            FaultKind::ClockStep { .. } | FaultKind::ClockDrift { .. } => {
+            FaultKind::ClockStep { .. } | FaultKind::ClockDrift { .. } | FaultKind::ClockStandstill => {
                 let clock = self.hosts[fault.host.0].config.clock;
                 let sharing = self.hosts.iter().filter(|host| clock != 0 && host.config.clock == clock).count();
                 assert!(sharing <= 1, "a clock that {sharing} hosts share");
@@ -212,6 +216,11 @@ impl World {
             FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),
             FaultKind::Crash { .. } => self.restart(host, at),
             FaultKind::ClockStep { by } if begins => self.hosts[host].step_clock(at, by),
+            FaultKind::ClockStandstill if begins => {
+                let (start, length) = self.hosts[host].stand_still(at, fault.until);
+                // No evidence: by its own clock nothing has passed.
+                self.take_away(fault.host, Gap { start, length, excess: Duration::ZERO });
+            }
             FaultKind::ClockDrift { ppm } => self.hosts[host].clock.drift(at, if begins { ppm } else { 0 }),
             FaultKind::SlowReceiver { channel, each } => {
                 self.channels[channel.0].reads = begins.then_some(each);
@@ -226,7 +235,10 @@ impl World {
                     self.change_at(at + spacing, Change::Flood(number));
                 }
             }
-            FaultKind::ClockStep { .. } | FaultKind::Interference | FaultKind::FloodBack { .. } => {}
+            FaultKind::ClockStep { .. }
+            | FaultKind::ClockStandstill
+            | FaultKind::Interference
+            | FaultKind::FloodBack { .. } => {}
             _ => self.set_way(host),
         }
         self.touch(host);

@@ -137,8 +137,8 @@ pub(crate) struct Host {
     /// Inline, how many turns the thread that is inside still makes before it leaves with something to do.
     turns_left: Option<u64>,
     pub(crate) clock: Clock,
-    /// How often that was stepped, as far as its executive can see.
-    pub(crate) clock_steps: u64,
+    /// How often that stood still, and was stepped, as far as its executive can see.
+    pub(crate) clock_jumps: [u64; 2],
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
     /// How it sleeps, and how late it will wake up.
@@ -234,7 +234,7 @@ impl Host {
             random: Random(!seed),
             turns_left: None,
             clock: config.reading.clone(),
-            clock_steps: 0,
+            clock_jumps: [0; 2],
             now: Instant::ZERO,
             asleep: None,
             stolen: Duration::ZERO,
@@ -266,19 +266,25 @@ impl Host {
         self.ports.iter_mut().for_each(|port| *port = Port::default());
         self.rung.clear();
         self.lent.clear();
-        (self.asleep, self.stolen, self.down, self.lost, self.clock_steps) = (None, Duration::ZERO, true, 0, 0);
+        (self.asleep, self.stolen, self.down, self.lost, self.clock_jumps) = (None, Duration::ZERO, true, 0, [0; 2]);
     }
 
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
         let reading = self.clock.reading(at.max(self.now));
-        self.clock_steps += 1;
+        self.clock_jumps[1] += 1;
         if self.asleep.is_none() {
             self.stolen += by;
             return;
         }
         self.endpoint_mut().note_gap(reading, TimeTaken::by_platform(by));
+    }
+
+    /// Its clock stands still until `until`: from `at`, or, if what it does then was simulated already, from when that is done. The span.
+    pub(crate) fn stand_still(&mut self, at: Instant, until: Instant) -> (Instant, Duration) {
+        self.clock_jumps[0] += 1;
+        self.clock.stand_still(at.max(self.now), until)
     }
 
     /// It is there again.

@@ -3,10 +3,10 @@
 mod common;
 
 use common::{address, at, contract, modern, ms, plan};
-use laxity_core::clock::{Message, Pending, Relation, Verdict};
+use laxity_core::clock::{Message, Pending, Reason, Relation, Verdict};
 use laxity_core::endpoint::ClockConfig;
 use laxity_core::units::{Duration, Instant};
-use laxity_sim::{Clock, HostConfig, HostId, Source, World};
+use laxity_sim::{Clock, Fault, FaultKind, HostConfig, HostId, Source, World};
 
 /// A host with a clock of its own.
 fn host(world: &mut World, number: u8, reading: Clock, clocks: ClockConfig) -> HostId {
@@ -93,6 +93,60 @@ fn a_sender_whose_clock_steps_ahead_is_estimated_all_the_same() {
     sender.step(at(2_600), ms(3));
     for (lower, upper, _) in judged(&sender, &Clock::default(), ClockConfig::default(), 4) {
         assert!(lower <= ms(5) && ms(5) <= upper.unwrap(), "{lower:?} to {upper:?}");
+    }
+}
+
+/// Whichever host it is: the messages that it held up are judged as far as they can be, and those that come later as before.
+#[test]
+fn after_a_host_was_suspended_its_messages_are_judged_again() {
+    for suspended in [0, 1] {
+        let mut world = World::new(3);
+        world.collect_findings();
+        let clocks = ClockConfig::default();
+        let hosts = [1, 2].map(|number| host(&mut world, number, Clock::ahead(ms(700 * u64::from(number))), clocks));
+        let contract = contract(5_000, ms(10), 2, ms(20));
+        let channel = world.open(hosts[0], hosts[1], plan("a", contract, ms(8), ms(1)));
+        // Not all of its rate: to a receiver whose clock stood still its messages came at once, and it would be held to its contract for ever.
+        world.add_source(Source { period: ms(11), ..Source::full(channel, &contract, at(100)) });
+        let kind = FaultKind::ClockStandstill;
+        world.add_fault(Fault { host: hosts[suspended], from: at(1_005), until: at(2_005), kind });
+        world.run_until(at(1_000));
+        assert_eq!(world.report(channel).figures.undecided, 0, "host {suspended}");
+        world.run_until(at(4_000));
+        let before = world.report(channel).figures;
+        let [own, peer] = [address(1), address(2)];
+        let knows = |host: usize, of| {
+            let now = if host == suspended { at(3_000) } else { at(4_000) } + ms(700 * (host as u64 + 1));
+            world.endpoint(hosts[host]).peer_clock(of).unwrap().relation(now)
+        };
+        assert_eq!([knows(0, peer), knows(1, own)], [Relation::Estimated; 2], "host {suspended}");
+        world.run_until(at(6_000));
+        world.finish();
+        let figures = world.report(channel).figures;
+        assert_eq!(world.findings(), (vec![], 0), "host {suspended}");
+        assert!(figures.delivered >= before.delivered + 170, "host {suspended}: {figures:?}");
+        assert_eq!(figures.undecided, before.undecided, "host {suspended}: {figures:?}");
+    }
+}
+
+#[test]
+fn a_drift_beyond_what_is_stated_ends_unknown() {
+    for ppm in [-50_000, 50_000] {
+        let mut world = World::new(3);
+        let mut adrift = Clock::default();
+        adrift.drift(Instant::ZERO, ppm);
+        let clocks = ClockConfig { period: ms(2), ..ClockConfig::default() };
+        let (from, to) = (host(&mut world, 1, adrift, clocks), host(&mut world, 2, Clock::default(), clocks));
+        let contract = contract(5_000, ms(10), 2, ms(20));
+        world.open(from, to, plan("a", contract, ms(8), ms(1)));
+        let unknown = (50..150).filter(|tens| {
+            let now = at(10 * tens);
+            world.run_until(now);
+            let relation = world.endpoint(to).peer_clock(address(1)).unwrap().relation(now);
+            matches!(relation, Relation::Unknown(Reason::Contradictions | Reason::Rate))
+        });
+        // It is believed again now and then, until it is refuted again.
+        assert!(unknown.count() > 60, "{ppm}");
     }
 }
 

@@ -144,6 +144,17 @@ fn a_clock_that_steps_or_drifts_is_nobody_elses_fault() {
             assert!(report.figures.delivered > report.figures.sent - 15, "{kind:?}: {report:?}");
         }
     }
+    // To a receiver that was suspended a sender that uses its whole rate is ahead from then on.
+    for host in [0, 1] {
+        let Scene { mut world, hosts, channel } = scene(false);
+        let kind = FaultKind::ClockStandstill;
+        world.add_fault(Fault { host: hosts[host], from: at(300), until: at(400), kind });
+        world.run_until(at(1000));
+        world.finish();
+        let figures = world.report(channel).figures;
+        assert_eq!((world.findings(), figures.misses.laxity), ((vec![], 0), 0), "{figures:?}");
+        assert!(figures.delivered > figures.sent - 25, "{figures:?}");
+    }
     // Without a fault, clocks that differ do not matter.
     let Scene { mut world, channel, .. } = scene(false);
     world.run_until(at(1000));

@@ -1,5 +1,5 @@
-//! The test of the tests: the search notices each mistake that can be switched on in the core, or the table of verdicts does, if it is one
-//! in the judgement of misses.
+//! The test of the tests: the search notices each mistake that can be switched on in the core; or the table of verdicts does, if it is one
+//! in the judgement of misses; or the swarm of two clocks, if it is one in the bounds of peers' clocks.
 //!
 //! Needs the feature `mutants`, which nothing that ships has: `cargo test --release -p laxity-sim --features mutants --test
 //! mutants`. A mistake is one in the whole process, so that there is one test for all.
@@ -14,10 +14,13 @@ use laxity_core::mutant::{Mutant, turn_on};
 use laxity_core::platform::MachineModel;
 use laxity_sim::search::case::Test;
 use laxity_sim::search::hunt::Hunt;
+use laxity_sim::swarm;
 use strum::VariantArray;
 
 /// Within so many worlds of the search, each mistake is to be found.
 const MOST: u64 = 200_000;
+/// Within so many of the swarm of two clocks, each mistake that makes an interval wrong.
+const MOST_CLOCKS: u64 = 20_000;
 
 /// A mistake in the run time shows where the shipping executive runs, or the papers' machine; one in the analysis where
 /// admission decides.
@@ -46,7 +49,24 @@ fn every_mistake_is_noticed() {
             unnoticed.push(Some(mutant));
         }
     }
-    let searched = Mutant::VARIANTS.iter().copied().filter(|mutant| !mutant.judges());
+    let of_clocks = Mutant::VARIANTS.iter().copied().filter(|mutant| mutant.is_of_clocks());
+    for mutant in [None].into_iter().chain(of_clocks.map(Some)) {
+        let started = Clock::now();
+        turn_on(mutant);
+        let is_wrong = |outcome: &swarm::Outcome| match mutant {
+            Some(_) => outcome.findings.iter().any(|finding| finding.starts_with("interval")),
+            None => !outcome.findings.is_empty(),
+        };
+        let most = if mutant.is_some() { MOST_CLOCKS } else { MOST_CLOCKS / 10 };
+        let mut runs =
+            (0..most).step_by(200).map(|first| swarm::run_of(swarm::clocks::world, first, 200, threads, |_| {}));
+        let first = runs.find_map(|totals| Some(totals.failures.iter().find(|outcome| is_wrong(outcome))?.seed));
+        println!("{mutant:?}: {first:?} is the first world, {:.1} s", started.elapsed().as_secs_f64());
+        if mutant.is_some() != first.is_some() {
+            unnoticed.push(mutant);
+        }
+    }
+    let searched = Mutant::VARIANTS.iter().copied().filter(|mutant| !mutant.judges() && !mutant.is_of_clocks());
     for mutant in [None].into_iter().chain(searched.map(Some)) {
         let started = Clock::now();
         turn_on(mutant);

@@ -1,6 +1,6 @@
 //! A swarm of short worlds: nothing is found, and it is the same on any number of threads.
 
-use laxity_sim::swarm;
+use laxity_sim::{FaultKind, swarm};
 
 #[test]
 fn nothing_is_found_and_threads_change_nothing() {
@@ -14,6 +14,32 @@ fn nothing_is_found_and_threads_change_nothing() {
     let misses = counts.misses;
     assert!(misses.network > 0 && misses.platform > 0 && misses.receiver > 0 && misses.sender > 0, "{misses:?}");
     assert_eq!((misses.laxity, counts.over_bound), (0, 0));
+}
+
+#[test]
+fn worlds_of_two_clocks_find_nothing_and_are_no_idle_worlds() {
+    let of_clocks = |threads| swarm::run_of(swarm::clocks::world, 0, 400, threads, |_| {});
+    let totals = of_clocks(1);
+    assert!(totals.failures.is_empty(), "{:#?}", totals.failures);
+    assert_eq!(totals, of_clocks(3));
+    let counts = &totals.counts;
+    let [late, undecided, decidable] = [counts.late, counts.undecided, counts.decidable].map(|part| part * 50);
+    assert!(late > counts.delivered && undecided > counts.delivered && decidable > counts.delivered, "{counts:?}");
+    assert!(counts.undecided * 2 < counts.delivered, "{counts:?}");
+    let faults = counts.faults.iter().zip(FaultKind::NAMES);
+    let came: Vec<_> = faults.filter(|(count, _)| **count > 0).map(|(_, name)| *name).collect();
+    let expected = ["loss", "reordering", "duplication", "delay", "clock_step", "clock_drift", "clock_standstill"];
+    assert_eq!(came, expected);
+}
+
+/// What the worlds of two clocks found: for how long a message was held back was counted by its sender's clock. Where that was fast, it was
+/// more than all that the message took, and the message undecided.
+#[test]
+fn spans_of_a_fast_clock_are_not_taken_for_ours() {
+    for seed in [2_211, 2_843, 5_971] {
+        let outcome = swarm::clocks::world(seed);
+        assert!(outcome.findings.is_empty(), "{outcome:#?}");
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     let misplaced = [
         ("--trace is of a scenario", scenario.file.is_some(), scenario.trace.is_some()),
         ("--systems, --system, --test and --run-time are of a search", search.search, search.is_given()),
-        ("--worlds is of a swarm", swarm.swarm, swarm.worlds.is_some()),
+        ("--worlds and --clocks are of a swarm", swarm.swarm, swarm.worlds.is_some() || swarm.clocks),
         ("--hosts and --channels are of a scale run", scale.scale, scale.hosts.is_some() || scale.channels.is_some()),
     ];
     if let Some((problem, ..)) = misplaced.iter().find(|(_, is_its_mode, is_given)| *is_given && !is_its_mode) {

@@ -22,6 +22,9 @@ pub(crate) struct SwarmArguments {
     /// Of a swarm: how many worlds, 10,000 if not told
     #[arg(long, requires = "swarm", value_name = "N")]
     pub(crate) worlds: Option<NonZeroU64>,
+    /// Of a swarm: worlds of two hosts with two clocks, in which all is about what each knows of the other's
+    #[arg(long, requires = "swarm")]
+    pub(crate) clocks: bool,
 }
 
 /// Worlds of a swarm that is not told how many.
@@ -32,25 +35,27 @@ pub(super) fn run(swarm: &SwarmArguments, arguments: &RunArguments) -> Result<bo
     let worlds = swarm.worlds.map_or(WORLDS, NonZeroU64::get);
     let bar = bar("{bar:24} {pos} of {len} worlds, {eta} left", worlds);
     let started = Instant::now();
-    let totals = swarm::run(arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
+    let world = if swarm.clocks { swarm::clocks::world } else { swarm::world };
+    let totals = swarm::run_of(world, arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
     bar.finish_and_clear();
     let elapsed = started.elapsed();
     let each_second = u128::from(worlds) * 1_000 / elapsed.as_millis().max(1);
     eprintln!("{worlds} worlds in {:.1} s, {each_second} a second", elapsed.as_secs_f64());
     if arguments.json {
-        println!("{}", json(arguments.seed, &totals));
+        println!("{}", json(swarm, arguments.seed, &totals));
     } else {
-        print!("{}", text(arguments.seed, &totals));
+        print!("{}", text(swarm, arguments.seed, &totals));
     }
     Ok(totals.failed == 0)
 }
 
 /// The command that runs one world again.
-fn replay(seed: u64) -> String {
-    format!("laxity sim --swarm --worlds 1 --seed {seed}")
+fn replay(swarm: &SwarmArguments, seed: u64) -> String {
+    let clocks = if swarm.clocks { " --clocks" } else { "" };
+    format!("laxity sim --swarm{clocks} --worlds 1 --seed {seed}")
 }
 
-fn json(seed: u64, totals: &Totals) -> String {
+fn json(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
     let counts = &totals.counts;
     let faults = FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| ((*name).to_owned(), count.into()));
     let finding = |failure: &Outcome| {
@@ -58,7 +63,7 @@ fn json(seed: u64, totals: &Totals) -> String {
             "seed": failure.seed,
             "found": failure.findings,
             "setting": failure.setting,
-            "replay": replay(failure.seed),
+            "replay": replay(swarm, failure.seed),
         })
     };
     to_json(&json!({
@@ -77,6 +82,8 @@ fn json(seed: u64, totals: &Totals) -> String {
         "violations": counts.violations,
         "misses": counts.misses,
         "over_bound": counts.over_bound,
+        "undecided": counts.undecided,
+        "decidable": counts.decidable,
         "faults": faults.collect::<Map<String, Value>>(),
         "findings": totals.failures.iter().map(finding).collect::<Value>(),
         "digest": digest(totals),
@@ -87,7 +94,7 @@ fn digest(totals: &Totals) -> String {
     format!("{:016x}", totals.digest.0)
 }
 
-fn text(seed: u64, totals: &Totals) -> String {
+fn text(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
     let counts = &totals.counts;
     let seconds = counts.span.as_nanos() / 1_000_000_000;
     let mut lines = vec![
@@ -97,19 +104,27 @@ fn text(seed: u64, totals: &Totals) -> String {
             "{} messages: {} delivered, {} of them late, {} lost; {} more broke a contract",
             counts.messages, counts.delivered, counts.late, counts.lost, counts.violations
         ),
-        format!(
-            "misses of real-time channels: {}; over bound {}",
-            by_cause(&counts.misses).map(|(cause, number)| format!("{cause} {number}")).join(", "),
-            counts.over_bound
-        ),
     ];
+    lines.push(if swarm.clocks {
+        format!(
+            "{} of them undecided; {} were far from their deadlines in worlds without faults, and had to be decided",
+            counts.undecided, counts.decidable
+        )
+    } else {
+        format!(
+            "misses of real-time channels: {}; over bound {}; {} undecided",
+            by_cause(&counts.misses).map(|(cause, number)| format!("{cause} {number}")).join(", "),
+            counts.over_bound,
+            counts.undecided
+        )
+    });
     let faults: Vec<_> =
         FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| format!("{name} {count}")).collect();
     lines.push(format!("faults: {}", faults.join(", ")));
     lines.push(format!("digest {}", digest(totals)));
     lines.push(format!("{} worlds in which something does not hold", totals.failed));
     for failure in &totals.failures {
-        lines.push(format!("\n{}", replay(failure.seed)));
+        lines.push(format!("\n{}", replay(swarm, failure.seed)));
         lines.extend(failure.findings.iter().chain(&failure.setting).map(|line| format!("  {line}")));
     }
     lines.join("\n") + "\n"

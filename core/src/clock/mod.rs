@@ -55,6 +55,8 @@ mod tests;
 pub use peer::{Counts, Heard, PeerClock, Reason, Refusal, Relation};
 pub use pending::{Judged, Message, Pending, Pushed, Verdict};
 
+#[cfg(not(test))]
+use crate::mutant::Mutant;
 use crate::units::Instant;
 
 /// The greatest epoch; the next one after it is 0. A host has fewer than four changes while a message is in transit or pending.
@@ -148,4 +150,20 @@ enum Mistake {
     Unconfirmed,
     /// Readings are exact.
     Exact,
+}
+
+#[cfg(not(test))]
+impl Mistake {
+    /// Its switch. That readings are exact is not noticed beside what a frame takes in the shortest of networks.
+    const fn mutant(self) -> Option<Mutant> {
+        match self {
+            Self::NoDrift => Some(Mutant::ClockNoDrift),
+            Self::UpperFromPast => Some(Mutant::ClockUpperFromPast),
+            Self::LowerFromFuture => Some(Mutant::ClockLowerFromFuture),
+            Self::PeerEpochIgnored => Some(Mutant::ClockPeerEpochIgnored),
+            Self::OwnEpochIgnored => Some(Mutant::ClockOwnEpochIgnored),
+            Self::Unconfirmed => Some(Mutant::ClockUnconfirmed),
+            Self::Exact => None,
+        }
+    }
 }

@@ -280,6 +280,11 @@ impl PeerClock {
         Some(span(between.saturating_add(self.lower_at(message.sent)?).saturating_sub(self.rounded())))
     }
 
+    /// The least of our time that passes while the peer's clock goes on by so much at its rate.
+    pub(crate) fn least_of(&self, by_peer: Duration) -> Duration {
+        by_peer.saturating_sub(span(self.sink(Instant::ZERO + by_peer, Instant::ZERO)))
+    }
+
     /// The most that a message can have taken, and how many of the reports that are remembered say so; by the bounds of this era, or `before`
     /// it.
     pub(super) fn upper_latency(&self, sent: Instant, completed: Instant, before: bool) -> (Option<Duration>, usize) {
@@ -497,8 +502,8 @@ impl PeerClock {
     }
 
     #[cfg(not(test))]
-    const fn makes(&self, _: Mistake) -> bool {
-        false
+    fn makes(&self, mistake: Mistake) -> bool {
+        mistake.mutant().is_some_and(crate::mutant::is_on)
     }
 }
 

@@ -18,7 +18,7 @@ pub struct Message {
     pub epoch: u8,
     /// Our epoch, read after `completed`.
     pub own_epoch: u8,
-    /// The least that it took whatever the clocks are: spans that were measured by one clock.
+    /// The least that it took whatever the clocks are, in our time: spans that were measured by one clock.
     pub least: Duration,
     /// The most that it may take.
     pub deadline: Duration,

@@ -15,7 +15,7 @@ pub(crate) use attribution::Excess;
 pub(crate) use attribution::stretched;
 pub use attribution::{Evidence, Found, TimeTaken};
 pub use config::{Drop, ReceiveConfig, ReceiveCounters};
-pub use delivered::{Delivered, Segments};
+pub use delivered::{Delivered, Said, Segments};
 pub use demux::{Foreign, Route, route};
 pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Handled, HandledEarly, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};

@@ -1,16 +1,17 @@
 //! Every checker finds a break that is planted: a lie about what was promised, about what was injected, or about what was sent.
 
+use laxity_core::clock::Verdict;
 use laxity_core::contract::{SendingStages, Service};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Delay, Delivered};
+use laxity_core::receive::{Decision, Delay, Delivered, Said};
 use laxity_core::send::Submitted;
 
 use super::*;
-use crate::HostConfig;
 use crate::fault::{Fault, FaultKind};
 use crate::source::Source;
 use crate::world::HostId;
+use crate::{Clock, HostConfig};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -186,7 +187,8 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
 fn a_message_that_is_not_what_was_sent_is_found() {
     let problem = |messages: &[Delivered]| {
         let mut ledger = ledger();
-        let last = messages.iter().map(|message| ledger.delivered(at(30), message, None).1).last();
+        let last =
+            messages.iter().map(|message| ledger.delivered(at(30), message, None, &Clock::default(), None).1).last();
         last.flatten().map(|(what, ..)| what)
     };
     assert_eq!(problem(&[delivered(0, 50, None), delivered(1, 50, None)]), None);
@@ -201,6 +203,36 @@ fn a_message_that_is_not_what_was_sent_is_found() {
     assert_eq!(problem(&[late]), wrong, "late without a cause");
 }
 
+/// A message took 30 ms by a clock that was stepped meanwhile, which does not count.
+#[test]
+fn an_interval_beside_the_truth_and_a_verdict_that_disagrees_are_found() {
+    let is_found = |lower, upper, allowed, verdict| {
+        let (mut ledger, mut clock) = (ledger(), Clock::ahead(ms(700)));
+        clock.step(at(7), ms(5));
+        let said = Some(Said { logical_arrival: at(704), ahead: ms(4), epoch: 0 });
+        let delivered = Delivered { said, ..delivered(0, 50, None) };
+        assert_eq!(ledger.delivered(at(30), &delivered, None, &clock, None).1, None);
+        let latency = Some(ms(upper));
+        let (upper, allowed) = (Some(ms(upper - 4)), Some(ms(allowed)));
+        let lower = ms(lower);
+        let decision = Decision { lower, upper, latency, allowed, verdict, excused: Duration::ZERO, is_unsure: false };
+        ledger.judged(&decision).map(|problem| problem.0) == Some(What::Interval)
+    };
+    for (lower, upper, allowed, verdict) in
+        [(26, 30, 26, Verdict::InTime), (0, 31, 40, Verdict::InTime), (25, 35, 25, Verdict::Late)]
+    {
+        assert!(!is_found(lower, upper, allowed, verdict), "{lower} {upper} {allowed} {verdict:?}");
+    }
+    for (lower, upper, allowed, verdict) in [
+        (27, 35, 30, Verdict::Undecided),
+        (0, 29, 30, Verdict::Undecided),
+        (20, 35, 27, Verdict::Late),
+        (20, 31, 25, Verdict::InTime),
+    ] {
+        assert!(is_found(lower, upper, allowed, verdict), "{lower} {upper} {allowed} {verdict:?}");
+    }
+}
+
 #[test]
 fn a_message_that_ends_twice_or_never_is_found() {
     let found = |counters: ReceiveCounters| {
@@ -208,7 +240,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
         world.collect_findings();
         world.channels.push(ledger());
         let delivered = delivered(1, 50, None);
-        let (_, problem) = world.channels[0].delivered(at(30), &delivered, None);
+        let (_, problem) = world.channels[0].delivered(at(30), &delivered, None, &Clock::default(), None);
         assert_eq!(problem, None);
         world.check_counters(0, at(30), &counters);
         world.findings().0.iter().map(|finding| finding.what).collect::<Vec<_>>()
@@ -223,7 +255,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
     ledger.send.accepted = 2;
     ledger.receive = counters;
     assert_eq!(ledger.check().map(|problem| problem.0), Some(What::Conservation), "one delivery that nobody saw");
-    let _ = ledger.delivered(at(30), &delivered(1, 50, None), None);
+    let _ = ledger.delivered(at(30), &delivered(1, 50, None), None, &Clock::default(), None);
     assert_eq!(ledger.check(), None);
 }
 

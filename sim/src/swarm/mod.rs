@@ -5,8 +5,10 @@
 //! seed alone. So a seed that fails fails again, by itself ([`world`]), and a run over many seeds ([`run`]) gives the same
 //! [`Totals`] on any number of threads.
 //!
-//! It leaves out the papers' machine, relays and long runs.
+//! It leaves out the papers' machine, relays and long runs. Worlds of two clocks, in which it is only asked what each knows of the
+//! other's, are in [`clocks`].
 
+pub mod clocks;
 mod draw;
 mod faults;
 
@@ -39,10 +41,14 @@ pub struct Counts {
     pub lost: u64,
     /// Messages that were refused because they broke a contract or found a queue full.
     pub violations: u64,
-    /// Misses by cause.
+    /// Misses by cause, of channels that are promised to have none.
     pub misses: Misses,
     /// Complete after the bound without a cause outside.
     pub over_bound: u64,
+    /// Delivered between two clocks that do not say whether in time.
+    pub undecided: u64,
+    /// Those of worlds of two clocks of which the clocks have to say it: they were far from their deadlines, and nothing went wrong.
+    pub decidable: u64,
     /// Faults that were injected, by [`FaultKind::NAMES`].
     pub faults: [u64; FaultKind::NAMES.len()],
     /// Virtual time.
@@ -62,6 +68,8 @@ impl Counts {
             (&mut self.lost, lost),
             (&mut self.violations, violations),
             (&mut self.over_bound, &other.over_bound),
+            (&mut self.undecided, &other.undecided),
+            (&mut self.decidable, &other.decidable),
             (&mut self.misses.sender, &misses.sender),
             (&mut self.misses.receiver, &misses.receiver),
             (&mut self.misses.network, &misses.network),
@@ -125,6 +133,11 @@ impl Totals {
 
 /// Runs the world with this seed.
 pub fn world(seed: u64) -> Outcome {
+    caught(seed, one)
+}
+
+/// A world, or the panic that it ended with.
+fn caught(seed: u64, one: impl FnOnce(u64) -> Outcome) -> Outcome {
     catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
@@ -134,7 +147,18 @@ pub fn world(seed: u64) -> Outcome {
 }
 
 /// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told how many are done.
-pub fn run(first_seed: u64, count: u64, threads: usize, mut progress: impl FnMut(u64)) -> Totals {
+pub fn run(first_seed: u64, count: u64, threads: usize, progress: impl FnMut(u64)) -> Totals {
+    run_of(world, first_seed, count, threads, progress)
+}
+
+/// As [`run`], of these worlds.
+pub fn run_of(
+    world: impl Fn(u64) -> Outcome + Sync,
+    first_seed: u64,
+    count: u64,
+    threads: usize,
+    mut progress: impl FnMut(u64),
+) -> Totals {
     let mut totals = Totals::default();
     let world = |number| world(first_seed.wrapping_add(number));
     for_each_in_order(
@@ -212,13 +236,27 @@ fn one(seed: u64) -> Outcome {
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
     }
     faults::add(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
-    for (name, count) in FaultKind::NAMES.iter().zip(&mut counts.faults) {
-        *count = world.faults().iter().filter(|fault| fault.kind.name() == *name).count() as u64;
-    }
+    count_faults(&world, &mut counts);
     world.run_until(end);
     counts.span = world.now().since(Instant::ZERO);
     world.finish();
+    outcome(seed, &world, counts, Vec::new(), || setting(&hosts, &granted, &world))
+}
 
+fn count_faults(world: &World, counts: &mut Counts) {
+    for (name, count) in FaultKind::NAMES.iter().zip(&mut counts.faults) {
+        *count = world.faults().iter().filter(|fault| fault.kind.name() == *name).count() as u64;
+    }
+}
+
+/// What a world showed that is over. `findings` are those that its checkers do not know, `setting` tells what it was.
+fn outcome(
+    seed: u64,
+    world: &World,
+    mut counts: Counts,
+    mut findings: Vec<String>,
+    setting: impl FnOnce() -> Vec<String>,
+) -> Outcome {
     let handles = (0..world.channels.len()).map(ChannelHandle);
     let mut digest = world.digest();
     for handle in handles {
@@ -231,7 +269,8 @@ fn one(seed: u64) -> Outcome {
             lost: figures.lost,
             violations: report.send.refused,
             over_bound: figures.over_bound,
-            misses: if figures.best_effort { Misses::default() } else { figures.misses },
+            undecided: figures.undecided,
+            misses: if world.channels[handle.0].promise.is_none() { Misses::default() } else { figures.misses },
             ..Counts::default()
         });
         let frames = [receive.frames_invalid, receive.frames_over_contract, receive.frames_receiver_full];
@@ -240,11 +279,11 @@ fn one(seed: u64) -> Outcome {
         all.into_iter().chain(frames).for_each(|count| digest.take(count));
     }
     let (found, more) = world.findings();
-    let mut findings: Vec<String> = found.iter().map(ToString::to_string).collect();
+    findings.extend(found.iter().map(ToString::to_string));
     if more > 0 {
         findings.push(format!("and {more} more"));
     }
-    let setting = if findings.is_empty() { Vec::new() } else { setting(&hosts, &granted, &world) };
+    let setting = if findings.is_empty() { Vec::new() } else { setting() };
     Outcome { seed, counts, findings, setting, digest }
 }
 

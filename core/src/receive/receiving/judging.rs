@@ -121,7 +121,7 @@ impl Receiving {
         // The clocks are compared when it was sent: until its logical arrival they may jump.
         let sent = logical_arrival.before(ahead);
         let deadline = delivered.allowed.map_or(Duration::MAX, |allowed| allowed + ahead);
-        // What each host measured of it with its own clock, unless that jumped meanwhile, or a relay has added what it was granted before.
+        // What each host measured of it with its own clock, the sender's perhaps a fast one, unless that jumped meanwhile, or a relay has added what it was granted before.
         let at_hosts = delivered.delay.way.at_hosts(completed, known.is_direct);
         let arrival = delivered.delay.way.arrival();
         let is_steady = epoch <= MAX_EPOCH && begun.is_none_or(|begun| begun < arrival);
@@ -131,7 +131,7 @@ impl Receiving {
             epoch,
             own_epoch,
             least: if is_steady {
-                (ahead + at_hosts).saturating_sub(delivered.delay.way.early(ahead))
+                clock.least_of((ahead + at_hosts).saturating_sub(delivered.delay.way.early(ahead)))
             } else {
                 Duration::ZERO
             },

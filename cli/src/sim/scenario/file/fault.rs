@@ -12,7 +12,7 @@ const KEYS: &str = "kind, on, channel, at, until, ppm, most, extra, reopen, by, 
 /// Keys that every kind has, beside that which says where.
 const COMMON: [&str; 3] = ["kind", "at", "until"];
 /// The kinds, as files and reports name them, and which keys each has besides `at`, `until` and where.
-const KINDS: [(&str, &[&str]); 13] = [
+const KINDS: [(&str, &[&str]); 14] = [
     ("loss", &["ppm"]),
     ("reordering", &["most"]),
     ("duplication", &["ppm"]),
@@ -22,6 +22,7 @@ const KINDS: [(&str, &[&str]); 13] = [
     ("crash", &["reopen"]),
     ("clock_step", &["by"]),
     ("clock_drift", &["ppm"]),
+    ("clock_standstill", &[]),
     ("interference", &[]),
     ("flood_back", &["peer", "spacing"]),
     ("slow_receiver", &["each"]),
@@ -118,6 +119,7 @@ fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Resu
             let most = i64::from(laxity_sim::Clock::MAX_DRIFT_PPM);
             FaultKind::ClockDrift { ppm: ppm(table, -most, most)? }
         }
+        "clock_standstill" => FaultKind::ClockStandstill,
         "interference" => FaultKind::Interference,
         "flood_back" => {
             let entry = table.need("peer", A_HOST)?;

@@ -181,6 +181,7 @@ fn faults_of_every_kind_in_the_order_of_time() {
         ("crash", "on = \"a\"\nreopen = false", What::Of(FaultKind::Crash { reopen: false })),
         ("clock_step", "on = \"d\"\nby = \"1s\"", What::Of(FaultKind::ClockStep { by: Duration::from_secs(1) })),
         ("clock_drift", "on = \"d\"\nppm = -200", What::Of(FaultKind::ClockDrift { ppm: -200 })),
+        ("clock_standstill", "on = \"d\"", What::Of(FaultKind::ClockStandstill)),
         ("interference", "on = \"a\"", What::Of(FaultKind::Interference)),
         (
             "flood_back",
