@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use super::job::Job;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{LinkId, Name, Pace, Request};
+use crate::event::{End, LinkId, Name, Pace, Request};
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
@@ -55,6 +55,8 @@ pub struct Channel {
     /// When its sender was asked for one more report, as it closed, and whether it is not waited for any more (receiver).
     pub(super) asked_at: Option<Instant>,
     pub(super) is_over: bool,
+    /// How it ended, until that is told: first its last messages are judged.
+    pub(super) ending: Option<End>,
     /// Whether its peer said any time on it.
     pub(super) has_time: bool,
     /// When it was accepted (receiver).
@@ -126,6 +128,7 @@ impl Channel {
             owes_time: false,
             asked_at: None,
             is_over: false,
+            ending: None,
             has_time: false,
             opened: Instant::ZERO,
         }

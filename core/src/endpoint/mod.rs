@@ -574,7 +574,11 @@ impl Endpoint {
             return Some(frame);
         }
         channel.association.heard(now);
-        let found = Found { transit: self.clocks.transit(channel.clock, found, header), ..found };
+        let ahead = channel
+            .job
+            .receiver()
+            .map_or(Duration::ZERO, |receiving| receiving.config().ahead(header, header.logical_arrival));
+        let found = Found { transit: self.clocks.transit(channel.clock, found, header, ahead), ..found };
         let Some(receiving) = channel.job.receiver_mut() else {
             self.promised_frames += 1;
             return self.pass_on(found, place, &view, frame);
