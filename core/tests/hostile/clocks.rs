@@ -215,3 +215,23 @@ fn what_a_peer_says_of_its_time_concerns_its_own_channels_alone() {
     let beyond = Control::Keepalive(Keepalive { exchange: Some(exchange), ..Keepalive::default() });
     assert!(beyond.write(5, &mut [0; MAX_CONTROL_BYTES]).is_err());
 }
+
+/// A message is judged by the lead that its contract allows; so is how long its packets were in transit.
+#[test]
+fn a_lead_beyond_the_contract_hides_no_transit() {
+    let mut scene = Scene::new();
+    let peer = address(1);
+    let accept = scene.accept_open(peer, 5, open_guaranteed()).unwrap();
+    let said = scene.now;
+    tell_time(&mut scene, peer, 5, accept, Exchange { said, heard: None, epoch: 0 });
+    for (sequence, ahead_micros) in [(0, 0), (1, u32::MAX)] {
+        // Longer than any lead that is believed.
+        scene.run_for(ms(1_200));
+        let Accept { channel, key, .. } = accept;
+        // Its path takes 50 ms, of 5 ms that are granted.
+        let logical_arrival = scene.now.before(ms(50));
+        let header = DataHeader { channel, key, sequence, logical_arrival, ahead_micros, ..DataHeader::default() };
+        scene.hear_data(peer, &header);
+        assert_eq!(scene.endpoint.counters.delayed, sequence + 1);
+    }
+}
