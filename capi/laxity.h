@@ -222,8 +222,8 @@ struct laxity_channel_figures {
   // The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
   // was sent before its contract had room. LAXITY_UNKNOWN before the first message.
   uint64_t largest_delay_ns;
-  // Messages that were delivered, with a deadline, of which it is not known whether they were in time, because the sending host has
-  // another clock. Delays between two clocks are the most that they can have been.
+  // Messages that were delivered, with a deadline, of which it is not known, or not yet, whether they were in time, because the sending
+  // host has another clock. Delays between two clocks are the most that they can have been.
   uint64_t undecided;
   // How uncertain the sending host's clock was when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
   // is not known.

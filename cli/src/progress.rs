@@ -71,7 +71,8 @@ impl Progress {
 fn promise(figures: &Figures) -> String {
     let (Some(deadline), Some(largest)) = (figures.deadline, figures.response) else { return String::new() };
     let missed = figures.late + figures.lost + figures.dropped;
-    let undecided = if figures.undecided > 0 { format!(", {} undecided", figures.undecided) } else { String::new() };
+    let undecided =
+        if figures.undecided > 0 { format!(", {} undecided so far", figures.undecided) } else { String::new() };
     match deadline.checked_sub(largest) {
         Some(least) => format!(", least laxity {least} of {deadline}, {missed} missed{undecided}"),
         None => format!(", late by up to {}, {missed} missed{undecided}", largest - deadline),

@@ -13,6 +13,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use common::text;
 use laxity_core::admission::{Code, Refusal, Stage};
+use laxity_core::clock::{Exchange, Report};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
@@ -22,7 +23,8 @@ use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{
-    Accept, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES, Open, Refuse, Versions,
+    Accept, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES, Open, Refuse, Status,
+    Versions,
 };
 use laxity_link::emulated::SplitMix64;
 
@@ -80,6 +82,12 @@ impl Liar {
         Counts { delivered, late, lost, dropped, largest, undecided: self.below(2), misses, over_bound: 0, clock_error }
     }
 
+    fn exchange(&mut self) -> Option<Exchange> {
+        let [said, heard_said, heard_at] = [self.number(), self.number(), self.number()].map(Instant::from_nanos);
+        let heard = (self.below(2) == 0).then_some(Report { said: heard_said, heard_at });
+        (self.below(2) == 0).then_some(Exchange { said, heard, epoch: self.below(8) as u8 })
+    }
+
     /// One control frame, right in its form.
     fn control(&mut self, name: &str, known: Known, frame: &mut Vec<u8>) {
         let Known { mut token, channel, key } = known;
@@ -108,8 +116,11 @@ impl Liar {
                 spacing: Duration::ZERO,
             }),
             2 => Control::Refuse(Refuse::new(&Refusal::new(Code::Declined, Stage::Route), "no")),
-            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, ..Keepalive::default() }),
-            5 => Control::Status(self.counts().into()),
+            3 | 4 => {
+                let exchange = self.exchange();
+                Control::Keepalive(Keepalive { channel, key, sent, exchange, ..Keepalive::default() })
+            }
+            5 => Control::Status(Status { counts: self.counts(), exchange: self.exchange(), ..Status::default() }),
             6 => {
                 // Who closes in earnest has nothing more to say.
                 if self.below(1_000) > 0 {
@@ -122,7 +133,7 @@ impl Liar {
                     unsent: 0,
                     reason: sent as u8,
                     reverse: clock % 2 == 0,
-                    exchange: None,
+                    exchange: self.exchange(),
                 })
             }
             7 => Control::Closed(self.counts()),

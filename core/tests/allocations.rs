@@ -6,6 +6,8 @@
 mod bytes;
 #[path = "../../fuzz/src/endpoint/mod.rs"]
 mod endpoint;
+#[path = "common/pair.rs"]
+mod pair;
 #[path = "../../fuzz/src/wire.rs"]
 mod wire;
 
@@ -14,6 +16,7 @@ use std::cell::Cell;
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
+use laxity_core::clock::Jump;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
 use laxity_core::event::{Event, Name};
@@ -23,6 +26,8 @@ use laxity_core::relay::Passage;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
+
+use pair::{Pair, ms};
 
 thread_local! {
     /// Bytes of this thread now, and at most so far; the test harness has threads of its own.
@@ -232,4 +237,30 @@ fn a_sealed_endpoint_allocates_nothing_whatever_comes() {
         endpoint::run(&input, || ASKED.get() as u64);
         assert!(ASKED.get() > before, "the driver's own memory is counted");
     }
+}
+
+/// Also while stamps are exchanged, messages wait for their judgement, and clocks jump.
+#[test]
+fn messages_between_two_clocks_take_no_memory() {
+    let mut pair = Pair::new(pair::guaranteed());
+    let asked = ASKED.get();
+    for sent in 0..2_000 {
+        pair.submit();
+        pair.run_for(ms(5), |_| true);
+        let [sender, receiver] = pair.readings();
+        match sent {
+            500 => pair.sender().note_clock_jump(sender, Jump::StoodStill),
+            900 => pair.receiver().note_clock_jump(receiver, Jump::Ahead),
+            1_300 => pair.sender().note_clock_jump(sender, Jump::Ahead),
+            1_700 => pair.receiver().note_clock_jump(receiver, Jump::StoodStill),
+            _ => {}
+        }
+    }
+    pair.close(0);
+    pair.run_for(ms(500), |_| true);
+    assert_eq!(ASKED.get() - asked, 0);
+    let counters = pair.ended[1].as_ref().and_then(|ended| ended.counters).unwrap();
+    assert_eq!((counters.delivered, pair.judged.len()), (2_000, 2_000));
+    // What an epoch ends, and until the next report.
+    assert!(counters.undecided > 0 && counters.undecided < 200, "{counters:?}");
 }

@@ -208,7 +208,6 @@ impl Ports for Around<'_> {
         self.channel_at(place).and_then(contract).map_or(Duration::ZERO, Contract::handler)
     }
 
-    /// Handlers take their time, and are done with the message.
     fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, _: &ReceiveCounters) {
         let (at, Some(channel)) = (self.host().now, self.channel_at(channel.index())) else { return };
         self.host().judged += 1;
@@ -220,6 +219,7 @@ impl Ports for Around<'_> {
         }
     }
 
+    /// Handlers take their time, and are done with the message.
     fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         let Delivery { channel: key, delivered, evidence, beyond_bound } = delivery;
         let handler = self.handler(key.index());

@@ -156,8 +156,27 @@ pub(crate) struct Faults {
 /// What a host said last, by what a flood can make of it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Said {
-    pub(crate) control: Vec<u8>,
-    pub(crate) data: Vec<u8>,
+    pub(crate) control: Latest,
+    pub(crate) data: Latest,
+}
+
+/// The last two frames of a kind, and when each had left: a turn of a host is simulated as a whole, ahead of what others do meanwhile.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latest([(Instant, Vec<u8>); 2]);
+
+impl Latest {
+    pub(crate) fn note(&mut self, left: Instant, frame: &[u8]) {
+        let [before, last] = &mut self.0;
+        core::mem::swap(before, last);
+        last.0 = left;
+        last.1.clear();
+        last.1.extend_from_slice(frame);
+    }
+
+    /// The last one that had left by then; empty if there is none.
+    fn by(&self, at: Instant) -> &[u8] {
+        self.0.iter().rev().find(|(left, _)| *left <= at).map_or(&[], |(_, frame)| frame)
+    }
 }
 
 impl World {
@@ -340,13 +359,14 @@ impl World {
     fn flood(&mut self, host: usize, peer: usize, at: Instant) {
         self.faults.flooded += 1;
         let number = self.faults.flooded;
-        let said = |host: usize| self.hosts[host].said.clone().unwrap_or_default();
+        let said = |host: usize| self.hosts[host].said.as_ref();
         let frame = match number % 4 {
-            0 => said(peer).control,
-            1 => said(host).data,
-            2 => said(peer).data,
-            _ => forged(number),
+            0 => said(peer).map(|said| said.control.by(at)),
+            1 => said(host).map(|said| said.data.by(at)),
+            2 => said(peer).map(|said| said.data.by(at)),
+            _ => Some(&forged(number)[..]),
         };
+        let frame = frame.unwrap_or_default().to_vec();
         let address = self.hosts[peer].config.address;
         self.hosts[host].receive(at, address, &frame);
         self.hosts[host].counters.flooded += 1;

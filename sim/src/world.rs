@@ -494,8 +494,7 @@ impl World {
         }
         if let Some(said) = &mut host.said {
             let which = if packet.message.is_some() { &mut said.data } else { &mut said.control };
-            which.clear();
-            which.extend_from_slice(&self.scratch[..packet.len]);
+            which.note(end, &self.scratch[..packet.len]);
         }
         if let (Some(departed), Some(&channel)) = (packet.message, channel) {
             let ledger = &mut self.channels[channel];

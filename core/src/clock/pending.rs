@@ -173,12 +173,6 @@ impl Pending {
         Some(entry)
     }
 
-    /// Forgets all of them.
-    pub fn clear(&mut self) {
-        self.entries.clear();
-        self.late = 0;
-    }
-
     /// When the oldest message is judged in any case.
     pub fn next_due(&self, clock: &PeerClock) -> Option<Instant> {
         self.entries.front().map(|entry| entry.completed + clock.patience())

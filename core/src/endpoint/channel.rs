@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use super::job::Job;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{LinkId, Name, Pace, Request};
+use crate::event::{End, LinkId, Name, Pace, Request};
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
@@ -57,6 +57,8 @@ pub struct Channel {
     pub(super) is_over: bool,
     /// The number of the last report by which all that waited was judged.
     pub(super) looked_at: u64,
+    /// How it ended, until that is told: first its last messages are judged.
+    pub(super) ending: Option<End>,
     /// Whether its peer said any time on it.
     pub(super) has_time: bool,
     /// When it was accepted (receiver).
@@ -129,6 +131,7 @@ impl Channel {
             asked_at: None,
             is_over: false,
             looked_at: 0,
+            ending: None,
             has_time: false,
             opened: Instant::ZERO,
         }

@@ -28,6 +28,8 @@ const LAST_REPORT: Duration = Duration::from_millis(250);
 const LOOKED_AT: usize = 16;
 /// Peers with another clock than this host's whose clocks are estimated; those of further ones stay unknown.
 pub const MAX_PEER_CLOCKS: usize = 256;
+/// Of these, those at one IP address: one host with many ports leaves places for others.
+const MOST_OF_ONE_HOST: usize = MAX_PEER_CLOCKS / 4;
 
 /// How peers' clocks are estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,10 +202,14 @@ impl PeerClocks {
         self.peers.get_mut(usize::from(place?))?.as_mut()
     }
 
-    /// The place of a peer to or from which there is one channel more; `None` if there is none left.
+    /// The place of a peer to or from which there is one channel more; `None` if there is none left, for it or for its host.
     fn take(&mut self, address: SocketAddr) -> Option<u16> {
         let is_this = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
-        let place = self.peers.iter().position(is_this).or_else(|| self.peers.iter().position(Option::is_none))?;
+        let free = || {
+            let of_its_host = self.peers.iter().flatten().filter(|peer| peer.address.ip() == address.ip()).count();
+            self.peers.iter().position(Option::is_none).filter(|_| of_its_host < MOST_OF_ONE_HOST)
+        };
+        let place = self.peers.iter().position(is_this).or_else(free)?;
         let ClockConfig { period, drift_ppm, .. } = self.config;
         let epoch = self.own_epoch;
         let peer = self.peers.get_mut(place)?.get_or_insert_with(|| {
@@ -243,9 +249,6 @@ impl Endpoint {
     /// A channel is over.
     pub(super) fn leave_clock(&mut self, key: ChannelId) {
         if let Some(channel) = self.channels.get_mut(key) {
-            if let Some(receiving) = channel.job.receiver_mut() {
-                receiving.give_up_judging();
-            }
             if self.clocks.waiting.remove(key.index()) {
                 self.clocks.waits -= 1;
             }
@@ -352,6 +355,7 @@ impl Endpoint {
             }
             if receiving.unjudged() == 0 {
                 self.conclude_if_complete(now, key);
+                self.tell_end(key);
             } else {
                 self.clocks.waiting.push_back(0, id);
                 self.clocks.waits += 1;
@@ -366,24 +370,25 @@ impl Endpoint {
     }
 
     /// True if the last messages of a channel that its sender has closed are judged. Else it is asked for one more report, and waited for; after
-    /// [`LAST_REPORT`] they are judged as they are.
+    /// [`LAST_REPORT`] they are judged as they are. So they are at once where no report tells anything, or nothing depends on it.
     pub(super) fn is_judged(&mut self, now: Instant, key: ChannelId) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
         if channel.job.receiver().is_none_or(|receiving| receiving.unjudged() == 0) {
             return true;
         }
+        let is_worth_waiting = channel.clock.is_some() && channel.job.is_real_time();
         match channel.asked_at {
-            None => {
+            None if is_worth_waiting => {
                 channel.asked_at = Some(now);
                 channel.owes_time = true;
                 self.say(key, ControlType::Status);
             }
-            Some(asked) if now.since(asked) >= LAST_REPORT => {
+            Some(asked) if now.since(asked) < LAST_REPORT => {}
+            _ => {
                 channel.is_over = true;
                 let place = channel.clock;
                 self.clocks.look(place);
             }
-            Some(_) => {}
         }
         false
     }

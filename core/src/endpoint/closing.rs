@@ -120,8 +120,20 @@ impl Endpoint {
         self.links[usize::from(channel.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
-        self.leave_clock(key);
-        self.push_event(Event::Ended { channel: key, end });
+        (channel.ending, channel.is_over) = (Some(end), true);
+        match channel.job.receiver() {
+            // By what is known now, some at a time.
+            Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(),
+            _ => self.tell_end(key),
+        }
         self.end_partner(now, key, end);
+    }
+
+    /// The messages of a channel that has ended are judged: its application is told.
+    pub(super) fn tell_end(&mut self, key: ChannelId) {
+        if let Some(end) = self.channels.get_mut(key).and_then(|channel| channel.ending.take()) {
+            self.leave_clock(key);
+            self.push_event(Event::Ended { channel: key, end });
+        }
     }
 }

@@ -55,9 +55,9 @@ impl Endpoint {
         Some(self.channels.get(channel)?.job.sender()?.counters)
     }
 
-    /// What happened to a receiving channel's messages so far.
+    /// What happened to a receiving channel's messages so far. Between two clocks, what waits for its judgement is undecided until then.
     pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
-        Some(self.channels.get(channel)?.job.receiver()?.counters)
+        Some(self.channels.get(channel)?.job.receiver()?.told())
     }
 
     /// What a relay did with a channel so far; `channel` is either side of it.

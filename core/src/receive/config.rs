@@ -53,7 +53,7 @@ impl ReceiveConfig {
 
     /// How long before `logical_arrival`, as it is believed, the message was sent by its sender's word; no longer than its contract lets a
     /// message be ahead, and a late one be believed older.
-    pub(super) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
+    pub(crate) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
         let most = match self.service.contract() {
             // Under `decay` a sender may be ahead by any time.
             Some(_) if self.oversize > 1 => Duration::MAX,
@@ -109,7 +109,7 @@ pub struct ReceiveCounters {
     pub misses: Misses,
     /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
-    /// Of those delivered, of a guaranteed channel, it is not known whether they were in time.
+    /// Of those delivered, of a guaranteed channel, it is not known whether they were in time, or not yet.
     pub undecided: u64,
     /// How uncertain the sender's clock was when a message was judged last: zero if it is this host's, `Duration::MAX` if that is not known.
     pub clock_error: Duration,

@@ -1,13 +1,17 @@
 //! What passes: whole, in order, in time; and who is to blame if not.
 
+use std::cell::Cell;
+use std::rc::Rc;
+
 use laxity_core::contract::{Overload, Service};
 use laxity_core::endpoint::Config;
 use laxity_core::event::{ChannelId, Event};
 use laxity_core::platform::BestEffort;
 use laxity_core::receive::{Cause, TimeTaken};
 use laxity_core::units::Duration;
+use laxity_core::wire::Control;
 
-use crate::net::{Fate, Net, RELAYING, SENDING, WAY, at, config, contract, deadline, ms};
+use crate::net::{Fate, LEASE, Net, RELAYING, SENDING, WAY, address, at, config, contract, deadline, ms};
 
 /// A channel over all hosts of `net`, ready to be used.
 fn opened(net: &mut Net, service: Service) -> ChannelId {
@@ -265,4 +269,44 @@ fn a_channel_that_is_late_at_a_relay_keeps_its_interval_there() {
     let excess: Vec<_> = net.hosts[2].excess.iter().map(|&(network, _)| network).collect();
     assert!(excess[..4].iter().all(|&excess| excess > ms(4) && excess <= ms(6)), "{excess:?}");
     assert_eq!(excess[4], Duration::ZERO);
+}
+
+/// A relay's stamps would be of another clock than the messages are of.
+#[test]
+fn a_relay_tells_no_time() {
+    let mut net = Net::with_clocks(&[1, 2, 3], 1);
+    // KEEPALIVE of the sender, and frames of the others that tell a time.
+    let counts = Rc::new(Cell::new((0, 0)));
+    let count = Rc::clone(&counts);
+    net.fate = Box::new(move |_, from, _, bytes| {
+        let (mut kept_alive, mut told) = count.get();
+        if let Ok((_, control)) = Control::parse(bytes) {
+            let exchange = match control {
+                Control::Keepalive(keepalive) => keepalive.exchange,
+                Control::Status(status) => status.exchange,
+                Control::Close(close) => close.exchange,
+                _ => None,
+            };
+            kept_alive += u64::from(from == 0 && matches!(control, Control::Keepalive(_)));
+            told += u64::from(from > 0 && exchange.is_some());
+        }
+        count.set((kept_alive, told));
+        Fate::Arrives
+    });
+    let channel = opened(&mut net, contract(900, ms(10), 1, 1));
+    net.stream(channel, 900, ms(10), 200);
+    assert!([(2, 1), (1, 0), (1, 2)].iter().all(|&(at, of)| net.hosts[at].endpoint.peer_clock(address(of)).is_none()));
+    let last = net.hosts[2].accepted[0].0;
+    let counters = net.hosts[2].endpoint.receive_counters(last).unwrap();
+    assert_eq!((counters.delivered, counters.late, counters.undecided), (200, 0, 200));
+    assert_eq!(counters.clock_error, Duration::MAX);
+    // Four in a lease, and the first ones until they are answered.
+    let (kept_alive, told) = counts.get();
+    assert!((8..=4 * 2_000 / (LEASE.as_nanos() / 1_000_000) + 4).contains(&kept_alive), "{kept_alive}");
+    net.hosts[0].endpoint.close(net.now, channel);
+    net.run_for(ms(400));
+    assert_eq!((told, counts.get().1), (0, 0));
+    let report = net.hosts[0].endpoint.report(channel).unwrap();
+    assert_eq!((report.delivered, report.undecided), (0, 200));
+    net.release_all();
 }

@@ -59,19 +59,27 @@ impl Jumps {
     /// How many were seen by a reading of [`now`] so far, and how often it jumped ahead, as only the laboratory's does; those of the host before the first call were none. One that is shorter than a
     /// millisecond is none either.
     pub fn seen(&mut self, now: Instant) -> [u64; 2] {
-        const LEAST: i128 = 1_000_000;
         let before = if has_process_clock() { kernel_now() } else { now };
-        let limit = self.apart.map_or(i128::MIN, |apart| apart + LEAST);
         // They are not farther apart than this. Else the thread may have been interrupted since `now` was read.
-        if boot_time() - i128::from(before.as_nanos()) > limit {
-            let reading = reading_of(ClockId::Boottime);
-            if self.apart.is_some() && reading.least_ahead > limit {
-                self.suspensions += 1;
-                self.apart = None;
-            }
-            self.apart = Some(self.apart.map_or(reading.most_ahead, |apart| apart.min(reading.most_ahead)));
+        if boot_time() - i128::from(before.as_nanos()) > self.limit() {
+            self.judge(reading_of(ClockId::Boottime));
         }
         [self.suspensions, has_stepped().into()]
+    }
+
+    /// How far they are apart at most without a suspension that counts.
+    fn limit(&self) -> i128 {
+        const LEAST: i128 = 1_000_000;
+        self.apart.map_or(i128::MIN, |apart| apart + LEAST)
+    }
+
+    /// Takes a reading of CLOCK_BOOTTIME.
+    fn judge(&mut self, reading: WallReading) {
+        if self.apart.is_some() && reading.least_ahead > self.limit() {
+            self.suspensions += 1;
+            self.apart = None;
+        }
+        self.apart = Some(self.apart.map_or(reading.most_ahead, |apart| apart.min(reading.most_ahead)));
     }
 }
 
@@ -231,6 +239,41 @@ mod tests {
         for reading in [first, second] {
             assert!(reading.least_ahead <= reading.most_ahead, "{reading:?}");
         }
+    }
+
+    /// A reading that took so long, ns, while CLOCK_BOOTTIME was so far ahead.
+    fn reading(ahead: i128, took: i128) -> WallReading {
+        WallReading { at: Instant::ZERO, least_ahead: ahead - took / 2, most_ahead: ahead + took - took / 2 }
+    }
+
+    fn suspensions(readings: &[WallReading]) -> Vec<u64> {
+        let mut jumps = Jumps::default();
+        readings.iter().map(|&reading| (jumps.judge(reading), jumps.suspensions).1).collect()
+    }
+
+    #[test]
+    fn a_suspension_is_seen_once() {
+        let apart = [7_000_000_000, 7_000_500_000, 7_002_500_000, 7_002_500_000, 7_004_500_000];
+        assert_eq!(suspensions(&apart.map(|apart| reading(apart, 100))), [0, 0, 1, 1, 2]);
+    }
+
+    #[test]
+    fn a_thread_that_was_interrupted_has_seen_none() {
+        assert_eq!(suspensions(&[reading(5_000, 100), reading(1_005_000, 2_000_000), reading(5_000, 100)]), [0, 0, 0]);
+        // What it has seen first is no measure for long.
+        let readings = [reading(1_000_000, 2_000_000), reading(0, 100), reading(1_100_000, 100)];
+        assert_eq!(suspensions(&readings), [0, 0, 1]);
+    }
+
+    #[test]
+    fn apart_is_the_least_that_was_seen() {
+        let mut jumps = Jumps::default();
+        assert_eq!(jumps.limit(), i128::MIN);
+        for (ahead, limit) in [(400, 1_000_450), (300, 1_000_350), (900, 1_000_350), (1_100_000, 2_100_050)] {
+            jumps.judge(reading(ahead, 100));
+            assert_eq!(jumps.limit(), limit);
+        }
+        assert_eq!(jumps.suspensions, 1);
     }
 
     #[test]

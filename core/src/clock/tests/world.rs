@@ -178,7 +178,7 @@ impl Rules {
             loss: numbers.below(40),
             copies: numbers.below(20),
             answers: numbers.below(101),
-            steps: numbers.below(5),
+            steps: numbers.below(u64::from(MAX_EPOCH) + 1),
             told: numbers.percent(50),
             listens: [(); 2].map(|()| if numbers.percent(70) { 0 } else { numbers.below(lasts / 2) }),
             lasts,

@@ -4,6 +4,7 @@
 //! complete, by the lower end; that it is in time with a later report of the sender's host, or never.
 
 use super::super::attribution::{Evidence, TimeTaken};
+use super::super::config::ReceiveCounters;
 use super::super::delivered::{Delivered, Said};
 use super::Receiving;
 use crate::clock::{Judged, MAX_EPOCH, Message, PeerClock, Relation, Verdict};
@@ -152,7 +153,7 @@ impl Receiving {
         message.token = Token { ahead, excused }.into();
         let Some(pending) = self.pending.as_mut() else { return };
         if let Some(judged) = pending.push(clock, &message).displaced {
-            self.displaced = Some(self.count(known, &judged));
+            self.displaced = Some(self.count(completed, known, &judged));
         }
     }
 
@@ -166,9 +167,7 @@ impl Receiving {
         let clock = known.clock;
         let pending = self.pending.as_mut()?;
         let judged = if is_over { pending.finish(clock) } else { pending.settle(clock, now) }?;
-        let is_estimated = clock.relation(now) == Relation::Estimated;
-        self.counters.clock_error = clock.error().filter(|_| is_estimated).unwrap_or(Duration::MAX);
-        Some(self.count(known, &judged))
+        Some(self.count(now, known, &judged))
     }
 
     /// Messages that wait for their judgement.
@@ -182,15 +181,14 @@ impl Receiving {
         pending.map_or(0, |pending| pending.undecided() as u64)
     }
 
-    /// Nothing more will be heard of the sender's clock: what waits stays undecided.
-    pub(crate) fn give_up_judging(&mut self) {
-        self.counters.undecided += self.undecided();
-        if let Some(pending) = &mut self.pending {
-            pending.clear();
-        }
+    /// What happened so far, as application and sender are told: what waits for its judgement is undecided until then.
+    pub(crate) fn told(&self) -> ReceiveCounters {
+        ReceiveCounters { undecided: self.counters.undecided + self.undecided(), ..self.counters }
     }
 
-    fn count(&mut self, known: Known<'_>, judged: &Judged) -> Decision {
+    fn count(&mut self, now: Instant, known: Known<'_>, judged: &Judged) -> Decision {
+        let is_estimated = known.clock.relation(now) == Relation::Estimated;
+        self.counters.clock_error = known.clock.error().filter(|_| is_estimated).unwrap_or(Duration::MAX);
         let Judged { verdict, token, .. } = *judged;
         let Token { ahead, excused } = token.into();
         let lower = judged.lower.saturating_sub(ahead);
@@ -219,16 +217,14 @@ impl Receiving {
 
     /// What the sender is told.
     pub(crate) fn counts(&self) -> Counts {
-        let c = &self.counters;
-        // What waits for its judgement is told as undecided, until then.
-        let undecided = c.undecided + self.undecided();
+        let c = self.told();
         Counts {
-            delivered: (c.delivered - c.late).saturating_sub(undecided),
+            delivered: (c.delivered - c.late).saturating_sub(c.undecided),
             late: c.late,
             lost: c.lost,
             dropped: c.dropped,
             largest: c.largest,
-            undecided,
+            undecided: c.undecided,
             misses: c.misses,
             clock_error: Some(c.clock_error).filter(|error| *error < Duration::MAX),
             ..Counts::default()

@@ -16,6 +16,8 @@ use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{Accept, Control, ControlType, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
 
+mod clocks;
+
 const LEASE: Duration = Duration::from_millis(400);
 /// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
 const STARTS: Starts = Starts { burst: 2, spacing: Duration::from_micros(2_500) };
@@ -44,6 +46,11 @@ struct Scene {
 
 impl Scene {
     fn new() -> Self {
+        Self::with(80)
+    }
+
+    /// With room for so many channels.
+    fn with(channels: usize) -> Self {
         let link = LinkConfig {
             model: LinkModel { rate: Rate::bytes_per_second(12_500_000), ..LinkModel::UNLIMITED },
             look_ahead: us(100),
@@ -51,7 +58,7 @@ impl Scene {
             best_effort: BestEffort { starts: Some(STARTS), ..BestEffort::UNLIMITED },
         };
         let config = Config {
-            channels: 80,
+            channels,
             frames: 512,
             upcalls: 0,
             best_effort_frames: 64,
@@ -91,17 +98,13 @@ impl Scene {
 
     /// A message of one packet comes for a granted channel; true if it was taken.
     fn hear_message(&mut self, from: SocketAddr, (channel, key): (u32, u64), sequence: u64) -> bool {
+        self.hear_data(from, &DataHeader { channel, key, sequence, logical_arrival: self.now, ..DataHeader::default() })
+    }
+
+    /// Likewise, as its header says; but for how long it is.
+    fn hear_data(&mut self, from: SocketAddr, header: &DataHeader) -> bool {
         let frame = self.frames.take().unwrap();
-        let header = DataHeader {
-            channel,
-            key,
-            message_bytes: 100,
-            sequence,
-            logical_arrival: self.now,
-            index: 0,
-            payload: 100,
-            ..DataHeader::default()
-        };
+        let header = DataHeader { message_bytes: 100, index: 0, payload: 100, ..*header };
         header.write(self.frames.packet_mut(&frame)).unwrap().fill(7);
         let free = self.frames.available();
         self.endpoint.handle_frame(self.now, 0, from, frame, header.frame_bytes(), &mut self.frames);

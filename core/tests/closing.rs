@@ -1,0 +1,123 @@
+//! How channels between two hosts with two clocks end: their last messages are judged before that is told.
+#![allow(dead_code, reason = "what two hosts have in common is more than one test file needs")]
+
+#[path = "common/pair.rs"]
+mod pair;
+
+use laxity_core::clock::Verdict;
+use laxity_core::contract::Service;
+use laxity_core::event::End;
+use laxity_core::units::Duration;
+use laxity_core::wire::{Close, Control};
+
+use pair::{Ended, Pair, guaranteed, ms};
+
+const SENDER: usize = 0;
+const RECEIVER: usize = 1;
+
+/// A message is sent and the channel closed at once; how it ended at the receiver, and how long after that.
+fn closed(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (Ended, Duration) {
+    let begin = pair.now;
+    pair.submit();
+    pair.close(SENDER);
+    pair.run_for(ms(600), passes);
+    let ended = pair.ended[RECEIVER].take().unwrap();
+    let took = ended.at.since(begin);
+    assert_eq!(ended.end, End::Closed { report: None });
+    (ended, took)
+}
+
+#[test]
+fn close_carries_stamps_and_the_last_messages_are_judged_before_the_end() {
+    let mut pair = Pair::new(guaranteed());
+    let mut stamps = Vec::new();
+    let (ended, took) = closed(&mut pair, |control| {
+        if let Control::Close(Close { exchange, .. }) = control {
+            stamps.push(exchange.map(|exchange| exchange.heard));
+        }
+        true
+    });
+    // The second one is the answer to STATUS, and reports what that said.
+    assert!(stamps.len() >= 2 && stamps.iter().all(|heard| heard.is_some_and(|heard| heard.is_some())), "{stamps:?}");
+    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [Verdict::InTime]);
+    let counters = ended.counters.unwrap();
+    assert_eq!((ended.judged, counters.delivered, counters.undecided), (1, 1, 0));
+    assert!(took < ms(100), "{took}");
+    let Some(Ended { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
+    assert_eq!((report.delivered, report.undecided), (1, 0));
+}
+
+#[test]
+fn without_a_last_report_they_are_judged_after_a_quarter_of_a_second() {
+    let mut pair = Pair::new(guaranteed());
+    let mut closes = 0;
+    let (ended, took) = closed(&mut pair, |control| {
+        closes += u32::from(matches!(control, Control::Close(_)));
+        !matches!(control, Control::Close(_)) || closes == 1
+    });
+    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [Verdict::Undecided]);
+    assert_eq!((ended.judged, ended.counters.unwrap().undecided), (1, 1));
+    assert!((ms(250)..ms(320)).contains(&took), "{took}");
+    let Some(Ended { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
+    assert_eq!((report.delivered, report.undecided), (0, 1));
+}
+
+#[test]
+fn best_effort_waits_for_no_last_report() {
+    let mut pair = Pair::new(Service::best_effort(100, 4).unwrap());
+    let mut closes = 0;
+    let (ended, took) = closed(&mut pair, |control| {
+        closes += u32::from(matches!(control, Control::Close(_)));
+        !matches!(control, Control::Close(_)) || closes == 1
+    });
+    let counters = ended.counters.unwrap();
+    assert_eq!((ended.judged, counters.delivered, counters.undecided), (1, 1, 0));
+    assert!(took < ms(10), "{took}");
+}
+
+#[test]
+fn what_waits_is_undecided_until_the_end_judges_it_by_what_is_known() {
+    let mut pair = Pair::new(guaranteed());
+    pair.judges = false;
+    for _ in 0..40 {
+        pair.submit();
+        pair.run_for(ms(5), |_| true);
+    }
+    // Local figures say what STATUS says, though the last report would tell.
+    let mut told = None;
+    pair.run_for(ms(300), |control| {
+        if let Control::Status(status) = control {
+            told = Some(status.counts);
+        }
+        true
+    });
+    let counters = pair.counters();
+    assert_eq!((counters.delivered, counters.undecided), (40, 40));
+    assert_eq!(told.map(|told| (told.delivered, told.undecided)), Some((0, 40)));
+
+    pair.close(RECEIVER);
+    pair.run_for(ms(10), |_| true);
+    assert!(pair.ended[SENDER].is_some() && pair.ended[RECEIVER].is_none(), "it is judged first");
+    pair.judges = true;
+    pair.run_for(ms(2), |_| true);
+    let ended = pair.ended[RECEIVER].take().unwrap();
+    assert!(pair.judged.len() == 40 && pair.judged.iter().all(|decision| decision.verdict == Verdict::InTime));
+    assert_eq!((ended.judged, ended.counters.unwrap().undecided), (40, 0));
+}
+
+#[test]
+fn one_that_is_judged_to_make_room_says_how_uncertain_the_clock_is() {
+    let mut pair = Pair::new(guaranteed());
+    pair.judges = false;
+    let mut known = None;
+    for sent in 1..=200 {
+        pair.submit();
+        pair.run_for(ms(5), |_| true);
+        if pair.counters().clock_error < Duration::MAX {
+            known.get_or_insert((sent, pair.counters().clock_error));
+        }
+    }
+    // There are 83 places: those of 400 ms, and a burst. Half a round trip is 1 ms.
+    let (sent, error) = known.unwrap();
+    assert!(sent > 83 && error >= ms(1) && error < ms(2), "{sent} {error}");
+}
