@@ -10,16 +10,15 @@ use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::DataView;
+use laxity_core::wire::{Control, DataView};
 
 const PACKET: u32 = 100;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
-/// A host whose clock reads zero says no time.
 fn at(millis: u64) -> Instant {
-    Instant::from_nanos((1_000 + millis) * 1_000_000)
+    Instant::from_nanos(millis * 1_000_000)
 }
 fn stages(processor: u64, link: u64) -> SendingStages {
     SendingStages { processor: ms(processor), link: ms(link) }
@@ -125,6 +124,21 @@ fn leaves(now: Instant, host: &mut Host) -> Vec<u8> {
         host.frames.free(out.frame);
     }
     epochs
+}
+
+#[test]
+fn a_clock_that_reads_zero_says_so() {
+    let (mut sender, ..) = open([stages(10, 20), stages(10, 20)]);
+    sender.endpoint.handle_timeout(at(0));
+    sender.endpoint.handle_link_ready(at(0), 0, 16);
+    let mut said = Vec::new();
+    while let Some(out) = sender.endpoint.poll_transmit(at(0), 0, &mut sender.frames) {
+        if let Ok((_, Control::Keepalive(frame))) = Control::parse(&sender.frames.packet(&out.frame)[..out.len]) {
+            said.push(frame.exchange.map(|exchange| exchange.said));
+        }
+        sender.frames.free(out.frame);
+    }
+    assert_eq!(said, [Some(Instant::ZERO); 2]);
 }
 
 #[test]

@@ -140,6 +140,8 @@ pub struct PeerClock {
     reported: Option<Instant>,
     /// Own stamps of this epoch that were not reported.
     said: Newest<Instant, 8>,
+    /// Whether a stamp takes the place of the newest of these if there is no room, or none.
+    prefers_newest: bool,
     /// Lower bounds: each was the greatest one when it came.
     lower: Newest<Bound, 16>,
     /// Upper bounds.
@@ -175,6 +177,7 @@ impl PeerClock {
             latest: None,
             reported: None,
             said: Newest::EMPTY,
+            prefers_newest: true,
             lower: Newest::EMPTY,
             upper: Newest::EMPTY,
             before: Newest::EMPTY,
@@ -197,7 +200,12 @@ impl PeerClock {
         self.set_epoch(own_epoch);
         let said = self.latest.map_or(now, |latest| now.max(latest.heard_at));
         if own_epoch <= MAX_EPOCH && self.said.iter().next() != Some(&said) {
-            self.said.push(said);
+            // Where reports take long, the older ones are about to be reported.
+            match self.said.is_full() {
+                false => self.said.push(said),
+                true if self.prefers_newest => self.said.replace_newest(said),
+                true => {}
+            }
         }
         Exchange { said, heard: self.latest, epoch: own_epoch.min(UNSURE_EPOCH) }
     }
@@ -364,6 +372,10 @@ impl PeerClock {
     fn take_report(&mut self, exchange: &Exchange, arrived: Instant, heard: &mut Heard) -> bool {
         let Some(Report { said, heard_at }) = exchange.heard else { return false };
         if !self.said.iter().any(|&own| own == said) {
+            // Those before it will not be reported either. Of stamps that are said between two of the peer's, the other one is remembered from
+            // now on.
+            self.prefers_newest ^= self.said.iter().any(|&own| own <= said);
+            self.said.retain(|&own| own > said);
             return false;
         }
         if self.reported.is_some_and(|reported| heard_at < reported) {
