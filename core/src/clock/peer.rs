@@ -99,6 +99,15 @@ impl Bound {
     }
 }
 
+/// What an exchange has measured; [`Duration::MAX`] is none.
+#[derive(Clone, Copy, Debug)]
+struct Exchanged {
+    /// Without the time for which the peer held the stamp.
+    round_trip: Duration,
+    /// Between the bounds.
+    width: Duration,
+}
+
 /// Marks on exchanges, and on spans of [`DISTRUST`] periods.
 #[derive(Debug, Default)]
 struct History {
@@ -150,9 +159,7 @@ pub struct PeerClock {
     before: Newest<Bound, 8>,
     /// The least upper bound as it would be now if nothing had stepped up.
     ceiling: Option<Bound>,
-    round_trips: Newest<Duration, 8>,
-    /// Between the bounds, at the latest report.
-    width: Option<Duration>,
+    exchanges: Newest<Exchanged, 8>,
     exchanged: Instant,
     span_began: Instant,
     contradictions: History,
@@ -182,8 +189,7 @@ impl PeerClock {
             upper: Newest::EMPTY,
             before: Newest::EMPTY,
             ceiling: None,
-            round_trips: Newest::EMPTY,
-            width: None,
+            exchanges: Newest::EMPTY,
             exchanged: Instant::ZERO,
             span_began: Instant::ZERO,
             contradictions: History::default(),
@@ -262,12 +268,25 @@ impl PeerClock {
     /// The least of the last eight round trips, without the time for which the peer held the stamp. That is of its clock: the drift over
     /// it may have come or gone.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trips.iter().min().copied()
+        self.exchanges.iter().map(|exchange| exchange.round_trip).filter(|&round_trip| round_trip < Duration::MAX).min()
     }
 
     /// Half of what was between the bounds at the latest report, not below half of [`Self::round_trip`].
     pub fn error(&self) -> Option<Duration> {
-        self.width.map(|width| self.error_of(width))
+        let width = self.exchanges.iter().map(|exchange| exchange.width).find(|&width| width < Duration::MAX);
+        width.map(|width| self.error_of(width))
+    }
+
+    /// [`Self::round_trip`], and the least [`Self::error`] of the same eight exchanges; `None` until there are so many. One frame that
+    /// was delayed, or one exchange that was lost, makes neither of them larger.
+    pub fn settled(&self) -> Option<(Duration, Duration)> {
+        let mut least = Exchanged { round_trip: Duration::MAX, width: Duration::MAX };
+        for exchange in &self.exchanges.0 {
+            let Exchanged { round_trip, width } =
+                (*exchange).filter(|of| of.round_trip < Duration::MAX && of.width < Duration::MAX)?;
+            least = Exchanged { round_trip: least.round_trip.min(round_trip), width: least.width.min(width) };
+        }
+        Some((least.round_trip, self.error_of(least.width)))
     }
 
     /// The error that an interval of this width stands for: half of it, not below half of [`Self::round_trip`].
@@ -388,12 +407,10 @@ impl PeerClock {
         self.contradictions.exchanges <<= 1;
         self.steps.exchanges <<= 1;
         let round_trip = difference(arrived, said).saturating_sub(difference(exchange.said, heard_at));
-        if round_trip >= 0 {
-            self.round_trips.push(span(round_trip));
-        }
-
         let offset = difference(heard_at, said);
         let width = self.lower_at(heard_at).map(|lower| offset.saturating_sub(lower).saturating_add(ROUNDED));
+        let measured = |offset: Option<Offset>| offset.filter(|&offset| offset >= 0).map_or(Duration::MAX, span);
+        self.exchanges.push(Exchanged { round_trip: measured(Some(round_trip)), width: measured(width) });
         if width.is_some_and(|width| width < 0) {
             // `ω` sank before the peer's clock read this. What was sent before this frame may be from before that.
             self.drop_bounds();
@@ -404,7 +421,6 @@ impl PeerClock {
             return true;
         }
         self.floor = self.floor.or(Some(heard_at));
-        self.width = width.map(span).or(self.width);
         let bound = Bound { peer: heard_at, own: said };
         if self.ceiling_at(heard_at).is_none_or(|ceiling| offset <= ceiling) {
             self.ceiling = Some(bound);
@@ -475,7 +491,9 @@ impl PeerClock {
         self.before = core::mem::replace(&mut self.upper, Newest::EMPTY);
         self.lower.clear();
         self.ceiling = None;
-        self.width = None;
+        for exchange in self.exchanges.0.iter_mut().flatten() {
+            exchange.width = Duration::MAX;
+        }
     }
 
     /// The greatest lower bound for what was stamped `at`, from frames that were stamped before.

@@ -12,9 +12,12 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Endpoint;
+use super::watched::{Watched, WatchedPeer};
+use crate::admission::Admission;
 use crate::clock::{Exchange, Jump, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
 use crate::collections::FifoSet;
 use crate::event::ChannelId;
+use crate::platform::Platform;
 use crate::receive::{Decision, Found, Known};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
@@ -40,12 +43,22 @@ pub struct ClockConfig {
     pub drift_ppm: u32,
     /// How uncertain a peer's clock may be: what admission allows for. Zero allows for nothing.
     pub error: Duration,
+    /// What the least of eight round trips to a peer may be ([`Admission::round_trip`]). Zero says nothing of it.
+    pub round_trip: Duration,
+}
+
+impl ClockConfig {
+    /// As the platform has it, and what follows from it.
+    pub fn of(admission: &Admission) -> Self {
+        let Platform { clock_error: error, clock_drift_ppm: drift_ppm, .. } = *admission.platform();
+        Self { drift_ppm, error, round_trip: admission.round_trip(), ..Self::default() }
+    }
 }
 
 impl Default for ClockConfig {
     /// Ten times a second, and 100 parts per million.
     fn default() -> Self {
-        Self { period: Duration::from_millis(100), drift_ppm: 100, error: Duration::ZERO }
+        Self { period: Duration::from_millis(100), drift_ppm: 100, error: Duration::ZERO, round_trip: Duration::ZERO }
     }
 }
 
@@ -88,6 +101,7 @@ pub(super) struct PeerClocks {
     displaced: Option<(ChannelId, Decision)>,
     /// That of a peer of which nothing is known.
     unknown: PeerClock,
+    watched: Watched,
 }
 
 impl PeerClocks {
@@ -108,6 +122,7 @@ impl PeerClocks {
             due: None,
             displaced: None,
             unknown: PeerClock::new(config.drift_ppm, config.period),
+            watched: Watched::new(channels.min(MAX_PEER_CLOCKS)),
         }
     }
 
@@ -175,6 +190,13 @@ impl PeerClocks {
             self.due = (self.waits > 0).then(|| now + self.config.period * JUDGED_AFTER);
             self.look();
         }
+    }
+
+    /// What is held against the premises of a peer. A zero limit says nothing.
+    fn note_settled(&mut self, peer: SocketAddr, settled: (Duration, Duration), ahead: Duration) {
+        let ClockConfig { round_trip, error, .. } = self.config;
+        let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
+        self.watched.note(peer, settled, (round_trip, error));
     }
 
     fn at(&mut self, place: Option<u16>) -> Option<&mut Peer> {
@@ -294,6 +316,12 @@ impl Endpoint {
         // At once, and not only when KEEPALIVE is due: until then nothing is known of it there.
         let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;
         let bearer = peer.bearer.filter(|_| is_first);
+        if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
+            // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
+            let own = self.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
+            let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
+            self.clocks.note_settled(channel.peer, settled, ahead);
+        }
         if heard.upper || heard.contradiction || heard.refuted {
             self.clocks.look();
         }
@@ -377,6 +405,12 @@ impl Endpoint {
     /// This host's epoch, as its peers are told, at most [`MAX_EPOCH`]. It begins with any.
     pub fn clock_epoch(&self) -> u8 {
         self.clocks.epoch
+    }
+
+    /// What was seen of premises about peers with another clock than this host's, also of those to which there are no channels any more, of the last
+    /// [`MAX_PEER_CLOCKS`]; and a number that changes with it.
+    pub fn watched_peers(&self) -> (&[WatchedPeer], u64) {
+        (&self.clocks.watched.peers, self.clocks.watched.revision)
     }
 
     /// What is known of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.
