@@ -12,7 +12,7 @@ pub(crate) struct Arguments {
 }
 
 const EXIT_STATUS: &str = "\
-Exit status: 0 done, no miss by Laxity; 1 a miss by Laxity, an undecided message, or a failed check; 2 bad input; 3 refused by admission; \
+Exit status: 0 done, no miss by Laxity; 1 a miss by Laxity, an undecided message, a broken premise of a peer's clock or network, or a failed check; 2 bad input; 3 refused by admission; \
 4 not permitted on this host; 5 peer, network or port.";
 
 #[derive(Debug, Subcommand)]

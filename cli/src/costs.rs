@@ -60,7 +60,12 @@ pub(crate) fn of_wire(mut costs: Costs, platform: Option<&Path>) -> Result<Costs
         let measured = calibration.costs.iter().filter_map(|cost| cost.packet).max();
         let packet = assumed.packet.min(measured.unwrap_or(assumed.packet));
         let platform = calibration.platform_for(packet, assumed.link);
-        costs.platform = Platform { propagation: assumed.propagation, clock_error: assumed.clock_error, ..platform };
+        costs.platform = Platform {
+            propagation: assumed.propagation,
+            clock_error: assumed.clock_error,
+            clock_drift_ppm: assumed.clock_drift_ppm,
+            ..platform
+        };
     }
     departing(costs, platform)
 }

@@ -1,7 +1,7 @@
 //! The `laxity` command.
 //!
-//! Exit status: 0 done, no miss by Laxity and nothing over a bound; 1 a miss by Laxity, an undecided message, or a failed check; 2 bad input;
-//! 3 refused by admission; 4 not permitted on this host; 5 peer, network or port.
+//! Exit status: 0 done, no miss by Laxity and nothing over a bound; 1 a miss by Laxity, an undecided message, a broken premise of a peer's clock or
+//! network, or a failed check; 2 bad input; 3 refused by admission; 4 not permitted on this host; 5 peer, network or port.
 
 mod admit;
 mod args;

@@ -84,8 +84,10 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
         lines.iter().for_each(|line| eprintln!("{line}"));
     }
     received?;
+    let premises = host.premises();
+    let is_broken = ended.iter().any(|ended| premises.are_broken_with(ended.peer));
     let figures: Vec<Figures> = ended.into_iter().map(|ended| ended.figures).collect();
-    Ok(promises_kept(&figures))
+    Ok(promises_kept(&figures) && !is_broken)
 }
 
 /// A channel that was received.

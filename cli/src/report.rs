@@ -9,7 +9,7 @@ use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
 use laxity::Host;
-use laxity::calibration::Premises;
+use laxity::calibration::{Premises, WatchedPeer};
 use laxity::text::DisplayRate;
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::units::Duration;
@@ -36,7 +36,7 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
 }
 
 /// What the bounds rest on, as the executive saw it: windows held against what may be stolen in each, and work that took longer than its
-/// cost; what it took beyond that counts as stolen.
+/// cost; what it took beyond that counts as stolen. Then peers with another clock.
 pub(crate) fn premises(premises: &Premises) -> Value {
     // Those of claims that were never counted on say nothing of what was promised.
     let counted_on = premises.windows.iter().filter(|window| window.is_counted_on || window.windows > 0);
@@ -53,7 +53,23 @@ pub(crate) fn premises(premises: &Premises) -> Value {
     let overruns = premises.overruns().map(
         |(kind, overruns)| json!({ "kind": kind.name(), "count": overruns.count, "largest_ns": overruns.largest }),
     );
-    json!({ "windows": windows.collect::<Value>(), "overruns": overruns.collect::<Value>() })
+    let peers = premises.peers.iter().map(|of| peer(of, &of.peer.to_string()));
+    json!({
+        "windows": windows.collect::<Value>(),
+        "overruns": overruns.collect::<Value>(),
+        "peers": peers.collect::<Value>(),
+    })
+}
+
+/// What exchanges with a peer that has another clock show, and how many of them broke which premise.
+pub(crate) fn peer(of: &WatchedPeer, name: &str) -> Value {
+    json!({
+        "peer": name,
+        "round_trip_ns": of.round_trip,
+        "error_ns": of.error,
+        "network": of.network.count,
+        "clock": of.clock.count,
+    })
 }
 
 /// The figures of one channel.
@@ -244,6 +260,7 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
+    use laxity::calibration::Exceeded;
     use laxity_core::figures::Latencies;
 
     use super::*;
@@ -296,7 +313,15 @@ mod tests {
                 r#""send_dropped":3,"send_too_large":0,"receive_overflow":0,"receive_truncated":0,"receive_damaged":0}"#
             )
         );
-        assert_eq!(to_json(&premises(&Premises::default())), r#"{"windows":[],"overruns":[]}"#);
+        assert_eq!(to_json(&premises(&Premises::default())), r#"{"windows":[],"overruns":[],"peers":[]}"#);
+        let broken = Exceeded { count: 3, largest: Duration::from_millis(9), limit: Duration::from_millis(2) };
+        let [round_trip, error] = [9, 4].map(Duration::from_micros);
+        let address = SocketAddr::from(([10, 0, 0, 1], 7));
+        let seen = WatchedPeer { peer: address, round_trip, error, network: broken, clock: Exceeded::default() };
+        assert_eq!(
+            to_json(&peer(&seen, "b")),
+            r#"{"peer":"b","round_trip_ns":9000,"error_ns":4000,"network":3,"clock":0}"#
+        );
         assert!(channel_without_causes(&camera())["misses"].is_null());
     }
 

@@ -127,7 +127,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     }
     // The evidence is at the receiver: here a miss is one, whatever caused it.
     let missed = |figures: &Figures| !figures.best_effort && figures.late + figures.lost + figures.dropped > 0;
-    Ok(promises_kept(&figures) && !figures.iter().any(missed))
+    Ok(promises_kept(&figures) && !figures.iter().any(missed) && !host.premises().are_broken_with(peer))
 }
 
 /// Sends the input, and says how that ended.

@@ -83,7 +83,7 @@ fn watches(calibration: &Calibration, figures: &[Value]) {
     assert_eq!(figures.len(), 2);
     for figures in figures {
         let premises = &figures["premises"];
-        assert_eq!(keys(premises), ["overruns", "windows"], "{figures}");
+        assert_eq!(keys(premises), ["overruns", "peers", "windows"], "{figures}");
         let watched = premises["windows"].as_array().unwrap().iter();
         let watched: Vec<_> =
             watched.map(|one| (one["window_ns"].as_u64().unwrap(), one["budget_ns"].as_u64().unwrap())).collect();

@@ -3,6 +3,7 @@
 mod common;
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::text;
 use serde_json::Value;
@@ -185,15 +186,20 @@ fn a_scale_that_cannot_be_is_refused() {
     }
 }
 
-/// A channel between two hosts of which each has its own clock, with this fault.
-fn two_clocks(fault: &str) -> (Output, Value) {
-    let file = std::env::temp_dir().join(format!("laxity-two-clocks-{}-{}.toml", std::process::id(), fault.len()));
+/// A channel between two hosts of which each has its own clock, with this platform and this fault: the text, the channel's figures, and what each
+/// host saw of the other one.
+fn two_clocks(platform: &str, fault: &str) -> (Output, Value, [Value; 2]) {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let file = std::env::temp_dir().join(format!("laxity-two-clocks-{}-{number}.toml", std::process::id()));
+    let host = |name| format!("[[host]]\nname = \"{name}\"\nclock = \"own\"\n[host.platform]\n{platform}\n");
     let scenario = format!(
-        "duration = \"4s\"\n\
-         [[host]]\nname = \"a\"\nclock = \"own\"\n[[host]]\nname = \"b\"\nclock = \"own\"\n\
+        "duration = \"8s\"\n{}{}\
          [[channel]]\nname = \"sensor\"\nfrom = \"a\"\nto = \"b\"\n\
          max_message = \"2KB\"\ninterval = \"10ms\"\ndeadline = \"20ms\"\n\
-         [[source]]\nchannel = \"sensor\"\nkind = \"bursts\"\n{fault}"
+         [[source]]\nchannel = \"sensor\"\nkind = \"bursts\"\n{fault}",
+        host("a"),
+        host("b"),
     );
     std::fs::write(&file, scenario).unwrap();
     let path = file.to_str().unwrap();
@@ -201,31 +207,83 @@ fn two_clocks(fault: &str) -> (Output, Value) {
     std::fs::remove_file(&file).unwrap();
     assert_eq!(text.status, json.status);
     let json = serde_json::from_slice::<Value>(&json.stdout).unwrap();
-    (text, json["channels"][0].clone())
+    let peers = [("a", "b"), ("b", "a")].map(|(here, there)| {
+        let host = json["hosts"].as_array().unwrap().iter().find(|host| host["name"] == here).unwrap();
+        let peers = host["peers"].as_array().unwrap();
+        assert!(peers.len() == 1 && peers[0]["peer"] == there, "{host}");
+        peers[0].clone()
+    });
+    (text, json["channels"][0].clone(), peers)
 }
 
-/// What no clock of one host shows: the way takes longer, from some time on or from the start.
+/// The path takes longer by this from this time on.
+fn delayed(at: &str, extra: &str) -> (String, Value) {
+    let fault = format!("[[fault]]\nkind = \"delay\"\non = \"a\"\nat = \"{at}\"\nextra = \"{extra}\"\n");
+    let (output, figures, peers) = two_clocks("", &fault);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    for (here, there, peer) in [("a", "b", &peers[0]), ("b", "a", &peers[1])] {
+        let said = format!("premise: {here}: network: the least of eight round trips to {there} was up to ");
+        assert!(text.contains(&said) && text.contains("No promise is known to be broken"), "{text}");
+        assert!(peer["network"].as_u64().unwrap() > 0 && peer["clock"] == 0, "{peer}");
+    }
+    assert!(!text.contains("kept"), "{text}");
+    (text, figures)
+}
+
+/// What no clock of one host shows: the path takes longer, from some time on or from the start.
 #[test]
 fn a_delay_between_two_clocks_is_late_or_undecided_and_never_kept() {
-    let (kept, figures) = two_clocks("");
+    let (kept, figures, peers) = two_clocks("", "");
     let text = String::from_utf8(kept.stdout).unwrap();
     assert_eq!(
         (kept.status.code(), figures["undecided"].as_u64(), figures["late"].as_u64()),
-        (Some(0), Some(0), Some(0))
+        (Some(0), Some(0), Some(0)),
+        "{text}"
     );
     assert_eq!(figures["clock"]["relation"], "estimated", "{figures}");
-    assert!(text.contains('±'), "{text}");
+    assert!(text.contains('±') && text.contains("Every promise was kept") && !text.contains("premise"), "{text}");
+    for peer in peers {
+        let [round_trip, error] = ["round_trip_ns", "error_ns"].map(|key| peer[key].as_u64().unwrap());
+        assert!(round_trip > 100_000 && error <= round_trip, "twice 50us: {peer}");
+    }
 
-    let (delayed, figures) = two_clocks("[[fault]]\nkind = \"delay\"\non = \"a\"\nat = \"1s\"\nextra = \"150ms\"\n");
-    let text = String::from_utf8(delayed.stdout).unwrap();
+    let (text, figures) = delayed("1s", "150ms");
     let network = figures["misses"]["network"].as_u64().unwrap();
-    assert!(network > 250 && Some(network) == figures["late"].as_u64(), "all of about 300 messages: {text}");
+    assert!(network > 600 && Some(network) == figures["late"].as_u64(), "all of about 700 messages: {text}");
 
-    let (delayed, figures) = two_clocks("[[fault]]\nkind = \"delay\"\non = \"a\"\nat = \"0s\"\nextra = \"150ms\"\n");
-    let text = String::from_utf8(delayed.stdout).unwrap();
-    assert_eq!(delayed.status.code(), Some(1), "{text}");
+    let (text, figures) = delayed("0s", "150ms");
     assert!(figures["undecided"].as_u64().unwrap() > 250, "{figures}");
-    assert!(text.contains("UNDECIDED") && !text.to_lowercase().contains("every promise was kept"), "{text}");
+    assert!(text.contains("UNDECIDED"), "{text}");
+    // Longer than eight stamps take.
+    let (text, figures) = delayed("0s", "950ms");
+    assert!(figures["undecided"].as_u64().unwrap() > 600, "{text}");
+}
+
+/// `clock_error` is what bounds allow for.
+#[test]
+fn a_clock_error_that_is_too_small_is_a_broken_premise_and_zero_says_nothing() {
+    for (error, is_broken) in [("1us", true), ("0", false), ("5ms", false)] {
+        let (output, _, peers) = two_clocks(&format!("clock_error = \"{error}\""), "");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(is_broken.into()), "{error}: {text}");
+        assert_eq!(text.contains("premise: b: clock: that of a was known no better than to "), is_broken, "{text}");
+        assert!(text.contains("Every promise was kept") != is_broken, "{text}");
+        for peer in peers {
+            assert_eq!((peer["clock"] != 0, &peer["network"]), (is_broken, &0.into()), "{error}: {peer}");
+        }
+    }
+}
+
+/// How fast clocks may drift apart is the platform's as well: what is known of one is worth less where it is more.
+#[test]
+fn a_larger_clock_drift_makes_clocks_less_known() {
+    let error = |drift: &str| two_clocks(&format!("clock_drift = {drift}"), "").2[1]["error_ns"].as_u64().unwrap();
+    let [small, large] = [error("0"), error("50000")];
+    assert!(
+        small < 150_000 && (small + 5_000..small + 20_000).contains(&large),
+        "of 205us 5% is 10us: {small}, {large}"
+    );
 }
 
 /// What a relay passes on says nothing of the relay's clock.

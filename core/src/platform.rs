@@ -225,6 +225,9 @@ pub struct Platform {
     pub propagation: Duration,
     /// Largest difference between the two hosts' clocks; zero on one host.
     pub clock_error: Duration,
+    /// How far the rates of the two hosts' clocks may deviate from true time, both together, in parts per million. What is known of a peer's
+    /// clock rests on it.
+    pub clock_drift_ppm: u32,
     /// Best effort.
     pub best_effort: BestEffort,
     /// What the platform takes away.
@@ -374,6 +377,7 @@ impl Platform {
             handover: Duration::ZERO,
             propagation: Duration::ZERO,
             clock_error: Duration::ZERO,
+            clock_drift_ppm: 100,
             best_effort: BestEffort { message_packets: 15, packet_min: 4096, packet_max: 4096, starts: None },
             interference: Interference::default(),
             claims: Vec::new(),
@@ -421,6 +425,7 @@ impl Platform {
             handover: Duration::from_micros(200),
             propagation: Duration::from_micros(50),
             clock_error: Duration::ZERO,
+            clock_drift_ppm: 100,
             best_effort: BestEffort {
                 message_packets: limits::MAX_PACKETS_PER_MESSAGE,
                 packet_min: 1,

@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
-use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, MAX_PEER_CLOCKS, SharedKey};
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
@@ -408,7 +408,7 @@ impl Host {
             frames: config.frames - shared_frames,
             upcalls: if platform.upcall_step.is_zero() { 0 } else { limits::MAX_TRUSTED_UPCALLS },
             best_effort_frames: shared_frames,
-            peer_clocks: ClockConfig { error: platform.clock_error, ..ClockConfig::default() },
+            peer_clocks: ClockConfig::of(&admission),
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
@@ -452,7 +452,8 @@ impl Host {
         let is_metered = sampling.is_some();
         let claims = Claims::of(costs.calibration.as_deref());
         let meter = Meter::new(sys::now(), &platform, &claims, sampling);
-        let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
+        let premises = meter.premises().with_room_for(config.channels.min(MAX_PEER_CLOCKS));
+        let published = Published { premises: Mutex::new(premises), ..Published::default() };
         let published = Arc::new(published);
         let parts = Parts {
             endpoint,
@@ -644,7 +645,7 @@ impl Host {
     }
 
     /// What the bounds rest on, as the executive saw it until it last slept: windows in which more was stolen than the
-    /// platform's envelopes allow, and work that took longer than its cost.
+    /// platform's envelopes allow, work that took longer than its cost, and peers with another clock.
     pub fn premises(&self) -> Premises {
         match &self.executive {
             Executives::Here(here) => locked(&here.published.premises).clone(),

@@ -33,7 +33,7 @@ A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the net
 
 Exit status of up and down: 0 done; 1 interrupted, and nothing was made; 2 bad input, or there is such a lab, or there is none; 4 not \
 permitted on this host. Of run: 0 no miss by Laxity and nothing over a bound; 1 a miss by Laxity, something over a bound, a message of which it \
-is undecided whether it was in time, figures that do not add up, or ended before any message with a guarantee was sent; 2 bad input; \
+is undecided whether it was in time, a broken premise of the network or of the other host's clock, figures that do not add up, or ended before any message with a guarantee was sent; 2 bad input; \
 3 refused by admission; 4 not permitted on this host; 5 a host or a channel was lost. Of run with a COMMAND: its own.
 
 JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface, vlan_interface, mac, mtu, queues, addresses: \

@@ -77,12 +77,14 @@ impl Command for Process {
     fn report(&self, host: &Host, elapsed: Duration) -> HostReport {
         let (broken, notes): (Vec<String>, Vec<String>) =
             early_lines(host, elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
+        let seen = host.premises();
         let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
         HostReport {
             link: host.link_counters().as_ref().map_or(Value::Null, link),
             early: early(host),
-            premises: premises(&host.premises()),
-            violations: host.premises().violations().into_iter().chain(broken).collect(),
+            premises: premises(&seen),
+            is_broken_with_peer: seen.are_broken_with_any(),
+            violations: seen.violations().into_iter().chain(broken).collect(),
             notes,
         }
     }

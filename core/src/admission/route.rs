@@ -86,6 +86,15 @@ impl Admission {
         self.between_looks().max(self.platform().wake_up)
     }
 
+    /// What a round trip to a peer may take that is like this host: both ways, of each the propagation, what its sender's link has been given
+    /// ahead, the frame behind a full packet, and until it is found. From the platform alone. Where frames carry the time of their arrival the last is
+    /// not in a round trip.
+    pub fn round_trip(&self) -> Duration {
+        let platform = self.platform();
+        let at_hosts = self.ahead() + self.link.occupancy(platform.packet) + self.input_delay();
+        (platform.propagation + at_hosts) * 2
+    }
+
     /// How long it is at most from one look at the inputs to the next while the executive is awake: the first of the two waits of
     /// [`Admission::input_delay`].
     pub fn between_looks(&self) -> Duration {
@@ -200,6 +209,8 @@ mod tests {
         // It solves the inequality, and is no more than a hand-over too long.
         let right = |wait: u64| 64_000 + 16 * 23_000 + 10_000 * (wait.div_ceil(43_040) + 1);
         assert!(right(delay.as_nanos()) <= delay.as_nanos() && delay.as_nanos() < right(0) * 2);
+        // 2 · (50 µs + A + (1400 + 138) B/12.5 MB/s + w), A being 274.001 µs.
+        assert_eq!(host.round_trip().as_nanos(), 2 * (50_000 + 274_001 + 123_040 + 588_804));
         // An executive that is asleep is awake after W.
         let wake_up = Duration::from_millis(7);
         let drowsy = crate::platform::Platform { wake_up, ..crate::platform::Platform::assumed_host() };

@@ -116,6 +116,16 @@ impl<T: Copy, const N: usize> Newest<T, N> {
         }
     }
 
+    fn is_full(&self) -> bool {
+        self.0.iter().all(Option::is_some)
+    }
+
+    fn replace_newest(&mut self, value: T) {
+        if let Some(first) = self.0.first_mut() {
+            *first = Some(value);
+        }
+    }
+
     /// From the newest on.
     fn iter(&self) -> impl Iterator<Item = &T> {
         self.0.iter().flatten()

@@ -99,6 +99,15 @@ impl Bound {
     }
 }
 
+/// What an exchange has measured; [`Duration::MAX`] is none.
+#[derive(Clone, Copy, Debug)]
+struct Exchanged {
+    /// Without the time for which the peer held the stamp.
+    round_trip: Duration,
+    /// Between the bounds.
+    width: Duration,
+}
+
 /// Marks on exchanges, and on spans of [`DISTRUST`] periods.
 #[derive(Debug, Default)]
 struct History {
@@ -140,6 +149,8 @@ pub struct PeerClock {
     reported: Option<Instant>,
     /// Own stamps of this epoch that were not reported.
     said: Newest<Instant, 8>,
+    /// Whether a stamp takes the place of the newest of these if there is no room, or none.
+    prefers_newest: bool,
     /// Lower bounds: each was the greatest one when it came.
     lower: Newest<Bound, 16>,
     /// Upper bounds.
@@ -148,9 +159,7 @@ pub struct PeerClock {
     before: Newest<Bound, 8>,
     /// The least upper bound as it would be now if nothing had stepped up.
     ceiling: Option<Bound>,
-    round_trips: Newest<Duration, 8>,
-    /// Between the bounds, at the latest report.
-    width: Option<Duration>,
+    exchanges: Newest<Exchanged, 8>,
     exchanged: Instant,
     span_began: Instant,
     contradictions: History,
@@ -175,12 +184,12 @@ impl PeerClock {
             latest: None,
             reported: None,
             said: Newest::EMPTY,
+            prefers_newest: true,
             lower: Newest::EMPTY,
             upper: Newest::EMPTY,
             before: Newest::EMPTY,
             ceiling: None,
-            round_trips: Newest::EMPTY,
-            width: None,
+            exchanges: Newest::EMPTY,
             exchanged: Instant::ZERO,
             span_began: Instant::ZERO,
             contradictions: History::default(),
@@ -197,7 +206,12 @@ impl PeerClock {
         self.set_epoch(own_epoch);
         let said = self.latest.map_or(now, |latest| now.max(latest.heard_at));
         if own_epoch <= MAX_EPOCH && self.said.iter().next() != Some(&said) {
-            self.said.push(said);
+            // Where reports take long, the older ones are about to be reported.
+            match self.said.is_full() {
+                false => self.said.push(said),
+                true if self.prefers_newest => self.said.replace_newest(said),
+                true => {}
+            }
         }
         Exchange { said, heard: self.latest, epoch: own_epoch }
     }
@@ -254,12 +268,25 @@ impl PeerClock {
     /// The least of the last eight round trips, without the time for which the peer held the stamp. That is of its clock: the drift over
     /// it may have come or gone.
     pub fn round_trip(&self) -> Option<Duration> {
-        self.round_trips.iter().min().copied()
+        self.exchanges.iter().map(|exchange| exchange.round_trip).filter(|&round_trip| round_trip < Duration::MAX).min()
     }
 
     /// Half of what was between the bounds at the latest report, not below half of [`Self::round_trip`].
     pub fn error(&self) -> Option<Duration> {
-        self.width.map(|width| self.error_of(width))
+        let width = self.exchanges.iter().map(|exchange| exchange.width).find(|&width| width < Duration::MAX);
+        width.map(|width| self.error_of(width))
+    }
+
+    /// [`Self::round_trip`], and the least [`Self::error`] of the same eight exchanges; `None` until there are so many. One frame that
+    /// was delayed, or one exchange that was lost, makes neither of them larger.
+    pub fn settled(&self) -> Option<(Duration, Duration)> {
+        let mut least = Exchanged { round_trip: Duration::MAX, width: Duration::MAX };
+        for exchange in &self.exchanges.0 {
+            let Exchanged { round_trip, width } =
+                (*exchange).filter(|of| of.round_trip < Duration::MAX && of.width < Duration::MAX)?;
+            least = Exchanged { round_trip: least.round_trip.min(round_trip), width: least.width.min(width) };
+        }
+        Some((least.round_trip, self.error_of(least.width)))
     }
 
     /// The error that an interval of this width stands for: half of it, not below half of [`Self::round_trip`].
@@ -330,7 +357,9 @@ impl PeerClock {
 
     fn refusal(&self, exchange: &Exchange, arrived: Instant) -> Option<Refusal> {
         let is_far = |peer, own| difference(peer, own).unsigned_abs() > FARTHEST.unsigned_abs();
-        if exchange.epoch > MAX_EPOCH | UNSURE_EPOCH || exchange.heard.is_some_and(|report| report.heard_at > exchange.said) {
+        if exchange.epoch > MAX_EPOCH | UNSURE_EPOCH
+            || exchange.heard.is_some_and(|report| report.heard_at > exchange.said)
+        {
             return Some(Refusal::Nonsense);
         }
         if is_far(exchange.said, arrived) {
@@ -369,6 +398,10 @@ impl PeerClock {
     fn take_report(&mut self, exchange: &Exchange, arrived: Instant, heard: &mut Heard) -> bool {
         let Some(Report { said, heard_at }) = exchange.heard else { return false };
         if !self.said.iter().any(|&own| own == said) {
+            // Those before it will not be reported either. Of stamps that are said between two of the peer's, the other one is remembered from
+            // now on.
+            self.prefers_newest ^= self.said.iter().any(|&own| own <= said);
+            self.said.retain(|&own| own > said);
             return false;
         }
         if self.reported.is_some_and(|reported| heard_at < reported) {
@@ -381,12 +414,10 @@ impl PeerClock {
         self.contradictions.exchanges <<= 1;
         self.steps.exchanges <<= 1;
         let round_trip = difference(arrived, said).saturating_sub(difference(exchange.said, heard_at));
-        if round_trip >= 0 {
-            self.round_trips.push(span(round_trip));
-        }
-
         let offset = difference(heard_at, said);
         let width = self.lower_at(heard_at).map(|lower| offset.saturating_sub(lower).saturating_add(ROUNDED));
+        let measured = |offset: Option<Offset>| offset.filter(|&offset| offset >= 0).map_or(Duration::MAX, span);
+        self.exchanges.push(Exchanged { round_trip: measured(Some(round_trip)), width: measured(width) });
         if width.is_some_and(|width| width < 0) {
             // `ω` sank before the peer's clock read this. What was sent before this frame may be from before that.
             self.drop_bounds();
@@ -397,7 +428,6 @@ impl PeerClock {
             return true;
         }
         self.floor = self.floor.or(Some(heard_at));
-        self.width = width.map(span).or(self.width);
         let bound = Bound { peer: heard_at, own: said };
         if self.ceiling_at(heard_at).is_none_or(|ceiling| offset <= ceiling) {
             self.ceiling = Some(bound);
@@ -468,7 +498,9 @@ impl PeerClock {
         self.before = core::mem::replace(&mut self.upper, Newest::EMPTY);
         self.lower.clear();
         self.ceiling = None;
-        self.width = None;
+        for exchange in self.exchanges.0.iter_mut().flatten() {
+            exchange.width = Duration::MAX;
+        }
     }
 
     /// The greatest lower bound for what was stamped `at`, from frames that were stamped before.

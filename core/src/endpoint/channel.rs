@@ -42,7 +42,7 @@ pub struct Channel {
     pub(super) is_question: bool,
     /// How old its messages may be when they are taken, if not the endpoint's.
     pub(super) handover: Option<Duration>,
-    /// What carries it (sender).
+    /// What carries it, as its sender says.
     pub(super) pace: Pace,
     /// How far apart its packets have to start, as the receiver said last.
     pub(super) spacing: Duration,
@@ -260,7 +260,9 @@ impl Incoming {
         let job = Job::Receiver(Receiving::new(config, messages, packets));
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
-        Self(Box::new(Channel::new(job, association, at, request.upstream)))
+        let mut channel = Channel::new(job, association, at, request.upstream);
+        channel.pace = request.pace;
+        Self(Box::new(channel))
     }
 
     /// Tells the sender of a best-effort channel how far apart its packets have to start, at most

@@ -12,9 +12,12 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Endpoint;
+use super::watched::{Watched, WatchedPeer};
+use crate::admission::Admission;
 use crate::clock::{Exchange, Jump, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
 use crate::collections::FifoSet;
 use crate::event::ChannelId;
+use crate::platform::Platform;
 use crate::receive::{Decision, Found, Known};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
@@ -42,12 +45,22 @@ pub struct ClockConfig {
     pub drift_ppm: u32,
     /// How uncertain a peer's clock may be: what admission allows for. Zero allows for nothing.
     pub error: Duration,
+    /// What the least of eight round trips to a peer may be ([`Admission::round_trip`]). Zero says nothing of it.
+    pub round_trip: Duration,
+}
+
+impl ClockConfig {
+    /// As the platform has it, and what follows from it.
+    pub fn of(admission: &Admission) -> Self {
+        let Platform { clock_error: error, clock_drift_ppm: drift_ppm, .. } = *admission.platform();
+        Self { drift_ppm, error, round_trip: admission.round_trip(), ..Self::default() }
+    }
 }
 
 impl Default for ClockConfig {
     /// Ten times a second, and 100 parts per million.
     fn default() -> Self {
-        Self { period: Duration::from_millis(100), drift_ppm: 100, error: Duration::ZERO }
+        Self { period: Duration::from_millis(100), drift_ppm: 100, error: Duration::ZERO, round_trip: Duration::ZERO }
     }
 }
 
@@ -97,6 +110,7 @@ pub(super) struct PeerClocks {
     displaced: Option<(ChannelId, Decision)>,
     /// That of a peer of which nothing is known.
     unknown: PeerClock,
+    watched: Watched,
 }
 
 impl PeerClocks {
@@ -120,6 +134,7 @@ impl PeerClocks {
             due: None,
             displaced: None,
             unknown: PeerClock::new(config.drift_ppm, config.period),
+            watched: Watched::new(channels.min(MAX_PEER_CLOCKS)),
         }
     }
 
@@ -175,7 +190,7 @@ impl PeerClocks {
     }
 
     /// Looks at those who wait for reports of one peer, or at all.
-    fn look(&mut self, place: Option<u16>) {
+    pub(super) fn look(&mut self, place: Option<u16>) {
         self.reports += 1;
         let reports = self.reports;
         match self.at(place) {
@@ -196,6 +211,13 @@ impl PeerClocks {
             self.due = (self.waits > 0).then(|| now + self.config.period * JUDGED_AFTER);
             self.look(None);
         }
+    }
+
+    /// What is held against the premises of a peer. A zero limit says nothing.
+    fn note_settled(&mut self, peer: SocketAddr, settled: (Duration, Duration), ahead: Duration) {
+        let ClockConfig { round_trip, error, .. } = self.config;
+        let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
+        self.watched.note(peer, settled, (round_trip, error));
     }
 
     fn at(&mut self, place: Option<u16>) -> Option<&mut Peer> {
@@ -317,6 +339,12 @@ impl Endpoint {
         // At once, and not only when KEEPALIVE is due: until then nothing is known of it there.
         let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;
         let bearer = peer.bearer.filter(|_| is_first);
+        if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
+            // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
+            let own = self.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
+            let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
+            self.clocks.note_settled(channel.peer, settled, ahead);
+        }
         if heard.upper || heard.contradiction || heard.refuted {
             let place = channel.clock;
             self.clocks.look(place);
@@ -349,7 +377,8 @@ impl Endpoint {
             let reported = self.clocks.at(channel.clock).map_or(0, |peer| peer.reported).max(self.clocks.overdue);
             let known = self.clocks.known(channel.clock);
             let Some(receiving) = channel.job.receiver_mut() else { continue };
-            let judged = if is_over || channel.looked_at < reported { receiving.settle(now, known, is_over) } else { None };
+            let judged =
+                if is_over || channel.looked_at < reported { receiving.settle(now, known, is_over) } else { None };
             if judged.is_none() {
                 channel.looked_at = reported;
             }
@@ -414,6 +443,12 @@ impl Endpoint {
     /// whether this one jumps.
     pub fn compares_clocks(&self) -> bool {
         self.clocks.is_compared
+    }
+
+    /// What was seen of premises about peers with another clock than this host's, also of those to which there are no channels any more, of the last
+    /// [`MAX_PEER_CLOCKS`]; and a number that changes with it.
+    pub fn watched_peers(&self) -> (&[WatchedPeer], u64) {
+        (&self.clocks.watched.peers, self.clocks.watched.revision)
     }
 
     /// What is known of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.

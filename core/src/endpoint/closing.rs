@@ -123,7 +123,7 @@ impl Endpoint {
         (channel.ending, channel.is_over) = (Some(end), true);
         match channel.job.receiver() {
             // By what is known now, some at a time.
-            Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(),
+            Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(channel.clock),
             _ => self.tell_end(key),
         }
         self.end_partner(now, key, end);

@@ -42,7 +42,7 @@ impl Endpoint {
             let id = sending.or_else(|| state.next_receiving())?;
             let Some(key) = self.channels.key_at(id) else { continue };
             let frame = self.channels.get_mut(key).and_then(|channel| channel.unsaid.pop());
-            let written = frame.and_then(|frame| self.write_control(now, key, frame));
+            let written = frame.and_then(|frame| self.write_control(Some(now), key, frame));
             if let Some(channel) = self.channels.get(key).filter(|channel| !channel.unsaid.is_empty()) {
                 self.links[usize::from(link)].speak(channel.list, id);
             }
@@ -59,7 +59,7 @@ impl Endpoint {
         {
             let link = usize::from(channel.link);
             if matches!(frame, ControlType::Close | ControlType::Closed)
-                && let Some(farewell) = self.write_control(Instant::ZERO, key, frame)
+                && let Some(farewell) = self.write_control(None, key, frame)
                 && !self.links[link].push_farewell(farewell)
             {
                 self.counters.control_overflow += 1;
@@ -67,15 +67,14 @@ impl Endpoint {
         }
     }
 
-    /// What a channel says now. (What it says of its end is the same at any time.)
-    fn write_control(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
-        // A farewell has no time.
-        let exchange = if now > Instant::ZERO { self.exchange(now, key, frame) } else { None };
+    /// What a channel says at this time, or as its last word, which has none. (What it says of its end is the same at any time.)
+    fn write_control(&mut self, now: Option<Instant>, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
+        let exchange = now.and_then(|now| self.exchange(now, key, frame));
         let channel = self.channels.get(key)?;
         let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
         let unsent = self.links.get(usize::from(channel.link))?.unsent.saturating_sub(channel.unsent_before);
         let sign = |same_clock: bool| match same_clock {
-            true => clock_sign(self.config.clock, now, association.token, frame),
+            true => clock_sign(self.config.clock, now.unwrap_or_default(), association.token, frame),
             false => 0,
         };
         let control = match frame {

@@ -70,6 +70,8 @@ pub(super) const SHARES: u8 = 31;
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) scheduler: LinkScheduler,
+    /// A.
+    pub(super) look_ahead: Duration,
     pub(super) best_effort: BestEffort,
     /// Channels that have something to say, a frame a turn; the lists of peers take turns. It is written when it leaves, so
     /// nothing can overflow.
@@ -91,6 +93,7 @@ impl LinkState {
         let LinkConfig { model, look_ahead, horizon, best_effort } = *config;
         Self {
             scheduler: LinkScheduler::new(model, look_ahead, horizon, &best_effort, capacity),
+            look_ahead,
             best_effort,
             speaking: FifoSet::with_capacity(capacity),
             last_share: SENDING,

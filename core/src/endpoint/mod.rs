@@ -20,6 +20,7 @@ mod signalling;
 mod step;
 mod transmit;
 mod upcalls;
+mod watched;
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -37,6 +38,7 @@ pub use seal::SharedKey;
 use secret::Secret;
 pub use signalling::DECISION;
 use signalling::Signalling;
+pub use watched::{Exceeded, WatchedPeer};
 
 use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};

@@ -128,7 +128,7 @@ macro_rules! parameters {
 }
 
 /// All of them, in the order of files. Of several that are out of range, the first is reported.
-pub static PARAMETERS: [Parameter; 31] = parameters! {
+pub static PARAMETERS: [Parameter; 32] = parameters! {
     packet: Bytes(packet), |_| MIN_PACKET_BYTES.into()..=MAX_PACKET_BYTES.into(), "S: largest packet payload";
     quantum: Count(quantum), |_| 1..=MAX_QUANTUM.into(), "P: packets between preemption points";
     switch: Span(switch), |_| COST, "C_sw: a change of handler";
@@ -159,6 +159,8 @@ pub static PARAMETERS: [Parameter; 31] = parameters! {
     handover: Span(handover), |_| COST, "from send() in the application until the executive has the message";
     propagation: Span(propagation), |_| COST, "time on the way between the two hosts";
     clock_error: Span(clock_error), |_| COST, "how far the two hosts' clocks may differ";
+    clock_drift: Count(clock_drift_ppm), |_| 0..=999_999,
+        "how far the rates of the two hosts' clocks may deviate, both together, in parts per million";
     best_effort_message: Packets(best_effort.message_packets), |_| 0..=PACKETS,
         "packets of a best-effort message, at most";
     best_effort_packet_min: Bytes(best_effort.packet_min), |platform| match platform.best_effort.packet_max {

@@ -48,6 +48,8 @@ pub struct Outcome {
     pub early: [Value; 2],
     /// What the bounds rest on, as the hosts saw it.
     pub premises: [Value; 2],
+    /// Whether one about the other host was broken: how long the network takes, or how well its clock is known.
+    pub is_premise_broken: bool,
     /// What else is to be said.
     pub notes: Vec<String>,
     /// Every message that was sent was delivered, lost or dropped, and is what was sent.
@@ -101,7 +103,7 @@ impl Outcome {
 
     /// The exit status of the command.
     pub fn exit_status(&self) -> u8 {
-        match promises_kept(&self.channels) && self.is_whole {
+        match promises_kept(&self.channels) && self.is_whole && !self.is_premise_broken {
             false => 1,
             true if self.is_lost => 5,
             true => 0,
@@ -127,6 +129,7 @@ mod tests {
             links: [Value::Null, Value::Null],
             early: [Value::Null, Value::Null],
             premises: [Value::Null, Value::Null],
+            is_premise_broken: false,
             notes: Vec::new(),
             is_whole: true,
             is_lost: false,
@@ -153,6 +156,8 @@ mod tests {
         let mut short = outcome(control(8, 1));
         short.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!((short.exit_status(), short.notes.len()), (1, 1));
+        let broken = Outcome { is_premise_broken: true, ..good };
+        assert_eq!(broken.exit_status(), 1);
         let mut altered = Outcome { altered: 1, ..outcome(control(10, 0)) };
         altered.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!(altered.exit_status(), 1);

@@ -382,6 +382,7 @@ impl Stage<'_> {
             links: [a.link, b.link],
             early: [a.early, b.early],
             premises: [a.premises, b.premises],
+            is_premise_broken: a.is_broken_with_peer || b.is_broken_with_peer,
             notes,
             is_whole: true,
             is_lost: false,

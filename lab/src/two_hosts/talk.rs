@@ -93,6 +93,8 @@ pub struct HostReport {
     pub early: Value,
     /// What the bounds rest on.
     pub premises: Value,
+    /// Whether one about the other host was broken.
+    pub is_broken_with_peer: bool,
     /// The premises that were broken.
     pub violations: Vec<String>,
     /// What else is to be said.

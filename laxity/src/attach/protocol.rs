@@ -18,7 +18,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::Counts;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::{Guarantee, Level, Overruns, Premises, WatchedWindow};
+use crate::calibration::{Guarantee, Level, Overruns, Premises, WatchedPeer, WatchedWindow};
 use crate::error::{Advice, Error};
 use crate::grant::{ChannelSpec, Grant};
 use crate::guard::Covers;
@@ -141,6 +141,7 @@ pub(crate) struct Status {
     windows: Vec<Seen>,
     /// Count and largest of each piece of work.
     overruns: Vec<(u64, Duration)>,
+    peers: Vec<WatchedPeer>,
 }
 
 /// [`WatchedWindow`].
@@ -162,7 +163,8 @@ impl Status {
             Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn: seen.is_withdrawn() }
         };
         let overruns = premises.overruns.iter().map(|one| (one.count, one.largest)).collect();
-        Self { gaps, largest_gap, windows: premises.windows.iter().map(seen).collect(), overruns }
+        let (windows, peers) = (premises.windows.iter().map(seen).collect(), premises.peers.clone());
+        Self { gaps, largest_gap, windows, overruns, peers }
     }
 
     pub(crate) fn premises(&self) -> Premises {
@@ -170,7 +172,8 @@ impl Status {
             let Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn } = *seen;
             WatchedWindow::told([window, budget, largest], [windows, exceeded], [is_counted_on, is_withdrawn])
         };
-        let mut premises = Premises { windows: self.windows.iter().map(seen).collect(), ..Premises::default() };
+        let (windows, peers) = (self.windows.iter().map(seen).collect(), self.peers.clone());
+        let mut premises = Premises { windows, peers, ..Premises::default() };
         for (here, (count, largest)) in premises.overruns.iter_mut().zip(&self.overruns) {
             *here = Overruns { count: *count, largest: *largest };
         }
@@ -418,5 +421,28 @@ impl Ended {
             Self::Version { lowest, highest } => End::Version { lowest, highest },
             Self::PeerLost => End::PeerLost,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::endpoint::Exceeded;
+
+    use super::*;
+
+    #[test]
+    fn a_status_is_told_whole() {
+        let [budget, found] = [1, 5].map(Duration::from_millis);
+        let network = Exceeded { count: 2, largest: found, limit: budget };
+        let peer = SocketAddr::from(([10, 0, 0, 1], 7));
+        let mut premises = Premises {
+            windows: vec![WatchedWindow::told([found, budget, found], [9, 1], [true, false])],
+            peers: vec![WatchedPeer { peer, round_trip: found, error: budget, network, clock: Exceeded::default() }],
+            ..Premises::default()
+        };
+        premises.overruns[1] = Overruns { count: 3, largest: found };
+        let told = serde_json::to_string(&Status::new((4, found), &premises)).unwrap();
+        let told: Status = serde_json::from_str(&told).unwrap();
+        assert_eq!((told.gaps, told.largest_gap, told.premises()), (4, found, premises));
     }
 }

@@ -39,11 +39,12 @@ use crate::realtime::Scheduling;
 pub use costs::Costs;
 pub use decimal::decimal;
 pub use identity::{Doubt, ThisHost, now, written};
+pub use laxity_core::endpoint::{Exceeded, WatchedPeer};
 pub(crate) use level::Running;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};
 pub use repeated::Disagreement;
 pub(crate) use watch::Claims;
-pub use watch::{Overruns, Premises, WatchedWindow};
+pub use watch::{Overruns, Premises, WatchedWindow, broken_of_peer};
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,9 +11,12 @@
 //! What is withdrawn stays so for as long as the host runs: what it did once it may do again. Another host, or this one started again, begins anew. A host that mostly sleeps has good batches meanwhile,
 //! as it has them in its messages.
 
+use std::net::SocketAddr;
+
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::evidence::Evidence;
+use laxity_core::endpoint::WatchedPeer;
 use laxity_core::piece::Piece;
 use laxity_core::units::Duration;
 
@@ -162,10 +165,43 @@ pub struct Premises {
     pub(crate) overruns: [Overruns; Piece::ALL.len()],
     /// One for each envelope of the platform and of its claims ([`laxity_core::platform::Claim`]); bounds count on some of them at a time.
     pub windows: Vec<WatchedWindow>,
+    /// One for each peer with another clock.
+    pub peers: Vec<WatchedPeer>,
+}
+
+/// The broken premises of a peer that is called so, in words; one a line.
+pub fn broken_of_peer(peer: &WatchedPeer, name: &str) -> Vec<String> {
+    let WatchedPeer { network, clock, .. } = peer;
+    let mut told = Vec::new();
+    if network.count > 0 {
+        told.push(format!(
+            "network: the least of eight round trips to {name} was up to {}, and `propagation` and what both hosts take are {} at the most: \
+             no bound contains what is beyond",
+            network.largest, network.limit
+        ));
+    }
+    if clock.count > 0 {
+        told.push(format!(
+            "clock: that of {name} was known no better than to {}, and `clock_error` is {}: no bound contains what is beyond",
+            clock.largest, clock.limit
+        ));
+    }
+    told
 }
 
 impl Premises {
-    /// Takes over what `other` has, without allocating once there are as many windows.
+    /// These, with room for so many peers.
+    pub(crate) fn with_room_for(&self, peers: usize) -> Self {
+        Self { peers: Vec::with_capacity(peers), ..self.clone() }
+    }
+
+    /// Takes over what was seen of peers, without allocating where there is room for them.
+    pub(crate) fn copy_peers(&mut self, peers: &[WatchedPeer]) {
+        self.peers.clear();
+        self.peers.extend_from_slice(peers);
+    }
+
+    /// Takes over what `other` has, but for peers, without allocating once there are as many windows.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.overruns = other.overruns;
         self.windows.clone_from(&other.windows);
@@ -195,6 +231,16 @@ impl Premises {
         self.windows.iter().any(WatchedWindow::is_withdrawn)
     }
 
+    /// Whether a premise about this peer was broken: the network took longer than is counted on, or its clock was known worse.
+    pub fn are_broken_with(&self, peer: SocketAddr) -> bool {
+        self.peers.iter().any(|of| of.peer == peer && of.is_broken())
+    }
+
+    /// Likewise, about any peer.
+    pub fn are_broken_with_any(&self) -> bool {
+        self.peers.iter().any(WatchedPeer::is_broken)
+    }
+
     /// What was violated, in words; one a line.
     pub fn violations(&self) -> Vec<String> {
         let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
@@ -211,12 +257,15 @@ impl Premises {
                 window.window, window.budget
             )
         });
-        told.chain(withdrawn).collect()
+        let of_peers = self.peers.iter().flat_map(|of| broken_of_peer(of, &of.peer.to_string()));
+        told.chain(withdrawn).chain(of_peers).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use laxity_core::endpoint::Exceeded;
+
     use super::super::tests::example;
     use super::*;
 
@@ -282,6 +331,32 @@ mod tests {
             }
             assert_eq!(at_once, one_by_one);
         }
+    }
+
+    #[test]
+    fn broken_premises_of_a_peer_are_told_and_are_that_peers() {
+        let ms = Duration::from_millis;
+        let peer = |host| SocketAddr::from(([10, 0, 0, host], 7));
+        let of = |host, network, clock| WatchedPeer {
+            peer: peer(host),
+            round_trip: ms(150),
+            error: ms(2),
+            network: Exceeded { count: network, largest: ms(150), limit: ms(3) },
+            clock: Exceeded { count: clock, largest: ms(2), limit: ms(1) },
+        };
+        let mut premises = Premises::default().with_room_for(2);
+        let room = premises.peers.as_ptr();
+        premises.copy_peers(&[of(1, 3, 0), of(2, 0, 0)]);
+        assert_eq!([1, 2, 3].map(|host| premises.are_broken_with(peer(host))), [true, false, false]);
+        assert!(premises.are_broken_with_any() && !premises.are_violated());
+        let told = premises.violations();
+        assert!(told.len() == 1 && told[0].contains("round trips to 10.0.0.1:7 was up to 150ms"), "{told:?}");
+        premises.copy_peers(&[of(1, 0, 0), of(2, 0, 1)]);
+        let told = premises.violations();
+        assert!(told.len() == 1 && told[0].contains("that of 10.0.0.2:7 was known no better than to 2ms"), "{told:?}");
+        premises.copy_peers(&[of(1, 0, 0), of(2, 0, 0)]);
+        assert!(!premises.are_broken_with_any() && premises.violations().is_empty());
+        assert_eq!(premises.peers.as_ptr(), room, "nothing was allocated");
     }
 
     #[test]

@@ -105,7 +105,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
         }
         // An executive that never sleeps is heard, too.
         if now.since(self.told_at) >= TOLD_EVERY {
-            self.publish_premises(now);
+            self.publish_premises(now, &driver.endpoint);
         }
     }
 }
@@ -186,10 +186,15 @@ impl<L, C> Surroundings<L, C> {
     }
 
     /// Tells what was counted until now, if no thread is reading it at the moment.
-    pub(super) fn publish_premises(&mut self, now: Instant) {
+    pub(super) fn publish_premises(&mut self, now: Instant, endpoint: &Endpoint) {
         self.meter.settle();
         if let Ok(mut premises) = self.published.premises.try_lock() {
             premises.copy_from(self.meter.premises());
+            let (peers, revision) = endpoint.watched_peers();
+            if self.told_of_peers != revision {
+                premises.copy_peers(peers);
+                self.told_of_peers = revision;
+            }
             self.told_at = now;
         }
     }

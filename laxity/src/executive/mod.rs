@@ -207,6 +207,8 @@ pub(crate) struct Surroundings<L, C> {
     upcalls: Option<Box<dyn Upcalls>>,
     /// When what was counted was told.
     told_at: Instant,
+    /// Of which state of the endpoint's peers ([`Endpoint::watched_peers`]).
+    told_of_peers: u64,
     /// When it went to sleep, if no frame has been found since.
     slept_at: Option<Instant>,
     /// The channel whose application waits for frames in the executive's place, and what wakes it.
@@ -249,6 +251,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             readiness,
             upcalls: None,
             told_at,
+            told_of_peers: 0,
             slept_at: None,
             leader: None,
             waker,
@@ -380,7 +383,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// What was counted until now is told, and a sleep begins; `None` if there is something to do already.
     fn begin_sleep(&mut self, sleep: &Sleep) -> Option<Asleep> {
         let around = &mut self.around;
-        around.publish_premises(now());
+        around.publish_premises(now(), &self.driver.endpoint);
         let due = sleep.until.map(|(at, _)| at);
         // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
         let asleep = now();

@@ -68,6 +68,7 @@ fn every_key_is_read_into_its_own_place() {
         handover = "18ns"
         propagation = "19ns"
         clock_error = "20ns"
+        clock_drift = 39
         best_effort_message = 21
         best_effort_packet_min = "22B"
         best_effort_packet_max = "23B"
@@ -119,6 +120,7 @@ fn every_key_is_read_into_its_own_place() {
         handover: ns(18),
         propagation: ns(19),
         clock_error: ns(20),
+        clock_drift_ppm: 39,
         best_effort: BestEffort {
             message_packets: 21,
             packet_min: 22,

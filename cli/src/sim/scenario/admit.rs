@@ -9,6 +9,7 @@ use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::endpoint::ClockConfig;
 use laxity_core::units::Duration;
 use laxity_sim::Plan;
 use laxity_sim::route::{self, Denied};
@@ -32,6 +33,8 @@ struct Admitting<'a> {
 pub(super) struct Admitted {
     /// Of each channel.
     pub(super) plans: Vec<Plan>,
+    /// How each host estimates the clocks of others.
+    pub(super) clocks: Vec<ClockConfig>,
     /// What the hosts grant to each channel that passes through some of them, and has a contract.
     pub(super) routes: Vec<Option<route::Granted>>,
 }
@@ -76,7 +79,8 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
         // As in the library: the bound is what the receiving host knows.
         plan.spare = bound.map_or(Duration::ZERO, |(_, bound)| plan.receive.saturating_sub(bound.worst));
     }
-    Ok(Admitted { plans, routes })
+    let clocks = admitting.iter().map(|host| ClockConfig::of(&host.admission)).collect();
+    Ok(Admitted { plans, clocks, routes })
 }
 
 /// Reserves at both hosts, the one that sends first; if one of them refuses, at none. What the channel is planned with.

@@ -32,6 +32,7 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
     world.collect_findings();
     let config = |(number, host): (usize, &Host)| HostConfig {
         clock: if host.own_clock { number as u64 + 2 } else { 1 },
+        peer_clocks: admitted.clocks[number],
         send_early: host.settings.send_early,
         receive_early: host.settings.receive_early,
         channels: host.channels.map_or_else(|| places(number, scenario), |channels| channels as usize),
@@ -96,7 +97,7 @@ fn places(number: usize, scenario: &Scenario) -> usize {
     channels.saturating_mul(scenario.lives()).clamp(1, MAX_CHANNELS)
 }
 
-fn address(number: usize) -> SocketAddr {
+pub(super) fn address(number: usize) -> SocketAddr {
     // There are fewer hosts than addresses.
     let number = u32::try_from(number).unwrap_or(u32::MAX);
     SocketAddr::from((Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits().saturating_add(number)), DEFAULT_PORT))

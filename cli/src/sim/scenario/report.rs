@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use laxity::calibration::{WatchedPeer, broken_of_peer};
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept, undecided};
@@ -9,8 +10,9 @@ use laxity_sim::{ChannelHandle, Finding, HostCounters, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::build::Built;
+use super::build::{Built, address};
 use super::file::{Host, Scenario};
+use crate::link::PREMISE;
 use crate::numbers::{counted, list};
 use crate::report::{self, escaped, to_json, with};
 use crate::table::{Column, table};
@@ -23,12 +25,19 @@ pub(super) struct Outcome {
     sent_until: Instant,
     /// How long they sent.
     elapsed: Duration,
-    hosts: Vec<(String, HostCounters)>,
+    hosts: Vec<OfHost>,
     channels: Vec<OfChannel>,
     faults: Vec<OfFault>,
     /// With the name of the channel, if it is of one.
     findings: Vec<(Option<String>, Finding)>,
     more_findings: u64,
+}
+
+struct OfHost {
+    name: String,
+    counters: HostCounters,
+    /// What it saw of hosts with another clock, with their names.
+    peers: Vec<(String, WatchedPeer)>,
 }
 
 #[derive(Serialize)]
@@ -80,13 +89,21 @@ impl Outcome {
         let (findings, more_findings) = world.findings();
         let name_of = |handle| names.iter().find(|(other, _)| *other == handle).map(|(_, name)| (*name).to_owned());
         let findings = findings.into_iter().map(|finding| (finding.channel.and_then(name_of), finding));
-        let counters = |(host, &id): (&Host, _)| (host.name.clone(), world.host_counters(id));
+        let name_of_host = |of: &WatchedPeer| {
+            let number = (0..scenario.hosts.len()).find(|&number| address(number) == of.peer);
+            number.map_or_else(|| of.peer.to_string(), host)
+        };
+        let of_host = |(host, &id): (&Host, _)| {
+            let (peers, _) = world.endpoint(id).watched_peers();
+            let peers = peers.iter().map(|of| (name_of_host(of), *of)).collect();
+            OfHost { name: host.name.clone(), counters: world.host_counters(id), peers }
+        };
         Self {
             scenario: name,
             seed,
             sent_until,
             elapsed: sent_until.since(scenario.start),
-            hosts: scenario.hosts.iter().zip(hosts).map(counters).collect(),
+            hosts: scenario.hosts.iter().zip(hosts).map(of_host).collect(),
             channels: of_channels,
             faults: faults.collect(),
             findings: findings.collect(),
@@ -105,9 +122,18 @@ impl Outcome {
         self.channels.iter().map(of).collect()
     }
 
-    /// True if no miss is Laxity's, nothing was over its bound or is undecided, and no checker found anything.
+    /// True if no miss is Laxity's, nothing was over its bound or is undecided, no premise was broken, and no checker found anything.
     pub(super) fn promises_kept(&self) -> bool {
-        promises_kept(&self.figures()) && self.findings.is_empty()
+        promises_kept(&self.figures()) && self.findings.is_empty() && self.broken_premises().is_empty()
+    }
+
+    /// The premises that were broken, and at which host, in words.
+    fn broken_premises(&self) -> Vec<String> {
+        let of_peer = |host: &OfHost, (name, of): &(String, WatchedPeer)| {
+            let (here, there) = (escaped(&host.name).into_owned(), escaped(name).into_owned());
+            broken_of_peer(of, &there).into_iter().map(move |told| format!("{here}: {told}"))
+        };
+        self.hosts.iter().flat_map(|host| host.peers.iter().flat_map(move |peer| of_peer(host, peer))).collect()
     }
 }
 
@@ -124,7 +150,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
         });
         with(with(report::channel(&report.figures), json!(channel)), more)
     };
-    let of_host = |(name, counters): &(String, HostCounters)| {
+    let of_host = |OfHost { name, counters, peers }: &OfHost| {
         json!({
             "name": name,
             "busy_ns": counters.busy,
@@ -136,6 +162,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
             "ring_full": counters.ring_full,
             "damaged": counters.damaged,
             "lost_on_wire": counters.wire.lost,
+            "peers": peers.iter().map(|(name, of)| report::peer(of, name)).collect::<Value>(),
         })
     };
     let of_finding = |(channel, Finding { at, what, expected, found, .. }): &(Option<String>, Finding)| {
@@ -213,8 +240,12 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     if let Some(undecided) = &undecided {
         let _ = writeln!(verdict, "{undecided}.");
     }
+    let premises = outcome.broken_premises();
+    for premise in &premises {
+        let _ = writeln!(verdict, "{PREMISE}{premise}");
+    }
     verdict.push_str(&match (broken.is_empty(), outcome.findings.is_empty()) {
-        (true, true) if undecided.is_some() => {
+        (true, true) if undecided.is_some() || !premises.is_empty() => {
             "No promise is known to be broken; misses have the causes that stand above.".to_owned()
         }
         (true, true) => "Every promise was kept; misses have the causes that stand above.".to_owned(),
@@ -226,11 +257,13 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use laxity::calibration::Exceeded;
+
     use super::*;
 
     #[test]
     fn what_is_undecided_is_not_said_to_be_kept() {
-        let outcome = Outcome {
+        let mut outcome = Outcome {
             scenario: "two.scenario.toml".to_owned(),
             seed: 1,
             sent_until: Instant::ZERO,
@@ -241,15 +274,25 @@ mod tests {
             findings: Vec::new(),
             more_findings: 0,
         };
-        let of = |undecided, over_bound| {
-            verdict(&outcome, &[Figures { name: "video".to_owned(), undecided, over_bound, ..Figures::default() }])
+        let of = |outcome: &Outcome, undecided, over_bound| {
+            verdict(outcome, &[Figures { name: "video".to_owned(), undecided, over_bound, ..Figures::default() }])
         };
         let said = "UNDECIDED: 12 messages: the clocks of the two hosts do not tell whether they were in time.";
-        assert!(of(0, 0).starts_with("Every promise was kept"));
+        assert!(of(&outcome, 0, 0).starts_with("Every promise was kept"));
         assert_eq!(
-            of(12, 0),
+            of(&outcome, 12, 0),
             format!("{said}\nNo promise is known to be broken; misses have the causes that stand above.")
         );
-        assert_eq!(of(12, 1), format!("{said}\nA PROMISE WAS BROKEN: video."));
+        assert_eq!(of(&outcome, 12, 1), format!("{said}\nA PROMISE WAS BROKEN: video."));
+
+        let [round_trip, error] = [150, 1].map(Duration::from_millis);
+        let network = Exceeded { count: 3, largest: round_trip, limit: error };
+        let peer = WatchedPeer { peer: address(1), round_trip, error, network, clock: Exceeded::default() };
+        let (name, counters) = ("a".to_owned(), HostCounters::default());
+        outcome.hosts.push(OfHost { name, counters, peers: vec![("b".to_owned(), peer)] });
+        let said = of(&outcome, 0, 0);
+        assert!(said.starts_with("premise: a: network: the least of eight round trips to b was up to 150ms"), "{said}");
+        assert!(said.contains("\nNo promise is known to be broken") && !said.contains("kept"), "{said}");
+        assert!(!outcome.promises_kept());
     }
 }

@@ -109,13 +109,7 @@ impl Receiving {
     }
 
     /// A message between two clocks waits for its judgement, and is told the least that it took.
-    fn pend(
-        &mut self,
-        delivered: &mut Delivered,
-        said: Said,
-        known: Known<'_>,
-        taken: &impl Fn(Instant) -> TimeTaken,
-    ) {
+    fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: &impl Fn(Instant) -> TimeTaken) {
         let Known { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
         let Said { logical_arrival, ahead, epoch } = said;
@@ -144,8 +138,7 @@ impl Receiving {
         delivered.delay.way.took(completed, delivered.least);
         let mut excused = Duration::ZERO;
         if delivered.allowed.is_some() {
-            let evidence =
-                self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken(delivered.since));
+            let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken(delivered.since));
             if !evidence.cause.breaks_promise() {
                 excused = evidence.network + evidence.platform + evidence.sender;
             }

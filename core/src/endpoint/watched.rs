@@ -1,0 +1,142 @@
+//! What exchanges with peers show of two premises: how long the network takes, and how uncertain a peer's clock is.
+
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+use crate::units::Duration;
+
+/// How often a premise was seen to be broken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Exceeded {
+    /// By so many exchanges of stamps.
+    pub count: u64,
+    /// The largest that was seen.
+    pub largest: Duration,
+    /// The most that is counted on, as of then.
+    pub limit: Duration,
+}
+
+impl Exceeded {
+    /// A zero limit says nothing.
+    fn note(&mut self, found: Duration, limit: Duration) {
+        if found > limit && !limit.is_zero() {
+            self.count += 1;
+            if found > self.largest {
+                (self.largest, self.limit) = (found, limit);
+            }
+        }
+    }
+}
+
+/// The premises about one peer that has another clock, held against the least of eight exchanges with it on end: a single frame that was delayed breaks none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct WatchedPeer {
+    /// Its address.
+    pub peer: SocketAddr,
+    /// The least of the last eight round trips.
+    pub round_trip: Duration,
+    /// How well its clock was known at best at the last eight exchanges.
+    pub error: Duration,
+    /// Round trips beyond [`ClockConfig::round_trip`](super::ClockConfig::round_trip), but for what its link may be given ahead more than ours.
+    pub network: Exceeded,
+    /// Errors beyond [`ClockConfig::error`](super::ClockConfig::error).
+    pub clock: Exceeded,
+}
+
+impl WatchedPeer {
+    fn new(peer: SocketAddr) -> Self {
+        let (round_trip, error) = (Duration::ZERO, Duration::ZERO);
+        Self { peer, round_trip, error, network: Exceeded::default(), clock: Exceeded::default() }
+    }
+
+    /// Whether one of them was broken at any time.
+    pub fn is_broken(&self) -> bool {
+        self.network.count + self.clock.count > 0
+    }
+}
+
+/// Those of all peers. They stay when their channels end.
+#[derive(Debug)]
+pub(super) struct Watched {
+    pub(super) peers: Vec<WatchedPeer>,
+    /// Changes with them.
+    pub(super) revision: u64,
+    room: usize,
+    /// The place of the next one, once all are taken.
+    next: usize,
+}
+
+impl Watched {
+    /// Allocates the places.
+    pub(super) fn new(room: usize) -> Self {
+        Self { peers: Vec::with_capacity(room), revision: 0, room, next: 0 }
+    }
+
+    /// The least of the last eight exchanges with a peer, and the limits of both; zero says nothing.
+    pub(super) fn note(
+        &mut self,
+        peer: SocketAddr,
+        (round_trip, error): (Duration, Duration),
+        limits: (Duration, Duration),
+    ) {
+        let Some(of) = self.entry(peer) else { return };
+        (of.round_trip, of.error) = (round_trip, error);
+        of.network.note(round_trip, limits.0);
+        of.clock.note(error, limits.1);
+        self.revision += 1;
+    }
+
+    /// Where there is no room a peer takes the place of one of which nothing bad is known, or else of any, in turn.
+    fn entry(&mut self, peer: SocketAddr) -> Option<&mut WatchedPeer> {
+        let place = match self.peers.iter().position(|of| of.peer == peer) {
+            Some(place) => place,
+            None if self.peers.len() < self.room => {
+                self.peers.push(WatchedPeer::new(peer));
+                self.peers.len() - 1
+            }
+            None => {
+                let place = self.peers.iter().position(|of| !of.is_broken()).unwrap_or(self.next);
+                self.next = (self.next + 1) % self.room.max(1);
+                *self.peers.get_mut(place)? = WatchedPeer::new(peer);
+                place
+            }
+        };
+        self.peers.get_mut(place)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_there_is_no_room_what_is_broken_stays_as_long_as_it_can() {
+        let peer = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let [low, high] = [1, 9].map(Duration::from_millis);
+        let mut watched = Watched::new(3);
+        let note = |watched: &mut Watched, port, found| {
+            watched.note(peer(port), (found, low), (Duration::from_millis(5), Duration::ZERO));
+            let ports: Vec<u16> = watched.peers.iter().map(|of| of.peer.port()).collect();
+            ports
+        };
+        for (port, found) in [(1, high), (2, low), (3, high), (1, low)] {
+            note(&mut watched, port, found);
+        }
+        assert_eq!(note(&mut watched, 4, high), [1, 4, 3]);
+        let first = watched.peers[0];
+        assert_eq!((first.round_trip, first.network.count, first.network.largest), (low, 1, high));
+        assert_eq!(first.clock, Exceeded::default(), "nothing is said of it");
+        // All are broken.
+        let mut left = Vec::new();
+        for port in 5..8 {
+            left = note(&mut watched, port, high);
+        }
+        left.sort_unstable();
+        assert_eq!(left, [5, 6, 7]);
+        assert_eq!(watched.revision, 8);
+        let mut none = Watched::new(0);
+        assert!(note(&mut none, 1, high).is_empty());
+    }
+}
