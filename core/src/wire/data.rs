@@ -23,7 +23,7 @@
 //! channel, so a sender cannot choose where in the message its bytes land.
 
 use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
-use crate::clock::{MAX_EPOCH, UNSURE_EPOCH};
+use crate::clock::UNSURE_EPOCH;
 use crate::contract::packets;
 use crate::limits::{
     MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, PRIORITY_LEVELS, TAG_BYTES,
@@ -68,7 +68,7 @@ const _: () = {
     assert!(
         core::mem::offset_of!(RawHeader, stolen) == STOLEN_AT && core::mem::offset_of!(RawHeader, waited) == WAITED_AT
     );
-    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && (MAX_EPOCH | UNSURE_EPOCH) < EPOCHS);
+    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && 2 * UNSURE_EPOCH == EPOCHS);
 };
 
 /// The fields of a data frame before its payload, and how long that is. The default is all zeros, which no frame has.
