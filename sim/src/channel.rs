@@ -443,14 +443,15 @@ impl Ledger {
     /// agrees with it.
     pub(crate) fn judged(&mut self, decision: &Decision) -> Option<Problem> {
         let Unjudged { call, took, stood, ahead } = self.unjudged.pop_front()?;
-        let Decision { lower, latency, allowed, verdict, .. } = *decision;
+        let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
         self.latencies.extend(latency.map(Duration::as_nanos));
+        let most = latency.filter(|_| upper.is_some());
         // Two readings.
         let rounded = Duration::from_nanos(2);
         // The call is told to a microsecond.
         let more = stood + Duration::from_micros(1) + rounded;
         let is_within =
-            (lower.is_zero() || lower + ahead <= took + more) && latency.is_none_or(|most| took <= most + rounded);
+            (lower.is_zero() || lower + ahead <= took + more) && most.is_none_or(|most| took <= most + rounded);
         let agrees = allowed.is_none_or(|allowed| match verdict {
             Verdict::Late => took + more > allowed + ahead,
             Verdict::InTime => took <= allowed + ahead + rounded,

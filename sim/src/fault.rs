@@ -364,9 +364,9 @@ impl World {
             0 => said(peer).map(|said| said.control.by(at)),
             1 => said(host).map(|said| said.data.by(at)),
             2 => said(peer).map(|said| said.data.by(at)),
-            _ => Some(&forged(number)[..]),
+            _ => None,
         };
-        let frame = frame.unwrap_or_default().to_vec();
+        let frame = frame.filter(|frame| !frame.is_empty()).map_or_else(|| forged(number), <[u8]>::to_vec);
         let address = self.hosts[peer].config.address;
         self.hosts[host].receive(at, address, &frame);
         self.hosts[host].counters.flooded += 1;

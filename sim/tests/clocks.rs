@@ -111,7 +111,8 @@ fn after_a_host_was_suspended_its_messages_are_judged_again() {
         let kind = FaultKind::ClockStandstill;
         world.add_fault(Fault { host: hosts[suspended], from: at(1_005), until: at(2_005), kind });
         world.run_until(at(1_000));
-        assert_eq!(world.report(channel).figures.undecided, 0, "host {suspended}");
+        // Those of the last two periods wait.
+        assert!(world.report(channel).figures.undecided <= 20, "host {suspended}");
         world.run_until(at(4_000));
         let before = world.report(channel).figures;
         let [own, peer] = [address(1), address(2)];
@@ -125,7 +126,8 @@ fn after_a_host_was_suspended_its_messages_are_judged_again() {
         let figures = world.report(channel).figures;
         assert_eq!(world.findings(), (vec![], 0), "host {suspended}");
         assert!(figures.delivered >= before.delivered + 170, "host {suspended}: {figures:?}");
-        assert_eq!(figures.undecided, before.undecided, "host {suspended}: {figures:?}");
+        // Those of one period at least waited then.
+        assert!(figures.undecided + 9 <= before.undecided, "host {suspended}: {before:?} {figures:?}");
     }
 }
 

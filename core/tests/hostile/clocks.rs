@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::clock::{Exchange, MAX_EPOCH, Relation, Report, Verdict};
+use laxity_core::clock::{Exchange, Relation, Report, UNSURE_EPOCH, Verdict};
 use laxity_core::contract::{Contract, Service};
 use laxity_core::endpoint::MAX_PEER_CLOCKS;
 use laxity_core::event::{ChannelId, End, Event};
@@ -211,7 +211,7 @@ fn what_a_peer_says_of_its_time_concerns_its_own_channels_alone() {
     assert_eq!(alone.len(), 500);
     assert_eq!(alone, beside);
     // Further epochs are no part of the language.
-    let exchange = Exchange { said: Instant::MAX, heard: None, epoch: MAX_EPOCH + 2 };
+    let exchange = Exchange { said: Instant::MAX, heard: None, epoch: 2 * UNSURE_EPOCH };
     let beyond = Control::Keepalive(Keepalive { exchange: Some(exchange), ..Keepalive::default() });
     assert!(beyond.write(5, &mut [0; MAX_CONTROL_BYTES]).is_err());
 }
