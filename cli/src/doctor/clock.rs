@@ -51,16 +51,16 @@ fn synchronised(clock: io::Result<WallClock>) -> Finding {
         Err(error) => Finding::new(name, State::Unknown, format!("the kernel does not tell: {error}")),
         Ok(WallClock { synchronised: true, largest_error, likely_error }) => {
             let found = format!(
-                "synchronised, with an error of {} at most, {} likely, as whoever keeps it says",
+                "synchronised, with an error of {} at most, {} likely, as the kernel was told",
                 short(largest_error),
                 short(likely_error)
             );
             Finding::new(name, State::Good, found)
-                .says("a delay between two hosts can be told to within the sum of both errors (a term of the bound)")
+                .says("logs of several hosts can be compared. Laxity does not use it: it bounds the clocks of its peers itself")
         }
-        Ok(_) => Finding::new(name, State::Poor, "nobody keeps this clock synchronised")
+        Ok(_) => Finding::new(name, State::Poor, "this clock is not synchronised with others")
             .says(
-                "delays between hosts cannot be told: each side bounds its own part. Within this host nothing is lost",
+                "logs of several hosts cannot be compared. Laxity bounds the clocks of its peers itself, and loses nothing by it",
             )
             .mended_by("`sudo apt install chrony` (network time), or ptp4l and phc2sys of linuxptp (microseconds)"),
     }
