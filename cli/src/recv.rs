@@ -37,6 +37,8 @@ pub(crate) struct RecvArguments {
 
 /// How often a wait looks whether Ctrl-C was pressed.
 const LOOK: StdDuration = StdDuration::from_millis(100);
+/// How long a channel that is closed here is waited for.
+const LAST_REPORT: StdDuration = StdDuration::from_secs(1);
 
 /// Receives one channel to its end, or until Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
@@ -109,6 +111,8 @@ fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<
     let copied = copy(&mut receiver, first, arguments, stop);
     drop(progress);
     let elapsed = laxity_link::sys::now().since(start).max(Duration::from_nanos(1));
+    // After Ctrl-C the last messages may still be undecided.
+    receiver.finish(LAST_REPORT);
     ended.push(Ended { peer, figures: receiver.figures(), elapsed });
     copied
 }

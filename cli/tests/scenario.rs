@@ -281,6 +281,44 @@ fn the_page_for_people_says_the_same() {
     }
 }
 
+#[test]
+fn what_no_crash_explains_is_not_said_to_be_kept() {
+    let scratch = Scratch::new("sim", "unopened");
+    let told = |fault: &str, channels: &str| {
+        let file = scratch
+            .file("unopened.toml", &format!("{TWO_HOSTS}{channels}{fault}").replace("platform = \"costs.toml\"\n", ""));
+        let output = sim(&file, &["--seconds", "4"]);
+        (output.status.code().unwrap(), text(&output.stdout))
+    };
+    let channel = "[[channel]]\nname = \"video\"\nfrom = \"a\"\nto = \"b\"\nmax_message = \"2KB\"\ninterval = \"20ms\"\n\
+                   deadline = \"20ms\"\n[[source]]\nchannel = \"video\"\nkind = \"full\"\n";
+    let best_effort = "[[best_effort]]\nname = \"bulk\"\nfrom = \"a\"\nto = \"b\"\nmax_message = \"2KB\"\n\
+                       [[source]]\nchannel = \"bulk\"\nkind = \"rate\"\nrate = \"1MB/s\"\n";
+    let fault =
+        |kind: &str, at: &str| format!("[[fault]]\nkind = \"{kind}\"\non = \"b\"\nat = \"{at}\"\nuntil = \"3900ms\"\n");
+    let delay = |extra: &str| format!("{}extra = \"{extra}\"\n", fault("delay", "0s"));
+
+    let (status, page) = told(&delay("1s"), channel);
+    assert!(status == 1 && !page.contains("kept") && !page.contains("crashed"), "{page}");
+    let said = "UNKNOWN: video: 149 of 149 messages that were sent are unaccounted for (its end at the sender: peer lost, at the receiver: peer lost).";
+    assert!(page.contains(said) && page.contains("No promise is known to be broken"), "{page}");
+    let (status, page) = told(&delay("3s"), channel);
+    assert!(
+        status == 1 && page.contains("UNKNOWN: video: the channel was never opened (its end at the sender: no answer"),
+        "{page}"
+    );
+    assert!(!page.contains("kept"), "{page}");
+    // A crash explains it, and nothing was promised to best effort.
+    let (status, page) = told(&fault("crash", "1s"), channel);
+    assert!(
+        status == 0 && page.contains("nobody can say: a host crashed.") && page.contains("Every promise was kept"),
+        "{page}"
+    );
+    let (status, page) = told(&delay("1s"), best_effort);
+    assert!(status == 0 && page.contains("Every promise was kept"), "{page}");
+    assert!(page.contains("unaccounted for: best effort promises none."), "{page}");
+}
+
 /// Messages of one packet, twice as large as they may be: as many packets, and twice the bytes.
 #[test]
 fn what_a_channel_under_decay_puts_on_the_link_was_admitted() {

@@ -62,6 +62,40 @@ fn without_a_last_report_they_are_judged_after_a_quarter_of_a_second() {
     assert_eq!((report.delivered, report.undecided), (0, 1));
 }
 
+/// The receiver closes just after a message came, and another one is sent after that; how it ended, and how long afterwards.
+fn closed_by_receiver(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (Ended, Duration) {
+    pair.submit();
+    pair.run_for(ms(5), |_| true);
+    pair.close(RECEIVER);
+    let begin = pair.now;
+    pair.submit();
+    pair.run_for(ms(600), passes);
+    assert_eq!(pair.ended[SENDER].as_ref().map(|ended| ended.end), Some(End::ClosedByPeer));
+    let ended = pair.ended[RECEIVER].take().unwrap();
+    assert_eq!((ended.end, ended.judged), (End::Closed { report: None }, 1));
+    let (counters, took) = (ended.counters.unwrap(), ended.at.since(begin));
+    assert_eq!((counters.delivered, counters.lost, counters.dropped), (1, 0, 0), "nothing is taken any more");
+    (ended, took)
+}
+
+#[test]
+fn a_receiver_that_closes_waits_for_a_last_report() {
+    let mut pair = Pair::new(guaranteed());
+    let (ended, took) = closed_by_receiver(&mut pair, |_| true);
+    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (Verdict::InTime, 0));
+    // The sender says KEEPALIVE each 100 ms.
+    assert!(took < ms(120), "{took}");
+
+    let mut pair = Pair::new(guaranteed());
+    let (ended, took) = closed_by_receiver(&mut pair, |control| !matches!(control, Control::Keepalive(_)));
+    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (Verdict::Undecided, 1));
+    assert!((ms(250)..ms(320)).contains(&took), "{took}");
+
+    let mut pair = Pair::new(Service::best_effort(100, 4).unwrap());
+    let (_, took) = closed_by_receiver(&mut pair, |_| true);
+    assert!(took < ms(10), "{took}");
+}
+
 #[test]
 fn best_effort_waits_for_no_last_report() {
     let mut pair = Pair::new(Service::best_effort(100, 4).unwrap());
@@ -96,7 +130,9 @@ fn what_waits_is_undecided_until_the_end_judges_it_by_what_is_known() {
     assert_eq!(told.map(|told| (told.delivered, told.undecided)), Some((0, 40)));
 
     pair.close(RECEIVER);
-    pair.run_for(ms(10), |_| true);
+    pair.run_for(ms(240), |_| true);
+    assert!(pair.ended[SENDER].is_none(), "it waits for a last report");
+    pair.run_for(ms(20), |_| true);
     assert!(pair.ended[SENDER].is_some() && pair.ended[RECEIVER].is_none(), "it is judged first");
     pair.judges = true;
     pair.run_for(ms(2), |_| true);

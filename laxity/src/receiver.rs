@@ -261,6 +261,14 @@ impl Receiver {
         inline.lead(place, Duration::from_nanos(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)), &mut has)
     }
 
+    /// Closes the channel and waits for its end, at most `timeout`: of what the application was handed [`Receiver::figures`] says then whether it was
+    /// in time, as far as that will ever be known. Messages that it has not taken out are dropped.
+    pub fn finish(&mut self, timeout: StdDuration) {
+        self.home.close(&self.port.port);
+        let until = StdInstant::now().checked_add(timeout);
+        while self.receive(until).is_ok() {}
+    }
+
     /// How the channel ended, if it did.
     pub fn end(&self) -> Option<End> {
         self.port.port.end()

@@ -7,6 +7,7 @@ use std::time::{Duration as StdDuration, Instant};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Overload};
+use laxity_core::event::End;
 use laxity_core::platform::{BestEffort, MachineModel, Platform, Starts};
 use laxity_core::send::Violation;
 use laxity_core::units::Duration;
@@ -38,6 +39,23 @@ fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> (Sender, Re
 
 fn pattern(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (at as u64 ^ number.wrapping_mul(0x9e37_79b9)) as u8).collect()
+}
+
+#[test]
+fn a_receiver_that_finishes_has_the_figures_of_the_end() {
+    let (a, b) = (host(), host());
+    let spec = ChannelSpec::real_time(contract(1000, ms(4), 4, ms(100)));
+    let (mut sender, mut receiver) = connect(&a, &b, "finished", spec);
+    for number in 0..3 {
+        sender.send(&pattern(number, 100)).unwrap();
+    }
+    assert_eq!(receiver.recv().unwrap().sequence(), 0);
+    receiver.finish(PATIENCE.unwrap());
+    assert!(matches!(receiver.end(), Some(End::Closed { .. })), "{:?}", receiver.end());
+    let figures = receiver.figures();
+    assert!(figures.delivered >= 1 && figures.undecided == 0, "{figures:?}");
+    assert!(matches!(receiver.try_recv(), Err(Error::Closed)), "nothing is left");
+    assert!(sender.close().is_err(), "the receiver has closed");
 }
 
 #[test]

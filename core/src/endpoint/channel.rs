@@ -52,7 +52,7 @@ pub struct Channel {
     pub(super) clock: Option<u16>,
     /// Whether its next STATUS says this host's time (receiver).
     pub(super) owes_time: bool,
-    /// When its sender was asked for one more report, as it closed, and whether it is not waited for any more (receiver).
+    /// When its sender was asked for one more report, as either closed, and whether it is not waited for any more (receiver).
     pub(super) asked_at: Option<Instant>,
     pub(super) is_over: bool,
     /// The number of the last report by which all that waited was judged.

@@ -398,7 +398,7 @@ impl Endpoint {
         None
     }
 
-    /// True if the last messages of a channel that its sender has closed are judged. Else it is asked for one more report, and waited for; after
+    /// True if the last messages of a channel that is closed are judged. Else its sender is asked for one more report, and waited for; after
     /// [`LAST_REPORT`] they are judged as they are. So they are at once where no report tells anything, or nothing depends on it.
     pub(super) fn is_judged(&mut self, now: Instant, key: ChannelId) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };

@@ -55,9 +55,26 @@ impl Endpoint {
         self.say(key, ControlType::Close);
     }
 
-    /// A finishing receiver is through when every message that was sent has been delivered or given up.
+    /// A receiver closes that waits for a last report first ([`Endpoint::is_judged`]).
+    pub(super) fn start_draining(&mut self, now: Instant, key: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(key) {
+            channel.association.enter(State::Draining, now + GRACE);
+        }
+        self.set_timer(key);
+        self.conclude_if_complete(now, key);
+    }
+
+    /// A finishing receiver is through when every message that was sent has been delivered or given up, one that closes itself when all is judged
+    /// that will be before the end.
     pub(super) fn conclude_if_complete(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
+        if channel.association.state == State::Draining && channel.job.receiver().is_some() {
+            let is_judged = self.is_judged(now, key);
+            if is_judged || self.channels.get(key).is_some_and(|channel| channel.is_over) {
+                self.start_closing(now, key);
+            }
+            return;
+        }
         if channel.association.state != State::Open && self.is_inward(key) {
             return self.finish_relay(now, key, false);
         }
@@ -72,7 +89,9 @@ impl Endpoint {
     /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
     pub(super) fn conclude(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let State::Finishing { sent } = channel.association.state else { return };
+        let State::Finishing { sent } = channel.association.state else {
+            return self.conclude_if_complete(now, key);
+        };
         let Some(receiving) = channel.job.receiver_mut() else {
             channel.association.enter(State::Finishing { sent }, now + RETRY);
             return self.finish_relay(now, key, true);

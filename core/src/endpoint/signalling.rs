@@ -198,12 +198,15 @@ impl Endpoint {
         }
     }
 
-    /// Closes a channel. What a sender has queued is sent first; a receiver closes at once. Of a relay both sides are closed:
+    /// Closes a channel. What a sender has queued is sent first; a receiver takes nothing more, and closes at once or, if it has another clock, when a
+    /// last report of its sender has told whether the messages were in time, after a quarter of a second at most. Of a relay both sides are closed:
     /// what waits is sent on, and nothing more is taken.
     pub fn close(&mut self, now: Instant, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(channel) else { return };
-        match state.association.state {
-            State::Open if !state.job.is_drained() => state.association.state = State::Draining,
+        let (stands, is_drained) = (state.association.state, state.job.is_drained());
+        match stands {
+            State::Open if !is_drained => state.association.state = State::Draining,
+            State::Open if !self.is_judged(now, channel) => self.start_draining(now, channel),
             State::Open | State::Accepted => self.start_closing(now, channel),
             State::Opening => self.end(now, channel, End::Closed { report: None }),
             _ => return,

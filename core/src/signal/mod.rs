@@ -40,7 +40,7 @@ pub enum State {
     Accepted,
     /// Data flows.
     Open,
-    /// Sender: closing once everything queued has left.
+    /// Sender: closing once everything queued has left. Receiver: once what was delivered is judged; it takes nothing more.
     Draining,
     /// CLOSE was sent (by either side).
     Closing,
@@ -64,7 +64,7 @@ pub enum Due {
     Keepalive,
     /// Send CLOSE again.
     Close,
-    /// The grace of a finishing receiver is over.
+    /// The grace of a finishing receiver is over, or a draining one looks again.
     Finish,
     /// Nobody answered OPEN.
     NoAnswer,
@@ -179,6 +179,10 @@ impl Association {
             State::Accepted | State::Open | State::Draining if self.sender => {
                 self.due = self.next_watch(now);
                 Due::Keepalive
+            }
+            State::Draining => {
+                self.due = now + GRACE;
+                Due::Finish
             }
             _ => {
                 self.due = self.next_watch(now);

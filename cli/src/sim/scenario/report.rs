@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use laxity::calibration::{WatchedPeer, broken_of_peer};
+use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept, undecided};
@@ -47,10 +48,32 @@ struct OfChannel {
     via: Vec<String>,
     /// How many had its place before it, until a crash.
     reopened: u32,
-    /// Messages of which nobody can say what became of them: a host crashed.
+    /// Messages of which it is not known what became of them.
     unaccounted: u64,
+    /// Whether one of its hosts crashed, which explains them.
+    #[serde(skip)]
+    has_crashed: bool,
     #[serde(skip)]
     report: Report,
+}
+
+impl OfChannel {
+    /// Why it is not known that its promise was kept although no host crashed, in words.
+    fn unknown(&self) -> Option<String> {
+        let Report { figures, sender_end, receiver_end, .. } = &self.report;
+        if self.has_crashed || figures.best_effort {
+            return None;
+        }
+        let ends = [sender_end, receiver_end].map(|end| end.as_ref().map_or("none", <&str>::from).replace('_', " "));
+        let ends = format!("its end at the sender: {}, at the receiver: {}", ends[0], ends[1]);
+        if matches!(sender_end, Some(End::NoAnswer | End::Refused(_) | End::Version { .. })) {
+            return Some(format!("the channel was never opened ({ends})"));
+        }
+        let (unaccounted, sent) = (self.unaccounted, figures.sent);
+        (unaccounted > 0).then(|| {
+            format!("{unaccounted} of {} that were sent are unaccounted for ({ends})", counted(sent, "message"))
+        })
+    }
 }
 
 #[derive(Serialize)]
@@ -76,7 +99,9 @@ impl Outcome {
                 let report = world.report(handle);
                 let Figures { sent, delivered, lost, dropped, .. } = report.figures;
                 let unaccounted = sent.saturating_sub(delivered + lost + dropped);
-                of_channels.push(OfChannel { from, to, via, unaccounted, reopened, report });
+                let is_on_route = |on| on == channel.from || on == channel.to || channel.via.contains(&on);
+                let has_crashed = scenario.crashes().any(|fault| is_on_route(fault.on));
+                of_channels.push(OfChannel { from, to, via, unaccounted, has_crashed, reopened, report });
                 (next, reopened) = (world.successor(handle), reopened + 1);
             }
         }
@@ -122,9 +147,13 @@ impl Outcome {
         self.channels.iter().map(of).collect()
     }
 
-    /// True if no miss is Laxity's, nothing was over its bound or is undecided, no premise was broken, and no checker found anything.
+    /// True if no miss is Laxity's, nothing was over its bound, is undecided or unaccounted for without a crash, all channels with a contract were
+    /// opened, no premise was broken, and no checker found anything.
     pub(super) fn promises_kept(&self) -> bool {
-        promises_kept(&self.figures()) && self.findings.is_empty() && self.broken_premises().is_empty()
+        promises_kept(&self.figures())
+            && self.findings.is_empty()
+            && self.broken_premises().is_empty()
+            && self.channels.iter().all(|channel| channel.unknown().is_none())
     }
 
     /// The premises that were broken, and at which host, in words.
@@ -205,7 +234,13 @@ pub(super) fn page(outcome: &Outcome) -> String {
         }
     };
     say(|channel| channel.report.send.refused, "", "beyond its contract or its queue never left the sender.");
-    say(|channel| channel.unaccounted, "what became of ", "nobody can say: a host crashed.");
+    let unaccounted = |channel: &OfChannel| if channel.has_crashed { channel.unaccounted } else { 0 };
+    say(unaccounted, "what became of ", "nobody can say: a host crashed.");
+    let best_effort = |channel: &OfChannel| match channel.report.figures.best_effort {
+        true if !channel.has_crashed => channel.unaccounted,
+        _ => 0,
+    };
+    say(best_effort, "", "unaccounted for: best effort promises none.");
     if !outcome.faults.is_empty() {
         let at = |nanos| Duration::from_nanos(nanos).to_string();
         let columns: [Column<'_, &OfFault>; 4] = [
@@ -240,12 +275,19 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     if let Some(undecided) = &undecided {
         let _ = writeln!(verdict, "{undecided}.");
     }
+    let unknown =
+        outcome.channels.iter().zip(figures).filter_map(|(channel, figures)| Some((figures, channel.unknown()?)));
+    let unknown: Vec<String> =
+        unknown.map(|(figures, why)| format!("UNKNOWN: {}: {why}.", escaped(&figures.name))).collect();
+    for line in &unknown {
+        let _ = writeln!(verdict, "{line}");
+    }
     let premises = outcome.broken_premises();
     for premise in &premises {
         let _ = writeln!(verdict, "{PREMISE}{premise}");
     }
     verdict.push_str(&match (broken.is_empty(), outcome.findings.is_empty()) {
-        (true, true) if undecided.is_some() || !premises.is_empty() => {
+        (true, true) if undecided.is_some() || !unknown.is_empty() || !premises.is_empty() => {
             "No promise is known to be broken; misses have the causes that stand above.".to_owned()
         }
         (true, true) => "Every promise was kept; misses have the causes that stand above.".to_owned(),

@@ -57,7 +57,12 @@ pub(super) struct Scenario {
 impl Scenario {
     /// How often a channel may be opened: after each crash once more.
     pub(super) fn lives(&self) -> usize {
-        1 + self.faults.iter().filter(|fault| matches!(fault.what, What::Of(FaultKind::Crash { .. }))).count()
+        1 + self.crashes().count()
+    }
+
+    /// Its crashes.
+    pub(super) fn crashes(&self) -> impl Iterator<Item = &Fault> {
+        self.faults.iter().filter(|fault| matches!(fault.what, What::Of(FaultKind::Crash { .. })))
     }
 }
 
