@@ -212,3 +212,27 @@ fn messages_that_leave_early_are_judged_too() {
     let figures = world.report(channel).figures;
     assert!(figures.delivered > 200 && figures.misses.all() == 0 && figures.undecided == 0, "{figures:?}");
 }
+
+/// A report decides of all that waits on the channel with a thousand messages a second, whatever waits beside it.
+#[test]
+fn a_fast_channel_is_judged_beside_a_slow_one() {
+    let mut world = World::new(3);
+    let clocks = ClockConfig::default();
+    let (from, to) =
+        (host(&mut world, 1, Clock::ahead(ms(700)), clocks), host(&mut world, 2, Clock::default(), clocks));
+    let [fast, slow] = [("fast", 1), ("slow", 20)].map(|(name, interval)| {
+        let contract = contract(100, ms(interval), 2, ms(40));
+        let channel = world.open(from, to, plan(name, contract, ms(8), ms(1)));
+        world.add_source(Source::full(channel, &contract, at(100)));
+        channel
+    });
+    world.run_until(at(2_000));
+    for _ in 0..10 {
+        world.run_until(world.now() + ms(33));
+        let undecided = [fast, slow].map(|channel| world.report(channel).figures.undecided);
+        assert!(undecided[0] <= 250 && undecided[1] <= 15, "{undecided:?}");
+    }
+    world.finish();
+    let figures = [fast, slow].map(|channel| world.report(channel).figures);
+    assert!(figures.iter().all(|of| of.late + of.undecided == 0) && figures[0].delivered > 2_000, "{figures:?}");
+}

@@ -89,10 +89,10 @@ const MOST_UNANSWERED: u8 = 16;
 pub(super) struct PeerClocks {
     config: ClockConfig,
     peers: Vec<Option<Peer>>,
-    /// How often this host's clock was seen to leave its rate, from any number on and modulo 7, and by when the last time.
+    /// How often this host's clock was seen to leave its rate, from any number on and modulo 4, and by when the last time.
     epoch: u8,
     begun: Option<Instant>,
-    /// How often it was seen to go ahead at once, modulo 7, and by when the last time.
+    /// How often it was seen to go ahead at once, modulo 4, and by when the last time.
     own_epoch: u8,
     went_ahead: Option<Instant>,
     /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
@@ -160,6 +160,10 @@ impl PeerClocks {
     /// The least that a packet can have been in transit, as far as its sender's clock is known.
     pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
         place?;
+        // A packet that left before its logical arrival tells no time; of what may be from before the epoch, that may be in another one.
+        if header.epoch > MAX_EPOCH && header.waited_micros == 0 {
+            return None;
+        }
         let Known { clock, own_epoch, .. } = self.known(place);
         // The clocks are compared when it left, or later if that was before its logical arrival.
         clock.lower_latency(&Message {
@@ -386,9 +390,12 @@ impl Endpoint {
                 self.conclude_if_complete(now, key);
                 self.tell_end(key);
             } else {
-                self.clocks.waiting.push_back(0, id);
+                // One that may have more is looked at again before others.
+                match judged {
+                    Some(_) => self.clocks.waiting.push_front(0, id),
+                    None => self.clocks.waiting.push_back(0, id),
+                }
                 self.clocks.waits += 1;
-                // It may have more.
                 self.clocks.to_look_at += usize::from(judged.is_some());
             }
             if let Some(judged) = judged {

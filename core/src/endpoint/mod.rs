@@ -646,7 +646,7 @@ impl Endpoint {
         let link = self.links.iter().filter_map(LinkState::next_time).min();
         let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
         let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
-        let judged = self.clocks.next_time(now).map(|at| at.max(held_until));
+        let judged = self.clocks.next_time(now).filter(|_| !self.restricted).map(|at| at.max(held_until));
         [(step, Why::Release), (link, Why::Link), (signal, Why::Signal), (judged, Why::Signal)]
             .into_iter()
             .filter_map(|(at, why)| at.map(|at| (at, why)))

@@ -88,7 +88,8 @@ impl Watched {
         self.revision += 1;
     }
 
-    /// Where there is no room a peer takes the place of one of which nothing bad is known, or else of any, in turn.
+    /// Where there is no room a peer takes the place of one of which nothing bad is known, or else of one with its own IP address, or else of any,
+    /// in turn.
     fn entry(&mut self, peer: SocketAddr) -> Option<&mut WatchedPeer> {
         let place = match self.peers.iter().position(|of| of.peer == peer) {
             Some(place) => place,
@@ -97,7 +98,9 @@ impl Watched {
                 self.peers.len() - 1
             }
             None => {
-                let place = self.peers.iter().position(|of| !of.is_broken()).unwrap_or(self.next);
+                let harmless = self.peers.iter().position(|of| !of.is_broken());
+                let own = || self.peers.iter().position(|of| of.peer.ip() == peer.ip());
+                let place = harmless.or_else(own).unwrap_or(self.next);
                 self.next = (self.next + 1) % self.room.max(1);
                 *self.peers.get_mut(place)? = WatchedPeer::new(peer);
                 place
@@ -113,7 +116,7 @@ mod tests {
 
     #[test]
     fn where_there_is_no_room_what_is_broken_stays_as_long_as_it_can() {
-        let peer = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let peer = |port: u16| SocketAddr::from(([10, 0, 0, port as u8], port));
         let [low, high] = [1, 9].map(Duration::from_millis);
         let mut watched = Watched::new(3);
         let note = |watched: &mut Watched, port, found| {
@@ -136,6 +139,12 @@ mod tests {
         left.sort_unstable();
         assert_eq!(left, [5, 6, 7]);
         assert_eq!(watched.revision, 8);
+        // However many ports one of them uses.
+        for port in 100..110 {
+            watched.note(SocketAddr::from(([10, 0, 0, 6], port)), (high, low), (low, low));
+        }
+        let others = watched.peers.iter().map(|of| of.peer.port()).filter(|&port| port < 100);
+        assert_eq!(others.sum::<u16>(), 5 + 7);
         let mut none = Watched::new(0);
         assert!(note(&mut none, 1, high).is_empty());
     }

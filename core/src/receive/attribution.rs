@@ -113,8 +113,9 @@ impl Way {
         self.found.before(self.lay_last.unwrap_or(Duration::ZERO))
     }
 
-    /// It took `least` at least: what it was not at a host for, it was in transit.
-    pub(crate) fn took(&mut self, completion: Instant, least: Duration) {
+    /// It took `least` at least, as its sender's clock says if that `is_known` now: what it was not at a host for, it was in transit.
+    pub(crate) fn took(&mut self, completion: Instant, least: Duration, is_known: bool) {
+        self.is_timed |= is_known;
         self.transit = self.transit.max(least.saturating_sub(self.at_hosts(completion, true)));
     }
 

@@ -119,23 +119,21 @@ impl Receiving {
         // What each host measured of it with its own clock, the sender's perhaps a fast one, unless that jumped meanwhile, or a relay has added what it was granted before.
         let at_hosts = delivered.delay.way.at_hosts(completed, known.is_direct);
         let arrival = delivered.delay.way.arrival();
+        // How long a packet waited at its sender is not known of one that came through a relay, so it may always have left early.
+        let early = if known.is_direct { delivered.delay.way.early(ahead) } else { ahead };
         let is_steady = epoch <= MAX_EPOCH && begun.is_none_or(|begun| begun < arrival);
         let mut message = Message {
             sent,
             completed,
             epoch,
             own_epoch,
-            least: if is_steady {
-                clock.least_of((ahead + at_hosts).saturating_sub(delivered.delay.way.early(ahead)))
-            } else {
-                Duration::ZERO
-            },
+            least: if is_steady { clock.least_of((ahead + at_hosts).saturating_sub(early)) } else { Duration::ZERO },
             deadline,
             token: 0,
         };
-        let least = clock.lower_latency(&message).unwrap_or_default().max(message.least);
-        delivered.least = least.saturating_sub(ahead);
-        delivered.delay.way.took(completed, delivered.least);
+        let lower = clock.lower_latency(&message);
+        delivered.least = lower.unwrap_or_default().max(message.least).saturating_sub(ahead);
+        delivered.delay.way.took(completed, delivered.least, lower.is_some());
         let mut excused = Duration::ZERO;
         if delivered.allowed.is_some() {
             let evidence = self.judge(delivered, Duration::from_nanos(1), Duration::ZERO, taken(delivered.since));
