@@ -39,10 +39,10 @@ impl Endpoint {
                 self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
             }
             // A relay closes hop by hop, which takes time; and the one report that a receiver waits for, or what it asked for it, may be lost.
-            Some(State::Finishing { .. }) => {
-                if self.is_inward(key) || self.channels.get(key).is_some_and(|channel| channel.asked_at.is_some()) {
-                    self.answer_channel(now, key, ControlType::Status);
-                }
+            Some(State::Finishing { .. })
+                if self.is_inward(key) || self.channels.get(key).is_some_and(|channel| channel.asked_at.is_some()) =>
+            {
+                self.answer_channel(now, key, ControlType::Status);
             }
             _ => {}
         }
