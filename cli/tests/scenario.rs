@@ -274,7 +274,7 @@ fn the_page_for_people_says_the_same() {
         "sensor (again, 1)",
         "network",
         "link down",
-        "nobody can say: a host crashed.",
+        "is not known: a host crashed.",
         "Every promise was kept; misses have the causes that stand above.",
     ] {
         assert!(page.contains(part), "{part} in {page}");
@@ -311,7 +311,7 @@ fn what_no_crash_explains_is_not_said_to_be_kept() {
     // A crash explains it, and nothing was promised to best effort.
     let (status, page) = told(&fault("crash", "1s"), channel);
     assert!(
-        status == 0 && page.contains("nobody can say: a host crashed.") && page.contains("Every promise was kept"),
+        status == 0 && page.contains("is not known: a host crashed.") && page.contains("Every promise was kept"),
         "{page}"
     );
     let (status, page) = told(&delay("1s"), best_effort);

@@ -1,16 +1,17 @@
 //! The exchange of stamps between two hosts with two clocks, and the epochs that data packets say.
 
+#[path = "common/host.rs"]
+mod host;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use host::config;
 use laxity_core::clock::{Jump, MAX_EPOCH, Relation, UNSURE_EPOCH};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{
-    ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, WatchedPeer,
-};
+use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, Outgoing, Reception, WatchedPeer};
 use laxity_core::event::{ChannelId, Event, Name, Pace};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{Control, DataView};
@@ -34,29 +35,7 @@ struct Host {
 
 impl Host {
     fn new(secret: u128, peer_clocks: ClockConfig) -> Self {
-        let link = LinkConfig {
-            model: LinkModel::UNLIMITED,
-            look_ahead: Duration::ZERO,
-            horizon: Duration::ZERO,
-            best_effort: BestEffort::UNLIMITED,
-        };
-        let endpoint = Endpoint::new(Config {
-            envelope: Default::default(),
-            stretch_ppm: 1_000_000,
-            channels: 8,
-            upcalls: 0,
-            frames: 256,
-            best_effort_frames: 0,
-            peer_clocks,
-            packet: PACKET,
-            quantum: 1,
-            policy: Default::default(),
-            handover: Duration::ZERO,
-            clock: secret as u64,
-            secret,
-            key: None,
-            links: vec![link],
-        });
+        let endpoint = Endpoint::new(Config { peer_clocks, ..config(secret as u64, secret, PACKET) });
         Self { endpoint, frames: HeapFrames::new(256, 200) }
     }
 

@@ -1,13 +1,16 @@
 //! Stages of all channels are changed together, at an instant at which nothing current is unfinished on the processor, and that is told
 //! when the link has had such an instant, too.
 
+#[path = "common/host.rs"]
+mod host;
+
 use std::net::SocketAddr;
 
+use host::config;
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{Destination, Endpoint, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 
@@ -30,29 +33,7 @@ struct Host {
 
 impl Host {
     fn new(secret: u128) -> Self {
-        let link = LinkConfig {
-            model: LinkModel::UNLIMITED,
-            look_ahead: Duration::ZERO,
-            horizon: Duration::ZERO,
-            best_effort: BestEffort::UNLIMITED,
-        };
-        let endpoint = Endpoint::new(Config {
-            envelope: Default::default(),
-            stretch_ppm: 1_000_000,
-            channels: 8,
-            upcalls: 0,
-            frames: 256,
-            best_effort_frames: 0,
-            peer_clocks: ClockConfig::default(),
-            packet: PACKET,
-            quantum: 1,
-            policy: Default::default(),
-            handover: Duration::ZERO,
-            clock: 7,
-            secret,
-            key: None,
-            links: vec![link],
-        });
+        let endpoint = Endpoint::new(config(7, secret, PACKET));
         Self { endpoint, frames: HeapFrames::new(256, 200) }
     }
 

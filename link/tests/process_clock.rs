@@ -14,7 +14,7 @@ fn a_step_of_the_process_clock_is_seen_as_a_jump_ahead() {
     assert_eq!(jumps.seen(before), [0, 0]);
     let after = loop {
         let found = now();
-        // Whoever reads the clock and looks then is told of each step that this reading has passed.
+        // A look after a reading of the clock tells of each step that this reading has passed.
         if found >= at {
             break found;
         }

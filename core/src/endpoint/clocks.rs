@@ -160,7 +160,7 @@ impl PeerClocks {
     /// The least that a packet can have been in transit, as far as its sender's clock is known.
     pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
         place?;
-        // A packet that left before its logical arrival tells no time; of what may be from before the epoch, that may be in another one.
+        // It left before its logical arrival, and perhaps in an earlier epoch (as handlers' replies in the kernel do).
         if header.epoch > MAX_EPOCH && header.waited_micros == 0 {
             return None;
         }

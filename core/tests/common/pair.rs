@@ -1,13 +1,16 @@
 //! Two hosts with two clocks, a millisecond apart, and one channel from the one to the other. Once it is set up it takes no memory of its own.
 
+#[path = "host.rs"]
+mod host;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use host::config;
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::receive::{Decision, ReceiveCounters};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
@@ -71,29 +74,8 @@ fn address(host: usize) -> SocketAddr {
 }
 
 fn host(number: u64) -> Host {
-    let link = LinkConfig {
-        model: LinkModel::UNLIMITED,
-        look_ahead: Duration::ZERO,
-        horizon: Duration::ZERO,
-        best_effort: BestEffort::UNLIMITED,
-    };
-    let endpoint = Endpoint::new(Config {
-        envelope: Default::default(),
-        stretch_ppm: 1_000_000,
-        channels: 4,
-        upcalls: 0,
-        frames: 128,
-        best_effort_frames: 32,
-        peer_clocks: ClockConfig::default(),
-        packet: BYTES as u32,
-        quantum: 1,
-        policy: Default::default(),
-        handover: Duration::ZERO,
-        clock: number,
-        secret: number.into(),
-        key: None,
-        links: vec![link],
-    });
+    let config = Config { best_effort_frames: 32, ..config(number, number.into(), BYTES as u32) };
+    let endpoint = Endpoint::new(config);
     Host { endpoint, frames: HeapFrames::new(256, 2 * BYTES) }
 }
 

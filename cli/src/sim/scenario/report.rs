@@ -235,7 +235,7 @@ pub(super) fn page(outcome: &Outcome) -> String {
     };
     say(|channel| channel.report.send.refused, "", "beyond its contract or its queue never left the sender.");
     let unaccounted = |channel: &OfChannel| if channel.has_crashed { channel.unaccounted } else { 0 };
-    say(unaccounted, "what became of ", "nobody can say: a host crashed.");
+    say(unaccounted, "what became of ", "is not known: a host crashed.");
     let best_effort = |channel: &OfChannel| match channel.report.figures.best_effort {
         true if !channel.has_crashed => channel.unaccounted,
         _ => 0,
