@@ -8,7 +8,7 @@
  * says, as many as the function says, for as long as the call takes. A null pointer, a text that is not UTF-8 or an unknown constant is an error,
  * LAXITY_BAD_ARGUMENT, and nothing is done; what is said of null here is said where it means something else.
  * Ownership: what a function sets through a pointer to a pointer is the caller's, to be given to the function that frees it, once. It is set to null if the
- * function fails. What is given to a function stays the caller's, and is copied where it is needed later.
+ * function fails. An argument stays the caller's, and is copied where the library needs it later.
  * Threads: each type says so. Handlers run on a thread of the library.
  * Errors: an int is LAXITY_OK, or says what failed, and laxity_last_error() says why in words. Values above zero are the exit status that a command
  * should end with.
@@ -26,10 +26,10 @@
 // It is done.
 #define LAXITY_OK 0
 
-// What was asked for is not possible: a value out of range, a message beyond the contract, an upcall that has ended.
+// The request is not possible: a value out of range, a message beyond the contract, an upcall that has ended.
 #define LAXITY_BAD_INPUT 2
 
-// Admission said no, at this host or at the peer; the text says what would fit.
+// Admission said no, at this host or at the peer; the text names values that would fit.
 #define LAXITY_REFUSED 3
 
 // This system does not permit it to this process.
@@ -47,27 +47,27 @@
 // An argument breaks the rules of this header: a null pointer, a text that is not UTF-8, an unknown constant, a buffer that is too small.
 #define LAXITY_BAD_ARGUMENT -3
 
-// The library panicked, which is a bug of Laxity. What the call was about must not be used any more, but freed.
+// The library panicked, which is a bug of Laxity. The objects of the call must not be used any more, only freed.
 #define LAXITY_INTERNAL -4
 
-// The costs that this host was calibrated to have; assumed ones if it was not.
+// The costs of this host's calibration; assumed ones if it was not calibrated.
 #define LAXITY_COSTS_OF_THIS_HOST 0
 
 // Costs that are assumed of a present-day machine, not measured.
 #define LAXITY_COSTS_ASSUMED 1
 
-// In place of a real-time priority: stay an ordinary thread.
+// A value instead of a real-time priority: the thread stays an ordinary one.
 #define LAXITY_NO_PRIORITY 0
 
 // A thread of the host's own does its work: messages are handed over to it, and by it.
 #define LAXITY_PLACEMENT_THREAD 0
 
 // Threads in laxity_sender_send() and laxity_receiver_recv() do the host's work themselves, as far as they run as SCHED_FIFO or SCHED_RR: no hand-over, and one wake-up
-// less at each end. Every bound contains the platform's wake-up twice for that.
+// less at each end. For that, every bound contains the platform's wake-up twice.
 #define LAXITY_PLACEMENT_INLINE 1
 
 // The executive of another process, to which this one attaches (laxity serve, or the first process with LAXITY_PLACEMENT_AUTO): its address, link and costs. Upcalls need
-// an executive of one's own.
+// an executive in this process.
 #define LAXITY_PLACEMENT_SERVER 2
 
 // As LAXITY_PLACEMENT_SERVER, if a process serves; else as LAXITY_PLACEMENT_THREAD, and this process serves the next ones, unless it claims nothing.
@@ -79,13 +79,13 @@
 // A message beyond the contract is dropped and counted, and the call says LAXITY_BAD_INPUT.
 #define LAXITY_OVERLOAD_DROP 1
 
-// What an unsigned time or count is that is unknown, or that does not exist.
+// The value of an unsigned time or count that is unknown, or that does not exist.
 #define LAXITY_UNKNOWN UINT64_MAX
 
-// In place of a processor: any.
+// A value instead of a processor: any processor.
 #define LAXITY_ANY_PROCESSOR -1
 
-// What an upcall does at the moment.
+// The state of an upcall at the moment.
 enum laxity_state {
   // It was not told to run, was suspended, or has finished.
   LAXITY_STATE_SUSPENDED = 0,
@@ -99,12 +99,12 @@ enum laxity_state {
   LAXITY_STATE_CLOSED = 4,
 };
 
-// What a handler has done when it returns. Any other value counts as LAXITY_PROGRESS_FAILED.
+// The result of a handler when it returns. Any other value counts as LAXITY_PROGRESS_FAILED.
 enum laxity_progress {
-  // It stopped after an iteration because laxity_run_should_yield() said so: what is left is done when it is called again. If nothing is left, the run
+  // It stopped after an iteration because laxity_run_should_yield() said so: the rest is done when it is called again. If nothing is left, the run
   // is done.
   LAXITY_PROGRESS_YIELD = 0,
-  // There is nothing more to do in this period, whatever is left.
+  // There is nothing more to do in this period, even if units are left.
   LAXITY_PROGRESS_DONE = 1,
   // As LAXITY_PROGRESS_DONE, and the upcall is suspended.
   LAXITY_PROGRESS_FINISHED = 2,
@@ -112,11 +112,11 @@ enum laxity_progress {
   LAXITY_PROGRESS_FAILED = 3,
 };
 
-// What happens to an upcall when a run has taken more than it declared. It is counted in any case.
+// The treatment of an upcall whose run has taken more than it declared. It is counted in any case.
 enum laxity_overrun {
-  // Nothing more: others may miss because of it, and say so.
+  // It is only counted: others may miss because of it, and name it as the cause.
   LAXITY_OVERRUN_COUNT = 0,
-  // From its next release on it comes behind all other periodic upcalls.
+  // From its next release on it comes after all other periodic upcalls.
   LAXITY_OVERRUN_DEMOTE = 1,
   // It runs no more: LAXITY_STATE_STOPPED.
   LAXITY_OVERRUN_STOP = 2,
@@ -148,30 +148,30 @@ struct laxity_upcall;
 // The upcalls of one thread. Threads: every function that takes it may be called from any thread at any time, except laxity_upcalls_free().
 struct laxity_upcalls;
 
-// How a host is set up. Begin with laxity_host_config_default().
+// The parameters of a host. Begin with laxity_host_config_default().
 struct laxity_host_config {
   // Address and port of its link, such as "127.0.0.1:5709"; port 0 takes any. Null is loopback, any port.
   const char *bind;
   // LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED.
   int costs;
-  // The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+  // The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. If it is not permitted, the host does without it.
   int fifo_priority;
-  // Whether the host does without a claim of its link and processors, and looks at no other host's: for hosts that are emulated on one machine. Otherwise
+  // True if the host does without a claim of its link and processors, and does not look at other hosts' claims: for hosts that are emulated on one machine. Otherwise
   // a second host on the same link or processors is refused.
   bool claim_nothing;
-  // Whether to lock the process's memory, where that is permitted without limit.
+  // True to lock the process's memory, where that is permitted without limit.
   bool lock_memory;
   // The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
   uint64_t longest_iteration_ns;
   // LAXITY_PLACEMENT_AUTO, _THREAD, _INLINE or _SERVER; inline excludes upcalls on the executive's own thread.
   int placement;
-  // How long to look on with nothing to do before a sleep, nanoseconds, up to 1,000,000; 0 for not at all. What comes meanwhile costs no wake-up. It takes
-  // processor time: no more than the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done
+  // The time for which the executive spins with nothing to do before it sleeps, nanoseconds, up to 1,000,000; 0 for not at all. A frame or message that comes meanwhile costs no wake-up. It takes
+  // processor time: no more than the time for which the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done
   // without.
   uint64_t spin_ns;
 };
 
-// What a real-time channel declares.
+// The declaration of a real-time channel.
 struct laxity_contract {
   // Largest message, bytes.
   uint64_t max_message;
@@ -185,11 +185,11 @@ struct laxity_contract {
   uint64_t deadline_ns;
   // LAXITY_OVERLOAD_BLOCK or LAXITY_OVERLOAD_DROP.
   int overload;
-  // Of 10^9 messages so many may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
+  // The number of messages in 10^9 that may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
   uint32_t tolerate_ppb;
 };
 
-// What was counted of a receiving channel so far.
+// The counters of a receiving channel so far.
 struct laxity_channel_figures {
   // Messages that reached the application, late ones included.
   uint64_t delivered;
@@ -205,7 +205,7 @@ struct laxity_channel_figures {
   uint64_t missed_by_sender;
   // Because the receiving application did not read.
   uint64_t missed_by_receiver;
-  // Because packets were lost on the way, or late.
+  // Because packets were lost in transit, or late.
   uint64_t missed_by_network;
   // Because the platform took more of the processor than was allowed for.
   uint64_t missed_by_platform;
@@ -222,38 +222,38 @@ struct laxity_channel_figures {
   // The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
   // was sent before its contract had room. LAXITY_UNKNOWN before the first message.
   uint64_t largest_delay_ns;
-  // Messages that were delivered, with a deadline, of which it is not known, or not yet, whether they were in time, because the sending
-  // host has another clock. Delays between two clocks are the most that they can have been.
+  // Messages that were delivered, with a deadline, for which it is unknown, or not yet known, whether they were in time, because the sending
+  // host has another clock. Delays between two clocks are upper limits.
   uint64_t undecided;
-  // How uncertain the sending host's clock was when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
+  // The uncertainty of the sending host's clock when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
   // is not known.
   uint64_t clock_error_ns;
 };
 
-// How the thread of upcalls is set up. Begin with laxity_upcalls_config_default().
+// The parameters of a thread of upcalls. Begin with laxity_upcalls_config_default().
 struct laxity_upcalls_config {
   // LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED, for upcalls without a host; below a host they are the host's.
   int costs;
-  // The SCHED_FIFO priority, 1 to 98 and below that of the executive, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+  // The SCHED_FIFO priority, 1 to 98 and below that of the executive, or LAXITY_NO_PRIORITY. If it is not permitted, the thread does without it.
   int fifo_priority;
   // The processor to keep to, or LAXITY_ANY_PROCESSOR.
   int processor;
   // Most upcalls at once, 1 to 131072.
   size_t capacity;
-  // Whether to lock the process's memory, where that is permitted without limit.
+  // True to lock the process's memory, where that is permitted without limit.
   bool lock_memory;
 };
 
 // Frees the state of a handler, once, when it is called no more.
 typedef void (*laxity_free_state)(void *state);
 
-// What an upcall declares. What is left zero has its default, except the period.
+// The declaration of an upcall. A field that is zero has its default, except the period.
 struct laxity_upcall_spec {
-  // A run in every so many ns, to be done by the end; 1 to an hour.
+  // The period, ns: one run in each, to be done by its end; 1 to an hour.
   uint64_t period_ns;
-  // What a run takes of the processor at most, ns; 1 to the period. Zero is all of the period.
+  // The longest processor time of a run, ns; 1 to the period. Zero is all of the period.
   uint64_t cost_ns;
-  // Units of work in a run at most; 1 to 65535. Zero is 1.
+  // The most units of work in a run; 1 to 65535. Zero is 1.
   uint32_t batch;
   // Units between two points where it asks whether to yield; 1 to the batch. Zero is all of them.
   uint32_t block;
@@ -264,28 +264,28 @@ struct laxity_upcall_spec {
   laxity_free_state free_state;
 };
 
-// What is called when a run begins, and again when one goes on that had yielded. `state` is what was given when the upcall was created. It returns an
+// A handler. It is called when a run begins, and again when a run goes on that had yielded. `state` is the pointer that was given when the upcall was created. It returns an
 // enum laxity_progress. It runs on the one thread of its laxity_upcalls, so handlers of the same laxity_upcalls need no locks among each other. It must
 // not leave by longjmp(), by an exception of C++ or by ending its thread: the library has work to do after it.
 typedef int (*laxity_handler)(struct laxity_run *run, void *state);
 
-// When an aperiodic run will be done.
+// The time by which an aperiodic run will be done.
 struct laxity_posted {
-  // By then at the latest, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
+  // The latest time, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
   uint64_t by_ns;
-  // 1 if that is in time, 0 if it is not, -1 if it was not asked.
+  // 1 if that is in time, 0 if it is not, -1 if the call did not ask.
   int in_time;
 };
 
-// What was counted of an upcall so far.
+// The counters of an upcall so far.
 struct laxity_upcall_figures {
-  // What it does at the moment.
+  // Its state at the moment.
   enum laxity_state state;
   // Its period, ns; LAXITY_UNKNOWN if it is aperiodic.
   uint64_t period_ns;
-  // What a run may take of the processor, ns.
+  // The processor time that a run may take, ns.
   uint64_t declared_cost_ns;
-  // How long a run may take from its release until it is done, ns, the largest that was in force; LAXITY_UNKNOWN if it is aperiodic.
+  // The longest time from a run's release until it is done, ns, the largest that was in force; LAXITY_UNKNOWN if it is aperiodic.
   uint64_t bound_ns;
   // Runs that were due: completed or skipped.
   uint64_t invocations;
@@ -307,19 +307,19 @@ struct laxity_upcall_figures {
   uint64_t over_cost;
   // The least time that was left at a run's end, ns; negative if it was late, INT64_MIN before the first.
   int64_t least_slack_ns;
-  // The longest from release to begin, ns; LAXITY_UNKNOWN before the first.
+  // The longest time from release to begin, ns; LAXITY_UNKNOWN before the first.
   uint64_t largest_jitter_ns;
-  // The longest from release until done, ns; LAXITY_UNKNOWN before the first.
+  // The longest time from release until done, ns; LAXITY_UNKNOWN before the first.
   uint64_t largest_response_ns;
-  // The most that a run took of the processor, ns; LAXITY_UNKNOWN before the first.
+  // The most processor time that a run took, ns; LAXITY_UNKNOWN before the first.
   uint64_t largest_cost_ns;
 };
 
-// When it is the loop's turn.
+// A turn of the loop.
 struct laxity_tick {
-  // When the run was released, ns of CLOCK_MONOTONIC.
+  // The time at which the run was released, ns of CLOCK_MONOTONIC.
   uint64_t release_ns;
-  // By when the loop has to come back to laxity_periodic_wait(), ns of CLOCK_MONOTONIC.
+  // The time by which the loop has to come back to laxity_periodic_wait(), ns of CLOCK_MONOTONIC.
   uint64_t deadline_ns;
   // Periods that passed since the last tick in which it had no turn.
   uint64_t skipped;
@@ -329,11 +329,11 @@ struct laxity_tick {
 extern "C" {
 #endif // __cplusplus
 
-// Why the last call of the calling thread that failed did so: one line of UTF-8, empty if none failed. Never null. It is the library's, and stays
+// The reason of the last failed call of the calling thread: one line of UTF-8, empty if none failed. Never null. It belongs to the library, and stays
 // valid until another call of the same thread fails.
 const char *laxity_last_error(void);
 
-// Loopback and any port, the costs of this host, real-time priority 70 and locked memory where permitted, link and processors divided with the other
+// The default: loopback and any port, the costs of this host, real-time priority 70 and locked memory where permitted, link and processors divided with the other
 // executives of the machine.
 struct laxity_host_config laxity_host_config_default(void);
 
@@ -348,7 +348,7 @@ int laxity_host_address(const struct laxity_host *host,
                         char *buffer,
                         size_t capacity);
 
-// How often, since the host started, the platform took more of its executive's time at once than the bounds count on: they did not hold then. Zero for
+// The number of times since the host started that the platform took more of its executive's time at once than the bounds count on: the bounds did not hold then. Zero for
 // null.
 uint64_t laxity_host_gaps(const struct laxity_host *host);
 
@@ -370,7 +370,7 @@ int laxity_listener_accept(const struct laxity_listener *listener,
                            int64_t timeout_ns,
                            struct laxity_receiver **receiver);
 
-// Listens no more; channels that were accepted go on. Null is ignored.
+// Stops listening; channels that were accepted go on. Null is ignored.
 void laxity_listener_free(struct laxity_listener *listener);
 
 // Opens a real-time channel to receiver `name` at `peer` ("127.0.0.1:5709"). Waits for the answer, up to two seconds if there is none. LAXITY_REFUSED if
@@ -390,7 +390,7 @@ int laxity_host_open_best_effort(const struct laxity_host *host,
                                  struct laxity_sender **sender);
 
 // The delay that is promised for each message, ns from its logical arrival; LAXITY_UNKNOWN for best effort or null.
-uint64_t laxity_sender_bound_ns(const struct laxity_sender *sender);
+uint64_t laxity_sender_deadline_ns(const struct laxity_sender *sender);
 
 // Sends a message of `length` bytes, which are copied. Waits while the contract has no room, if the overload policy says so: not for handlers of
 // upcalls.
@@ -403,19 +403,24 @@ int laxity_sender_try_send(struct laxity_sender *sender,
                            const uint8_t *data,
                            size_t length);
 
-// Closes the channel once everything that was taken has been sent, waits for that, and frees the sender, whatever it returns. Null is ignored.
+// Closes the channel after all accepted messages have been sent, waits for that, and frees the sender, whatever it returns. Null is ignored.
 int laxity_sender_close(struct laxity_sender *sender);
 
 // Waits for the next message at most `timeout_ns` (negative: as long as it takes; 0: not at all), copies it to `buffer`, and sets `*length` to its bytes.
-// LAXITY_WOULD_BLOCK after the timeout, LAXITY_CLOSED after the last message. If `capacity` is too small it is LAXITY_BAD_ARGUMENT, `*length` says what
-// is needed, and the message stays the next one.
+// LAXITY_WOULD_BLOCK after the timeout, LAXITY_CLOSED after the last message. If `capacity` is too small it is LAXITY_BAD_ARGUMENT, `*length` says how many bytes
+// are needed, and the message stays the next one.
 int laxity_receiver_recv(struct laxity_receiver *receiver,
                          uint8_t *buffer,
                          size_t capacity,
                          size_t *length,
                          int64_t timeout_ns);
 
-// What was counted of the channel so far.
+// Sets `*descriptor` to one for poll(2), epoll(7) and their like: it is readable when a message may be there, or the channel may have ended. Wait for it only
+// after laxity_receiver_recv() was LAXITY_WOULD_BLOCK. It is the receiver's: do not read or close it.
+int laxity_receiver_descriptor(const struct laxity_receiver *receiver,
+                               int *descriptor);
+
+// The counters of the channel so far.
 int laxity_receiver_figures(const struct laxity_receiver *receiver, struct laxity_channel_figures *figures);
 
 // Closes the channel. Null is ignored.
@@ -427,22 +432,22 @@ uint32_t laxity_run_left(const struct laxity_run *run);
 // Units of the next iteration: those that may be done without asking whether to yield.
 uint32_t laxity_run_block(const struct laxity_run *run);
 
-// So many units are done; more than are left count as those.
+// Tells that `units` more units are done; a number greater than the units left counts as all of them.
 void laxity_run_done(struct laxity_run *run, uint32_t units);
 
-// Whether to return now with LAXITY_PROGRESS_YIELD: a more urgent upcall was released, or the thread is wanted. To be asked after each iteration.
+// True if the handler should return now with LAXITY_PROGRESS_YIELD: a more urgent upcall was released, or the thread is wanted. Ask after each iteration.
 bool laxity_run_should_yield(struct laxity_run *run);
 
-// When the run was released, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+// The time at which the run was released, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
 uint64_t laxity_run_release_ns(const struct laxity_run *run);
 
-// By when it has to be done, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+// The time by which it has to be done, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
 uint64_t laxity_run_deadline_ns(const struct laxity_run *run);
 
 // Runs that were skipped since the last one, because their period had passed before they could begin.
 uint64_t laxity_run_skipped(const struct laxity_run *run);
 
-// The costs of this host, real-time priority 60 where permitted, any processor, room for 256, memory locked where permitted.
+// The default: the costs of this host, real-time priority 60 where permitted, any processor, room for 256, memory locked where permitted.
 struct laxity_upcalls_config laxity_upcalls_config_default(void);
 
 // Starts a thread of upcalls: below the executive of `host`, which admits them together with its channels and preempts them; or alone, if `host` is
@@ -473,7 +478,7 @@ int laxity_upcall_create(const struct laxity_upcalls *upcalls,
                          struct laxity_upcall **upcall);
 
 // As laxity_upcall_create(), for an upcall that runs when it is asked for with laxity_upcall_post(), and no periodic one wants the processor. Its period
-// is only the largest cost that makes sense.
+// is only the largest possible cost.
 int laxity_upcall_create_aperiodic(const struct laxity_upcalls *upcalls,
                                    const char *name,
                                    const struct laxity_upcall_spec *spec,
@@ -487,23 +492,23 @@ int laxity_upcall_run(const struct laxity_upcall *upcall);
 // As laxity_upcall_run(), from `first_ns` of CLOCK_MONOTONIC on: upcalls can keep a phase to each other.
 int laxity_upcall_run_from(const struct laxity_upcall *upcall, uint64_t first_ns);
 
-// Asks for a run of an aperiodic upcall. `within_ns` is what is asked about: whether it will be done within so many ns, LAXITY_UNKNOWN not to ask; it
+// Asks for a run of an aperiodic upcall. `within_ns` asks whether it will be done within so many ns; LAXITY_UNKNOWN does not ask. The upcall
 // runs in any case. `posted` may be null.
 int laxity_upcall_post(const struct laxity_upcall *upcall,
                        uint64_t within_ns,
                        struct laxity_posted *posted);
 
-// Releases it no more. A run that has yielded is given up; one that is running ends first.
+// Stops releasing it. A run that has yielded is given up; one that is running ends first.
 int laxity_upcall_suspend(const struct laxity_upcall *upcall);
 
-// What it does at the moment; LAXITY_STATE_CLOSED for null.
+// Its state at the moment; LAXITY_STATE_CLOSED for null.
 enum laxity_state laxity_upcall_state(const struct laxity_upcall *upcall);
 
-// How long a run may take from its release until it is done, ns, with all that was admitted when it was created; LAXITY_UNKNOWN if that has no bound,
+// The longest time from a run's release until it is done, ns, with all that was admitted when it was created; LAXITY_UNKNOWN if that has no bound,
 // or for null. The bound in force now is in its figures.
 uint64_t laxity_upcall_bound_ns(const struct laxity_upcall *upcall);
 
-// What was counted of it so far.
+// Its counters so far.
 int laxity_upcall_figures(const struct laxity_upcall *upcall, struct laxity_upcall_figures *figures);
 
 // Closes it: it is not released any more. Its handler may still be running when this returns, see laxity_upcall_create() for when its state may be freed.
@@ -519,8 +524,8 @@ int laxity_sleep_until_any(const struct laxity_upcalls *upcalls,
                            int64_t timeout_ns,
                            size_t *which);
 
-// Makes the calling thread one whose loop runs every period, as an upcall of one unit (batch, block and free_state of `spec` are not used): from
-// laxity_periodic_wait() on it is its turn. It gets the scheduling and the processor of the upcalls' thread. Not from a handler. On success `*periodic`
+// Makes the calling thread run a loop in every period, as an upcall of one unit (batch, block and free_state of `spec` are not used): from
+// laxity_periodic_wait() on it has its turns. It gets the scheduling and the processor of the upcalls' thread. Not from a handler. On success `*periodic`
 // is the caller's, to be given to laxity_periodic_free().
 int laxity_periodic_create(const struct laxity_upcalls *upcalls,
                            const char *name,
@@ -532,7 +537,7 @@ int laxity_periodic_create(const struct laxity_upcalls *upcalls,
 int laxity_periodic_wait(struct laxity_periodic *periodic,
                          struct laxity_tick *tick);
 
-// What was counted of it so far.
+// Its counters so far.
 int laxity_periodic_figures(const struct laxity_periodic *periodic, struct laxity_upcall_figures *figures);
 
 // Ends the loop; its thread is an ordinary one again. Null is ignored.

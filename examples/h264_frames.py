@@ -62,7 +62,7 @@ def main(arguments):
         try:
             play(arguments[1], float(arguments[2]))
         except BrokenPipeError:
-            sys.exit("h264_frames.py: nobody reads any more")
+            sys.exit("h264_frames.py: the reader is gone")
     else:
         sys.exit(__doc__)
 

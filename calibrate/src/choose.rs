@@ -1,8 +1,8 @@
-//! Choosing P and the packet size S: those with which most channels are admitted [channels §3.3].
+//! Choosing P and the packet size S with which most channels are admitted [channels §3.3].
 //!
 //! "P and S determine the granularity at which the CPU and link, respectively, are multiplexed between channels", and both ends
-//! are bad. With a small P messages are interrupted, and the inputs are looked at, more often: processor time. With a large P
-//! whoever comes waits longer for the handler that runs, and a frame that has arrived waits longer to be found. Small packets
+//! are bad. With a small P messages are interrupted, and the inputs are looked at, more often, which costs processor time. With a large P
+//! a message that comes waits longer for the handler that runs, and a frame that has arrived waits longer to be found. Small packets
 //! cost the processor more for the same bytes; large ones keep the link from others for longer. The paper takes what maximises
 //! admissibility "while delivering reasonable data transfer throughput". So do we, by asking admission itself, for each S with
 //! the costs that were measured with it; of the reference channels ([`Reference`]) one kind moves bulk, which stands for
@@ -10,16 +10,16 @@
 //!
 //! **What is counted.** Two hosts alike, each of which sends n channels to the other: an executive has n sending and n
 //! receiving stages. Channels of one kind are asked for one after the other until one is refused, as on live hosts: the least
-//! stages on both sides, then what is left of the deadline in proportion to them. What the n-th gets depends on what those before
-//! it got, so a count cannot be found by bisection; a limit ([`MOST`]) bounds the work.
+//! stages on both sides, then the rest of the deadline in proportion to them. The stages of the n-th depend on those of the ones before
+//! it, so a count cannot be found by bisection; a limit ([`MOST`]) bounds the work.
 //!
 //! **What is maximised.** For each rule the sum, over the kinds, of the count as a share of the greatest count that any S, P and
 //! rule has. Sums within a fiftieth of the greatest are alike, since costs are not known better. Of these the smallest P wins, as
 //! it keeps others waiting least, then the largest S, as it moves most bytes for its costs, then the split rule.
 //!
-//! A P with which looks would not keep up with the link ([`Admission::looks_keep_up`]) is not taken, as long as there is another.
+//! A P with which looks do not keep up with the link ([`Admission::looks_keep_up`]) is not taken, as long as there is another.
 //!
-//! Left out: what best effort gets; the MTU (only sizes that the path carries may be asked about); other executives on the link.
+//! Left out: the share of best effort; the MTU (only sizes that the path carries may be asked about); other executives on the link.
 
 use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::route::{self, Hop, Slack};
@@ -37,14 +37,14 @@ pub use reference::Reference;
 
 /// The values of P that are compared.
 pub const QUANTA: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
-/// Most channels of one kind that are counted, in each direction. From twice as many stages on admission asks its ledger first,
-/// whose rounding would blur the differences.
+/// Most channels of one kind that are counted, in each direction. Beyond twice as many stages admission asks its ledger first,
+/// whose rounding would hide the differences.
 pub const MOST: u32 = 32;
 /// Sums that are less than the greatest by one part in so many, at most, are alike.
 const ALIKE: u64 = 50;
 const RULES: [Rule; 2] = [Rule::Split, Rule::Composite];
 
-/// How many channels are admitted for each S and P, and which S and P are best.
+/// The numbers of channels that are admitted for each S and P, and the best S and P.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// S: the packet sizes that were compared, ascending, bytes.
@@ -57,44 +57,35 @@ pub struct Choice {
     pub rule: Rule,
     /// One for each S and P, those of the smallest S first; under `rule`.
     pub cells: Vec<Cell>,
-    /// Where in `cells` the best one is.
+    /// The index in `cells` of the best one.
     pub best: usize,
-    /// What the other rule admits there, by kind.
+    /// The channels that the other rule admits there, by kind.
     pub other_rule: Vec<u32>,
 }
 
-/// What one S and P admit.
+/// The channels that one S and P admit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cell {
     /// S, bytes.
     pub packet: u32,
     /// P.
     pub quantum: u32,
-    /// How many channels are granted, by kind.
-    pub counts: Vec<Count>,
+    /// The numbers of channels that are granted in each direction, by kind; [`MOST`] for so many or more.
+    pub counts: Vec<u32>,
     /// The sum of the counts, each as parts per million of the greatest one of its kind.
     pub score_ppm: u64,
 }
 
-/// How many channels of one kind are granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// In each direction; [`MOST`] for so many or more.
-    pub channels: u32,
-    /// Why there are no more, and for which side; `None` at the limit.
-    pub refused: Option<(Role, Refusal)>,
-}
-
-/// Why there is nothing to choose.
+/// The reason why there is nothing to choose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChooseError {
     /// Nothing to compare.
     #[error("no packet size was given to choose from")]
     NoSizes,
-    /// A platform that cannot be.
+    /// An impossible platform.
     #[error(transparent)]
     Platform(#[from] PlatformError),
-    /// A platform on which the reference channels cannot be.
+    /// A platform on which the reference channels are impossible.
     #[error(transparent)]
     Contract(#[from] ContractError),
     /// No channel of some kind is granted anywhere, whatever its deadline.
@@ -102,7 +93,7 @@ pub enum ChooseError {
     NothingFits {
         /// The name of the kind.
         kind: &'static str,
-        /// What the first platform says.
+        /// The refusal on the first platform.
         refusal: Refusal,
     },
 }
@@ -123,7 +114,7 @@ impl Choice {
         (self.best / self.quanta.len(), self.best % self.quanta.len())
     }
 
-    /// Why these, in a few sentences: what is admitted, and what the neighbours admit.
+    /// The reason for these, in a few sentences: the channels that are admitted, and those that the neighbours admit.
     pub fn why(&self) -> String {
         let best = self.chosen();
         let (size, quantum) = self.place();
@@ -135,8 +126,7 @@ impl Choice {
         ];
         let beside = beside.into_iter().filter_map(|(size, quantum, differs)| {
             let cell = self.cell(size?, quantum?)?;
-            let as_many = cell.counts.iter().zip(&best.counts).all(|(one, other)| one.channels == other.channels);
-            let found = if as_many { "as many".to_owned() } else { self.told(cell) };
+            let found = if cell.counts == best.counts { "as many".to_owned() } else { self.told(cell) };
             let value = if differs == "P" { cell.quantum } else { cell.packet };
             Some(format!("; with {differs} = {value}: {found}"))
         });
@@ -146,9 +136,9 @@ impl Choice {
 
     /// `12 control, 4 video, 1 bulk`.
     fn told(&self, cell: &Cell) -> String {
-        let counted = |(reference, count): (&Reference, &Count)| {
-            let most = if count.refused.is_none() { "at least " } else { "" };
-            format!("{most}{} {}", count.channels, reference.name)
+        let counted = |(reference, &count): (&Reference, &u32)| {
+            let most = if count == MOST { "at least " } else { "" };
+            format!("{most}{count} {}", reference.name)
         };
         self.references.iter().zip(&cell.counts).map(counted).collect::<Vec<_>>().join(", ")
     }
@@ -157,7 +147,7 @@ impl Choice {
 /// Compares every packet size with each of [`QUANTA`]. Each platform has the costs that were measured with its S; its own
 /// P does not matter.
 ///
-/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: the more, the longer deadlines are beside intervals.
+/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: more if deadlines are long in proportion to intervals.
 ///
 /// # Errors
 /// There is no size, a platform is out of its ranges, or nothing is granted anywhere.
@@ -183,7 +173,7 @@ fn choose_among(platforms: &[(u32, Platform)], quanta: &[u32]) -> Result<Choice,
         platform.validate()?;
     }
     let references = reference::references(&cells, quanta.len())?;
-    let by_rule = RULES.map(|rule| -> Result<Vec<Vec<Count>>, PlatformError> {
+    let by_rule = RULES.map(|rule| -> Result<Vec<Vec<u32>>, PlatformError> {
         let counts = |platform| references.iter().map(|one| count(platform, rule, &one.contract)).collect();
         cells.iter().map(counts).collect()
     });
@@ -196,18 +186,18 @@ fn choose_among(platforms: &[(u32, Platform)], quanta: &[u32]) -> Result<Choice,
     Ok(best(&sorted, quanta, references, [split?, composite?], &usable))
 }
 
-/// What follows from the counts, by rule, by cell, by kind; the best one is among the cells that are `usable`.
+/// The choice that follows from the counts, by rule, by cell, by kind; the best one is among the cells that are `usable`.
 fn best(
     sizes: &[&(u32, Platform)],
     quanta: &[u32],
     references: Vec<Reference>,
-    counts: [Vec<Vec<Count>>; 2],
+    counts: [Vec<Vec<u32>>; 2],
     usable: &[bool],
 ) -> Choice {
-    let of_kind = |kind: usize| counts.iter().flatten().map(move |cell| u64::from(cell[kind].channels));
+    let of_kind = |kind: usize| counts.iter().flatten().map(move |cell| u64::from(cell[kind]));
     let greatest: Vec<u64> = (0..references.len()).map(|kind| of_kind(kind).max().unwrap_or(0).max(1)).collect();
-    let score = |cell: &[Count]| -> u64 {
-        cell.iter().zip(&greatest).map(|(count, most)| u64::from(count.channels) * 1_000_000 / most).sum()
+    let score = |cell: &[u32]| -> u64 {
+        cell.iter().zip(&greatest).map(|(&count, most)| u64::from(count) * 1_000_000 / most).sum()
     };
     let scores = [0, 1].map(|rule| counts[rule].iter().map(|cell| score(cell)).collect::<Vec<u64>>());
     let places = scores[0].len();
@@ -219,7 +209,7 @@ fn best(
         (scores[rule][place] < highest - highest / ALIKE, quantum, std::cmp::Reverse(size), rule)
     });
     let (rule, best) = order.unwrap_or((0, 0));
-    let other_rule = counts[1 - rule][best].iter().map(|count| count.channels).collect();
+    let other_rule = counts[1 - rule][best].clone();
     let [split, composite] = counts;
     let chosen = if rule == 0 { split } else { composite };
     let cells = chosen.into_iter().enumerate().map(|(place, counts)| Cell {
@@ -239,15 +229,10 @@ fn best(
     }
 }
 
-/// How many channels with this contract two such hosts admit in each direction, one after the other.
-fn count(platform: &Platform, rule: Rule, contract: &Contract) -> Result<Count, PlatformError> {
+/// The number of channels with this contract that two such hosts admit in each direction, one after the other; [`MOST`] at most.
+fn count(platform: &Platform, rule: Rule, contract: &Contract) -> Result<u32, PlatformError> {
     let mut host = host(platform, rule)?;
-    for channels in 0..MOST {
-        if let Err(refused) = open(&mut host, contract) {
-            return Ok(Count { channels, refused: Some(refused) });
-        }
-    }
-    Ok(Count { channels: MOST, refused: None })
+    Ok((0..MOST).find(|_| open(&mut host, contract).is_err()).unwrap_or(MOST))
 }
 
 fn host(platform: &Platform, rule: Rule) -> Result<Admission, PlatformError> {
@@ -255,7 +240,7 @@ fn host(platform: &Platform, rule: Rule) -> Result<Admission, PlatformError> {
 }
 
 /// One more channel to a host alike and one from it.
-fn open(host: &mut Admission, contract: &Contract) -> Result<(), (Role, Refusal)> {
+fn open(host: &mut Admission, contract: &Contract) -> Result<(), Refusal> {
     let (ids, sending, receiving) = least(host, contract, contract.deadline())?;
     let here = Hop { least: sending, propagation: outside(host), clock_error: Duration::ZERO };
     let there = Hop { least: receiving, propagation: Duration::ZERO, clock_error: Duration::ZERO };
@@ -274,17 +259,16 @@ fn least(
     host: &mut Admission,
     contract: &Contract,
     deadline: Duration,
-) -> Result<([ReservationId; 2], Duration, Duration), (Role, Refusal)> {
+) -> Result<([ReservationId; 2], Duration, Duration), Refusal> {
     let budget = deadline.saturating_sub(outside(host));
-    let at = |role| move |refusal| (role, refusal);
-    let (sends, stages) = host.reserve_least(contract, Role::Sends, budget).map_err(at(Role::Sends))?;
+    let (sends, stages) = host.reserve_least(contract, Role::Sends, budget)?;
     let sending = host.platform().handover + stages.total();
     let left = budget.saturating_sub(sending);
-    let (receives, stages) = host.reserve_least(contract, Role::Receives, left).map_err(at(Role::Receives))?;
+    let (receives, stages) = host.reserve_least(contract, Role::Receives, left)?;
     Ok(([sends, receives], sending, stages.total()))
 }
 
-/// What passes outside both hosts' stages.
+/// The time outside both hosts' stages.
 fn outside(host: &Admission) -> Duration {
     let platform = host.platform();
     platform.propagation + platform.clock_error + host.input_delay()
@@ -298,5 +282,5 @@ fn least_alone(
 ) -> Result<Result<Duration, Refusal>, PlatformError> {
     let mut host = host(platform, rule)?;
     let found = least(&mut host, contract, limits::MAX_DEADLINE);
-    Ok(found.map(|(_, sending, receiving)| outside(&host) + sending + receiving).map_err(|(_, refusal)| refusal))
+    Ok(found.map(|(_, sending, receiving)| outside(&host) + sending + receiving))
 }

@@ -1,20 +1,20 @@
-//! From what was counted to what is claimed.
+//! The claims that follow from the counts.
 
 use laxity_core::admission::confidence::batches::{self, Batching, FEWEST_BATCHES};
 use laxity_core::admission::confidence::{Probability, Samples, exceedances_allowed, touched};
 use laxity_core::units::Duration;
 
-use super::work::Worked;
-use super::{ALPHA, Seen, WINDOWS};
+use super::work::RunMeasurements;
+use super::{ALPHA, StolenWindows, WINDOWS};
 use laxity::calibration::derive::{NOMINAL_SPAN, TOLERABLE_FROM, TOLERANCES, of_handover, of_windows};
 use laxity::calibration::{Cost, Observer, Piece, Window};
-use laxity::metering::Recorded;
+use laxity::metering::WindowRecord;
 
 /// Work is claimed so that it is exceeded once in ten times: what is beyond counts as stolen time, which is measured and claimed
 /// by itself. On the machines that we test on, C_l is a half to a third of what it is at once in a hundred, and the budgets hardly grow: they
 /// follow from rare stalls.
 const OF_WORK: Probability = Probability::from_millionths(100_000);
-/// What is beyond the hand-over and the wake-up counts nowhere else.
+/// Time beyond the hand-over and the wake-up counts nowhere else.
 const OF_WAITING: Probability = Probability::from_millionths(1000);
 /// The largest miss probability that makes a promise `calibrated`.
 const MISS_TARGET: u64 = 1_000_000;
@@ -23,7 +23,7 @@ fn target(kind: Piece) -> Probability {
     if matches!(kind, Piece::Wake | Piece::Handover) { OF_WAITING } else { OF_WORK }
 }
 
-/// The share of calibrations in which the claim about a cost may be wrong. What is beyond other costs counts as stolen; guarantees rest on claims about hand-overs as
+/// The share of calibrations in which the claim about a cost may be wrong. Time beyond other costs counts as stolen; guarantees rest on claims about hand-overs as
 /// on those about windows, so all of these together are wrong in a share ALPHA at most, half of it each.
 fn alpha(kind: Piece) -> Probability {
     match kind {
@@ -55,20 +55,20 @@ fn cost_at(kind: Piece, packet: Option<u32>, counts: Counts, target: Probability
     })
 }
 
-/// What was counted of one packet size: with one channel, with few, with many, with packets far apart, and in bursts.
-pub(super) struct Pieces<'a> {
+/// The counts of one packet size: with one channel, with few, with many, with packets far apart, and in bursts.
+pub(super) struct PieceSamples<'a> {
     pub(super) packet: u32,
-    pub(super) alone: &'a Worked,
-    pub(super) few: &'a Worked,
-    pub(super) many: &'a Worked,
-    pub(super) sparse: &'a Worked,
-    pub(super) bursts: &'a Worked,
+    pub(super) alone: &'a RunMeasurements,
+    pub(super) few: &'a RunMeasurements,
+    pub(super) many: &'a RunMeasurements,
+    pub(super) sparse: &'a RunMeasurements,
+    pub(super) bursts: &'a RunMeasurements,
 }
 
 /// The steps, which may follow a change of handler.
 const STEPS: [Piece; 4] = [Piece::First, Piece::Next, Piece::Reassemble, Piece::Deliver];
 
-impl Pieces<'_> {
+impl PieceSamples<'_> {
     /// The claim about a piece: that of all runs together, or of the run in which it was dearest, for a host may have any of these
     /// loads. In bursts packets are handed over together, which no host does; they are there for what it costs to find many.
     fn own(&self, piece: Piece) -> Option<Cost> {
@@ -83,7 +83,7 @@ impl Pieces<'_> {
         };
         // What always follows a change of handler costs what it does then.
         let never_alone = runs.iter().all(|run| run.counts(piece, false).is_empty());
-        let counts = |worked: &Worked| worked.counts(piece, never_alone);
+        let counts = |worked: &RunMeasurements| worked.counts(piece, never_alone);
         let claim = |counts| cost_at(piece, Some(self.packet), counts, target);
         let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
         // A run in which it came too rarely says nothing by itself of what is exceeded so rarely: it counts with the others only.
@@ -112,7 +112,7 @@ impl Pieces<'_> {
         claims
     }
 
-    /// What a change of handler adds: while the caches are warm, and beyond that. Of all steps that to which it adds most; the sum
+    /// The time that a change of handler adds: while the caches are warm, and beyond that. Of all steps, the one to which it adds most; the sum
     /// covers every step after a change.
     fn changes(&self, claims: &[Cost]) -> Vec<Cost> {
         let mut changes = Vec::new();
@@ -134,7 +134,7 @@ impl Pieces<'_> {
         };
         for step in STEPS {
             let Some(base) = claims.iter().find(|cost| cost.kind == step) else { continue };
-            let switched = |worked: &Worked| cost(step, Some(self.packet), worked.counts(step, true));
+            let switched = |worked: &RunMeasurements| cost(step, Some(self.packet), worked.counts(step, true));
             let warm = switched(self.few);
             if let Some(warm) = warm {
                 add(Piece::Switch, warm, base.claimed, base.median);
@@ -148,10 +148,10 @@ impl Pieces<'_> {
     }
 }
 
-/// What is claimed of windows, and what was seen in them.
-pub(super) struct Claimed {
+/// The claims about windows, and the observations in them.
+pub(super) struct ClaimedWindows {
     pub(super) claimed: Vec<Window>,
-    pub(super) seen: Vec<Seen>,
+    pub(super) seen: Vec<StolenWindows>,
 }
 
 /// The targets of windows of one length: the rarest, and what tolerances ask for of those that are long enough that a message meets few of them.
@@ -162,19 +162,19 @@ fn targets(window: Duration) -> Vec<Probability> {
     std::iter::once(rarest).chain(tolerated).collect()
 }
 
-/// How many claims there are of one observer.
+/// The number of claims of one observer.
 fn targets_of_all() -> u64 {
     WINDOWS.into_iter().map(|window| targets(window).len() as u64).sum()
 }
 
 /// The claims of one observer, which together with the other's are wrong in half a share [`ALPHA`] of calibrations at most. Each set has
 /// windows of all lengths: those of one processor, which are claimed by themselves and of which the worst counts; or what is divided
-/// `among` so many processors in turns that nobody knows, of which one may have all the exceedances.
-pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) -> Claimed {
+/// `among` so many processors in unknown turns, of which one may have all the exceedances.
+pub(super) fn windows(observer: Observer, sets: &[Vec<WindowRecord>], among: u64) -> ClaimedWindows {
     let alpha = ALPHA.divided_by(4 * targets_of_all()).divided_by(sets.len() as u64);
-    let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
+    let mut claimed = ClaimedWindows { claimed: Vec::new(), seen: Vec::new() };
     for window in WINDOWS {
-        let recorded: Vec<&Recorded> = sets.iter().flatten().filter(|recorded| recorded.length == window).collect();
+        let recorded: Vec<&WindowRecord> = sets.iter().flatten().filter(|recorded| recorded.length == window).collect();
         if recorded.is_empty() {
             continue;
         }
@@ -187,98 +187,77 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
             let of_time = |values: usize| Batching::of(apart, apart * values as u64);
             let batching = of_time(values.len() / recorded.len());
             let fewest = recorded.iter().map(|recorded| recorded.values.len()).min().unwrap_or(0);
-            let of_target = |target| -> Option<Claim> {
+            // What was seen too rarely carries no claim: the largest is a budget by which bounds
+            // can be computed and watched, and nothing is said of how often it is exceeded.
+            let unclaimed = Window {
+                observer,
+                window,
+                windows,
+                parts: 1,
+                stride: recorded[0].stride,
+                batches: 1,
+                batch: windows,
+                bad: windows,
+                median,
+                budget: largest,
+                exceedance: Probability::ONE,
+                largest,
+            };
+            let of_target = |target| -> Option<Window> {
                 if fewest > 0 && fewest / batching.windows < FEWEST_BATCHES {
                     // Too few of each processor: of all together, of which one may have all the exceedances.
                     let among = among.saturating_mul(recorded.len() as u64);
                     let together = of_time(values.len());
-                    return claim(window, recorded[0].stride, &values, (together, target, alpha), among);
+                    return claim(unclaimed, unclaimed.stride, &values, (together, target, alpha), among);
                 }
-                let of = |recorded: &&Recorded| {
-                    claim(window, recorded.stride, &recorded.values, (batching, target, alpha), among)
+                let of = |recorded: &&WindowRecord| {
+                    claim(unclaimed, recorded.stride, &recorded.values, (batching, target, alpha), among)
                 };
-                let each: Vec<Claim> = recorded.iter().map(of).collect::<Option<_>>()?;
-                let sets = each.len() as u64;
-                each.into_iter().map(|claim| Claim { parts: claim.parts * sets, ..claim }).reduce(Claim::worse)
+                let each: Vec<Window> = recorded.iter().map(of).collect::<Option<_>>()?;
+                let parts = each.len() as u64;
+                each.into_iter().map(|claim| Window { parts, ..claim }).reduce(worse)
             };
-            // What was seen too rarely carries no claim: the largest is a budget by which bounds
-            // can be computed and watched, and nothing is said of how often it is exceeded.
-            let unclaimed = Claim {
-                parts: 1,
-                batches: 1,
-                batch: windows,
-                bad: windows,
-                budget: largest,
-                exceedance: Probability::ONE,
-            };
-            let mut before: Option<Claim> = None;
+            let mut before: Option<Window> = None;
             for target in targets(window) {
-                let Claim { parts, batches, batch, bad, budget, exceedance } = match (of_target(target), before) {
-                    (Some(claim), None) => claim,
+                let claim = match (of_target(target), before) {
+                    (claim, None) => claim.unwrap_or(unclaimed),
                     // No window can lose more than itself, and what promises less has a smaller budget.
                     (Some(claim), Some(before))
                         if claim.budget < before.budget && claim.exceedance > before.exceedance =>
                     {
                         claim
                     }
-                    (None, None) => unclaimed,
                     (_, Some(_)) => continue,
                 };
-                let exceedance = if budget == window { Probability::ZERO } else { exceedance };
-                before = Some(Claim { parts, batches, batch, bad, budget, exceedance });
-                claimed.claimed.push(Window {
-                    observer,
-                    window,
-                    windows,
-                    parts,
-                    stride: recorded[0].stride,
-                    batches,
-                    batch,
-                    bad,
-                    median,
-                    budget,
-                    exceedance,
-                    largest,
-                });
+                let exceedance = if claim.budget == window { Probability::ZERO } else { claim.exceedance };
+                before = Some(Window { exceedance, ..claim });
+                claimed.claimed.extend(before);
             }
         }
-        claimed.seen.push(Seen { observer, window, counts });
+        claimed.seen.push(StolenWindows { observer, window, counts });
     }
     claimed
 }
 
-/// What is claimed of windows of one length on one processor.
-#[derive(Clone, Copy, Debug)]
-struct Claim {
-    parts: u64,
-    batches: u64,
-    batch: u64,
-    bad: u64,
-    budget: Duration,
-    exceedance: Probability,
-}
-
-impl Claim {
-    /// What is true of both; with the batches of the one of which less is known.
-    fn worse(self, other: Self) -> Self {
-        let rarer = if other.exceedance > self.exceedance { other } else { self };
-        Self { budget: self.budget.max(other.budget), ..rarer }
-    }
+/// The claim that is true of both; with the batches of the one of which less is known.
+fn worse(one: Window, other: Window) -> Window {
+    let rarer = if other.exceedance > one.exceedance { other } else { one };
+    Window { budget: one.budget.max(other.budget), ..rarer }
 }
 
 /// The claim of every `recorded`-th window, of which `values` are the stolen time; `None` if nothing can be claimed.
 fn claim(
-    window: Duration,
+    unclaimed: Window,
     recorded: u64,
     values: &[u32],
     (batching, target, alpha): (Batching, Probability, Probability),
     among: u64,
-) -> Option<Claim> {
-    let batched = batches::claim(values, window, batching, target, alpha)?;
+) -> Option<Window> {
+    let batched = batches::claim(values, unclaimed.window, batching, target, alpha)?;
     let exceedance = batched.exceedance.times(among);
     let Batching { windows, most_bad } = batched.batching;
     let [batch, bad] = [windows, most_bad].map(|windows| windows as u64 * recorded);
-    let claim = Claim { parts: 1, batches: batched.batches, batch, bad, budget: batched.budget, exceedance };
+    let claim = Window { batches: batched.batches, batch, bad, budget: batched.budget, exceedance, ..unclaimed };
     (exceedance < Probability::ONE).then_some(claim)
 }
 
@@ -308,13 +287,13 @@ mod tests {
     fn example() -> Calibration {
         Calibration::parse(include_str!("../../fuzz/corpus/system_file/calibration"), "calibration").unwrap()
     }
+    use laxity::HostStatus;
     use laxity::Scheduling;
-    use laxity::Standing;
     use laxity::calibration::{Backing, Calibration, Costs};
     use laxity::metering::Histograms;
 
     /// Executives at work that took so many nanoseconds for these pieces, the second of each pair after a change of handler.
-    fn worked(pieces: &[(Piece, [&[u64]; 2])]) -> Worked {
+    fn worked(pieces: &[(Piece, [&[u64]; 2])]) -> RunMeasurements {
         let histograms = [Histograms::new(), Histograms::new()];
         for (number, (piece, times)) in pieces.iter().enumerate() {
             for (switched, times) in [(false, times[0]), (true, times[1])] {
@@ -323,7 +302,7 @@ mod tests {
             }
         }
         let costs = Costs::from(Platform::assumed_host());
-        let standing = Standing {
+        let status = HostStatus {
             backing: Backing::expected(&costs),
             costs,
             link: laxity::LinkKind::Udp,
@@ -332,11 +311,11 @@ mod tests {
             kept_awake: false,
             notes: Vec::new(),
         };
-        Worked { histograms, windows: Vec::new(), standing }
+        RunMeasurements { histograms, windows: Vec::new(), status }
     }
 
     /// One executive that did every step so, first without and then with a change of handler.
-    fn stepped(times: &[[Vec<u64>; 2]; 4]) -> Worked {
+    fn stepped(times: &[[Vec<u64>; 2]; 4]) -> RunMeasurements {
         let pieces: Vec<_> = STEPS
             .into_iter()
             .zip(times)
@@ -345,8 +324,8 @@ mod tests {
         worked(&pieces)
     }
 
-    fn claims_of([alone, few, many, sparse, bursts]: [&Worked; 5]) -> Vec<Cost> {
-        Pieces { packet: 512, alone, few, many, sparse, bursts }.claims()
+    fn claims_of([alone, few, many, sparse, bursts]: [&RunMeasurements; 5]) -> Vec<Cost> {
+        PieceSamples { packet: 512, alone, few, many, sparse, bursts }.claims()
     }
 
     fn nanos(nanos: u64) -> Duration {
@@ -411,7 +390,7 @@ mod tests {
         assert_eq!(claims.iter().filter(|cost| cost.kind == Piece::Demultiplex).count(), 0);
     }
 
-    /// How long a step took, with and without a change of handler: at least once without.
+    /// The time that a step took, with and without a change of handler: at least once without.
     fn times() -> impl Strategy<Value = [[Vec<u64>; 2]; 4]> {
         let nanos = || 0..3_000_000u64;
         let one = move || (prop::collection::vec(nanos(), 1..60), prop::collection::vec(nanos(), 0..60));
@@ -433,7 +412,7 @@ mod tests {
                     let is_enough = |own: &Cost| exceedances_allowed(own.samples, OF_WORK, ALPHA).is_some();
                     prop_assert!(own.filter(is_enough).is_none_or(|own| own.claimed <= base), "{:?}", step);
                 }
-                let after_change = |worked: &Worked| cost(step, None, worked.counts(step, true));
+                let after_change = |worked: &RunMeasurements| cost(step, None, worked.counts(step, true));
                 if let Some(warm) = after_change(&few) {
                     prop_assert!(base + switch >= warm.claimed, "{:?}", step);
                 }
@@ -487,16 +466,17 @@ mod tests {
     }
 
     /// All of them kept.
-    fn recorded(length: Duration, values: Vec<u32>) -> Recorded {
+    fn recorded(length: Duration, values: Vec<u32>) -> WindowRecord {
         let largest = nanos(values.iter().copied().max().unwrap_or(0).into());
-        Recorded { length, windows: values.len() as u64, values, stride: 1, largest }
+        WindowRecord { length, windows: values.len() as u64, values, stride: 1, largest }
     }
 
     #[test]
     fn windows_claim_no_more_than_they_carry() {
         let window = WINDOWS[2];
         let values = scattered(5000, 1_000_000);
-        let Claimed { claimed, seen } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
+        let ClaimedWindows { claimed, seen } =
+            windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.observer, claim.window, claim.windows), (Observer::Spinning, window, 5000));
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
@@ -520,7 +500,7 @@ mod tests {
         for (number, value) in values.iter_mut().enumerate().filter(|(number, _)| number % 4000 == 3999) {
             *value = 1_000_000 + number as u32;
         }
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
+        let ClaimedWindows { claimed, .. } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
         assert!(claimed.len() > 1 && claimed.len() <= 1 + TOLERANCES.len(), "{claimed:?}");
         assert!(claimed[0].budget >= nanos(1_000_000));
         assert!(
@@ -547,7 +527,8 @@ mod tests {
         let changed = [vec![10; 40], vec![1000; 40]].concat();
         for (values, among) in [(vec![1, 2, 3], 1), (changed, 1), (scattered(200, whole / 2), 64)] {
             let largest = nanos(u64::from(*values.iter().max().unwrap()));
-            let Claimed { claimed, .. } = windows(Observer::Working, &[vec![recorded(window, values.clone())]], among);
+            let ClaimedWindows { claimed, .. } =
+                windows(Observer::Working, &[vec![recorded(window, values.clone())]], among);
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
             assert_eq!((claim.budget, claim.exceedance), (largest, Probability::ONE), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
@@ -556,10 +537,10 @@ mod tests {
         // One that was lost entirely: it cannot be more.
         let mut one_lost = scattered(5000, whole / 2);
         one_lost[77] = whole;
-        let Claimed { claimed, .. } = windows(Observer::Working, &[vec![recorded(window, one_lost)]], 1);
+        let ClaimedWindows { claimed, .. } = windows(Observer::Working, &[vec![recorded(window, one_lost)]], 1);
         assert_eq!((claimed[0].budget, claimed[0].exceedance), (window, Probability::ZERO));
         // Nothing was seen of the longest: nothing is claimed of it.
-        let Claimed { claimed, seen } = windows(Observer::Working, &[vec![recorded(WINDOWS[3], Vec::new())]], 1);
+        let ClaimedWindows { claimed, seen } = windows(Observer::Working, &[vec![recorded(WINDOWS[3], Vec::new())]], 1);
         assert!(claimed.is_empty() && seen[0].counts.is_empty());
     }
 
@@ -571,7 +552,7 @@ mod tests {
         let busy: Vec<u32> = scattered(3000, 200_000).iter().map(|stolen| stolen + 100_000).collect();
         let most = nanos(u64::from(*busy.iter().max().unwrap()));
         let both = [vec![recorded(window, quiet.clone())], vec![recorded(window, busy.clone())]];
-        let Claimed { claimed, seen } = windows(Observer::Spinning, &both, 1);
+        let ClaimedWindows { claimed, seen } = windows(Observer::Spinning, &both, 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         let budget = on_grid(window, most);
         assert_eq!((claim.windows, claim.parts, claim.budget, claim.largest), (6000, 2, budget, most));
@@ -580,7 +561,7 @@ mod tests {
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
         // Too few of each: all together, and either may have them all.
         let few = [vec![recorded(window, quiet[..400].to_vec())], vec![recorded(window, quiet[400..800].to_vec())]];
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &few, 1);
+        let ClaimedWindows { claimed, .. } = windows(Observer::Spinning, &few, 1);
         let most = nanos(u64::from(*quiet[..800].iter().max().unwrap()));
         assert_eq!((claimed[0].budget, claimed[0].parts), (on_grid(window, most), 1));
         let least = Batching { windows: 50, most_bad: 2 }.least(16, alpha).times(2);
@@ -591,20 +572,20 @@ mod tests {
     }
 
     /// Claims of one set for each processor: so many windows of which each `kept`-th was looked at, how many values stay alike, and how
-    /// many levels there are. What is read from the file of them, and what was written.
+    /// many levels there are. The claims as read from the file of them, and as written.
     fn written_and_read(sets: &[(usize, usize, usize)], kept: u64) -> [Option<Calibration>; 2] {
         let window = WINDOWS[2];
-        let recorded: Vec<Vec<Recorded>> = sets
+        let recorded: Vec<Vec<WindowRecord>> = sets
             .iter()
             .map(|&(count, lasting, levels)| {
                 // Each value stays for a while, and the level changes now and then.
                 let values = scattered(count, 1_000_000);
                 let value = |place: usize| values[place / lasting] + (place * levels / count) as u32 * 500_000;
                 let one = recorded(window, (0..count).map(value).collect());
-                vec![Recorded { stride: kept, windows: (one.windows - 1) * kept + 1, ..one }]
+                vec![WindowRecord { stride: kept, windows: (one.windows - 1) * kept + 1, ..one }]
             })
             .collect();
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &recorded, 1);
+        let ClaimedWindows { claimed, .. } = windows(Observer::Spinning, &recorded, 1);
         let mut calibration = example();
         calibration.taken.alpha = ALPHA;
         calibration.taken.processors = sets.len() as u32;
@@ -650,8 +631,8 @@ mod tests {
     fn windows_that_were_passed_over_carry_no_claim() {
         // A seventh of 70,000 windows was kept, and the longest stall fell into another one.
         let (values, largest) = (scattered(10_000, 100_000), Duration::from_micros(900));
-        let kept = Recorded { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
+        let kept = WindowRecord { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
+        let ClaimedWindows { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.windows, claim.largest, claim.batch % 7), (70_000, largest, 0));
         let alpha = ALPHA.divided_by(4 * targets_of_all());

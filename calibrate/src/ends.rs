@@ -1,4 +1,4 @@
-//! Where the two executives run that are measured, and what is between them.
+//! The places of the two executives that are measured, and the network between them.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,12 +11,12 @@ use crate::error::Error;
 
 /// Loopback; or a pair of virtual interfaces between two network namespaces, which AF_XDP needs.
 #[derive(Debug)]
-pub(super) enum Ends {
+pub(super) enum EndPair {
     Loopback,
     Pair { hosts: Hosts, addresses: [SocketAddr; 2] },
 }
 
-impl Ends {
+impl EndPair {
     /// Those that a link of this kind needs.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Why a measurement came to nothing.
+//! The reasons why a measurement has no result.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use laxity_core::platform::PlatformError;
 
 use crate::choose::ChooseError;
 
-/// Why a measurement came to nothing.
+/// The reason why a measurement has no result.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A host, or one of its channels, could not be started.
@@ -17,13 +17,13 @@ pub enum Error {
         "AF_XDP is measured between two network namespaces with a pair of virtual interfaces, which takes CAP_SYS_ADMIN and CAP_NET_ADMIN: {source}"
     )]
     Pair {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// There is no such network device.
     #[error("there is no network device {name:?} on this host")]
     Device {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
     },
     /// The driver does not tell the link's rate.
@@ -32,7 +32,7 @@ pub enum Error {
         /// Of which device.
         name: String,
     },
-    /// What was measured leaves nothing to choose.
+    /// The measured values leave nothing to choose.
     #[error("choosing packet size and quantum: {0}")]
     Choice(#[from] ChooseError),
     /// It was stopped before its end.
@@ -52,7 +52,7 @@ impl Error {
         move |source| Self::Host(laxity::Error::System { what, source })
     }
 
-    /// What a command ends with, as [`laxity::Error::exit_status`].
+    /// The exit status of a command, as [`laxity::Error::exit_status`].
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Host(error) => error.exit_status(),

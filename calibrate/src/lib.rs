@@ -1,4 +1,4 @@
-//! Measures what a host costs Laxity, and claims it with confidence: what is run, in which order, and what is claimed of it.
+//! Measures the costs of a host, and claims them with confidence: the runs, their order, and the claims.
 //! The claims are a [`Calibration`], which applications read.
 //!
 //! ```text
@@ -10,8 +10,8 @@
 //! many channels again, charged with what was claimed             stolen time, seen by the executive at work
 //! ```
 //!
-//! All beside the declared load. A third of the time goes to the costs, at most; what is left is shared by the two
-//! observers. A measurement that is stopped comes to nothing.
+//! All beside the declared load. A third of the time goes to the costs, at most; the two observers share
+//! the rest. A measurement that is stopped has no result.
 
 pub mod choose;
 mod claims;
@@ -22,7 +22,6 @@ mod load;
 mod spin;
 mod work;
 
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::admission::confidence::Probability;
@@ -34,13 +33,15 @@ use laxity_link::sys::{self, now};
 pub use error::Error;
 
 use choose::{Choice, ChooseError, choose};
-use claims::Pieces;
-use ends::Ends;
-use laxity::calibration::{Calibration, Cost, Load, Observer, Piece, Taken, ThisHost, Window, derive, now as today};
-use laxity::metering::{Recorded, Recorder};
+use claims::PieceSamples;
+use ends::EndPair;
+use laxity::calibration::{
+    Calibration, CalibrationConditions, Cost, HostIdentity, Load, Observer, Piece, Window, derive, now as today,
+};
+use laxity::metering::{Recorder, WindowRecord};
 use laxity::{LinkKind, Scheduling};
 use link::Device;
-use work::{Pace, Run, Worked};
+use work::{Pace, RunConfig, RunMeasurements};
 
 /// Sizes of packets that are measured, if they fit the link.
 const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
@@ -51,29 +52,29 @@ pub const WINDOWS: [Duration; 4] =
     [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
 /// The share of calibrations in which one of the claims about windows may be wrong: 5 %.
 const ALPHA: Probability = Probability::from_millionths(50_000);
-/// How long packets are sent one after the other at most, and the pause after that.
+/// The longest time for which packets are sent one after the other, and the pause after that.
 const LINK_TURN: Duration = Duration::from_millis(200);
 const LINK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// The executives' priority, as of any host.
 const PRIORITY: u8 = 70;
 
-/// What to measure, and for how long.
+/// The parameters of a measurement, and its duration.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// In all, apart from what setting up takes.
+    /// The duration of all, without the time for setting up.
     pub length: Duration,
-    /// What runs beside it.
+    /// The load that runs beside it.
     pub load: Load,
-    /// What packets go through: a socket over loopback, or AF_XDP over a pair of virtual interfaces.
+    /// The link that packets go through: a socket over loopback, or AF_XDP over a pair of virtual interfaces.
     pub link: LinkKind,
-    /// The network device of the link, whose driver is asked for its rate. Without one what the packets go through is measured, and
+    /// The network device of the link, whose driver is asked for its rate. Without one the path of the packets is measured, and
     /// packets have to fit every device that is up.
     pub interface: Option<String>,
     /// The link's rate, if it is known better.
     pub rate: Option<Rate>,
-    /// Whether to ask for real-time priority.
+    /// True to ask for real-time priority.
     pub realtime: bool,
-    /// Whether to keep the processors from idling deeply meanwhile.
+    /// True to keep the processors from idling deeply meanwhile.
     pub keep_awake: bool,
 }
 
@@ -82,7 +83,7 @@ pub struct Plan {
 pub enum Phase {
     /// Costs with packets of this size, bytes.
     Costs(u32),
-    /// How far apart packets leave.
+    /// The least time between packets that leave.
     Link,
     /// Stolen time, by looking at the clock.
     Spinning,
@@ -92,10 +93,10 @@ pub enum Phase {
     Working,
 }
 
-/// How much was stolen in windows of one length, for who wants to look.
+/// The time that was stolen in windows of one length, for a closer look.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
-    /// Who saw it.
+pub struct StolenWindows {
+    /// The observer that saw it.
     pub observer: Observer,
     /// w.
     pub window: Duration,
@@ -103,40 +104,39 @@ pub struct Seen {
     pub counts: Vec<(Duration, u64)>,
 }
 
-/// What a measurement came to.
+/// The result of a measurement.
 #[derive(Clone, Debug)]
-pub struct Measured {
-    /// To be kept.
+pub struct Measurement {
+    /// The calibration, to be kept.
     pub calibration: Calibration,
-    /// How S and P were chosen; `None` if nothing is admitted with any of them.
+    /// The choice of S and P; `None` if nothing is admitted with any of them.
     pub choice: Option<Choice>,
     /// Every window that was kept: all, or every so manieth of a long measurement.
-    pub seen: Vec<Seen>,
-    /// What could not be had, in plain words; one a line.
+    pub seen: Vec<StolenWindows>,
+    /// Limitations of the measurement, in plain words; one a line.
     pub notes: Vec<String>,
 }
 
 /// Measures. `tell` hears which part runs, how far the whole is (in the plan's length).
 ///
 /// # Errors
-/// What the system refuses; [`Error::Interrupted`] if `stop` was set: then nothing came of it.
-pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measured, Error> {
+/// The system's refusals; [`Error::Interrupted`] if `stop` was set: then there is no result.
+pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measurement, Error> {
     let begin = now();
-    let root = Path::new("/sys/class/net");
-    let device = device(plan, root)?;
+    let device = device(plan)?;
     // Asked now, not when a third of the time is over.
     let told = told_link(plan, &device)?;
-    let up = Device::all_up(root);
-    // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
+    let up = Device::all_up()?;
+    // Over loopback any size goes, but peers over another device are reached with the same packets.
     let every = up.iter().filter(|_| plan.interface.is_none()).map(|other| other.packet).fold(device.packet, u32::min);
     let sizes = sizes(&device, every);
     let priority = plan.realtime.then_some(PRIORITY);
     let awake = plan.keep_awake.then(laxity::metering::keep_awake).transpose();
     let _awake = awake.map_err(Error::system("keeping processors awake"))?;
-    let ends = Ends::of(plan.link)?;
-    let _load = load::Running::start(plan.load)?;
+    let ends = EndPair::of(plan.link)?;
+    let _load = load::RunningLoad::start(plan.load)?;
     let mut notes = Vec::new();
-    let mut measuring = Measuring { plan, ends: &ends, stop, tell, priority, done: Duration::ZERO };
+    let mut measuring = OngoingMeasurement { plan, ends: &ends, stop, tell, priority, done: Duration::ZERO };
     let costs_time = plan.length.mul_ratio(1, 3).min(MOST_FOR_COSTS);
     let mut costs = Vec::new();
     for &packet in &sizes {
@@ -170,7 +170,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let mut chosen = Platform { quantum, ..of_size(packet) };
     let left = plan.length.saturating_sub(measuring.done);
-    let Worked { windows, standing, .. } = measuring.work(&chosen, left)?;
+    let RunMeasurements { windows, status, .. } = measuring.work(&chosen, left)?;
     let worked = claims::windows(Observer::Working, &[windows], 1);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
@@ -184,42 +184,42 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     } else if plan.link == LinkKind::Xdp {
         notes.push(format!("AF_XDP was measured over {over}: what the driver of a real one takes is not in the costs"));
     }
-    if plan.realtime && !matches!(standing.scheduling, Scheduling::Fifo(_)) {
+    if plan.realtime && !matches!(status.scheduling, Scheduling::Fifo(_)) {
         notes.push(
             "measured without real-time priority, which is not permitted here: other threads took what they wanted"
                 .to_owned(),
         );
     }
-    if !standing.memory_locked {
+    if !status.memory_locked {
         notes.push(
             "measured without locked memory, which is not permitted here: page faults are among the costs".to_owned(),
         );
     }
-    let ThisHost { kernel, processor, processors } = ThisHost::look();
-    let taken = Taken {
+    let HostIdentity { kernel, processor, processors } = HostIdentity::look();
+    let taken = CalibrationConditions {
         kernel,
         processor,
         processors,
         date: today(),
         duration: now().since(begin),
         load: plan.load,
-        scheduling: standing.scheduling,
-        memory_locked: standing.memory_locked,
+        scheduling: status.scheduling,
+        memory_locked: status.memory_locked,
         kept_awake: plan.keep_awake,
         link: plan.link,
         interface: device.name,
         alpha: ALPHA,
     };
     let calibration = Calibration { taken, costs, windows, platform: chosen };
-    Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
+    Ok(Measurement { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
 }
 
 /// Costs need no more: of waiting, which is claimed once in a thousand times, that is some hundred thousand samples.
 const MOST_FOR_COSTS: Duration = Duration::from_secs(150);
 
 /// The device of the link, with packets that fit what is measured, too.
-fn device(plan: &Plan, root: &Path) -> Result<Device, Error> {
-    let named = |name: &str| Device::named(root, name).ok_or_else(|| Error::Device { name: name.to_owned() });
+fn device(plan: &Plan) -> Result<Device, Error> {
+    let named = |name: &str| Device::named(name)?.ok_or_else(|| Error::Device { name: name.to_owned() });
     match (plan.link, &plan.interface) {
         (LinkKind::Udp, interface) => named(interface.as_deref().unwrap_or(link::LOOPBACK)),
         (LinkKind::Xdp, None) => Ok(Device::pair()),
@@ -270,9 +270,9 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
 }
 
 /// The measurement while it goes on.
-struct Measuring<'a> {
+struct OngoingMeasurement<'a> {
     plan: &'a Plan,
-    ends: &'a Ends,
+    ends: &'a EndPair,
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(&Phase, Duration),
     priority: Option<u8>,
@@ -280,13 +280,13 @@ struct Measuring<'a> {
     done: Duration,
 }
 
-impl Measuring<'_> {
+impl OngoingMeasurement<'_> {
     fn interrupted(&self) -> Result<(), Error> {
         if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 
     /// Executives at work, for so long.
-    fn run(&mut self, phase: &Phase, run: Run<'_>) -> Result<Worked, Error> {
+    fn run(&mut self, phase: &Phase, run: RunConfig<'_>) -> Result<RunMeasurements, Error> {
         let done = self.done;
         let length = run.length;
         let tell = &mut self.tell;
@@ -301,12 +301,12 @@ impl Measuring<'_> {
         let phase = Phase::Costs(packet);
         let mut work = |groups, pace, parts| {
             let (length, priority, ends) = (length.mul_ratio(parts, 8), self.priority, self.ends);
-            self.run(&phase, Run { ends, packet, groups, length, pace, charged: None, windows: &[], priority })
+            self.run(&phase, RunConfig { ends, packet, groups, length, pace, charged: None, priority })
         };
         let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
         let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
         let bursts = work(work::BURSTS, Pace::AT_ONCE, 1)?;
-        let pieces = Pieces { packet, alone: &alone, few: &few, many: &many, sparse: &sparse, bursts: &bursts };
+        let pieces = PieceSamples { packet, alone: &alone, few: &few, many: &many, sparse: &sparse, bursts: &bursts };
         Ok(pieces.claims())
     }
 
@@ -331,8 +331,8 @@ impl Measuring<'_> {
         derive::link(costs, Piece::Occupancy).map(told).ok_or(Error::Interrupted)
     }
 
-    /// What was stolen from each processor, and among how many what was recorded together is divided.
-    fn spin(&mut self, length: Duration) -> Result<(Vec<Vec<Recorded>>, u64), Error> {
+    /// The time that was stolen from each processor, and the number of processors that share a common record.
+    fn spin(&mut self, length: Duration) -> Result<(Vec<Vec<WindowRecord>>, u64), Error> {
         let processors = sys::processors();
         let sets = processors.len().max(1) as u64;
         let time = length.mul_ratio(1, sets) + spin::TURN;
@@ -343,24 +343,16 @@ impl Measuring<'_> {
         spin::spin(length, self.priority, &processors, &mut recorders, self.stop, &mut tell)?;
         self.done += length;
         self.interrupted()?;
-        // Where it may not choose, nobody knows which of them it saw.
-        let among = if processors.is_empty() { ThisHost::look().processors.into() } else { 1 };
+        // Where it may not choose, it is unknown which of them it saw.
+        let among = if processors.is_empty() { HostIdentity::look().processors.into() } else { 1 };
         let finish = |own: Vec<Recorder>| own.into_iter().map(Recorder::finish).collect();
         Ok((recorders.into_iter().map(finish).collect(), among))
     }
 
-    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Worked, Error> {
-        let run = Run {
-            ends: self.ends,
-            packet: charged.packet,
-            groups: work::MANY,
-            length,
-            pace: Pace::STEADY,
-            charged: Some(charged),
-            windows: &WINDOWS,
-            priority: self.priority,
-        };
-        self.run(&Phase::Working, run)
+    fn work(&mut self, charged: &Platform, length: Duration) -> Result<RunMeasurements, Error> {
+        let (ends, packet, priority) = (self.ends, charged.packet, self.priority);
+        let (groups, pace, charged) = (work::MANY, Pace::STEADY, Some(charged));
+        self.run(&Phase::Working, RunConfig { ends, packet, groups, length, pace, charged, priority })
     }
 }
 
@@ -412,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_interrupted_beforehand_measures_nothing() {
+    fn a_measurement_that_is_interrupted_beforehand_measures_nothing() {
         let mut told = Vec::new();
         let outcome = measure(&plan(Duration::from_secs(3600)), &AtomicBool::new(true), &mut |phase, _| {
             told.push(phase.clone());
@@ -428,9 +420,8 @@ mod tests {
             measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err()
         };
         assert!(matches!(refused("no-such-device"), Error::Device { name } if name == "no-such-device"));
-        let root = Path::new("/sys/class/net");
-        let silent =
-            Device::all_up(root).into_iter().find(|device| device.name != link::LOOPBACK && device.rate.is_none());
+        let mut all = Device::all_up().unwrap().into_iter();
+        let silent = all.find(|device| device.name != link::LOOPBACK && device.rate.is_none());
         match silent {
             Some(Device { name, .. }) => {
                 assert!(matches!(refused(&name), Error::DeviceRate { name: told } if told == name))

@@ -1,13 +1,13 @@
-//! The link: how far apart packets of one size leave, one after the other; or what its driver tells of it.
+//! The link: the time between packets of one size that leave one after the other; or the rate that its driver tells.
 
-use std::fs;
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
-use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::{Duration, Rate};
 use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_link::sys::{self, now};
+use laxity_link::netlink::{Interface, Netlink};
+use laxity_link::sys::{device, now};
 
 use laxity_lab::hosts::MTU;
 
@@ -17,77 +17,85 @@ use laxity::metering::Histogram;
 
 /// The device over which a host reaches itself.
 pub(super) const LOOPBACK: &str = "lo";
-/// What Linux gives it.
-const LOOPBACK_MTU: u32 = 65_536;
 /// Our header, UDP 8, IPv6 40: what a packet of S needs beside it within the MTU.
 const AROUND_PACKET: u32 = DATA_HEADER_BYTES as u32 + 8 + 40;
 
-/// What the kernel says of a network device.
+/// The kernel's figures of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Device {
     pub(super) name: String,
     /// Largest packet payload S that fits.
     pub(super) packet: u32,
-    /// What the driver tells; many virtual ones tell nothing.
+    /// The rate that the driver tells; many virtual ones tell nothing.
     pub(super) rate: Option<Rate>,
 }
 
 impl Device {
-    /// What two hosts over AF_XDP are measured on.
+    /// The interfaces on which two hosts over AF_XDP are measured.
     pub(super) fn pair() -> Self {
         Self { name: "veth".to_owned(), packet: MTU - AROUND_PACKET, rate: None }
     }
 
-    /// As `/sys/class/net` has it; `None` if there is no such device.
-    pub(super) fn named(root: &Path, name: &str) -> Option<Self> {
-        if name == LOOPBACK && !root.exists() {
-            // A container may have no /sys, and still reaches itself.
-            return Some(Self { name: name.to_owned(), packet: LOOPBACK_MTU - AROUND_PACKET, rate: None });
-        }
-        let read = |file: &str| fs::read_to_string(root.join(name).join(file)).ok();
-        let mtu: u32 = read("mtu")?.trim().parse().ok()?;
-        let megabits = read("speed").and_then(|text| text.trim().parse::<u64>().ok()).filter(|speed| *speed > 0);
-        let rate = megabits.and_then(|megabits| Rate::bytes_per_second(megabits.saturating_mul(125_000)));
-        Some(Self { name: name.to_owned(), packet: mtu.saturating_sub(AROUND_PACKET), rate })
+    fn of(interface: Interface) -> Self {
+        let megabits = device::speed(&interface.name).ok().flatten();
+        let rate = megabits.and_then(|megabits| Rate::bytes_per_second(u64::from(megabits) * 125_000));
+        Self { packet: interface.mtu.saturating_sub(AROUND_PACKET), name: interface.name, rate }
     }
 
-    /// The devices that are up.
-    pub(super) fn all_up(root: &Path) -> Vec<Self> {
-        let names = fs::read_dir(root).into_iter().flatten().flatten();
-        let up = |name: &str| {
-            let state = fs::read_to_string(root.join(name).join("operstate"));
-            state.is_ok_and(|state| state.trim() == "up") || name == LOOPBACK
-        };
-        let names = names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| up(name));
-        names.filter_map(|name| Self::named(root, &name)).collect()
+    /// The one of this name; `None` if there is no such device.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn named(name: &str) -> Result<Option<Self>, Error> {
+        match Netlink::open().and_then(|mut netlink| netlink.interface_by_name(name)) {
+            Ok(found) => Ok(found.map(Self::of)),
+            // No device can have such a name.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            Err(error) => Err(not_told()(error)),
+        }
+    }
+
+    /// The devices that work, and loopback.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub(super) fn all_up() -> Result<Vec<Self>, Error> {
+        let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(not_told())?;
+        let is_up = |interface: &Interface| interface.is_operating || interface.name == LOOPBACK;
+        Ok(all.into_iter().filter(is_up).map(Self::of).collect())
     }
 }
 
-/// How far apart packets of `packet` bytes leave over loopback, by a plain loop that sends one after the other for `length`.
+fn not_told() -> impl Fn(io::Error) -> Error {
+    Error::system("asking the kernel for its interfaces")
+}
+
+/// A socket whose packets go over loopback to another one.
+pub(super) fn loopback_pair() -> io::Result<(UdpSocket, UdpSocket)> {
+    let (from, to) = (UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?);
+    from.connect(to.local_addr()?)?;
+    Ok((from, to))
+}
+
+/// The time between packets of `packet` bytes that leave over loopback, by a plain loop that sends one after the other for `length`.
 ///
 /// # Errors
-/// No socket is to be had.
+/// No socket is available.
 pub(super) fn spacing(
     packet: u32,
     length: Duration,
     priority: Option<u8>,
     stop: &AtomicBool,
 ) -> Result<Vec<(Duration, u64)>, Error> {
-    let system = Error::system("opening a socket");
-    let bound = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system);
-    let (from, to) = (bound()?, bound()?);
-    from.connect(to.local_addr().map_err(system)?).map_err(system)?;
+    // No thread receives: a packet that does not fit into the receiver's buffer is dropped there, after the same path.
+    let (from, _to) = loopback_pair().map_err(Error::system("opening a socket"))?;
     let histogram = Histogram::default();
     std::thread::scope(|scope| {
         let work = || {
-            if let Some(priority) = priority {
-                let _ = sys::real_time(priority);
-            }
             let message = vec![0x5a; packet as usize];
             let start = now();
             let mut before = start;
             while before.since(start) < length && !stop.load(Ordering::Relaxed) {
-                // Nobody receives: what does not fit into the receiver's buffer is dropped there, after the same way.
                 if from.send(&message).is_err() {
                     break;
                 }
@@ -96,7 +104,7 @@ pub(super) fn spacing(
                 before = after;
             }
         };
-        spawn(scope, "calibrate-link", work)
+        spawn(scope, "calibrate-link", priority, work)
     })?;
     Ok(histogram.counts())
 }
@@ -114,26 +122,18 @@ mod tests {
 
     #[test]
     fn a_device_is_what_the_kernel_says_of_it() {
-        let root = std::env::temp_dir().join(format!("laxity-devices-{}", std::process::id()));
-        for (name, mtu, speed, state) in [
-            ("eth0", "1500\n", "1000\n", "up\n"),
-            ("eth1", "1400\n", "-1\n", "down\n"),
-            ("lo", "65536\n", "", "unknown\n"),
-        ] {
-            fs::create_dir_all(root.join(name)).unwrap();
-            for (file, text) in [("mtu", mtu), ("speed", speed), ("operstate", state)] {
-                fs::write(root.join(name).join(file), text).unwrap();
-            }
+        let loopback = Device::named(LOOPBACK).unwrap().unwrap();
+        let mtu: u32 = std::fs::read_to_string("/sys/class/net/lo/mtu").unwrap().trim().parse().unwrap();
+        assert_eq!((loopback.packet, loopback.rate), (mtu - AROUND_PACKET, None));
+        let all = Device::all_up().unwrap();
+        assert!(all.contains(&loopback));
+        for entry in std::fs::read_dir("/sys/class/net").unwrap().flatten() {
+            let (name, state) = (entry.file_name(), std::fs::read_to_string(entry.path().join("operstate")));
+            let is_up = state.is_ok_and(|state| state.trim() == "up") || name == LOOPBACK;
+            assert_eq!(all.iter().any(|device| *device.name == *name), is_up, "{name:?}");
         }
-        let gigabit = Device { name: "eth0".to_owned(), packet: 1400, rate: Rate::bytes_per_second(125_000_000) };
-        assert_eq!(Device::named(&root, "eth0"), Some(gigabit));
-        assert_eq!(Device::named(&root, "eth1").unwrap().rate, None);
-        assert_eq!(Device::named(&root, "eth2"), None);
-        let mut up: Vec<_> = Device::all_up(&root).into_iter().map(|device| device.name).collect();
-        up.sort();
-        assert_eq!(up, ["eth0", "lo"]);
-        fs::remove_dir_all(&root).unwrap();
-        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_436, "without /sys");
-        assert_eq!(Device::named(&root, "eth0"), None);
+        assert_eq!(Device::named("no-such-device").unwrap(), None);
+        let silent = Interface { name: "no-such-device".to_owned(), mtu: 1500, ..Interface::default() };
+        assert_eq!(Device::of(silent), Device { name: "no-such-device".to_owned(), packet: 1400, rate: None });
     }
 }

@@ -1,31 +1,32 @@
-//! The declared background load: what runs beside a calibration, so that it sees what a busy host does to it.
+//! The declared background load, which runs beside a calibration so that the calibration sees a busy host.
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
 use crate::error::Error;
+use crate::link::loopback_pair;
 use laxity::calibration::Load;
 
-/// How much memory a hog walks through: more than a second-level cache.
+/// The memory that a hog walks through: more than a second-level cache.
 const WALK_BYTES: usize = 8 << 20;
 /// A cache line.
 const LINE: usize = 64;
-/// How often the flood sends what is due.
+/// The interval at which the flood sends the packets that are due.
 const TICK: StdDuration = StdDuration::from_millis(1);
-/// Bytes of a stranger's packet.
+/// Bytes of an unknown peer's packet.
 const FLOOD_BYTES: usize = 200;
 
 /// The load, while it runs. Dropping it ends it.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct RunningLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Running {
+impl RunningLoad {
     /// Starts it, at ordinary priority.
     ///
     /// # Errors
@@ -37,9 +38,7 @@ impl Running {
         }
         if load.flood > 0 {
             let system = Error::system("opening a socket");
-            let bound = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system);
-            let (from, to) = (bound()?, bound()?);
-            from.connect(to.local_addr().map_err(system)?).map_err(system)?;
+            let (from, to) = loopback_pair().map_err(system)?;
             from.set_nonblocking(true).map_err(system)?;
             to.set_read_timeout(Some(TICK)).map_err(system)?;
             let each_tick = load.flood.div_ceil(1000);
@@ -57,7 +56,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningLoad {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -103,7 +102,7 @@ mod tests {
 
     #[test]
     fn it_ends() {
-        let running = Running::start(Load { hogs: 1, flood: 1000 }).unwrap();
+        let running = RunningLoad::start(Load { hogs: 1, flood: 1000 }).unwrap();
         assert_eq!(running.threads.len(), 3);
         drop(running);
     }

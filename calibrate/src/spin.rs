@@ -1,4 +1,4 @@
-//! What the platform takes from a thread that only looks at the clock, in turns on every processor.
+//! The time that the platform takes from a thread that only looks at the clock, in turns on every processor.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -10,7 +10,7 @@ use crate::work::spawn;
 use laxity::metering::Recorder;
 use laxity::probe;
 
-/// How long it spins on one processor before it goes to the next: four of the longest windows, the last half a window late, and on any host with two
+/// The time for which it spins on one processor before it goes to the next: four of the longest windows, the last half a window late, and on any host with two
 /// processors or a pause of as much far from the kernel's throttle.
 pub(super) const TURN: Duration = Duration::from_millis(450);
 /// After a turn on a host with one processor, so that the throttle is not met.
@@ -40,11 +40,7 @@ pub(super) fn spin(
         let on = processors.get(place).copied();
         let recorders = &mut recorders[place];
         std::thread::scope(|scope| {
-            spawn(scope, "calibrate-spin", move || {
-                // Without the right to it, other threads are part of what is seen.
-                if let Some(priority) = priority {
-                    let _ = sys::real_time(priority);
-                }
+            spawn(scope, "calibrate-spin", priority, move || {
                 // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
                 match on.map(sys::pin) {
                     Some(Err(_)) => std::thread::sleep(PAUSE),

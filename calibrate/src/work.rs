@@ -1,7 +1,7 @@
 //! Two executives at work, metered: real hosts, sockets, mailboxes and threads that send and receive.
 //!
-//! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on figures that nobody
-//! believes, so that nothing is refused, and promise nothing.
+//! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on made-up figures, in which
+//! all work costs next to nothing, so that nothing is refused, and promise nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,15 +14,16 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::sys::{self, now};
 
-use crate::ends::Ends;
+use crate::WINDOWS;
+use crate::ends::EndPair;
 use crate::error::Error;
 use laxity::calibration::Piece;
-use laxity::metering::{self, Histograms, Recorded, Recorder, Sampling};
+use laxity::metering::{self, Histograms, Recorder, Sampling, WindowRecord};
 use laxity::{ChannelSpec, Host, HostConfig, Listener, Receiver, Sender};
 
 /// Channels that are alike.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Group {
+pub(super) struct ChannelGroup {
     pub(super) channels: u32,
     /// Full packets of each message.
     pub(super) packets: u32,
@@ -30,24 +31,28 @@ pub(super) struct Group {
 }
 
 /// One channel: no handler is ever changed for another.
-pub(super) const ALONE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_micros(400) }];
+pub(super) const ALONE: &[ChannelGroup] =
+    &[ChannelGroup { channels: 1, packets: 3, interval: Duration::from_micros(400) }];
 /// Two channels, whose memory stays in the caches.
-pub(super) const FEW: &[Group] = &[Group { channels: 2, packets: 2, interval: Duration::from_micros(400) }];
+pub(super) const FEW: &[ChannelGroup] =
+    &[ChannelGroup { channels: 2, packets: 2, interval: Duration::from_micros(400) }];
 /// More than the caches hold, with short messages and long ones. About half of what an executive can do.
-pub(super) const MANY: &[Group] = &[
-    Group { channels: 16, packets: 1, interval: Duration::from_millis(2) },
-    Group { channels: 6, packets: 8, interval: Duration::from_millis(10) },
-    Group { channels: 2, packets: 40, interval: Duration::from_millis(40) },
+pub(super) const MANY: &[ChannelGroup] = &[
+    ChannelGroup { channels: 16, packets: 1, interval: Duration::from_millis(2) },
+    ChannelGroup { channels: 6, packets: 8, interval: Duration::from_millis(10) },
+    ChannelGroup { channels: 2, packets: 40, interval: Duration::from_millis(40) },
 ];
 
 /// One channel, whose packets come so far apart that others have used the caches meanwhile, and the executive has slept.
-pub(super) const SPARSE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_millis(4) }];
+pub(super) const SPARSE: &[ChannelGroup] =
+    &[ChannelGroup { channels: 1, packets: 3, interval: Duration::from_millis(4) }];
 /// Packets that come so close together that one look finds several.
-pub(super) const BURSTS: &[Group] = &[Group { channels: 4, packets: 40, interval: Duration::from_millis(5) }];
+pub(super) const BURSTS: &[ChannelGroup] =
+    &[ChannelGroup { channels: 4, packets: 40, interval: Duration::from_millis(5) }];
 
 /// The applications' priority: below the executives'.
 const APPLICATION_PRIORITY: u8 = 60;
-/// How packets are given to the link.
+/// The pace at which packets are given to the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     packets_per_second: u64,
@@ -64,40 +69,38 @@ impl Pace {
     pub(super) const AT_ONCE: Self = Self { packets_per_second: 5_000_000, batch: 32 };
 }
 
-/// How long a receiver waits before it looks whether it is over.
+/// The time for which a receiver waits before it looks whether it is over.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
-/// How to run it.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
-pub(super) struct Run<'a> {
-    pub(super) ends: &'a Ends,
+pub(super) struct RunConfig<'a> {
+    pub(super) ends: &'a EndPair,
     /// S.
     pub(super) packet: u32,
-    pub(super) groups: &'a [Group],
+    pub(super) groups: &'a [ChannelGroup],
     pub(super) length: Duration,
     pub(super) pace: Pace,
-    /// What pieces may cost before the rest counts as stolen; `None` where that is not known yet.
+    /// The costs of pieces, beyond which time counts as stolen, and is recorded in windows; `None` where they are not known yet.
     pub(super) charged: Option<&'a Platform>,
-    /// Lengths of windows in which stolen time is recorded.
-    pub(super) windows: &'a [Duration],
-    /// What the executives ask for; `None` stays ordinary.
+    /// The priority that the executives ask for; `None` stays ordinary.
     pub(super) priority: Option<u8>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug)]
-pub(super) struct Worked {
+pub(super) struct RunMeasurements {
     /// Of the sender's executive and the receiver's.
     pub(super) histograms: [Arc<Histograms>; 2],
     /// Stolen time in windows, by length: of each window the more of what the sender's executive and the receiver's
     /// lost. They are not alike, so one after the other they would look as if windows depended on one another.
-    pub(super) windows: Vec<Recorded>,
-    /// What the executives ran as: the worse of the two.
-    pub(super) standing: laxity::Standing,
+    pub(super) windows: Vec<WindowRecord>,
+    /// The scheduling class of the executives: the worse of the two.
+    pub(super) status: laxity::HostStatus,
 }
 
-impl Worked {
-    /// How long pieces took, by how often.
+impl RunMeasurements {
+    /// The durations of pieces, with their frequencies.
     pub(super) fn counts(&self, piece: Piece, switched: bool) -> Vec<(Duration, u64)> {
         self.histograms.iter().flat_map(|histograms| histograms.of(piece, switched).counts()).collect()
     }
@@ -139,8 +142,12 @@ pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
 /// Runs it. `tell` hears how long it has been running.
 ///
 /// # Errors
-/// What starting a host says; or a channel that is not to be had, a bug.
-pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duration)) -> Result<Worked, Error> {
+/// Those of starting a host; or a channel is refused, a bug.
+pub(super) fn run(
+    run: &RunConfig<'_>,
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Duration),
+) -> Result<RunMeasurements, Error> {
     let histograms = [Histograms::new(), Histograms::new()];
     // The windows of both are the same.
     let begin = now();
@@ -149,7 +156,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
     let channels = open(run.groups, run.packet, (&sending, &receiving), &listener)?;
     let over = AtomicBool::new(false);
     let (from, until) = thread::scope(|scope| {
-        let running = apply(scope, channels, run.priority.is_some(), &over);
+        let running = apply(scope, channels, run.priority.map(|_| APPLICATION_PRIORITY), &over);
         let start = now();
         while running.is_ok() && !stop.load(Ordering::Relaxed) && now().since(start) < run.length {
             let left = run.length.saturating_sub(now().since(start));
@@ -159,22 +166,17 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
         over.store(true, Ordering::Relaxed);
         running.map(|()| (start, now()))
     })?;
-    let standing = receiving.standing().clone();
-    let mut windows: Vec<Recorded> = Vec::new();
-    for host in [sending, receiving] {
-        // While channels are opened and closed there is no work to steal from.
-        let recorded = metering::stop(host).into_iter().map(|recorder| recorder.finish().between(begin, from, until));
-        windows = match windows.is_empty() {
-            true => recorded.collect(),
-            false => windows.into_iter().zip(recorded).map(|(one, other)| one.and(&other)).collect(),
-        };
-    }
-    Ok(Worked { histograms, windows, standing })
+    let status = receiving.status().clone();
+    // While channels are opened and closed there is no work to steal from.
+    let recorded =
+        |host| metering::stop(host).into_iter().map(|recorder| recorder.finish().between(begin, from, until));
+    let windows = recorded(sending).zip(recorded(receiving)).map(|(one, other)| one.and(&other)).collect();
+    Ok(RunMeasurements { histograms, windows, status })
 }
 
 /// The channels of the groups, with the bytes of their messages.
 fn open(
-    groups: &[Group],
+    groups: &[ChannelGroup],
     packet: u32,
     (sending, receiving): (&Host, &Host),
     listener: &Listener,
@@ -195,11 +197,11 @@ fn open(
 /// Until it runs and once it stops, it takes so long at the most.
 const AROUND: Duration = Duration::from_secs(30);
 
-fn start(run: &Run<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
-    let recorder = |&length: &Duration| Recorder::new(begin, length, run.length + AROUND);
+fn start(run: &RunConfig<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
+    let recorder = |length: Duration| Recorder::new(begin, length, run.length + AROUND);
     let sampling = Sampling {
         histograms: Arc::clone(histograms),
-        windows: run.windows.iter().map(recorder).collect(),
+        windows: run.charged.iter().flat_map(|_| WINDOWS).map(recorder).collect(),
         charged: run.charged.cloned(),
     };
     let mut platform = nothing_costs_anything(run.packet, run.pace);
@@ -207,13 +209,11 @@ fn start(run: &Run<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>
         // Between preemption points lies what will lie between them.
         platform.quantum = charged.quantum;
     }
-    let config = HostConfig {
-        costs: Some(platform.into()),
-        channels: 64,
-        fifo_priority: run.priority,
-        claims: None,
-        ..HostConfig::default()
-    };
+    let config = HostConfig { costs: Some(platform.into()), ..HostConfig::default() }.advanced(|advanced| {
+        advanced.channels = 64;
+        advanced.fifo_priority = run.priority;
+        advanced.claims = None;
+    });
     run.ends.start(end, config, sampling)
 }
 
@@ -221,35 +221,31 @@ fn start(run: &Run<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>
 fn apply<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     channels: Vec<(Sender, Receiver, usize)>,
-    real_time: bool,
+    priority: Option<u8>,
     over: &'scope AtomicBool,
 ) -> Result<(), Error> {
     for (sender, receiver, bytes) in channels {
-        let prepare = move || {
-            if real_time {
-                let _ = sys::real_time(APPLICATION_PRIORITY);
-            }
-            let _ = sys::precise_timers();
-        };
-        spawn(scope, "calibrate-recv", move || {
-            prepare();
-            take(receiver, over);
-        })?;
-        spawn(scope, "calibrate-send", move || {
-            prepare();
-            give(sender, bytes, over);
-        })?;
+        spawn(scope, "calibrate-recv", priority, move || take(receiver, over))?;
+        spawn(scope, "calibrate-send", priority, move || give(sender, bytes, over))?;
     }
     Ok(())
 }
 
-/// A thread of that name.
+/// A thread of that name, with exact timers. Without the right to its priority, other threads are part of what is seen.
 pub(super) fn spawn<'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: &str,
+    priority: Option<u8>,
     work: impl FnOnce() + Send + 'scope,
 ) -> Result<(), Error> {
-    let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
+    let prepared = move || {
+        if let Some(priority) = priority {
+            let _ = sys::real_time(priority);
+        }
+        let _ = sys::precise_timers();
+        work();
+    };
+    let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, prepared);
     thread.map(drop).map_err(Error::system("starting a thread"))
 }
 
@@ -275,16 +271,14 @@ mod tests {
 
     #[test]
     fn every_piece_of_work_is_metered() {
-        let lengths = [Duration::from_millis(1), Duration::from_millis(10)];
         let charged = Platform::assumed_host();
-        let plan = Run {
-            ends: &Ends::Loopback,
+        let plan = RunConfig {
+            ends: &EndPair::Loopback,
             packet: 500,
             groups: MANY,
-            length: Duration::from_millis(300),
+            length: Duration::from_millis(500),
             pace: Pace::STEADY,
             charged: Some(&charged),
-            windows: &lengths,
             priority: None,
         };
         let worked = run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap();
@@ -292,8 +286,8 @@ mod tests {
             let samples = |switched| worked.counts(piece, switched).iter().map(|count| count.1).sum::<u64>();
             assert!(samples(false) + samples(true) > 0, "{piece:?}");
         }
-        assert_eq!(worked.windows.len(), lengths.len());
-        for Recorded { length, values, .. } in &worked.windows {
+        assert_eq!(worked.windows.len(), WINDOWS.len());
+        for WindowRecord { length, values, .. } in &worked.windows {
             assert!(!values.is_empty() && values.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
         }
     }
@@ -302,12 +296,9 @@ mod tests {
     fn the_load_is_admitted_whatever_quantum_was_chosen() {
         for (packet, quantum) in QUANTA.into_iter().flat_map(|quantum| [(64, quantum), (8192, quantum)]) {
             let platform = Platform { quantum, ..nothing_costs_anything(packet, Pace::STEADY) };
-            let config = HostConfig {
-                bind: ([127, 0, 0, 1], 0).into(),
-                costs: Some(platform.into()),
-                claims: None,
-                ..HostConfig::default()
-            };
+            let config =
+                HostConfig { bind: ([127, 0, 0, 1], 0).into(), costs: Some(platform.into()), ..HostConfig::default() }
+                    .advanced(|advanced| advanced.claims = None);
             let start = |config| {
                 let sampling = Sampling { histograms: Histograms::new(), windows: Vec::new(), charged: None };
                 metering::start(config, sampling).unwrap()

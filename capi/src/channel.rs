@@ -1,6 +1,7 @@
 //! Channels: contracts, senders, receivers.
 
 use std::ffi::{c_char, c_int};
+use std::os::fd::AsRawFd;
 use std::slice;
 use std::time::Duration as StdDuration;
 
@@ -11,14 +12,14 @@ use laxity_core::contract::{Contract as InnerContract, Overload};
 use laxity_core::probability::Probability;
 use laxity_core::units::Duration;
 
-use crate::failure::{Failure, borrowed, borrowed_mut, give, give_object, guarded, guarded_or, take, text};
+use crate::failure::{Failure, asked, borrowed, borrowed_mut, give, give_object, guarded, guarded_or, take, text};
 use crate::host::{Host, address};
 
 /// A sender beyond its contract waits.
 pub const LAXITY_OVERLOAD_BLOCK: c_int = 0;
 /// A message beyond the contract is dropped and counted, and the call says LAXITY_BAD_INPUT.
 pub const LAXITY_OVERLOAD_DROP: c_int = 1;
-/// What an unsigned time or count is that is unknown, or that does not exist.
+/// The value of an unsigned time or count that is unknown, or that does not exist.
 pub const LAXITY_UNKNOWN: u64 = u64::MAX;
 
 /// Waits for channels that peers open to one name. Threads: one at a time.
@@ -37,7 +38,7 @@ pub struct Receiver {
     kept: Option<Message>,
 }
 
-/// What a real-time channel declares.
+/// The declaration of a real-time channel.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Contract {
@@ -53,11 +54,11 @@ pub struct Contract {
     pub deadline_ns: u64,
     /// LAXITY_OVERLOAD_BLOCK or LAXITY_OVERLOAD_DROP.
     pub overload: c_int,
-    /// Of 10^9 messages so many may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
+    /// The number of messages in 10^9 that may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
     pub tolerate_ppb: u32,
 }
 
-/// What was counted of a receiving channel so far.
+/// The counters of a receiving channel so far.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelFigures {
@@ -75,7 +76,7 @@ pub struct ChannelFigures {
     pub missed_by_sender: u64,
     /// Because the receiving application did not read.
     pub missed_by_receiver: u64,
-    /// Because packets were lost on the way, or late.
+    /// Because packets were lost in transit, or late.
     pub missed_by_network: u64,
     /// Because the platform took more of the processor than was allowed for.
     pub missed_by_platform: u64,
@@ -92,10 +93,10 @@ pub struct ChannelFigures {
     /// The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
     /// was sent before its contract had room. LAXITY_UNKNOWN before the first message.
     pub largest_delay_ns: u64,
-    /// Messages that were delivered, with a deadline, of which it is not known, or not yet, whether they were in time, because the sending
-    /// host has another clock. Delays between two clocks are the most that they can have been.
+    /// Messages that were delivered, with a deadline, for which it is unknown, or not yet known, whether they were in time, because the sending
+    /// host has another clock. Delays between two clocks are upper limits.
     pub undecided: u64,
-    /// How uncertain the sending host's clock was when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
+    /// The uncertainty of the sending host's clock when a message was judged last, ns: 0 if it is this host's own, LAXITY_UNKNOWN if that
     /// is not known.
     pub clock_error_ns: u64,
 }
@@ -128,12 +129,10 @@ pub unsafe extern "C" fn laxity_host_listen(
     name: *const c_char,
     listener: *mut *mut Listener,
 ) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        let (host, name) = unsafe { (borrowed(host, "host")?, text(name, "name")?) };
-        // SAFETY: as above.
-        unsafe { give_object(listener, "listener", || Ok(Listener(host.0.listen(name)?))) }
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe {
+        give_object(listener, "listener", || Ok(Listener(borrowed(host, "host")?.0.listen(text(name, "name")?)?)))
+    }
 }
 
 /// Waits for the next channel, at most `timeout_ns` (negative: as long as it takes); LAXITY_WOULD_BLOCK after that. On success `*receiver` is the
@@ -144,20 +143,39 @@ pub unsafe extern "C" fn laxity_listener_accept(
     timeout_ns: i64,
     receiver: *mut *mut Receiver,
 ) -> c_int {
-    guarded(|| {
+    let accept = || {
         // SAFETY: the caller keeps the rules of the header.
-        let listener = unsafe { borrowed(listener, "listener") }?;
-        let accept = || Ok(Receiver { receiver: listener.0.accept(timeout(timeout_ns))?, kept: None });
-        // SAFETY: as above.
-        unsafe { give_object(receiver, "receiver", accept) }
-    })
+        let receiver = unsafe { borrowed(listener, "listener") }?.0.accept(timeout(timeout_ns))?;
+        Ok(Receiver { receiver, kept: None })
+    };
+    // SAFETY: as above.
+    unsafe { give_object(receiver, "receiver", accept) }
 }
 
-/// Listens no more; channels that were accepted go on. Null is ignored.
+/// Stops listening; channels that were accepted go on. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_listener_free(listener: *mut Listener) {
     // SAFETY: the caller gives it back once.
     guarded_or((), || drop(unsafe { take(listener) }));
+}
+
+/// Opens a channel of the caller's, as the caller has asked for it.
+///
+/// # Safety
+/// The caller keeps the rules of the header.
+unsafe fn open(
+    (host, peer, name): (*const Host, *const c_char, *const c_char),
+    sender: *mut *mut Sender,
+    spec: impl FnOnce() -> Result<ChannelSpec, Failure>,
+) -> c_int {
+    let open = || {
+        // SAFETY: the caller says so.
+        let (host, peer, name) = unsafe { (borrowed(host, "host")?, text(peer, "peer")?, text(name, "name")?) };
+        let spec = spec()?;
+        Ok(Sender(host.0.open(address(peer, "peer")?, name, spec)?))
+    };
+    // SAFETY: as above.
+    unsafe { give_object(sender, "sender", open) }
 }
 
 /// Opens a real-time channel to receiver `name` at `peer` ("127.0.0.1:5709"). Waits for the answer, up to two seconds if there is none. LAXITY_REFUSED if
@@ -170,10 +188,8 @@ pub unsafe extern "C" fn laxity_host_open(
     contract: *const Contract,
     sender: *mut *mut Sender,
 ) -> c_int {
-    guarded(|| {
+    let spec = || {
         // SAFETY: the caller keeps the rules of the header.
-        let (host, peer, name) = unsafe { (borrowed(host, "host")?, text(peer, "peer")?, text(name, "name")?) };
-        // SAFETY: as above.
         let asked = unsafe { borrowed(contract, "contract") }?;
         let overload = match asked.overload {
             LAXITY_OVERLOAD_BLOCK => Overload::Block,
@@ -183,19 +199,16 @@ pub unsafe extern "C" fn laxity_host_open(
             }
         };
         let (interval, deadline) = (Duration::from_nanos(asked.interval_ns), Duration::from_nanos(asked.deadline_ns));
-        let open = || {
-            let contract = InnerContract::new(asked.max_message, asked.min_message, interval, asked.burst, deadline)
-                .map_err(Error::from)?;
-            let contract = match asked.tolerate_ppb {
-                0 => contract,
-                parts => contract.tolerate(Probability::from_parts(u64::from(parts) * 1_000)).map_err(Error::from)?,
-            };
-            let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
-            Ok(Sender(host.0.open(address(peer, "peer")?, name, spec)?))
+        let contract = InnerContract::new(asked.max_message, asked.min_message, interval, asked.burst, deadline)
+            .map_err(Error::from)?;
+        let contract = match asked.tolerate_ppb {
+            0 => contract,
+            parts => contract.tolerate(Probability::from_parts(u64::from(parts) * 1_000)).map_err(Error::from)?,
         };
-        // SAFETY: as above.
-        unsafe { give_object(sender, "sender", open) }
-    })
+        Ok(ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
+    };
+    // SAFETY: as above.
+    unsafe { open((host, peer, name), sender, spec) }
 }
 
 /// As laxity_host_open(), best effort: messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when the queue is full.
@@ -208,63 +221,42 @@ pub unsafe extern "C" fn laxity_host_open_best_effort(
     queue: u64,
     sender: *mut *mut Sender,
 ) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        let (host, peer, name) = unsafe { (borrowed(host, "host")?, text(peer, "peer")?, text(name, "name")?) };
-        let open = || {
-            let spec = ChannelSpec::best_effort(max_message, queue)?;
-            Ok(Sender(host.0.open(address(peer, "peer")?, name, spec)?))
-        };
-        // SAFETY: as above.
-        unsafe { give_object(sender, "sender", open) }
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { open((host, peer, name), sender, || Ok(ChannelSpec::best_effort(max_message, queue)?)) }
 }
 
 /// The delay that is promised for each message, ns from its logical arrival; LAXITY_UNKNOWN for best effort or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn laxity_sender_bound_ns(sender: *const Sender) -> u64 {
-    guarded_or(LAXITY_UNKNOWN, || {
-        // SAFETY: the caller keeps the rules of the header.
-        unsafe { sender.as_ref() }.map_or(LAXITY_UNKNOWN, |sender| nanos(sender.0.grant().bound))
-    })
+pub unsafe extern "C" fn laxity_sender_deadline_ns(sender: *const Sender) -> u64 {
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { asked(sender, LAXITY_UNKNOWN, |sender| nanos(sender.0.grant().deadline)) }
 }
 
 /// Sends a message of `length` bytes, which are copied. Waits while the contract has no room, if the overload policy says so: not for handlers of
 /// upcalls.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_sender_send(sender: *mut Sender, data: *const u8, length: usize) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        let (sender, message) = unsafe { (borrowed_mut(sender, "sender")?, bytes(data, length)?) };
-        Ok(sender.0.send(message)?)
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    guarded(|| unsafe { Ok(borrowed_mut(sender, "sender")?.0.send(bytes(data, length)?)?) })
 }
 
 /// As laxity_sender_send(), but never waits: LAXITY_WOULD_BLOCK where that would, LAXITY_BAD_INPUT if the contract has no room now. For handlers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_sender_try_send(sender: *mut Sender, data: *const u8, length: usize) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        let (sender, message) = unsafe { (borrowed_mut(sender, "sender")?, bytes(data, length)?) };
-        Ok(sender.0.try_send(message)?)
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    guarded(|| unsafe { Ok(borrowed_mut(sender, "sender")?.0.try_send(bytes(data, length)?)?) })
 }
 
-/// Closes the channel once everything that was taken has been sent, waits for that, and frees the sender, whatever it returns. Null is ignored.
+/// Closes the channel after all accepted messages have been sent, waits for that, and frees the sender, whatever it returns. Null is ignored.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_sender_close(sender: *mut Sender) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller gives it back once.
-        match unsafe { take(sender) } {
-            Some(sender) => Ok(sender.0.close().map(|_| ())?),
-            None => Ok(()),
-        }
-    })
+    // SAFETY: the caller gives it back once.
+    guarded(|| Ok(unsafe { take(sender) }.map_or(Ok(()), |sender| sender.0.close().map(drop))?))
 }
 
 /// Waits for the next message at most `timeout_ns` (negative: as long as it takes; 0: not at all), copies it to `buffer`, and sets `*length` to its bytes.
-/// LAXITY_WOULD_BLOCK after the timeout, LAXITY_CLOSED after the last message. If `capacity` is too small it is LAXITY_BAD_ARGUMENT, `*length` says what
-/// is needed, and the message stays the next one.
+/// LAXITY_WOULD_BLOCK after the timeout, LAXITY_CLOSED after the last message. If `capacity` is too small it is LAXITY_BAD_ARGUMENT, `*length` says how many bytes
+/// are needed, and the message stays the next one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_receiver_recv(
     receiver: *mut Receiver,
@@ -298,7 +290,19 @@ pub unsafe extern "C" fn laxity_receiver_recv(
     })
 }
 
-/// What was counted of the channel so far.
+/// Sets `*descriptor` to one for poll(2), epoll(7) and their like: it is readable when a message may be there, or the channel may have ended. Wait for it only
+/// after laxity_receiver_recv() was LAXITY_WOULD_BLOCK. It is the receiver's: do not read or close it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_receiver_descriptor(receiver: *const Receiver, descriptor: *mut c_int) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller keeps the rules of the header.
+        let found = unsafe { borrowed(receiver, "receiver") }?.receiver.descriptor()?;
+        // SAFETY: as above.
+        unsafe { give(descriptor, found.as_raw_fd(), "descriptor") }
+    })
+}
+
+/// The counters of the channel so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_receiver_figures(receiver: *const Receiver, figures: *mut ChannelFigures) -> c_int {
     guarded(|| {

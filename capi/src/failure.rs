@@ -1,4 +1,4 @@
-//! How a call tells that it failed: a status, and a text for the calling thread.
+//! The failure of a call: a status, and a text for the calling thread.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -9,9 +9,9 @@ use laxity::Error;
 
 /// It is done.
 pub const LAXITY_OK: c_int = 0;
-/// What was asked for is not possible: a value out of range, a message beyond the contract, an upcall that has ended.
+/// The request is not possible: a value out of range, a message beyond the contract, an upcall that has ended.
 pub const LAXITY_BAD_INPUT: c_int = 2;
-/// Admission said no, at this host or at the peer; the text says what would fit.
+/// Admission said no, at this host or at the peer; the text names values that would fit.
 pub const LAXITY_REFUSED: c_int = 3;
 /// This system does not permit it to this process.
 pub const LAXITY_NOT_PERMITTED: c_int = 4;
@@ -23,10 +23,10 @@ pub const LAXITY_WOULD_BLOCK: c_int = -1;
 pub const LAXITY_CLOSED: c_int = -2;
 /// An argument breaks the rules of this header: a null pointer, a text that is not UTF-8, an unknown constant, a buffer that is too small.
 pub const LAXITY_BAD_ARGUMENT: c_int = -3;
-/// The library panicked, which is a bug of Laxity. What the call was about must not be used any more, but freed.
+/// The library panicked, which is a bug of Laxity. The objects of the call must not be used any more, only freed.
 pub const LAXITY_INTERNAL: c_int = -4;
 
-/// Why a call failed.
+/// The reason why a call failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     status: c_int,
@@ -67,7 +67,7 @@ fn remember(text: &str) {
     let _ = LAST.try_with(|last| last.replace(text));
 }
 
-/// Why the last call of the calling thread that failed did so: one line of UTF-8, empty if none failed. Never null. It is the library's, and stays
+/// The reason of the last failed call of the calling thread: one line of UTF-8, empty if none failed. Never null. It belongs to the library, and stays
 /// valid until another call of the same thread fails.
 #[unsafe(no_mangle)]
 pub extern "C" fn laxity_last_error() -> *const c_char {
@@ -95,7 +95,19 @@ pub(crate) fn guarded_or<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
 }
 
-/// What a pointer of the caller points to.
+/// Asks an object of the caller; `otherwise` for null, and after a panic.
+///
+/// # Safety
+/// As [`borrowed`].
+pub(crate) unsafe fn asked<T, R>(object: *const T, otherwise: R, ask: impl FnOnce(&T) -> R) -> R {
+    // SAFETY: the caller says so.
+    match unsafe { object.as_ref() } {
+        Some(object) => guarded_or(otherwise, || ask(object)),
+        None => otherwise,
+    }
+}
+
+/// The value that a pointer of the caller points to.
 ///
 /// # Safety
 /// It is null, or points to a valid `T` that is not changed as long as the reference lives.
@@ -139,7 +151,7 @@ pub(crate) unsafe fn give<T>(place: *mut T, value: T, what: &str) -> Result<(), 
     Ok(())
 }
 
-/// Gives the caller an object, which is the caller's from then on.
+/// Makes an object and gives it to the caller, whose it is from then on; null if that fails. Says how it went.
 ///
 /// # Safety
 /// As [`give`].
@@ -147,13 +159,15 @@ pub(crate) unsafe fn give_object<T>(
     place: *mut *mut T,
     what: &str,
     make: impl FnOnce() -> Result<T, Failure>,
-) -> Result<(), Failure> {
-    // Nothing is made that could not be given.
-    // SAFETY: the caller says that it may be written to.
-    unsafe { give(place, std::ptr::null_mut(), what) }?;
-    let object = Box::into_raw(Box::new(make()?));
-    // SAFETY: as above.
-    unsafe { give(place, object, what) }
+) -> c_int {
+    guarded(|| {
+        // Nothing is made that could not be given.
+        // SAFETY: the caller says that it may be written to.
+        unsafe { give(place, std::ptr::null_mut(), what) }?;
+        let object = Box::into_raw(Box::new(make()?));
+        // SAFETY: as above.
+        unsafe { give(place, object, what) }
+    })
 }
 
 /// Takes an object back; `None` for null, which is nothing to take.
@@ -186,7 +200,7 @@ mod tests {
         assert_eq!(guarded(|| Err(Error::NameInUse(String::new()).into())), LAXITY_UNAVAILABLE);
     }
 
-    /// What the header says of threads.
+    /// The rules of the header about threads.
     #[test]
     fn objects_may_be_used_from_the_threads_that_the_header_names() {
         fn any_thread_at_any_time<T: Send + Sync>() {}

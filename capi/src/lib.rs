@@ -1,6 +1,6 @@
-//! The C API: upcalls, and as much of hosts and channels as they need. Everything is documented in `laxity.h`, which a test generates from here.
+//! The C API: upcalls, and the parts of hosts and channels that they need. Everything is documented in `laxity.h`, which a test generates from here.
 //!
-//! One door for unsafe code: what C hands over are pointers, and each of them is made a reference, or refused, in one of the functions of `failure`.
+//! Unsafe code has one door: C hands over pointers, and each of them becomes a reference, or is refused, in one of the functions of `failure`.
 //! No function lets a panic through.
 #![deny(clippy::undocumented_unsafe_blocks)]
 // The rules for pointers are the same for all functions, and stand at the head of the header.

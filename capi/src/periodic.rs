@@ -1,4 +1,4 @@
-//! Loops of one's own that run every period.
+//! Loops of the application that run every period.
 
 use std::ffi::{c_char, c_int};
 
@@ -11,20 +11,20 @@ use crate::upcalls::{UpcallFigures, UpcallSpec, Upcalls, spec};
 #[derive(Debug)]
 pub struct Periodic(Inner);
 
-/// When it is the loop's turn.
+/// A turn of the loop.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Tick {
-    /// When the run was released, ns of CLOCK_MONOTONIC.
+    /// The time at which the run was released, ns of CLOCK_MONOTONIC.
     pub release_ns: u64,
-    /// By when the loop has to come back to laxity_periodic_wait(), ns of CLOCK_MONOTONIC.
+    /// The time by which the loop has to come back to laxity_periodic_wait(), ns of CLOCK_MONOTONIC.
     pub deadline_ns: u64,
     /// Periods that passed since the last tick in which it had no turn.
     pub skipped: u64,
 }
 
-/// Makes the calling thread one whose loop runs every period, as an upcall of one unit (batch, block and free_state of `spec` are not used): from
-/// laxity_periodic_wait() on it is its turn. It gets the scheduling and the processor of the upcalls' thread. Not from a handler. On success `*periodic`
+/// Makes the calling thread run a loop in every period, as an upcall of one unit (batch, block and free_state of `spec` are not used): from
+/// laxity_periodic_wait() on it has its turns. It gets the scheduling and the processor of the upcalls' thread. Not from a handler. On success `*periodic`
 /// is the caller's, to be given to laxity_periodic_free().
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_periodic_create(
@@ -33,15 +33,14 @@ pub unsafe extern "C" fn laxity_periodic_create(
     spec: *const UpcallSpec,
     periodic: *mut *mut Periodic,
 ) -> c_int {
-    guarded(|| {
+    let make = || {
         // SAFETY: the caller keeps the rules of the header.
-        let (upcalls, name) = unsafe { (borrowed(upcalls, "upcalls")?, text(name, "name")?) };
-        // SAFETY: as above.
-        let asked = unsafe { borrowed(spec, "spec") }?;
-        let make = || Ok(Periodic(upcalls.0.periodic(name, self::spec(asked)?)?));
-        // SAFETY: as above.
-        unsafe { give_object(periodic, "periodic", make) }
-    })
+        let (upcalls, name, spec) =
+            unsafe { (borrowed(upcalls, "upcalls")?, text(name, "name")?, borrowed(spec, "spec")?) };
+        Ok(Periodic(upcalls.0.periodic(name, self::spec(spec)?)?))
+    };
+    // SAFETY: as above.
+    unsafe { give_object(periodic, "periodic", make) }
 }
 
 /// Says that the work of this period is done, and waits for the next. `tick` may be null. LAXITY_BAD_INPUT if it was stopped, LAXITY_UNAVAILABLE if its
@@ -60,7 +59,7 @@ pub unsafe extern "C" fn laxity_periodic_wait(periodic: *mut Periodic, tick: *mu
     })
 }
 
-/// What was counted of it so far.
+/// Its counters so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_periodic_figures(periodic: *const Periodic, figures: *mut UpcallFigures) -> c_int {
     guarded(|| {

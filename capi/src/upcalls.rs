@@ -1,36 +1,36 @@
-//! Upcalls: the thread that runs them, and what is done with one from outside.
+//! Upcalls: the thread that runs them, and the operations on an upcall from outside.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use laxity::upcall::{
-    Overrun as InnerOverrun, Run, State as InnerState, Upcall as InnerUpcall, UpcallFigures as Counted,
-    UpcallSpec as Spec, Upcalls as InnerUpcalls, UpcallsConfig as Config,
+    Overrun as InnerOverrun, Upcall as InnerUpcall, UpcallFigures as InnerFigures, UpcallRun, UpcallSpec as Spec,
+    UpcallState, Upcalls as InnerUpcalls, UpcallsConfig as Config,
 };
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{LAXITY_UNKNOWN, nanos, timeout};
-use crate::failure::{Failure, borrowed, give, give_object, guarded, guarded_or, take, text};
+use crate::failure::{Failure, asked, borrowed, give, give_object, guarded, guarded_or, take, text};
 use crate::host::{Host, LAXITY_COSTS_OF_THIS_HOST, costs, fifo};
-use crate::run::{Called, FreeState, Handler};
+use crate::run::{FreeState, Handler, StatefulHandler};
 
-/// In place of a processor: any.
+/// A value instead of a processor: any processor.
 pub const LAXITY_ANY_PROCESSOR: c_int = -1;
 
-/// What happens to an upcall when a run has taken more than it declared. It is counted in any case.
+/// The treatment of an upcall whose run has taken more than it declared. It is counted in any case.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
-    /// Nothing more: others may miss because of it, and say so.
+    /// It is only counted: others may miss because of it, and name it as the cause.
     Count = 0,
-    /// From its next release on it comes behind all other periodic upcalls.
+    /// From its next release on it comes after all other periodic upcalls.
     Demote = 1,
     /// It runs no more: LAXITY_STATE_STOPPED.
     Stop = 2,
 }
 
-/// What an upcall does at the moment.
+/// The state of an upcall at the moment.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -54,31 +54,31 @@ pub struct Upcalls(pub(crate) InnerUpcalls);
 #[derive(Debug)]
 pub struct Upcall(InnerUpcall);
 
-/// How the thread of upcalls is set up. Begin with laxity_upcalls_config_default().
+/// The parameters of a thread of upcalls. Begin with laxity_upcalls_config_default().
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UpcallsConfig {
     /// LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED, for upcalls without a host; below a host they are the host's.
     pub costs: c_int,
-    /// The SCHED_FIFO priority, 1 to 98 and below that of the executive, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+    /// The SCHED_FIFO priority, 1 to 98 and below that of the executive, or LAXITY_NO_PRIORITY. If it is not permitted, the thread does without it.
     pub fifo_priority: c_int,
     /// The processor to keep to, or LAXITY_ANY_PROCESSOR.
     pub processor: c_int,
     /// Most upcalls at once, 1 to 131072.
     pub capacity: usize,
-    /// Whether to lock the process's memory, where that is permitted without limit.
+    /// True to lock the process's memory, where that is permitted without limit.
     pub lock_memory: bool,
 }
 
-/// What an upcall declares. What is left zero has its default, except the period.
+/// The declaration of an upcall. A field that is zero has its default, except the period.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UpcallSpec {
-    /// A run in every so many ns, to be done by the end; 1 to an hour.
+    /// The period, ns: one run in each, to be done by its end; 1 to an hour.
     pub period_ns: u64,
-    /// What a run takes of the processor at most, ns; 1 to the period. Zero is all of the period.
+    /// The longest processor time of a run, ns; 1 to the period. Zero is all of the period.
     pub cost_ns: u64,
-    /// Units of work in a run at most; 1 to 65535. Zero is 1.
+    /// The most units of work in a run; 1 to 65535. Zero is 1.
     pub batch: u32,
     /// Units between two points where it asks whether to yield; 1 to the batch. Zero is all of them.
     pub block: u32,
@@ -89,27 +89,27 @@ pub struct UpcallSpec {
     pub free_state: FreeState,
 }
 
-/// When an aperiodic run will be done.
+/// The time by which an aperiodic run will be done.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Posted {
-    /// By then at the latest, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
+    /// The latest time, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
     pub by_ns: u64,
-    /// 1 if that is in time, 0 if it is not, -1 if it was not asked.
+    /// 1 if that is in time, 0 if it is not, -1 if the call did not ask.
     pub in_time: c_int,
 }
 
-/// What was counted of an upcall so far.
+/// The counters of an upcall so far.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct UpcallFigures {
-    /// What it does at the moment.
+    /// Its state at the moment.
     pub state: State,
     /// Its period, ns; LAXITY_UNKNOWN if it is aperiodic.
     pub period_ns: u64,
-    /// What a run may take of the processor, ns.
+    /// The processor time that a run may take, ns.
     pub declared_cost_ns: u64,
-    /// How long a run may take from its release until it is done, ns, the largest that was in force; LAXITY_UNKNOWN if it is aperiodic.
+    /// The longest time from a run's release until it is done, ns, the largest that was in force; LAXITY_UNKNOWN if it is aperiodic.
     pub bound_ns: u64,
     /// Runs that were due: completed or skipped.
     pub invocations: u64,
@@ -131,16 +131,16 @@ pub struct UpcallFigures {
     pub over_cost: u64,
     /// The least time that was left at a run's end, ns; negative if it was late, INT64_MIN before the first.
     pub least_slack_ns: i64,
-    /// The longest from release to begin, ns; LAXITY_UNKNOWN before the first.
+    /// The longest time from release to begin, ns; LAXITY_UNKNOWN before the first.
     pub largest_jitter_ns: u64,
-    /// The longest from release until done, ns; LAXITY_UNKNOWN before the first.
+    /// The longest time from release until done, ns; LAXITY_UNKNOWN before the first.
     pub largest_response_ns: u64,
-    /// The most that a run took of the processor, ns; LAXITY_UNKNOWN before the first.
+    /// The most processor time that a run took, ns; LAXITY_UNKNOWN before the first.
     pub largest_cost_ns: u64,
 }
 
 impl UpcallFigures {
-    pub(crate) fn of(of: &Counted) -> Self {
+    pub(crate) fn of(of: &InnerFigures) -> Self {
         Self {
             state: state(of.state),
             period_ns: nanos(of.period),
@@ -163,24 +163,21 @@ impl UpcallFigures {
     }
 }
 
-fn state(of: InnerState) -> State {
+fn state(of: UpcallState) -> State {
     match of {
-        InnerState::Suspended => State::Suspended,
-        InnerState::Active => State::Active,
-        InnerState::Panicked => State::Failed,
-        InnerState::Stopped => State::Stopped,
-        InnerState::Closed => State::Closed,
+        UpcallState::Suspended => State::Suspended,
+        UpcallState::Active => State::Active,
+        UpcallState::Panicked => State::Failed,
+        UpcallState::Stopped => State::Stopped,
+        UpcallState::Closed => State::Closed,
     }
 }
 
 pub(crate) fn spec(of: &UpcallSpec) -> Result<Spec, Failure> {
-    const COUNT: c_int = Overrun::Count as c_int;
-    const DEMOTE: c_int = Overrun::Demote as c_int;
-    const STOP: c_int = Overrun::Stop as c_int;
     let overrun = match of.overrun {
-        COUNT => InnerOverrun::Count,
-        DEMOTE => InnerOverrun::Demote,
-        STOP => InnerOverrun::Stop,
+        asked if asked == Overrun::Count as c_int => InnerOverrun::Count,
+        asked if asked == Overrun::Demote as c_int => InnerOverrun::Demote,
+        asked if asked == Overrun::Stop as c_int => InnerOverrun::Stop,
         other => return Err(Failure::argument(format!("overrun is {other}, expected an enum laxity_overrun"))),
     };
     let mut spec = Spec::every(Duration::from_nanos(of.period_ns)).on_overrun(overrun);
@@ -196,7 +193,7 @@ pub(crate) fn spec(of: &UpcallSpec) -> Result<Spec, Failure> {
     Ok(spec)
 }
 
-/// The costs of this host, real-time priority 60 where permitted, any processor, room for 256, memory locked where permitted.
+/// The default: the costs of this host, real-time priority 60 where permitted, any processor, room for 256, memory locked where permitted.
 #[unsafe(no_mangle)]
 pub extern "C" fn laxity_upcalls_config_default() -> UpcallsConfig {
     UpcallsConfig {
@@ -217,7 +214,7 @@ pub unsafe extern "C" fn laxity_upcalls_start(
     config: *const UpcallsConfig,
     upcalls: *mut *mut Upcalls,
 ) -> c_int {
-    guarded(|| {
+    let start = || {
         // SAFETY: the caller keeps the rules of the header.
         let (host, given) = unsafe { (host.as_ref(), config.as_ref()) };
         let given = given.copied().unwrap_or_else(|| laxity_upcalls_config_default());
@@ -234,15 +231,13 @@ pub unsafe extern "C" fn laxity_upcalls_start(
             capacity: given.capacity,
             lock_memory: given.lock_memory,
         };
-        let start = || {
-            Ok(Upcalls(match host {
-                Some(host) => host.0.upcalls(config)?,
-                None => InnerUpcalls::start(config)?,
-            }))
-        };
-        // SAFETY: as above.
-        unsafe { give_object(upcalls, "upcalls", start) }
-    })
+        Ok(Upcalls(match host {
+            Some(host) => host.0.upcalls(config)?,
+            None => InnerUpcalls::start(config)?,
+        }))
+    };
+    // SAFETY: as above.
+    unsafe { give_object(upcalls, "upcalls", start) }
 }
 
 /// As laxity_upcalls_start(), for upcalls on the executive's own thread, among the handlers of its channels: code that is trusted. The host must have been
@@ -250,12 +245,8 @@ pub unsafe extern "C" fn laxity_upcalls_start(
 /// iteration with LAXITY_PROGRESS_YIELD. Only periodic ones, created with laxity_upcall_create(). LAXITY_REFUSED if the host was not started for it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_trusted_upcalls_start(host: *const Host, upcalls: *mut *mut Upcalls) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        let host = unsafe { borrowed(host, "host") }?;
-        // SAFETY: as above.
-        unsafe { give_object(upcalls, "upcalls", || Ok(Upcalls(host.0.trusted_upcalls()?))) }
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { give_object(upcalls, "upcalls", || Ok(Upcalls(borrowed(host, "host")?.0.trusted_upcalls()?))) }
 }
 
 /// Closes all of its upcalls and ends the thread. Not from a handler. Waits until the handler that runs has returned, at most a second: one that does
@@ -276,27 +267,23 @@ unsafe fn create(
     upcall: *mut *mut Upcall,
     is_periodic: bool,
 ) -> c_int {
-    guarded(|| {
+    let make = || {
         // SAFETY: the caller says so.
-        let (upcalls, name) = unsafe { (borrowed(upcalls, "upcalls")?, text(name, "name")?) };
-        // SAFETY: as above.
-        let asked = unsafe { borrowed(asked, "spec") }?;
-        let make = || {
-            let owns_state = Arc::default();
-            let mut called = Called::new(handler, state, asked.free_state, &owns_state)?;
-            let spec = spec(asked)?;
-            let call = move |run: &mut Run<'_>| called.call(run);
-            let created = if is_periodic {
-                upcalls.0.create(name, spec, call)?
-            } else {
-                upcalls.0.create_aperiodic(name, spec, call)?
-            };
-            owns_state.store(true, Ordering::SeqCst);
-            Ok(Upcall(created))
+        let (upcalls, name, asked) =
+            unsafe { (borrowed(upcalls, "upcalls")?, text(name, "name")?, borrowed(asked, "spec")?) };
+        let owns_state = Arc::default();
+        let mut called = StatefulHandler::new(handler, state, asked.free_state, &owns_state)?;
+        let spec = spec(asked)?;
+        let call = move |run: &mut UpcallRun<'_>| called.call(run);
+        let created = match is_periodic {
+            true => upcalls.0.create(name, spec, call)?,
+            false => upcalls.0.create_aperiodic(name, spec, call)?,
         };
-        // SAFETY: as above.
-        unsafe { give_object(upcall, "upcall", make) }
-    })
+        owns_state.store(true, Ordering::SeqCst);
+        Ok(Upcall(created))
+    };
+    // SAFETY: as above.
+    unsafe { give_object(upcall, "upcall", make) }
 }
 
 /// Creates a periodic upcall, which is suspended at first; LAXITY_REFUSED if it cannot be done in time beside what is admitted. `spec` is not needed
@@ -316,7 +303,7 @@ pub unsafe extern "C" fn laxity_upcall_create(
 }
 
 /// As laxity_upcall_create(), for an upcall that runs when it is asked for with laxity_upcall_post(), and no periodic one wants the processor. Its period
-/// is only the largest cost that makes sense.
+/// is only the largest possible cost.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_create_aperiodic(
     upcalls: *const Upcalls,
@@ -333,22 +320,18 @@ pub unsafe extern "C" fn laxity_upcall_create_aperiodic(
 /// Releases it now and every period from now on.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_run(upcall: *const Upcall) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        Ok(unsafe { borrowed(upcall, "upcall") }?.0.run()?)
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    guarded(|| Ok(unsafe { borrowed(upcall, "upcall") }?.0.run()?))
 }
 
 /// As laxity_upcall_run(), from `first_ns` of CLOCK_MONOTONIC on: upcalls can keep a phase to each other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_run_from(upcall: *const Upcall, first_ns: u64) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        Ok(unsafe { borrowed(upcall, "upcall") }?.0.run_from(Instant::from_nanos(first_ns))?)
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    guarded(|| Ok(unsafe { borrowed(upcall, "upcall") }?.0.run_from(Instant::from_nanos(first_ns))?))
 }
 
-/// Asks for a run of an aperiodic upcall. `within_ns` is what is asked about: whether it will be done within so many ns, LAXITY_UNKNOWN not to ask; it
+/// Asks for a run of an aperiodic upcall. `within_ns` asks whether it will be done within so many ns; LAXITY_UNKNOWN does not ask. The upcall
 /// runs in any case. `posted` may be null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_post(upcall: *const Upcall, within_ns: u64, posted: *mut Posted) -> c_int {
@@ -365,35 +348,29 @@ pub unsafe extern "C" fn laxity_upcall_post(upcall: *const Upcall, within_ns: u6
     })
 }
 
-/// Releases it no more. A run that has yielded is given up; one that is running ends first.
+/// Stops releasing it. A run that has yielded is given up; one that is running ends first.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_suspend(upcall: *const Upcall) -> c_int {
-    guarded(|| {
-        // SAFETY: the caller keeps the rules of the header.
-        Ok(unsafe { borrowed(upcall, "upcall") }?.0.suspend()?)
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    guarded(|| Ok(unsafe { borrowed(upcall, "upcall") }?.0.suspend()?))
 }
 
-/// What it does at the moment; LAXITY_STATE_CLOSED for null.
+/// Its state at the moment; LAXITY_STATE_CLOSED for null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_state(upcall: *const Upcall) -> State {
-    guarded_or(State::Closed, || {
-        // SAFETY: the caller keeps the rules of the header.
-        unsafe { upcall.as_ref() }.map_or(State::Closed, |upcall| state(upcall.0.state()))
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { asked(upcall, State::Closed, |upcall| state(upcall.0.state())) }
 }
 
-/// How long a run may take from its release until it is done, ns, with all that was admitted when it was created; LAXITY_UNKNOWN if that has no bound,
+/// The longest time from a run's release until it is done, ns, with all that was admitted when it was created; LAXITY_UNKNOWN if that has no bound,
 /// or for null. The bound in force now is in its figures.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_bound_ns(upcall: *const Upcall) -> u64 {
-    guarded_or(LAXITY_UNKNOWN, || {
-        // SAFETY: the caller keeps the rules of the header.
-        unsafe { upcall.as_ref() }.map_or(LAXITY_UNKNOWN, |upcall| nanos(upcall.0.grant().bound))
-    })
+    // SAFETY: the caller keeps the rules of the header.
+    unsafe { asked(upcall, LAXITY_UNKNOWN, |upcall| nanos(upcall.0.grant().bound)) }
 }
 
-/// What was counted of it so far.
+/// Its counters so far.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn laxity_upcall_figures(upcall: *const Upcall, figures: *mut UpcallFigures) -> c_int {
     guarded(|| {

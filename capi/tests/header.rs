@@ -14,7 +14,7 @@ const HEAD: &str = r#"/* Laxity: guaranteed quality of service for stock Linux. 
  * says, as many as the function says, for as long as the call takes. A null pointer, a text that is not UTF-8 or an unknown constant is an error,
  * LAXITY_BAD_ARGUMENT, and nothing is done; what is said of null here is said where it means something else.
  * Ownership: what a function sets through a pointer to a pointer is the caller's, to be given to the function that frees it, once. It is set to null if the
- * function fails. What is given to a function stays the caller's, and is copied where it is needed later.
+ * function fails. An argument stays the caller's, and is copied where the library needs it later.
  * Threads: each type says so. Handlers run on a thread of the library.
  * Errors: an int is LAXITY_OK, or says what failed, and laxity_last_error() says why in words. Values above zero are the exit status that a command
  * should end with.

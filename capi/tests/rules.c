@@ -1,5 +1,6 @@
 /* What laxity.h says, held against the library. Ends with status 0, or says which line does not hold. */
 #include <inttypes.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -42,6 +43,15 @@ static int counts(struct laxity_run *run, void *state) {
   }
   HOLDS(laxity_run_block(run) == 0);
   return atomic_fetch_add(&runs, 1) == 2 ? LAXITY_PROGRESS_FINISHED : LAXITY_PROGRESS_DONE;
+}
+
+/* Its first run sleeps through others, of which the second one is told. The state counts both. */
+static int oversleeps(struct laxity_run *run, void *state) {
+  uint64_t *counts = state;
+  counts[1] += laxity_run_skipped(run);
+  if (counts[0]++ > 0) return LAXITY_PROGRESS_FINISHED;
+  HOLDS(poll(NULL, 0, 70) == 0);
+  return LAXITY_PROGRESS_DONE;
 }
 
 static int fails(struct laxity_run *run, void *state) {
@@ -106,6 +116,7 @@ static void bad_arguments(void) {
   HOLDS(laxity_sleep_until_any(NULL, NULL, 0, 0, NULL) == LAXITY_BAD_ARGUMENT);
   HOLDS(laxity_periodic_wait(NULL, NULL) == LAXITY_BAD_ARGUMENT);
   HOLDS(laxity_upcall_state(NULL) == LAXITY_STATE_CLOSED && laxity_upcall_bound_ns(NULL) == LAXITY_UNKNOWN);
+  HOLDS(laxity_run_skipped(NULL) == 0);
   HOLDS(laxity_run_left(NULL) == 0 && laxity_run_should_yield(NULL) && laxity_run_release_ns(NULL) == LAXITY_UNKNOWN);
   laxity_run_done(NULL, 1);
   laxity_host_free(NULL), laxity_upcalls_free(NULL), laxity_upcall_close(NULL), laxity_periodic_free(NULL);
@@ -141,6 +152,12 @@ static void periodic_upcalls(void) {
   atomic_store(&waited, upcall);
   ends(upcall, LAXITY_STATE_SUSPENDED);
   HOLDS(atomic_load(&said) == LAXITY_BAD_INPUT);
+  laxity_upcall_close(upcall);
+
+  uint64_t told[2] = {0};
+  upcall = created("oversleeps", spec, oversleeps, told);
+  ends(upcall, LAXITY_STATE_SUSPENDED);
+  HOLDS(laxity_upcall_figures(upcall, &figures) == LAXITY_OK && told[1] >= 2 && figures.skipped == told[1]);
   laxity_upcall_close(upcall);
 
   /* Refused: the state stays the caller's. */
@@ -201,16 +218,20 @@ static void channels(void) {
   struct laxity_receiver *receiver = NULL;
   HOLDS(laxity_listener_accept(listener, 0, &receiver) == LAXITY_WOULD_BLOCK && receiver == NULL);
   HOLDS(laxity_host_open(here, address, "camera", &contract, &sender) == LAXITY_OK);
-  HOLDS(laxity_sender_bound_ns(sender) == (uint64_t)(60 * MS));
+  HOLDS(laxity_sender_deadline_ns(sender) == (uint64_t)(60 * MS));
   HOLDS(laxity_listener_accept(listener, LONG, &receiver) == LAXITY_OK);
   laxity_listener_free(listener);
 
   static uint8_t message[2001], received[2000];
   size_t length = 0;
   memset(message, 7, sizeof message);
+  struct pollfd wait = {.events = POLLIN};
+  HOLDS(laxity_receiver_descriptor(receiver, NULL) == LAXITY_BAD_ARGUMENT);
+  HOLDS(laxity_receiver_descriptor(receiver, &wait.fd) == LAXITY_OK);
   HOLDS(laxity_receiver_recv(receiver, received, sizeof received, &length, 0) == LAXITY_WOULD_BLOCK);
   HOLDS(laxity_sender_send(sender, message, 2001) == LAXITY_BAD_INPUT && laxity_sender_send(sender, NULL, 1) == LAXITY_BAD_ARGUMENT);
   HOLDS(laxity_sender_send(sender, message, 2000) == LAXITY_OK);
+  HOLDS(poll(&wait, 1, 20000) == 1 && wait.revents == POLLIN);
   HOLDS(laxity_receiver_recv(receiver, received, 1999, &length, LONG) == LAXITY_BAD_ARGUMENT && length == 2000);
   HOLDS(laxity_receiver_recv(receiver, received, 2000, &length, 0) == LAXITY_OK && memcmp(message, received, 2000) == 0);
   struct laxity_channel_figures figures;

@@ -11,7 +11,7 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{LinkModel, Platform};
-use laxity_lab::workload::Row;
+use laxity_lab::workload::WorkloadRow;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -20,11 +20,11 @@ use crate::file::{failed, read};
 /// What this host costs, for a command that runs on it.
 #[derive(Debug, Args)]
 pub(crate) struct CostsArguments {
-    /// What this host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
+    /// The measured costs of this host: a file of laxity calibrate, or none. By default the calibration of this host, if there is one
     /// (LAXITY_CALIBRATION, ~/.config/laxity/calibration.toml, /etc/laxity/calibration.toml)
     #[arg(long, value_name = "FILE|none")]
     pub(crate) calibration: Option<PathBuf>,
-    /// Keep processors from idling deeply meanwhile, where permitted (/dev/cpu_dma_latency): it wakes up sooner, and costs power
+    /// Keep processors out of deep idle states meanwhile, where permitted (/dev/cpu_dma_latency). They wake up sooner, and use more power
     #[arg(long)]
     pub(crate) keep_awake: bool,
 }
@@ -119,7 +119,7 @@ pub(crate) fn admitted<'a>(
 }
 
 /// What can be said of every message of these channels, of the sending and the receiving host alike.
-pub(crate) fn of_both_ends(backing: &Backing, platform: &Platform, rows: &[Row]) -> Guarantee {
+pub(crate) fn of_both_ends(backing: &Backing, platform: &Platform, rows: &[WorkloadRow]) -> Guarantee {
     let settings = Settings::work_conserving(Rule::Split);
     let at = |role| admitted(platform, settings, rows.iter().map(|row| (&row.contract, role)));
     let both = at(Role::Sends).zip(at(Role::Receives));

@@ -7,6 +7,7 @@ use laxity::ledger::LedgerError;
 use laxity::text::TextError;
 
 use crate::framing::FramingError;
+use crate::report::escaped;
 
 /// An error of a command.
 #[derive(Debug, thiserror::Error)]
@@ -52,6 +53,20 @@ pub(crate) enum Failure {
     File { file: String, source: io::Error },
 }
 
+/// What a command ends with whose report is printed, and was `written` into a file as well. What went wrong with the run comes before a file
+/// that could not be written, which is said all the same.
+pub(crate) fn with_file(outcome: Result<bool, Failure>, written: Result<(), Failure>) -> Result<bool, Failure> {
+    match (outcome, written) {
+        (Ok(true), Err(failure)) => Err(failure),
+        (outcome, written) => {
+            if let Err(failure) = written {
+                eprintln!("laxity: {}", escaped(&failure.to_string()));
+            }
+            outcome
+        }
+    }
+}
+
 impl Failure {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
@@ -60,11 +75,26 @@ impl Failure {
             Self::Refused { error, .. } => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
-            Self::NotPermitted(_) => 4,
-            Self::Ledger(LedgerError::Held { .. } | LedgerError::InTheWay { .. }) => 4,
-            Self::Ledger(_) => 2,
             Self::Lab(error) => error.exit_status(),
-            Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
+            Self::NotPermitted(_) | Self::Ledger(LedgerError::Held { .. } | LedgerError::InTheWay { .. }) => 4,
+            Self::Ledger(_) | Self::Option { .. } | Self::Usage(_) => 2,
+            Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_counts_after_the_run() {
+        let file = || Failure::File { file: "figures".to_owned(), source: io::Error::from(io::ErrorKind::StorageFull) };
+        let status = |outcome: Result<bool, Failure>| outcome.map_err(|failure| failure.exit_status());
+        assert_eq!(status(with_file(Ok(true), Ok(()))), Ok(true));
+        assert_eq!(status(with_file(Ok(true), Err(file()))), Err(2));
+        assert_eq!(status(with_file(Ok(false), Err(file()))), Ok(false));
+        let refused = || Failure::NotPermitted(String::new());
+        assert_eq!(status(with_file(Err(refused()), Err(file()))), Err(4));
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
     |source| Failure::File { file: path.display().to_string(), source }
 }
 
-/// Most bytes of a file that is read: far more than anybody writes by hand.
+/// Most bytes of a file that is read: far more than is written by hand.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// The text of a regular file, or of standard input if its name is `-`.
@@ -29,20 +29,20 @@ pub(crate) fn read(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Writes `text` into the file: first beside it, then in its place, so that nobody ever reads half of it. What is no regular
+/// Writes `text` into the file: first beside it, then in its place, so that no reader ever finds half of it. What is no regular
 /// file, such as a pipe, is written as it is.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    let mut file = Streamed::create(path)?;
+    let mut file = StreamedFile::create(path)?;
     file.write_all(text.as_bytes()).and_then(|()| file.finish()).map_err(failed(path))
 }
 
 /// Fails if the file could not be written: better before a long run than after it. Nothing is left of the attempt.
 pub(crate) fn can_be_written(path: &Path) -> Result<(), Failure> {
-    match target(path).map_err(failed(path))? {
-        (_, true) => Streamed::create(path).map(drop),
-        // To open a pipe would be to wait for its reader.
-        (_, false) => Ok(()),
+    // To open a pipe would be to wait for its reader.
+    if target(path).map_err(failed(path))?.1 {
+        StreamedFile::create(path)?;
     }
+    Ok(())
 }
 
 /// Makes the directory of the file, if it is not there.
@@ -64,7 +64,7 @@ fn target(path: &Path) -> io::Result<(PathBuf, bool)> {
     Ok((path, is_replaced))
 }
 
-/// A name in the same directory that nobody else uses.
+/// A name in the same directory that no other process uses.
 fn beside(path: &Path) -> io::Result<PathBuf> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let mut hidden = std::ffi::OsString::from(".");
@@ -76,14 +76,13 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
 /// A file that is written bit by bit, and appears as a whole when it is finished. If it is not, it never does. What is no
 /// regular file, such as a pipe, is written as it comes.
 #[derive(Debug)]
-pub(crate) struct Streamed {
+pub(crate) struct StreamedFile {
     out: BufWriter<File>,
-    /// Where it is written, and what it becomes; nothing if it is no regular file.
+    /// Where it is written, and what it becomes; nothing if it is no regular file, or finished.
     becomes: Option<(PathBuf, PathBuf)>,
-    finished: bool,
 }
 
-impl Streamed {
+impl StreamedFile {
     /// Begins to write.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         Self::begin(path).map_err(failed(path))
@@ -97,7 +96,7 @@ impl Streamed {
         } else {
             (OpenOptions::new().write(true).open(&path)?, None)
         };
-        Ok(Self { out: BufWriter::new(file), becomes, finished: false })
+        Ok(Self { out: BufWriter::new(file), becomes })
     }
 
     /// It is all written.
@@ -107,12 +106,12 @@ impl Streamed {
             self.out.get_ref().sync_all()?;
             fs::rename(beside, path)?;
         }
-        self.finished = true;
+        self.becomes = None;
         Ok(())
     }
 }
 
-impl Write for Streamed {
+impl Write for StreamedFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.out.write(bytes)
     }
@@ -121,9 +120,9 @@ impl Write for Streamed {
     }
 }
 
-impl Drop for Streamed {
+impl Drop for StreamedFile {
     fn drop(&mut self) {
-        if let (false, Some((beside, _))) = (self.finished, &self.becomes) {
+        if let Some((beside, _)) = &self.becomes {
             let _ = fs::remove_file(beside);
         }
     }
@@ -168,20 +167,20 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("laxity-stream-{}", std::process::id()));
         fs::create_dir_all(&directory).unwrap();
         let file = directory.join("trace.json");
-        let mut left = Streamed::create(&file).unwrap();
+        let mut left = StreamedFile::create(&file).unwrap();
         left.write_all(b"half").unwrap();
         drop(left);
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
         for text in ["one", "two"] {
-            let mut stream = Streamed::create(&file).unwrap();
+            let mut stream = StreamedFile::create(&file).unwrap();
             stream.write_all(text.as_bytes()).unwrap();
             assert_ne!(fs::read_to_string(&file).unwrap_or_default(), text);
             stream.finish().unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
-        Streamed::create(Path::new("/dev/null")).unwrap().finish().unwrap();
-        assert_eq!(Streamed::create(&directory).unwrap_err().exit_status(), 2);
+        StreamedFile::create(Path::new("/dev/null")).unwrap().finish().unwrap();
+        assert_eq!(StreamedFile::create(&directory).unwrap_err().exit_status(), 2);
         fs::remove_dir_all(&directory).unwrap();
     }
 }

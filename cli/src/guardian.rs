@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use laxity::ledger::{Found, Ledger};
+use laxity::ledger::{JournalReport, Ledger};
 
 use crate::failure::Failure;
 use crate::file::failed;
@@ -58,7 +58,7 @@ pub(crate) fn look_after(for_life: bool) -> Result<(), Failure> {
         Err(_) if !for_life => return Ok(()),
         ledger => ledger.map_err(laxity::Error::from)?,
     };
-    for line in ledger.recover().iter().flat_map(Found::lines) {
+    for line in ledger.recover().iter().flat_map(JournalReport::lines) {
         eprintln!("laxity: {line}");
     }
     if for_life {
@@ -91,7 +91,7 @@ pub(crate) fn run(directory: &Path) -> Result<u8, Failure> {
     let _ = io::stdin().take(DONE.len() as u64).read_to_end(&mut told);
     if told != DONE {
         let found = Ledger::at(directory, Path::new("/")).recover_after(guarded, PATIENCE);
-        for line in found.iter().flat_map(Found::lines) {
+        for line in found.iter().flat_map(JournalReport::lines) {
             eprintln!("laxity: {line}");
         }
     }

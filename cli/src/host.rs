@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use laxity::text::{self, HostAddress};
-use laxity::{ClaimDirectory, DEFAULT_PORT, GuardConfig, Host, HostConfig, Placement};
+use laxity::text;
+use laxity::{ClaimDirectory, DEFAULT_PORT, Error, GuardConfig, Host, HostConfig, Placement};
 use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::Duration;
@@ -14,7 +14,7 @@ use laxity_core::units::Duration;
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
 use crate::guardian;
-use crate::values::{everywhere, look_up, option, span_within};
+use crate::values::{bound, everywhere, option, span_within};
 
 const LEASE: &str = "2s";
 /// What `--guard` without a rate means.
@@ -23,11 +23,11 @@ const USUAL_FLOOR: &str = "auto";
 /// How this host takes part.
 #[derive(Debug, Args)]
 pub(crate) struct HostArguments {
-    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if that is in
-    /// use), send any port
+    /// The local address, host[:port]. By default port 5709 of every address, or another port if that is in use; with --placement thread or
+    /// inline send takes any port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
-    /// Costs of this host and its link: a TOML file with a [platform] table; what it leaves out is measured or assumed
+    /// Costs of this host and its link: a TOML file with a [platform] table. Costs that are missing there are measured or assumed
     #[arg(long, value_name = "FILE")]
     pub(crate) platform: Option<PathBuf>,
     #[command(flatten)]
@@ -47,38 +47,38 @@ pub(crate) struct HostArguments {
     /// the directory of the claims; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) server: Option<PathBuf>,
-    /// How long to look for frames and messages with nothing to do before going to sleep, up to 1ms: what comes meanwhile costs no wake-up. It takes
+    /// How long to look for frames and messages before going to sleep, up to 1ms. Those that come meanwhile cost no wake-up. It takes
     /// processor time: at most as much as the thread did not run before, and never so much that the kernel stops it
     #[arg(long, value_name = "SPAN", default_value = "0")]
     pub(crate) spin: String,
-    /// Hold messages that are ahead of their time until then, at every stage of this host: more delay, and less jitter
+    /// Hold early messages until their logical arrival, at every stage of this host: more delay, and less jitter
     #[arg(long)]
     pub(crate) hold: bool,
-    /// The key that this host and its peers have: a file of 64 hexadecimal digits that only its owner may read. With one, whoever
-    /// does not have it gets no answer
+    /// The key that this host and its peers share: a file of 64 hexadecimal digits that only its owner may read. Peers without the key get
+    /// no answer
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// Keep what other programs of this host send behind the channels: they have what is left of the link, and in any case RATE [default: a twentieth of the link's].
-    /// Needs CAP_NET_ADMIN, and an interface whose queue was not set up otherwise
+    /// Keep packets of other programs of this host behind the channels. Other programs have what is left of the link, and in any case RATE
+    /// [default: a twentieth of the link's]. Needs CAP_NET_ADMIN, and an interface on which no queueing discipline has been set up
     #[arg(long, value_name = "RATE", num_args = 0..=1, require_equals = true, default_missing_value = USUAL_FLOOR)]
     pub(crate) guard: Option<String>,
-    /// Over xdp: other programs have what is left of the link, too, as with udp; but what the channels begin to use they give back only after so much time, 1ms to
-    /// 50ms, and nearly as much is in every bound
+    /// Over xdp: other programs have what is left of the link, as with udp. If the channels begin to use more, other programs give it back
+    /// only after this time, 1ms to 50ms. Nearly as much is in every bound
     #[arg(long, value_name = "SPAN", requires = "guard")]
     pub(crate) guard_lag: Option<String>,
-    /// The directory where hosts claim link and processors, which no two may share, or off to claim nothing [default: /run/laxity, or that of
-    /// this user]
+    /// The directory where hosts claim link and processors, which no two hosts may share; off claims nothing [default: /run/laxity, or the
+    /// directory of this user]
     #[arg(long, value_name = "DIRECTORY|off")]
     pub(crate) claims: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum PlacementArgument {
-    /// A thread of the host's own; messages are handed over to it, and by it
+    /// A thread of the host's own. Messages are handed over to it, and by it
     Thread,
     /// The command's thread sends and receives itself: no hand-over, and one wake-up less at each end
     Inline,
-    /// The executive of another process, to which the command attaches (laxity serve): address, link and costs are that one's
+    /// The executive of another process, to which the command attaches (laxity serve). Address, link and costs are those of that executive
     Server,
     /// server, if a process serves; else a thread, and this process serves the next ones. If the process that serves ends, another one
     /// takes its place
@@ -98,7 +98,7 @@ impl HostArguments {
     }
 
     fn priority(&self) -> Option<u8> {
-        HostConfig::default().fifo_priority.filter(|_| !self.no_realtime)
+        HostConfig::default().advanced.fifo_priority.filter(|_| !self.no_realtime)
     }
 
     /// The host's configuration; `default` is the address to bind if none is given, `command` says what it is for.
@@ -117,25 +117,20 @@ impl HostArguments {
         if !matches!(placement, PlacementArgument::Server | PlacementArgument::Auto) && self.server.is_some() {
             return Err(Failure::Usage("--server is for --placement server or auto".to_owned()));
         }
+        let host = HostConfig { server: self.server.clone(), ..HostConfig::default() }.advanced(|advanced| {
+            advanced.claims = self.claims();
+            advanced.command = Some(command);
+            advanced.fifo_priority = self.priority();
+        });
         if placement == PlacementArgument::Server {
             if let Some(option) = self.of_the_executive() {
                 return Err(Failure::Usage(format!(
                     "{option} is for the executive, and with --placement server that is another process's: say it to laxity serve"
                 )));
             }
-            let (server, placement, claims) = (self.server.clone(), Placement::Server, self.claims());
-            let (command, fifo_priority) = (Some(command), self.priority());
-            return Ok(HostConfig { server, placement, claims, command, fifo_priority, ..HostConfig::default() });
+            return Ok(HostConfig { placement: Placement::Server, ..host });
         }
-        let bind = match &self.bind {
-            Some(text) => {
-                let address = HostAddress::parse(text, default_port)
-                    .map_err(|error| Failure::Option { option: "--bind", error })?;
-                look_up(&address)?
-            }
-            None => default,
-        };
-        let claims = self.claims();
+        let bind = self.bind.as_deref().map(|text| bound(text, default_port)).transpose()?.unwrap_or(default);
         let any_port = self.bind.is_none();
         // The executive of others, too, has the port by which they are found.
         let is_for_all = placement == PlacementArgument::Auto && self.bind.is_none();
@@ -147,7 +142,6 @@ impl HostArguments {
         let link = self.link.choice()?;
         let costs = costs::named(self.costs.calibration.as_deref(), link.kind())?;
         let costs = Some(costs::of_host(costs, self.platform.as_deref(), Some(bind.ip()))?);
-        let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;
@@ -160,32 +154,20 @@ impl HostArguments {
             Ok::<_, Failure>(GuardConfig { floor, lag })
         });
         let guard = guard.transpose()?;
-        let default = HostConfig::default();
         let placement = match placement {
             PlacementArgument::Thread => Placement::Thread,
             PlacementArgument::Inline => Placement::Inline,
             PlacementArgument::Server => Placement::Server,
             PlacementArgument::Auto => Placement::Auto,
         };
-        Ok(HostConfig {
-            bind,
-            costs,
-            keep_awake,
-            claims,
-            command,
-            any_port,
-            link,
-            lease,
-            fifo_priority: self.priority(),
-            placement,
-            server: self.server.clone(),
-            spin,
-            key,
-            guard,
-            hold_sending: self.hold,
-            hold_receiving: self.hold,
-            ..default
-        })
+        Ok(HostConfig { bind, costs, link, placement, key, guard, ..host }.advanced(|advanced| {
+            advanced.keep_awake = self.costs.keep_awake;
+            advanced.any_port = any_port;
+            advanced.lease = lease.into();
+            advanced.spin = spin.into();
+            advanced.hold_sending = self.hold;
+            advanced.hold_receiving = self.hold;
+        }))
     }
 
     /// Where it claims its link and processors, and meets others.
@@ -208,13 +190,17 @@ impl HostArguments {
     /// As the library; or it is attached to an executive, of which it was told something.
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, Failure> {
         self.look_after_changes()?;
-        let host = Host::start(config)?;
+        let elsewhere = |option: &str, pid: u32, address: SocketAddr| {
+            Failure::Usage(format!(
+                "{option} is for the executive, and that is process {pid} already, on {address}: leave it out to attach to that one, or end that process"
+            ))
+        };
+        let host = Host::start(config).map_err(|error| match error {
+            Error::BindElsewhere { pid, address, .. } => elsewhere("--bind", pid, address),
+            error => error.into(),
+        })?;
         match self.of_the_executive() {
-            Some(option) if host.is_attached() => Err(Failure::Usage(format!(
-                "{option} is for the executive, and that is process {} already, on {}: leave it out to attach to that one, or end that process",
-                host.executive(),
-                host.address()
-            ))),
+            Some(option) if host.is_attached() => Err(elsewhere(option, host.executive(), host.address())),
             _ => Ok(host),
         }
     }

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity::{ChannelSpec, Covers, Error, Grant, Host, Sender};
+use laxity::snapshot::ChannelSnapshot;
+use laxity::{ChannelSpec, Coverage, Error, Host, Sender};
 use laxity_core::send::SendCounters;
-use laxity_core::wire::Counts;
 
 use crate::costs::in_words;
 use crate::failure::Failure;
@@ -18,7 +18,7 @@ const TO_RETURN: StdDuration = StdDuration::from_secs(10);
 const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// A channel that is opened again on the next executive if the process of this one ends.
-pub(crate) struct Line {
+pub(crate) struct ReopenedChannel {
     pub(crate) host: Host,
     peer: SocketAddr,
     name: String,
@@ -26,22 +26,34 @@ pub(crate) struct Line {
     stop: Stop,
     /// `None` between two executives.
     open: Option<(Sender, Progress)>,
-    over: Vec<Over>,
+    over: Vec<LineEnd>,
     /// Why no other executive was found.
     failed: Option<Failure>,
 }
 
-/// What became of a channel.
-pub(crate) struct Over {
-    pub(crate) grant: Grant,
+/// A channel that is over, on one executive.
+pub(crate) struct LineEnd {
+    pub(crate) channel: ChannelSnapshot,
+    pub(crate) covers: Coverage,
     pub(crate) counters: SendCounters,
-    /// What the receiver said, if it did.
-    pub(crate) report: Option<Counts>,
     /// Messages that may be lost with the executive.
     pub(crate) unresolved: u64,
 }
 
-impl Line {
+/// What this host does without.
+pub(crate) fn say_notes(host: &Host) {
+    host.status().notes.iter().for_each(|note| eprintln!("note: {note}"));
+}
+
+/// Which executive there is now.
+pub(crate) fn say_executive(host: &Host, is_here: bool) {
+    match is_here {
+        true => eprintln!("this process is the executive now, on {}", host.address()),
+        false => eprintln!("attached to the executive of process {}, on {}", host.executive(), host.address()),
+    }
+}
+
+impl ReopenedChannel {
     pub(crate) fn open(
         host: Host,
         (peer, name): (SocketAddr, &str),
@@ -50,7 +62,7 @@ impl Line {
     ) -> Result<Self, Failure> {
         let mut line =
             Self { host, peer, name: name.to_owned(), spec, stop, open: None, over: Vec::new(), failed: None };
-        line.say_notes();
+        say_notes(&line.host);
         match line.begin() {
             Err(gone) if gone.is_of_lost_executive() => line.follow(&gone)?,
             begun => begun?,
@@ -58,18 +70,12 @@ impl Line {
         Ok(line)
     }
 
-    fn say_notes(&self) {
-        for note in &self.host.standing().notes {
-            eprintln!("note: {note}");
-        }
-    }
-
     fn begin(&mut self) -> Result<(), Error> {
         let sender = self.host.open(self.peer, &self.name, self.spec)?;
-        if let Some(bound) = sender.grant().bound {
+        if let Some(deadline) = sender.grant().deadline {
             let guarantee = in_words(&sender.grant().guarantee);
-            let covered = if sender.grant().covers == Covers::Host { ", whatever else this host sends" } else { "" };
-            eprintln!("granted: every message within {bound} of its logical arrival{covered} ({guarantee})");
+            let covered = if sender.grant().covers == Coverage::Host { ", whatever else this host sends" } else { "" };
+            eprintln!("granted: every message within {deadline} of its logical arrival{covered} ({guarantee})");
         }
         let progress = Progress::of_sender(sender.watch());
         self.open = Some((sender, progress));
@@ -121,12 +127,8 @@ impl Line {
             let is_here = self.host.reattach()?;
             let next = self.host.executive();
             if executive.replace(next) != Some(next) {
-                let address = self.host.address();
-                match is_here {
-                    true => eprintln!("this process is the executive now, on {address}"),
-                    false => eprintln!("attached to the executive of process {next}, on {address}"),
-                }
-                self.say_notes();
+                say_executive(&self.host, is_here);
+                say_notes(&self.host);
             }
             match self.begin() {
                 // The receiver looks for the executive, too.
@@ -145,19 +147,16 @@ impl Line {
     fn end(&mut self) -> Result<(), Error> {
         let Some((mut sender, progress)) = self.open.take() else { return Ok(()) };
         drop(progress);
-        let grant = sender.grant().clone();
-        let (report, ended) = match sender.finish() {
-            Ok((_, report)) => (report, Ok(())),
-            Err(error) => (None, Err(error)),
-        };
+        let ended = sender.finish().map(drop);
         // Those of this host, whatever comes of it.
         let (counters, unresolved) = (sender.counters(), sender.unresolved());
-        self.over.push(Over { grant, counters, report, unresolved });
+        let covers = sender.grant().covers;
+        self.over.push(LineEnd { channel: sender.snapshot(), covers, counters, unresolved });
         ended
     }
 
     /// Closes the channel; what became of it on each executive, and how it ended.
-    pub(crate) fn close(mut self) -> (Host, Vec<Over>, Result<(), Failure>) {
+    pub(crate) fn close(mut self) -> (Host, Vec<LineEnd>, Result<(), Failure>) {
         let ended = match self.end() {
             // What may be lost with it is counted.
             Err(gone) if gone.is_of_lost_executive() => Ok(()),

@@ -1,11 +1,11 @@
 //! Which link a command's host has, and what is reported of the fast path.
 
 use clap::{Args, ValueEnum};
-use laxity::{Host, LinkChoice, XdpOptions};
+use laxity::snapshot::{ByClass, EarlySnapshot};
+use laxity::{LinkChoice, XdpOptions};
 use laxity_core::units::Duration;
-use laxity_link::xdp::{EarlyFigures, Mode, Status};
+use laxity_link::xdp::Mode;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
 use strum::IntoStaticStr;
 
 use crate::failure::Failure;
@@ -13,27 +13,28 @@ use crate::failure::Failure;
 /// How the host reaches the network.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct LinkArguments {
-    /// A socket (udp), AF_XDP with early demultiplexing (xdp: needs root), or that where it can be had (auto)
+    /// The link: a socket (udp), AF_XDP with early demultiplexing (xdp, needs root), or AF_XDP where it is available, else a socket (auto)
     #[arg(long, value_enum, default_value_t = LinkName::Udp)]
     pub(crate) link: LinkName,
     /// xdp: the interface to drive; by default the one that has the address
     #[arg(long, value_name = "NAME")]
     pub(crate) interface: Option<String>,
-    /// xdp: tag packets with this VLAN, though the interface is not one of it
+    /// xdp: tag packets with this VLAN, where the interface itself is not of a VLAN
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub(crate) vlan: Option<u16>,
-    /// xdp: where in the kernel frames are demultiplexed: in the driver, as soon as the kernel has a buffer, or as it can be had
-    /// (any, the default)
+    /// xdp: where in the kernel frames are demultiplexed: in the driver (native), as soon as the kernel has a buffer (generic), or in the
+    /// driver where that is available (any, the default)
     #[arg(long, value_enum)]
     pub(crate) xdp_mode: Option<ModeName>,
-    /// xdp: how many frames a second may be dropped early (50000); what that costs is a term of every bound
+    /// xdp: how many frames a second may be dropped early [default: 50000]. Their cost is a term of every bound
     #[arg(long, value_name = "FRAMES")]
     pub(crate) dropped_per_second: Option<u64>,
-    /// xdp: what driver and kernel take for each of those (1us) beside the program, whose time is measured; `bench livelock` tells the whole
+    /// xdp: the time of driver and kernel for each of those frames [default: 1us]. The time of the program in the driver is measured and
+    /// added. `laxity bench livelock` measures the whole
     #[arg(long, value_name = "SPAN", value_parser = laxity::text::duration)]
     pub(crate) frame_overhead: Option<Duration>,
-    /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort; rounded up to
-    /// powers of two (512,512,256)
+    /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort [default: 512,512,256].
+    /// Rounded up to powers of two
     #[arg(long, value_name = "FRAMES,FRAMES,FRAMES", value_parser = waiting)]
     pub(crate) waiting: Option<[u32; 3]>,
 }
@@ -123,97 +124,47 @@ impl LinkArguments {
 /// How a line begins that says which premise of the bounds was broken.
 pub(crate) const PREMISE: &str = "premise: ";
 
-/// What became of frames before they came to a host, in JSON; `null` with a socket.
-pub(crate) fn early(host: &Host) -> Value {
-    let Some(status) = host.early() else { return Value::Null };
-    let (opened, early, allowed) = (status.opened(), status.early(), host.allowed_drops());
-    let [real_time, control, best_effort] = early.full;
-    json!({
-        "interface": opened.interface,
-        "mode": opened.mode.to_string(),
-        "zero_copy": opened.zero_copy,
-        "queues": opened.queues,
-        "passed": early.passed,
-        "taken": early.taken,
-        "dropped": Map::from_iter(reasons(&early).map(|(reason, count)| (reason.to_owned(), count.into()))),
-        // Lost because as many waited as may.
-        "full": { "real_time": real_time, "control": control, "best_effort": best_effort },
-        // Lost because the kernel had no free frame.
-        "no_frame": early.no_frame,
-        // What it took the program to drop one frame, measured at the start.
-        "drop_cost_ns": opened.drop_cost,
-        // What bounds reckon with for one: that, and what driver and kernel take.
-        "allowed_drop_cost_ns": allowed.map(|allowed| allowed.cost),
-        // What dropping took, by that.
-        "dropping_ns": cost(host, status) * early.dropped(),
-        "most_dropped_per_second": early.most_dropped_per_second,
-        "allowed_dropped_per_second": allowed.map(|allowed| allowed.frames_per_second),
-    })
-}
-
-/// Why frames were dropped, and how many.
-fn reasons(early: &EarlyFigures) -> [(&'static str, u64); 5] {
-    [
-        ("malformed", early.malformed),
-        ("unknown", early.unknown),
-        ("too_large", early.too_large),
-        ("over_rate", early.over_rate),
-        ("over_control", early.over_control),
-    ]
-}
-
-/// Likewise in words, with what is not as it should be.
-pub(crate) fn early_lines(host: &Host, elapsed: Duration) -> Vec<String> {
-    let Some(status) = host.early() else { return Vec::new() };
-    let (opened, early) = (status.opened(), status.early());
-    let dropping = cost(host, status) * early.dropped();
-    let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
+/// The early demultiplexer in words, with all that is not as it should be.
+pub(crate) fn early_lines(early: Option<&EarlySnapshot>, elapsed: Duration) -> Vec<String> {
+    let Some(early) = early else { return Vec::new() };
+    let share = early.dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
     let mut lines = vec![format!(
-        "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped ({}): {dropping} at {} each, {}.{} % of a \
-         processor",
-        opened.interface,
-        opened.mode,
+        "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped ({}): {} at {} each, {}.{} % of a processor",
+        early.interface,
+        early.mode,
         early.taken,
         early.passed,
-        early.dropped(),
-        reasons(&early).map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).join(", "),
-        cost(host, status),
+        early.dropped.all(),
+        early.dropped.reasons().map(|(reason, count)| format!("{reason} {count}")).join(", "),
+        early.dropping,
+        early.cost(),
         share / 10,
         share % 10,
     )];
-    if early.full != [0; 3] || early.no_frame > 0 {
-        let [real_time, control, best_effort] = early.full;
+    let ByClass { real_time, control, best_effort } = early.full;
+    if early.full != ByClass::default() || early.no_frame > 0 {
         lines.push(format!(
             "lost because as many waited as may (--waiting): {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
              of a frame: {}",
             early.no_frame
         ));
     }
-    let allowed = host.allowed_drops().map(|allowed| allowed.frames_per_second);
-    if let Some(allowed) = allowed.filter(|allowed| early.most_dropped_per_second > *allowed) {
+    if let Some(allowed) = early.allowed_dropped_per_second.filter(|allowed| early.most_dropped_per_second > *allowed) {
         lines.push(format!(
             "{PREMISE}{} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
             early.most_dropped_per_second
         ));
     }
-    if status.queues() > opened.queues {
+    if early.queues_now > early.queues {
         lines.push(format!(
-            "{} has {} receive queues now, {} when it was opened: packets on the others were the kernel's, and nobody's were policed \
-             there",
-            opened.interface,
-            status.queues(),
-            opened.queues
+            "{} has {} receive queues now, {} when it was opened: packets on the others went to the kernel and were not policed",
+            early.interface, early.queues_now, early.queues
         ));
     }
-    if status.is_gone() {
-        lines.push(format!("{} is gone, or its program was taken away: the link ended as a socket", opened.interface));
+    if early.is_gone {
+        lines.push(format!("{} is gone, or its program was taken away: the link ended as a socket", early.interface));
     }
     lines
-}
-
-/// What dropping a frame takes, as bounds have it.
-fn cost(host: &Host, status: &Status) -> Duration {
-    host.allowed_drops().map_or(status.opened().drop_cost, |allowed| allowed.cost)
 }
 
 #[cfg(test)]

@@ -2,19 +2,19 @@
 
 use std::fs;
 
-use laxity::{Backing, Scheduling, Standing, calibration};
+use laxity::{Backing, HostStatus, Scheduling, calibration};
 use laxity_core::units::Duration;
 
 /// Kernel, processors, scheduling, memory, throttling, costs, guarantee.
-pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
+pub(crate) fn facts(status: &HostStatus) -> Vec<(String, String)> {
     let processors = std::thread::available_parallelism().map_or_else(|_| "unknown".to_owned(), |n| n.to_string());
-    let scheduling = match standing.scheduling {
+    let scheduling = match status.scheduling {
         Scheduling::Fifo(priority) => format!("SCHED_FIFO {priority}"),
         Scheduling::ShortSlice => "ordinary, with a short slice (no real-time priority)".to_owned(),
         Scheduling::Ordinary => "ordinary (no real-time priority)".to_owned(),
     };
-    let awake = if standing.kept_awake { "yes" } else { "no" };
-    let memory = if standing.memory_locked { "yes" } else { "no" };
+    let awake = if status.kept_awake { "yes" } else { "no" };
+    let memory = if status.memory_locked { "yes" } else { "no" };
     [
         ("kernel", line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned())),
         ("processors", processors),
@@ -22,8 +22,8 @@ pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
         ("memory locked", memory.to_owned()),
         ("real-time throttle", throttle()),
         ("kept awake", awake.to_owned()),
-        ("costs", standing.costs.to_string()),
-        ("guarantee", guarantee(&standing.backing)),
+        ("costs", status.costs.to_string()),
+        ("guarantee", guarantee(&status.backing)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()

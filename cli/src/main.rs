@@ -11,6 +11,7 @@ mod chart;
 mod costs;
 mod demo;
 mod doctor;
+mod examples;
 mod failure;
 mod file;
 mod framing;

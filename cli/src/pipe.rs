@@ -7,17 +7,18 @@ use clap::Args;
 use serde_json::Value;
 
 use crate::failure::Failure;
+use crate::file::failed;
 use crate::framing::Framing;
 use crate::report::to_json;
 
 /// How messages stand in the pipe, and where the figures go.
 #[derive(Debug, Args)]
 pub(crate) struct PipeArguments {
-    /// fixed:N for messages of N bytes, length32 for a 32-bit big-endian length before each
-    #[arg(long, default_value = "length32", value_parser = framing)]
+    /// How messages stand in the pipe: fixed:N for messages of N bytes, length32 for a 32-bit big-endian length before each
+    #[arg(long, default_value = "length32")]
     pub(crate) framing: Framing,
-    /// Print the figures as one JSON object (send: to standard output; recv: to standard error, since standard output
-    /// carries the messages)
+    /// Print the figures as one JSON object. send prints it to standard output; recv to standard error, since its standard output carries
+    /// the messages
     #[arg(long)]
     pub(crate) json: bool,
     /// Write the figures to FILE as one JSON object
@@ -25,19 +26,20 @@ pub(crate) struct PipeArguments {
     pub(crate) figures: Option<PathBuf>,
 }
 
-fn framing(text: &str) -> Result<Framing, String> {
-    text.parse()
-}
-
-/// Writes the report where the options say. `to_stderr` if standard output carries something else.
-pub(crate) fn publish(report: &Value, pipe: &PipeArguments, to_stderr: bool) -> Result<(), Failure> {
+/// Writes the report where the options say: prints it, or has `table` print it, and then writes the file. `to_stderr` if standard output
+/// carries something else.
+pub(crate) fn publish(
+    report: &Value,
+    pipe: &PipeArguments,
+    to_stderr: bool,
+    table: impl FnOnce(),
+) -> Result<(), Failure> {
     let json = to_json(report);
-    if pipe.json && to_stderr {
-        eprintln!("{json}");
-    } else if pipe.json {
-        println!("{json}");
+    match (pipe.json, to_stderr) {
+        (true, true) => eprintln!("{json}"),
+        (true, false) => println!("{json}"),
+        (false, _) => table(),
     }
     let Some(file) = &pipe.figures else { return Ok(()) };
-    std::fs::write(file, format!("{json}\n"))
-        .map_err(|source| Failure::File { file: file.display().to_string(), source })
+    std::fs::write(file, format!("{json}\n")).map_err(failed(file))
 }

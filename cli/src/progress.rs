@@ -5,12 +5,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as StdDuration;
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
-use laxity::Watch;
+use laxity::ChannelWatch;
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_lab::figures::per_second;
+use laxity_lab::{ScenarioOutcome, Setup, Workload, run_with};
 
 use crate::report::escaped;
 
@@ -46,7 +47,7 @@ impl Progress {
     }
 
     /// The line of a sender.
-    pub(crate) fn of_sender(watch: Watch) -> Self {
+    pub(crate) fn of_sender(watch: ChannelWatch) -> Self {
         let mut rate = Rate::default();
         Self::start(move || {
             let SendCounters { sent, sent_bytes, violations, .. } = watch.send_counters();
@@ -56,7 +57,7 @@ impl Progress {
     }
 
     /// The line of a receiver.
-    pub(crate) fn of_receiver(watch: Watch) -> Self {
+    pub(crate) fn of_receiver(watch: ChannelWatch) -> Self {
         let mut rate = Rate::default();
         Self::start(move || {
             let figures = watch.figures();
@@ -111,11 +112,22 @@ impl RunsProgress {
         Self { bar: bar("{bar:24} {msg}", runs * each.as_nanos()), runs, each }
     }
 
-    /// Run `number`, from 0, has gone on for `elapsed`.
-    pub(crate) fn show(&self, number: usize, name: &str, elapsed: Duration) {
-        if self.bar.is_hidden() {
-            return;
-        }
+    /// Runs `number`, from 0, and shows how far it is. It ends early once `is_stopped`.
+    pub(crate) fn run(
+        &self,
+        (number, name): (usize, &str),
+        setup: &Setup,
+        workload: &Workload,
+        is_stopped: impl Fn() -> bool,
+    ) -> Result<ScenarioOutcome, laxity_lab::Error> {
+        self.show(number, name, Duration::ZERO);
+        run_with(setup, workload, &mut |elapsed| {
+            self.show(number, name, elapsed);
+            !is_stopped()
+        })
+    }
+
+    fn show(&self, number: usize, name: &str, elapsed: Duration) {
         let done = self.each * number as u64 + elapsed;
         let left = (self.each * self.runs).as_nanos().saturating_sub(done.as_nanos()).div_ceil(NANOS_PER_SECOND);
         self.bar.set_position(done.as_nanos());

@@ -1,20 +1,21 @@
 //! `laxity recv`: the messages of one channel to standard output.
 
 use std::io::{self, BufWriter};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
+use laxity::snapshot::ChannelSnapshot;
 use laxity::{DEFAULT_PORT, Error, Grant, Host, ListenConfig, Listener, Message, Receiver};
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::promises_kept;
-use serde_json::Value;
 
 use crate::costs::in_words;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 use crate::framing::{FramingError, Writer};
 use crate::host::HostArguments;
+use crate::line::{say_executive, say_notes};
 use crate::link::early_lines;
 use crate::pipe::{PipeArguments, publish};
 use crate::progress::Progress;
@@ -24,9 +25,9 @@ use crate::values::everywhere;
 
 #[derive(Debug, Args)]
 pub(crate) struct RecvArguments {
-    /// The channel's name: printable characters without /
+    /// The channel's name: 1 to 64 printable ASCII characters without space and /
     pub(crate) name: String,
-    /// From whom: to all others there is no such name
+    /// The address of the only host that may send; for others the name does not exist
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) from: Option<IpAddr>,
     #[command(flatten)]
@@ -50,95 +51,79 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let mut ended = Vec::new();
     // Once for each executive.
     let received = loop {
-        for note in &host.standing().notes {
-            eprintln!("note: {note}");
-        }
+        say_notes(&host);
         match receive(&host, arguments, &stop, &mut ended) {
             // Told to end, as that one was.
             Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && stop.is_set() => break Ok(()),
             Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() => {
                 eprintln!("{gone}");
                 match host.reattach() {
-                    Ok(true) => eprintln!("this process is the executive now"),
-                    Ok(false) => eprintln!("attached to the executive of process {}", host.executive()),
+                    Ok(is_here) => say_executive(&host, is_here),
                     Err(error) => break Err(error.into()),
                 }
             }
             received => break received,
         }
     };
-    let peer = ended.last().map(|ended| ended.peer);
-    let channels: Vec<Value> = ended.iter().map(|ended| report::channel(&ended.figures)).collect();
-    publish(&report::run("recv", peer, &channels, &host), &arguments.pipe, true)?;
-    if !arguments.pipe.json {
-        let lines = match ended.as_slice() {
-            [] => {
-                eprintln!("nobody sent");
-                early_lines(&host, laxity_link::sys::now().since(begin))
+    let peer = ended.last().map(|(channel, _)| channel.peer);
+    let mut snapshot = host.snapshot();
+    // Those of all executives.
+    snapshot.channels = ended.iter().map(|(channel, _)| channel.clone()).collect();
+    let written = publish(&report::run("recv", peer, &snapshot), &arguments.pipe, true, || {
+        for (channel, elapsed) in &ended {
+            eprintln!("{}", report::table(std::slice::from_ref(&channel.figures), *elapsed));
+        }
+        let lines = match ended.last() {
+            None => {
+                eprintln!("no sender came");
+                early_lines(snapshot.early.as_ref(), laxity_link::sys::now().since(begin))
             }
-            [.., last] => {
-                for Ended { figures, elapsed, .. } in &ended {
-                    eprintln!("{}", report::table(std::slice::from_ref(figures), *elapsed));
-                }
-                report::told(ended.iter().map(|ended| &ended.figures), &host, last.elapsed)
-            }
+            Some((_, elapsed)) => report::told(&host, &snapshot, *elapsed),
         };
         lines.iter().for_each(|line| eprintln!("{line}"));
-    }
-    received?;
-    let premises = host.premises();
-    let is_broken = ended.iter().any(|ended| premises.are_broken_with(ended.peer));
-    let figures: Vec<Figures> = ended.into_iter().map(|ended| ended.figures).collect();
-    Ok(promises_kept(&figures) && !is_broken)
+    });
+    let is_broken = ended.iter().any(|(channel, _)| snapshot.premises.are_broken_with(channel.peer));
+    let figures: Vec<Figures> = ended.into_iter().map(|(channel, _)| channel.figures).collect();
+    with_file(received.map(|()| promises_kept(&figures) && !is_broken), written)
 }
 
-/// A channel that was received.
-struct Ended {
-    peer: SocketAddr,
-    figures: Figures,
-    elapsed: Duration,
-}
+/// A channel that was received, and for how long.
+type EndedChannel = (ChannelSnapshot, Duration);
 
 /// Receives one channel to its end, or until Ctrl-C, on the executive that there is.
-fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<Ended>) -> Result<(), Failure> {
+fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<EndedChannel>) -> Result<(), Failure> {
     let listener =
         host.listen_with(&arguments.name, ListenConfig { from: arguments.from, ..ListenConfig::default() })?;
     eprintln!("receiving {} on {}", arguments.name, host.address());
-    let Some(Served { mut receiver, start, first }) = serve(&listener, stop)? else { return Ok(()) };
+    let Some((mut receiver, start, first)) = serve(&listener, stop)? else { return Ok(()) };
     drop(listener);
-    let peer = receiver.grant().peer;
     let progress = Progress::of_receiver(receiver.watch());
     let copied = copy(&mut receiver, first, arguments, stop);
     drop(progress);
     let elapsed = laxity_link::sys::now().since(start).max(Duration::from_nanos(1));
     // After Ctrl-C the last messages may still be undecided.
     receiver.finish(LAST_REPORT);
-    ended.push(Ended { peer, figures: receiver.figures(), elapsed });
+    ended.push((receiver.snapshot(), elapsed));
     copied
 }
 
-/// The channel that is copied.
-struct Served {
-    receiver: Receiver,
-    /// When it was accepted.
-    start: Instant,
-    first: Option<Message>,
-}
+/// The channel that is copied, when it was accepted, and its first message.
+type CopiedChannel = (Receiver, Instant, Option<Message>);
 
 /// Most senders that may wait at once without having sent anything.
 const MOST_WAITING: usize = 64;
 
-/// Waits for the first sender that sends something, or closes. Who asks and stays silent takes nobody's place; `None` after
+/// Waits for the first sender that sends something, or closes. A sender that asks and stays silent takes no place from another one; `None` after
 /// Ctrl-C.
-fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
+fn serve(listener: &Listener, stop: &Stop) -> Result<Option<CopiedChannel>, Failure> {
     let mut waiting: Vec<(Receiver, Instant)> = Vec::new();
-    // The executive takes no more channels; what has come on those that there are is still to be had.
+    // The executive takes no more channels; messages of the channels that are open can still be received.
     let mut gone = None;
     while !stop.is_set() {
         if let Some(gone) = gone.take_if(|_| waiting.is_empty()) {
             return Err(Failure::Laxity(gone));
         }
-        // Of one alone the message is waited for; that somebody else asks can be found out later.
+        // With one sender alone its message is waited for; another one that asks is found later.
         let pause = if waiting.is_empty() { LOOK } else { StdDuration::ZERO };
         if waiting.len() < MOST_WAITING && gone.is_none() {
             match listener.accept(Some(pause)) {
@@ -170,7 +155,7 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
                 Err(error) => return Err(error.into()),
             };
             let (receiver, start) = waiting.swap_remove(place);
-            return Ok(Some(Served { receiver, start, first }));
+            return Ok(Some((receiver, start, first)));
         }
     }
     Ok(None)
@@ -178,8 +163,13 @@ fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
 
 fn announce(grant: &Grant) {
     let peer = grant.peer;
-    match grant.bound {
-        Some(bound) => eprintln!("{peer} sends with a guarantee of {bound} ({})", in_words(&grant.guarantee)),
+    match grant.deadline {
+        Some(deadline) => {
+            eprintln!(
+                "{peer} sends: every message within {deadline} of its logical arrival ({})",
+                in_words(&grant.guarantee)
+            );
+        }
         None => eprintln!("{peer} sends as best effort"),
     }
 }

@@ -7,17 +7,17 @@ use std::io::BufReader;
 use clap::{Args, ValueEnum};
 use laxity::text::{self, ChannelAddress};
 use laxity::{ChannelSpec, DEFAULT_PORT, Error};
-use laxity_core::contract::{Contract, Overload, Service};
-use laxity_core::figures::{Figures, Misses};
+use laxity_core::contract::{Contract, Overload};
+use laxity_core::figures::Figures;
 use laxity_core::send::Violation;
 use laxity_lab::figures::promises_kept;
 
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 use crate::framing::{Framing, Reader};
 use crate::host::HostArguments;
-use crate::line::{Line, Over};
+use crate::line::{LineEnd, ReopenedChannel};
 use crate::link::LinkName;
 use crate::pipe::{PipeArguments, publish};
 use crate::report::{self, escaped};
@@ -26,7 +26,7 @@ use crate::values::{look_up, nearest, option, towards};
 
 #[derive(Debug, Args)]
 pub(crate) struct SendArguments {
-    /// The receiver: host[:port]/name
+    /// The receiver: host[:port]/name; a name has no space and no /
     pub(crate) to: String,
     /// The largest message, such as 60KiB
     #[arg(long, value_name = "SIZE")]
@@ -40,13 +40,13 @@ pub(crate) struct SendArguments {
     /// How many messages may come together
     #[arg(long, value_name = "MESSAGES", default_value_t = 1)]
     pub(crate) burst: u64,
-    /// From a message's logical arrival until the receiving application has it
+    /// The longest time from a message's logical arrival until the receiving application has it
     #[arg(long, value_name = "SPAN")]
     pub(crate) deadline: Option<String>,
-    /// The fraction of messages, such as 1e-2, that may be late because the platform takes the processor for longer than is counted on
+    /// The fraction of messages, such as 1e-2, that may be late because the platform takes the processor away for longer than expected
     #[arg(long, value_name = "FRACTION")]
     pub(crate) tolerate: Option<String>,
-    /// A best-effort channel instead: no interval, no deadline, no promise
+    /// Open a best-effort channel instead: no interval, no deadline, no promise
     #[arg(long, conflicts_with_all = ["interval", "deadline", "burst", "min_message", "tolerate"])]
     pub(crate) best_effort: bool,
     /// Messages that may wait on a best-effort channel
@@ -100,47 +100,44 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let stop = Stop::on_signals()?;
     let host = arguments.host.start(config)?;
     arguments.host.prepare();
-    let line = Line::open(host, (peer, to.name.as_str()), spec, stop.clone())?;
+    let line = ReopenedChannel::open(host, (peer, to.name.as_str()), spec, stop.clone())?;
     let start = laxity_link::sys::now();
     let (line, sending) = send_all(line, arguments, &spec, limit, &stop)?;
     let elapsed = laxity_link::sys::now().since(start);
     let (host, over, closing) = line.close();
-    let figures: Vec<Figures> = over.iter().map(figures).collect();
-    let told = |over: &Over| over.report.is_some();
-    let channels = over.iter().zip(&figures).map(|(over, figures)| match told(over) {
-        true => report::channel(figures),
-        false => report::channel_without_causes(figures),
+    let mut snapshot = host.snapshot();
+    // Those of all executives.
+    snapshot.channels = over.iter().map(|over| over.channel.clone()).collect();
+    let figures: Vec<Figures> = over.iter().map(|over| over.channel.figures.clone()).collect();
+    let covers = over.last().map(|over| over.covers.to_string());
+    let report = report::with(report::run("send", Some(peer), &snapshot), json!({ "covers": covers }));
+    let written = publish(&report, &arguments.pipe, false, || {
+        over.iter().for_each(summarise);
+        report::told(&host, &snapshot, elapsed).iter().for_each(|line| eprintln!("{line}"));
     });
-    let channels: Vec<_> = channels.collect();
-    let report = report::run("send", Some(peer), &channels, &host);
-    let covers = over.last().map(|over| over.grant.covers.to_string());
-    publish(&report::with(report, json!({ "covers": covers })), &arguments.pipe, false)?;
-    if !arguments.pipe.json {
-        over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, over));
-        report::told(&figures, &host, elapsed).iter().for_each(|line| eprintln!("{line}"));
-    }
-    match (sending, closing) {
+    let ended = match (sending, closing) {
         // There is no channel, as no executive was found: that is why.
-        (Err(Failure::Laxity(Error::Closed)), Err(why)) => return Err(why),
-        (Err(Failure::Laxity(gone)), closing) if gone.is_of_lost_executive() && stop.is_set() => closing?,
-        (sending, closing) => sending.and(closing)?,
-    }
+        (Err(Failure::Laxity(Error::Closed)), Err(why)) => Err(why),
+        (Err(Failure::Laxity(gone)), closing) if gone.is_of_lost_executive() && stop.is_set() => closing,
+        (sending, closing) => sending.and(closing),
+    };
     // The evidence is at the receiver: here a miss is one, whatever caused it.
     let missed = |figures: &Figures| !figures.best_effort && figures.late + figures.lost + figures.dropped > 0;
-    Ok(promises_kept(&figures) && !figures.iter().any(missed) && !host.premises().are_broken_with(peer))
+    let is_kept = promises_kept(&figures) && !figures.iter().any(missed) && !snapshot.premises.are_broken_with(peer);
+    with_file(ended.map(|()| is_kept), written)
 }
 
 /// Sends the input, and says how that ended.
 fn send_all(
-    line: Line,
+    line: ReopenedChannel,
     arguments: &SendArguments,
     spec: &ChannelSpec,
     limit: u32,
     stop: &Stop,
-) -> Result<(Line, Result<(), Failure>), Failure> {
+) -> Result<(ReopenedChannel, Result<(), Failure>), Failure> {
     let line = RefCell::new(line);
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), || line.borrow_mut().is_over()));
-    let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
+    let mut reader = Reader::new(input, arguments.pipe.framing, limit);
     let mut message = Vec::with_capacity(limit as usize);
     let sending = loop {
         match reader.next(&mut message) {
@@ -193,44 +190,9 @@ fn input_limit(spec: &ChannelSpec) -> u32 {
     }
 }
 
-/// What this host and the receiver's last report say. What may be lost with an executive counts as lost, by Laxity's fault; what the
-/// report of a channel that was closed leaves out, as lost, and nothing tells why.
-fn figures(over: &Over) -> Figures {
-    let Over { grant, counters, report, unresolved } = over;
-    let contract = grant.service.contract();
-    let mut figures = Figures {
-        name: grant.name.clone(),
-        best_effort: matches!(grant.service, Service::BestEffort { .. }),
-        sent: counters.accepted,
-        lost: *unresolved,
-        misses: Misses { laxity: *unresolved, ..Misses::default() },
-        deadline: contract.map(Contract::deadline),
-        bound: grant.bound,
-        ..Figures::default()
-    };
-    if let Some(report) = report {
-        figures.delivered = report.delivered + report.late + report.undecided;
-        figures.late = report.late;
-        figures.lost = report.lost;
-        figures.dropped = report.dropped;
-        figures.undecided = report.undecided;
-        figures.clock_error = report.clock_error;
-        figures.misses = report.misses;
-        if !figures.best_effort {
-            figures.lost += figures.sent.saturating_sub(figures.delivered + figures.lost + figures.dropped);
-            // What no cause was told of.
-            figures.misses.unexplained +=
-                (figures.late + figures.lost + figures.dropped).saturating_sub(report.misses.all());
-        }
-        figures.over_bound = report.over_bound;
-        figures.response = Some(report.largest);
-    }
-    figures
-}
-
-fn summarise(figures: &Figures, over: &Over) {
-    let violations = over.counters.violations;
-    let missed = over.report.map_or_else(|| "unknown".to_owned(), |_| report::missed(figures));
+fn summarise(LineEnd { channel, counters, .. }: &LineEnd) {
+    let (figures, violations) = (&channel.figures, counters.violations);
+    let missed = if channel.misses_known { report::missed(figures) } else { "unknown".to_owned() };
     eprintln!(
         "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; missed {}; of a wrong size {}, ahead of the interval {}, \
          beyond the burst {}",
@@ -245,71 +207,4 @@ fn summarise(figures: &Figures, over: &Over) {
         violations.rate,
         violations.burst,
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use laxity::{Covers, Grant};
-    use laxity_core::send::SendCounters;
-    use laxity_core::units::Duration;
-    use laxity_core::wire::Counts;
-
-    use super::*;
-
-    /// What is made of a report on a channel on which ten messages were sent.
-    fn of(service: Service, report: Option<Counts>) -> Figures {
-        let grant = Grant {
-            name: "camera".to_owned(),
-            peer: "192.0.2.1:5709".parse().unwrap(),
-            service,
-            stages: Default::default(),
-            receive: Duration::ZERO,
-            bound: None,
-            guarantee: Default::default(),
-            covers: Covers::Laxity,
-            same_clock: false,
-            executive: 1,
-        };
-        let counters = SendCounters { accepted: 10, ..SendCounters::default() };
-        figures(&Over { grant, counters, report, unresolved: 0 })
-    }
-
-    fn guaranteed() -> Service {
-        let ms = Duration::from_millis;
-        Service::RealTime(Contract::new(100, 1, ms(10), 1, ms(50)).unwrap())
-    }
-
-    #[test]
-    fn what_is_undecided_is_delivered_and_breaks_the_promise() {
-        let error = Some(Duration::from_micros(40));
-        let report = Counts { delivered: 7, undecided: 3, clock_error: error, ..Counts::default() };
-        let figures = of(guaranteed(), Some(report));
-        assert_eq!((figures.delivered, figures.undecided, figures.clock_error), (10, 3, error));
-        assert_eq!((figures.lost, figures.misses), (0, Misses::default()));
-        assert!(!promises_kept(&[figures]));
-    }
-
-    #[test]
-    fn what_a_report_leaves_out_is_lost_and_unexplained() {
-        let network = |network| Misses { network, ..Misses::default() };
-        let report = Counts {
-            delivered: 4,
-            late: 1,
-            lost: 1,
-            dropped: 1,
-            misses: network(2),
-            undecided: 1,
-            ..Counts::default()
-        };
-        let told = of(guaranteed(), Some(report));
-        assert_eq!((told.delivered, told.late, told.lost, told.dropped), (6, 1, 3, 1));
-        assert_eq!(told.misses, Misses { unexplained: 3, ..network(2) }, "one without a cause, two without an end");
-        let kept = of(guaranteed(), Some(Counts { delivered: 10, ..Counts::default() }));
-        assert!(promises_kept(&[kept]));
-        // Nothing was promised, or nothing was reported: nothing is made of it.
-        let best_effort = of(Service::best_effort(100, 1).unwrap(), Some(report));
-        assert_eq!((best_effort.lost, best_effort.misses), (1, network(2)));
-        let silent = of(guaranteed(), None);
-        assert_eq!((silent.lost, silent.misses, silent.clock_error), (0, Misses::default(), None));
-    }
 }

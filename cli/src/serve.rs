@@ -18,27 +18,31 @@ use crate::stop::Stop;
 use crate::values::{everywhere, option};
 
 pub(crate) const HELP: &str = "\
-Processes of the same user, and root's, attach: `laxity recv` and `laxity send` by themselves, and programs by \
-HostConfig::placement; those of other users if a file in --access says so. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
-through memory that both processes have; a process that ends, however it ends, closes its channels and nothing else.
+Processes of the same user and of root attach: `laxity recv` and `laxity send` by themselves, programs by \
+HostConfig::placement. Processes of other users attach if a file in --access allows it. Their channels are channels of this host: \
+admitted together, on one link. Each channel may use the whole link while it is idle. Messages go through memory that both processes \
+share. A process that ends, however it ends, closes its channels and nothing else.
 
-It runs until Ctrl-C or SIGTERM. A process manager that says where it hears (NOTIFY_SOCKET, as systemd does) is told when it serves and when it ends, and, if it \
-wants to know (WATCHDOG_USEC), that the executive works: one that is stuck is not said to work, and is started anew. Exit status: 0 ended so; 2 bad input; 3 the link or a processor is another \
-executive's; 4 not permitted; 5 the port that --bind says, or the socket, is another's.";
+It runs until Ctrl-C or SIGTERM. A process manager that sets NOTIFY_SOCKET, as systemd does, is told when it serves and when it ends. With \
+WATCHDOG_USEC the process manager is also told that the executive works. An executive that is stuck does not say so, and is started \
+anew.
+
+Exit status: 0 ended so; 2 bad input; 3 the link or a processor belongs to another executive; 4 not permitted; 5 the port of --bind, \
+or the socket, is in use.";
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The socket at which processes attach [default: server-N in the directory of the claims; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
-    /// Who may attach beside this user and root, and how much each may have: all files *.toml in this directory [default: /etc/laxity
-    /// for root, else none]
+    /// The rules for other users than this one and root: who may attach, and how much each may have. All files *.toml in this directory
+    /// count [default: /etc/laxity for root, else none]
     #[arg(long, value_name = "DIRECTORY")]
     pub(crate) access: Option<PathBuf>,
-    /// Only read those files, and say what they allow
+    /// Read these rules, print what they allow, and end
     #[arg(long)]
     pub(crate) check: bool,
-    /// Memory for the messages of each process, 64KiB to 1GiB
+    /// Memory for the messages of each process that attaches, 64KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) memory: String,
     /// Keep a share of the processor, and with --guard of the link, for streams (laxity stream): 1% to 50% [default: 10%]. Needs CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON and CAP_SYS_NICE
@@ -47,7 +51,8 @@ pub(crate) struct ServeArguments {
     /// With --streams: the processor of the kernel threads of all streams [default: the first that this process may use]
     #[arg(long, value_name = "PROCESSOR", requires = "streams")]
     pub(crate) streams_on: Option<usize>,
-    /// With --streams: what comes in and is neither of a stream nor Laxity's is processed by an ordinary kernel thread on this processor, and is no more urgent than other work
+    /// With --streams: the processor for all other incoming packets, those of no stream and not of Laxity. An ordinary kernel thread there
+    /// processes them, no more urgent than other work
     #[arg(long, value_name = "PROCESSOR", requires = "streams")]
     pub(crate) others: Option<usize>,
     #[command(flatten)]
@@ -83,7 +88,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let host = Host::start(config)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
     let mut serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
-    for note in &host.standing().notes {
+    for note in &host.status().notes {
         eprintln!("note: {note}");
     }
     eprintln!("serving at {}, on {}", report::escaped(&socket.display().to_string()), host.address());
@@ -100,7 +105,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     }
     say_to_starter(NotifyState::Stopping);
     serving.end();
-    report::told([], &host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+    report::told(&host, &host.snapshot(), laxity_link::sys::now().since(begin))
+        .iter()
+        .for_each(|line| eprintln!("{line}"));
     // The next one to serve has the place when the port is free.
     drop(host);
     drop(serving);

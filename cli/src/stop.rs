@@ -76,7 +76,7 @@ impl<F: FnMut() -> bool> Read for Input<F> {
     }
 }
 
-/// Standard output. If nobody reads it when the command is told to end, it is as if its reader had gone.
+/// Standard output. If its reader does not read when the command is told to end, the reader counts as gone.
 #[derive(Debug)]
 pub(crate) struct Output {
     stdout: io::Stdout,

@@ -1,7 +1,7 @@
 //! `laxity stream`: prioritised paths through the kernel for flows of programs that do not know of Laxity.
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
-use std::io::Write;
+use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,17 +13,15 @@ use laxity::{ClaimDirectory, Host, HostConfig, Placement};
 use laxity_core::units::Duration;
 use serde_json::{Value, json};
 
+use crate::examples;
 use crate::failure::Failure;
+use crate::report::{say, with};
 use crate::table::{Column, known, table};
 use crate::values::{option, span_within};
 
 pub(crate) const HELP: &str = "\
-A stream is a flow of kernel sockets, TCP too, of programs that need not know of it. Its packets are told apart in the driver and processed by a kernel thread of their own; with --guard, what leaves \
-has a class of its own. It is admitted by the executive of this host, which keeps a share for all of them, and stays until it is removed or that executive ends:
-
-    sudo laxity serve --streams=20% --guard &
-    sudo laxity stream add control --tcp --local :5000 --packets 15 --period 10ms
-    sudo laxity stream list
+A stream is a flow of kernel sockets, UDP or TCP. Their programs need not know of it. The driver recognises its packets, and a kernel thread of its own processes them. With --guard, packets \
+that leave have a class of their own. The executive of this host admits the stream, and keeps a share for all streams (laxity serve --streams). The stream stays until it is removed or that executive ends.
 
 A program has the priority of its stream if it is started so: `sudo chrt -f 60 PROGRAM`.
 
@@ -38,16 +36,30 @@ pub(crate) struct StreamArguments {
 #[derive(Debug, Subcommand)]
 enum StreamCommand {
     /// Admits a stream, and makes its paths
+    #[command(after_help = examples::STREAM_ADD)]
     Add(Box<AddArguments>),
-    /// Shows all streams, and what they have done
-    List(ListArguments),
-    /// Takes a stream away: its packets go their usual way again
-    Remove(RemoveArguments),
+    /// Shows all streams with their figures
+    #[command(after_help = examples::STREAM_LIST)]
+    List {
+        /// Print one JSON object for each stream, one a line
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        at: ExecutiveArguments,
+    },
+    /// Takes a stream away: the kernel treats its packets as before
+    #[command(after_help = examples::STREAM_REMOVE)]
+    Remove {
+        /// The name of the stream
+        name: String,
+        #[command(flatten)]
+        at: ExecutiveArguments,
+    },
 }
 
 /// Which executive.
 #[derive(Debug, Args)]
-struct At {
+struct ExecutiveArguments {
     /// The socket of the executive [default: root's server, then server-N in the directory of the claims; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     server: Option<PathBuf>,
@@ -58,7 +70,7 @@ struct At {
 
 #[derive(Debug, Args)]
 struct AddArguments {
-    /// Its name: 1 to 32 letters, digits, `-`, `_` and `.`
+    /// The name of the stream: 1 to 32 letters, digits, `-`, `_` and `.`
     name: String,
     /// Packets of TCP
     #[arg(long, conflicts_with = "udp")]
@@ -75,7 +87,7 @@ struct AddArguments {
     /// Differentiated services code point, 0 to 63
     #[arg(long, value_name = "NUMBER")]
     dscp: Option<u8>,
-    /// The directory of a control group (version 2): what its processes send. What comes in is not told apart by it
+    /// The directory of a control group (version 2): packets that its processes send. It says nothing about packets that come in
     #[arg(long, value_name = "DIRECTORY")]
     cgroup: Option<PathBuf>,
     /// When its packets are processed
@@ -90,34 +102,17 @@ struct AddArguments {
     /// Bytes of a packet that leaves, headers of IP included [default: the largest that the interface has]
     #[arg(long, value_name = "SIZE")]
     bytes: Option<String>,
-    /// What becomes of more packets that come in
+    /// What happens to incoming packets beyond that number
     #[arg(long, value_enum, default_value_t = ExcessArgument::Waits)]
     excess: ExcessArgument,
     /// SCHED_FIFO priority of its kernel thread, 1 to 97
     #[arg(long, value_name = "NUMBER", default_value_t = StreamSpec::PRIORITY)]
     priority: u8,
-    /// What the kernel takes for a packet that comes in, on average; what it takes is watched
+    /// The kernel's average time for an incoming packet. The real time is watched
     #[arg(long, value_name = "SPAN", default_value = "50us")]
     cost: String,
     #[command(flatten)]
-    at: At,
-}
-
-#[derive(Debug, Args)]
-struct ListArguments {
-    /// As JSON, a stream a line
-    #[arg(long)]
-    json: bool,
-    #[command(flatten)]
-    at: At,
-}
-
-#[derive(Debug, Args)]
-struct RemoveArguments {
-    /// Its name
-    name: String,
-    #[command(flatten)]
-    at: At,
+    at: ExecutiveArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -130,7 +125,7 @@ enum ClassArgument {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum ExcessArgument {
-    /// They are processed by an ordinary thread, in their order
+    /// An ordinary thread processes them, in their order
     Waits,
     /// They are dropped in the driver
     Dropped,
@@ -144,44 +139,37 @@ pub(crate) fn run(arguments: &StreamArguments) -> Result<bool, Failure> {
             println!("{}", granted(&report));
             Ok(true)
         }
-        StreamCommand::List(arguments) => {
-            let reports = host(&arguments.at)?.streams()?;
-            if arguments.json {
-                let mut out = std::io::stdout().lock();
-                for report in &reports {
-                    let written = writeln!(out, "{}", json(report));
-                    written.map_err(|source| Failure::File { file: "standard output".to_owned(), source })?;
-                }
-            } else {
-                show(&reports);
+        StreamCommand::List { json, at } => {
+            let reports = host(at)?.streams()?;
+            match json {
+                true => reports
+                    .iter()
+                    .try_for_each(|report| writeln!(io::stdout(), "{}", self::json(report)))
+                    .map_err(|source| Failure::File { file: "standard output".to_owned(), source })?,
+                false => say(&shown(&reports)),
             }
             let problems: Vec<String> = reports.iter().filter_map(StreamReport::problem).collect();
             problems.iter().for_each(|problem| eprintln!("laxity: {problem}"));
             Ok(problems.is_empty())
         }
-        StreamCommand::Remove(arguments) => {
-            let StreamReport { packets, excess, .. } = host(&arguments.at)?.remove_stream(&arguments.name)?;
-            println!(
-                "{} is removed; {packets} packets came in, {excess} of them beyond what it declared",
-                arguments.name
-            );
+        StreamCommand::Remove { name, at } => {
+            let StreamReport { packets, excess, .. } = host(at)?.remove_stream(name)?;
+            println!("{name} is removed; {packets} packets came in, {excess} of them beyond what it declared");
             Ok(true)
         }
     }
 }
 
 /// This process, attached to the executive that serves.
-fn host(at: &At) -> Result<Host, Failure> {
+fn host(at: &ExecutiveArguments) -> Result<Host, Failure> {
     let claims = at.claims.clone().map_or(ClaimDirectory::Default, ClaimDirectory::At);
-    let config = HostConfig {
-        placement: Placement::Server,
-        server: at.server.clone(),
-        claims: Some(claims),
-        command: Some("stream".to_owned()),
-        fifo_priority: None,
-        lock_memory: false,
-        ..HostConfig::default()
-    };
+    let config = HostConfig { placement: Placement::Server, server: at.server.clone(), ..HostConfig::default() }
+        .advanced(|advanced| {
+            advanced.claims = Some(claims);
+            advanced.command = Some("stream".to_owned());
+            advanced.fifo_priority = None;
+            advanced.lock_memory = false;
+        });
     Ok(Host::start(config)?)
 }
 
@@ -266,7 +254,7 @@ fn granted(report: &StreamReport) -> String {
     )
 }
 
-fn show(reports: &[StreamReport]) {
+fn shown(reports: &[StreamReport]) -> String {
     let part = |address: Option<IpAddr>, port: Option<u16>| match (address, port) {
         (Some(IpAddr::V6(address)), Some(port)) => format!("[{address}]:{port}"),
         (Some(address), port) => format!("{address}{}", port.map_or_else(String::new, |port| format!(":{port}"))),
@@ -292,35 +280,27 @@ fn show(reports: &[StreamReport]) {
         ("demoted", &|one| one.demoted.to_string()),
         ("cost", &|one| known((!one.largest_cost.is_zero()).then_some(one.largest_cost))),
     ];
-    println!("{}", table(columns, 3.., reports));
+    table(columns, 3.., reports)
 }
 
 fn json(report: &StreamReport) -> Value {
     let StreamReport { spec, interface, rate, packets, excess, demoted, largest_cost, is_lost } = report;
-    let Flow { protocol, local, local_port, remote, remote_port, dscp, cgroup } = spec.flow;
-    json!({
-        "name": spec.name,
-        "interface": interface,
-        "protocol": protocol,
-        "local": local,
-        "local_port": local_port,
-        "remote": remote,
-        "remote_port": remote_port,
-        "dscp": dscp,
-        "cgroup": cgroup,
+    let of_stream = with(json!({ "name": spec.name, "interface": interface }), json!(spec.flow));
+    let more = json!({
         "class": spec.class.to_string(),
         "declared_packets": spec.packets,
-        "period_ns": spec.period.as_nanos(),
+        "period_ns": spec.period,
         "excess_is": spec.excess.to_string(),
         "priority": spec.priority,
         "rate_bytes_s": rate,
         "packets": packets,
         "excess": excess,
         "demoted": demoted,
-        "cost_ns": spec.cost.as_nanos(),
-        "largest_cost_ns": largest_cost.as_nanos(),
+        "cost_ns": spec.cost,
+        "largest_cost_ns": largest_cost,
         "is_lost": is_lost,
-    })
+    });
+    with(of_stream, more)
 }
 
 #[cfg(test)]

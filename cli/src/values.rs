@@ -23,6 +23,12 @@ pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
     Ok(found[0])
 }
 
+/// The address that `--bind` gives.
+pub(crate) fn bound(text: &str, default_port: u16) -> Result<SocketAddr, Failure> {
+    let found = HostAddress::parse(text, default_port);
+    look_up(&found.map_err(|error| Failure::Option { option: "--bind", error })?)
+}
+
 /// The span that an option gives.
 pub(crate) fn span_within(name: &'static str, text: &str, [least, most]: [Duration; 2]) -> Result<Duration, Failure> {
     let span = option(name, text, text::duration)?;

@@ -94,7 +94,7 @@ fn guarantees_hold_beside_every_load() {
     for row in rows(&object) {
         assert!(row["mode"].is_null() && row["channel0_factor"].is_null());
         let refused = |channel: usize| number(&row["channels"][channel]["misses"]["sender"]);
-        assert_eq!([0, 1, 2].map(refused), [0, 0, 0], "everybody keeps its contract");
+        assert_eq!([0, 1, 2].map(refused), [0, 0, 0], "every channel keeps its contract");
     }
     let drops = |row: &Value| number(&row["channels"][3]["dropped"]);
     assert!(drops(&rows(&object)[0]) == 0 && drops(&rows(&object)[7]) > 0, "three times what the link carries");
@@ -145,7 +145,7 @@ fn an_attack_is_part_of_the_figures_and_the_picture_is_marked() {
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
     let page = text(&output.stdout);
     let name = platform.to_str().unwrap();
-    for part in ["LIVE on this host", "Guarantee level: none", "Attack: all", "late messages", "11.25MB/s", name] {
+    for part in ["LIVE on this host", "Guarantee level: none", "Attack: all", "best effort drops", "11.25MB/s", name] {
         assert!(page.contains(part), "{part}: {page}");
     }
     let svg = std::fs::read_to_string(&plot).unwrap();
@@ -158,7 +158,7 @@ fn an_attack_is_part_of_the_figures_and_the_picture_is_marked() {
 fn a_link_that_cannot_carry_the_channels_is_refused() {
     let _alone = alone();
     for (link, status, said) in
-        [("1Mbit/s", 3, "Table 3: refused by this host: the link"), ("unlimited", 2, "link_rate")]
+        [("1Mbit/s", 3, "Table 3: refused by this host: the link is used up"), ("unlimited", 2, "link_rate")]
     {
         let file = std::env::temp_dir().join(format!("laxity-slow-{}-{status}.toml", std::process::id()));
         std::fs::write(&file, format!("[platform]\nlink_rate = \"{link}\"\n")).unwrap();

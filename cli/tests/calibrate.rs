@@ -19,7 +19,7 @@ use serde_json::Value;
 /// The shortest that is permitted.
 const SHORTEST: [&str; 2] = ["--duration", "10s"];
 const PATIENCE: Duration = Duration::from_secs(60);
-const NOBODY: u32 = 65_534;
+const UNPRIVILEGED: u32 = 65_534;
 
 /// One at a time: each of them takes all processors.
 static HOST: Mutex<()> = Mutex::new(());
@@ -190,7 +190,7 @@ fn a_short_calibration_is_written_and_used() {
 }
 
 #[test]
-fn an_ordinary_user_gets_what_can_be_had() {
+fn an_ordinary_user_gets_what_is_permitted() {
     let _alone = alone();
     let scratch = Scratch::new("calibrate", "user");
     let home = scratch.0.join("home");
@@ -198,7 +198,7 @@ fn an_ordinary_user_gets_what_can_be_had() {
     fs::create_dir(&home).unwrap();
     let mut command = if rustix::process::geteuid().is_root() {
         fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
-        std::os::unix::fs::chown(&home, Some(NOBODY), Some(NOBODY)).unwrap();
+        std::os::unix::fs::chown(&home, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).unwrap();
         let copy = scratch.0.join("laxity");
         fs::copy(env!("CARGO_BIN_EXE_laxity"), &copy).unwrap();
         let mut command = Command::new("setpriv");
@@ -221,7 +221,7 @@ fn an_ordinary_user_gets_what_can_be_had() {
     let file = home.join("laxity/calibration.toml");
     assert_eq!(names(file.parent().unwrap()), ["calibration.toml"]);
     assert!(page.ends_with(&format!("Written to {}.\n", path(&file))), "{page}");
-    // The other host measured packets of other sizes, or costs that nobody finds here to the nanosecond.
+    // The other host measured packets of other sizes, or costs that are not measured again to the nanosecond.
     assert!(page.contains("the earlier calibration"), "{page}");
     let calibration = Calibration::read(&file).unwrap();
     let unlocked = "measured without locked memory, which is not permitted here";
@@ -293,7 +293,7 @@ impl Drop for Measuring {
 }
 
 #[test]
-fn whoever_stops_it_finds_everything_as_it_was() {
+fn a_calibration_that_is_stopped_changes_nothing() {
     let _alone = alone();
     let scratch = Scratch::new("calibrate", "stopped");
     let old = "an old file, whatever it holds";
@@ -407,7 +407,10 @@ fn what_the_user_may_not_write_is_refused_at_once() {
     fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).unwrap();
     let mut command = laxity(&["calibrate", "-o", path(&file)]);
     if rustix::process::geteuid().is_root() {
-        std::os::unix::process::CommandExt::gid(std::os::unix::process::CommandExt::uid(&mut command, NOBODY), NOBODY);
+        std::os::unix::process::CommandExt::gid(
+            std::os::unix::process::CommandExt::uid(&mut command, UNPRIVILEGED),
+            UNPRIVILEGED,
+        );
     }
     let outcome = command.output();
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();

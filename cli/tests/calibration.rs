@@ -9,7 +9,7 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Scratch, text};
 use laxity::Calibration;
-use laxity::calibration::{ThisHost, now};
+use laxity::calibration::{HostIdentity, Window, now};
 use laxity_core::probability::Probability;
 use serde_json::Value;
 
@@ -24,7 +24,7 @@ fn foreign() -> Calibration {
 /// As if it were of this host, today.
 fn of_this_host() -> Calibration {
     let mut calibration = foreign();
-    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let HostIdentity { kernel, processor, processors } = HostIdentity::look();
     let taken = &mut calibration.taken;
     (taken.kernel, taken.processor, taken.processors, taken.date) = (kernel, processor, processors, now());
     calibration
@@ -103,6 +103,31 @@ fn admission_claims_what_the_calibration_carries_and_no_more() {
 }
 
 #[test]
+fn a_channel_that_tolerates_late_messages_has_a_shorter_bound() {
+    let scratch = Scratch::new("calibration", "tolerate");
+    // Beside each budget of 10 ms a tenth of it, which is exceeded once in a thousand windows.
+    let mut calibration = of_this_host();
+    let often = Probability::from_millionths(1_000);
+    let smaller = |window: Window| Window { budget: window.budget.mul_ratio(1, 10), exceedance: often, ..window };
+    let with_smaller = |window: Window| match window.window.as_nanos() {
+        10_000_000 => vec![window, smaller(window)],
+        _ => vec![window],
+    };
+    calibration.windows = calibration.windows.into_iter().flat_map(with_smaller).collect();
+    let measured = scratch.file("measured.toml", &calibration.to_toml());
+    let answer = |tolerate: &str| {
+        let answer = admit(&scratch.file("system.toml", &format!("{CHANNEL}role = \"send\"\n{tolerate}")), &measured);
+        let channel = &answer["channels"][0];
+        let miss = Probability::read(channel["miss_probability"].as_str().unwrap()).unwrap();
+        (channel["bound_ns"].as_u64().unwrap(), miss)
+    };
+    let (strict, tolerant) = (answer(""), answer("tolerate = \"1e-1\"\n"));
+    assert!(tolerant.0 < strict.0 && tolerant.1 > strict.1, "{strict:?} {tolerant:?}");
+    // Half of what is tolerated is each host's.
+    assert!(tolerant.1 <= Probability::from_millionths(50_000), "{tolerant:?}");
+}
+
+#[test]
 fn a_calibration_of_another_host_gives_figures_and_no_guarantee() {
     let scratch = Scratch::new("calibration", "foreign");
     let system = scratch.file("system.toml", CHANNEL);
@@ -178,7 +203,7 @@ fn a_demonstration_rests_on_the_calibration() {
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         let mut keys: Vec<&String> = document.as_object().unwrap().keys().collect();
         keys.sort_unstable();
-        assert_eq!(keys, ["calibration", "guarantee", "miss_probability", "scenarios"]);
+        assert_eq!(keys, ["calibration", "guarantee", "interrupted", "miss_probability", "scenarios"]);
         assert_eq!(document["calibration"].is_object(), is_measured);
         assert_eq!(document["miss_probability"].is_string(), document["guarantee"] != "none");
         assert!(is_measured || document["guarantee"] == "none");
@@ -247,7 +272,7 @@ fn a_calibration_that_cannot_be_used_is_never_passed_over() {
 
 #[test]
 fn an_ordinary_user_is_told_what_cannot_be_read_or_had() {
-    const NOBODY: u32 = 65_534;
+    const UNPRIVILEGED: u32 = 65_534;
     let scratch = Scratch::new("calibration", "user");
     let system = scratch.file("system.toml", CHANNEL);
     let secret = scratch.file("secret.toml", &of_this_host().to_toml());
@@ -255,7 +280,7 @@ fn an_ordinary_user_is_told_what_cannot_be_read_or_had() {
     let as_user = |arguments: &[&str]| {
         let mut command = laxity(arguments);
         if is_root() {
-            command.uid(NOBODY).gid(NOBODY);
+            command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
         }
         command.output()
     };
@@ -267,11 +292,11 @@ fn an_ordinary_user_is_told_what_cannot_be_read_or_had() {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains(path(&secret)) && said.contains("Permission denied"), "{said}");
     let open = scratch.file("open.toml", &of_this_host().to_toml());
-    let to_nobody = ["send", "127.0.0.1:9/a", "--max-message", "100B", "--interval", "1s", "--deadline", "1s"];
+    let to_no_receiver = ["send", "127.0.0.1:9/a", "--max-message", "100B", "--interval", "1s", "--deadline", "1s"];
     let more = ["--claims", "off", "--keep-awake", "--calibration", path(&open)];
-    let output = as_user(&[&to_nobody[..], &more].concat()).unwrap();
+    let output = as_user(&[&to_no_receiver[..], &more].concat()).unwrap();
     let said = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(5), "nobody is there: {said}");
+    assert_eq!(output.status.code(), Some(5), "no receiver is there: {said}");
     for words in
         ["guarantee level none", "the executive has no real-time priority", "/dev/cpu_dma_latency: Permission denied"]
     {

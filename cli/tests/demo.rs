@@ -2,18 +2,20 @@
 
 mod common;
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Output, Stdio};
 
-use common::{golden, text};
+use common::{Scratch, golden, text};
 use serde_json::Value;
 
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+    command.env("LAXITY_CALIBRATION", "none").arg("demo");
+    command
+}
+
 fn demo(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity"))
-        .env("LAXITY_CALIBRATION", "none")
-        .arg("demo")
-        .args(arguments)
-        .output()
-        .unwrap()
+    command().args(arguments).output().unwrap()
 }
 
 /// The scenarios of a run, which may have found a broken promise on a machine that is busy with other tests.
@@ -113,6 +115,30 @@ fn tables_name_what_ran_and_the_report_is_written() {
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>"));
     assert!(page.contains("plain UDP"));
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// It is interrupted in its first live scenario, which would take ten minutes.
+#[test]
+fn ctrl_c_leaves_what_ran_before() {
+    let scratch = Scratch::new("demo", "interrupted");
+    let file = scratch.0.join("report.html");
+    let mut command = command();
+    command.args(["--attack", "idle", "--stack", "laxity", "--duration", "600s", "--no-realtime", "--html"]).arg(&file);
+    let mut demo = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(demo.stdout.take().unwrap());
+    let mut said = String::new();
+    // The last line of the simulated table.
+    while !said.contains("best-effort  ") {
+        assert!(stdout.read_line(&mut said).unwrap() > 0, "{said}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&demo), rustix::process::Signal::INT).unwrap();
+    stdout.read_to_string(&mut said).unwrap();
+    let output = demo.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "the simulated part kept its promises: {}", text(&output.stderr));
+    let incomplete = "Incomplete: interrupted. 0 of 1 live scenarios ran to their end";
+    let page = std::fs::read_to_string(&file).unwrap();
+    assert!(said.contains(incomplete) && said.contains("Laxity kept every deadline at rest"), "{said}");
+    assert!(page.contains(incomplete) && page.ends_with("</html>"));
 }
 
 #[test]

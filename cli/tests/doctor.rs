@@ -49,7 +49,7 @@ fn findings(output: &Output) -> Vec<Value> {
         assert!(!finding["found"].as_str().unwrap().is_empty(), "{finding}");
         assert!(finding["cost_ns"].is_null() || finding["cost_text"].is_string(), "{finding}");
         assert!(state != "bad" || finding["remedy"].is_string(), "{finding}");
-        // Whoever does not ask for the fast path is told of nothing that is poor because of it.
+        // A user who does not ask for AF_XDP is told of nothing that is poor because of it.
         let of_fast_path = finding["name"].as_str().unwrap().starts_with("fast path");
         assert!(!of_fast_path || !["poor", "bad"].contains(&state), "{finding}");
         assert!(!finding["fixable"].as_bool().unwrap() || finding["remedy"].is_string(), "{finding}");
@@ -64,7 +64,7 @@ fn named<'a>(findings: &'a [Value], name: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("{name} is missing in {findings:?}"))
 }
 
-/// The longest wake-up in µs that somebody still wants; `None` where it cannot be read.
+/// The longest wake-up in µs that any process tolerates; `None` where it cannot be read.
 fn wanted_latency() -> Option<i32> {
     let mut bytes = [0; 4];
     fs::File::open("/dev/cpu_dma_latency").ok()?.read_exact(&mut bytes).ok()?;
@@ -81,12 +81,12 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 /// A `doctor --fix` whose changes are in force. At the end the host is as it was, whatever happened to it.
-struct Fixing {
+struct RunningFix {
     child: Child,
     before: String,
 }
 
-impl Fixing {
+impl RunningFix {
     /// Why not, if this host does not allow it.
     fn start() -> Result<Self, String> {
         let before = throttle();
@@ -123,7 +123,7 @@ impl Fixing {
         let path = format!("/proc/{0}/task/{0}/children", self.child.id());
         match fs::read_to_string(path) {
             Ok(children) => children.split_whitespace().next().unwrap().parse().unwrap(),
-            // Not every kernel tells: look at everybody's parent.
+            // Not every kernel tells: look at the parents of all processes.
             Err(_) => processes().into_iter().find(|&(_, parent)| parent == self.child.id()).unwrap().0,
         }
     }
@@ -145,7 +145,7 @@ impl Fixing {
     }
 }
 
-impl Drop for Fixing {
+impl Drop for RunningFix {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -169,8 +169,8 @@ fn processes() -> Vec<(i32, u32)> {
         .collect()
 }
 
-fn started() -> Option<Fixing> {
-    match Fixing::start() {
+fn started() -> Option<RunningFix> {
+    match RunningFix::start() {
         Ok(fixing) => Some(fixing),
         Err(reason) => {
             println!("skipped: {reason}");
@@ -256,7 +256,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
     if !is_root() {
         return println!("skipped: not root, so no other user to be");
     }
-    let scratch = Scratch::new("doctor", "nobody");
+    let scratch = Scratch::new("doctor", "unprivileged");
     fs::set_permissions(&scratch.0, fs::Permissions::from_mode(0o755)).unwrap();
     let copy = scratch.0.join("laxity");
     fs::copy(env!("CARGO_BIN_EXE_laxity"), &copy).unwrap();
@@ -264,8 +264,8 @@ fn an_ordinary_user_is_told_what_is_missing() {
     let runtime = scratch.0.join("runtime");
     fs::create_dir(&runtime).unwrap();
     std::os::unix::fs::chown(&runtime, Some(65534), Some(65534)).unwrap();
-    let as_nobody = |arguments: &[&str]| nobody(&copy, &runtime, arguments);
-    let Some(output) = as_nobody(&["--quick", "--json"]) else {
+    let as_unprivileged = |arguments: &[&str]| unprivileged(&copy, &runtime, arguments);
+    let Some(output) = as_unprivileged(&["--quick", "--json"]) else {
         return println!("skipped: setpriv is not installed");
     };
     let findings = findings(&output);
@@ -284,13 +284,13 @@ fn an_ordinary_user_is_told_what_is_missing() {
     }
     assert!(fast_path["remedy"].as_str().unwrap().contains("setcap cap_net_admin"), "{fast_path}");
 
-    let refused = as_nobody(&["--fix"]).unwrap();
+    let refused = as_unprivileged(&["--fix"]).unwrap();
     assert_eq!(refused.status.code(), Some(4), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("sudo"), "{}", text(&refused.stderr));
 }
 
 /// Runs the doctor as the user who owns nothing; `None` without setpriv.
-fn nobody(laxity: &Path, runtime: &PathBuf, arguments: &[&str]) -> Option<Output> {
+fn unprivileged(laxity: &Path, runtime: &PathBuf, arguments: &[&str]) -> Option<Output> {
     let outcome = Command::new("setpriv")
         .args(["--reuid", "65534", "--regid", "65534", "--clear-groups"])
         .arg(laxity)
@@ -327,7 +327,10 @@ fn ctrl_c_ends_the_examination_at_once_and_in_order() {
 
 #[test]
 fn bad_input_is_refused() {
-    for arguments in [&["--fix", "--quick"][..], &["--", "true"], &["now"], &["--fix=yes"]] {
+    let together = doctor(&["--fix", "--quick"]);
+    assert_eq!(together.status.code(), Some(2));
+    assert!(text(&together.stderr).contains("--fix measures nothing"), "{}", text(&together.stderr));
+    for arguments in [&["--", "true"][..], &["now"], &["--fix=yes"]] {
         assert_eq!(doctor(arguments).status.code(), Some(2), "{arguments:?}");
     }
 }

@@ -27,7 +27,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn host() -> Host {
-    let config = HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) };
+    let config = HostConfig::emulated(Platform::assumed_host());
     Host::start(config).expect("a host starts without rights")
 }
 

@@ -5,7 +5,7 @@
 //! seconds. `FAILPOINTS` makes one of them do something wrong (`laxity/src/executive/fault.rs`). Wrong picks need best effort in the same host,
 //! so that they are made in `laxity demo`. On a machine that others use messages may be late for other reasons meanwhile: so the
 //! expected cause must have more misses than all others together, and each case may fail in two of five runs. `FAULT_RUNS=5` makes five
-//! runs of every case; the table tells what each reported.
+//! runs of every case; the table tells what each reported. `FAULT_CASE=TEXT` runs only the cases that have TEXT in their names.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -48,7 +48,7 @@ enum Injected {
     Dropped(usize),
     /// What is in between keeps everything for so long, once.
     Delayed(Duration),
-    /// Nobody reads what the receiver writes.
+    /// The receiver's output is not read.
     Unread,
 }
 
@@ -115,7 +115,7 @@ fn cases() -> Vec<Case> {
         },
         case("the wire drops one packet in twenty", Dropped(20), "network"),
         case("the wire keeps everything for 60 ms", Delayed(Duration::from_millis(60)), "network"),
-        case("nobody reads", Unread, "receiver"),
+        case("output not read", Unread, "receiver"),
         Case {
             inline: true,
             ..case("inline: sender runs in circles for 60 ms", AtSender("round=600*off->1*delay(60)->off"), "laxity")
@@ -306,7 +306,7 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
     send.args([&to, "--max-message", "200B", "--interval", &text, "--burst", "2", "--deadline", "20ms"]);
     let mut send = start(send.args(common).args(placement).stdin(Stdio::piped()).stdout(Stdio::null()), last);
     let mut input = send.stdin.take().unwrap();
-    // An unread receiver has a pipe full of messages before anybody notices.
+    // An unread receiver fills a pipe with messages before it blocks.
     let count = if is_unread { 2 * count } else { count };
     let writer = std::thread::spawn(move || {
         let at_once = if group == 0 { count } else { group };

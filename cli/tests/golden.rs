@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use common::golden::{self, Shape};
 use common::{Scratch, example, text};
 use laxity::Calibration;
-use laxity::calibration::{ThisHost, now};
+use laxity::calibration::{HostIdentity, now};
 use serde_json::{Value, json};
 
 /// A command that finds no calibration by itself.
@@ -228,7 +228,7 @@ fn admit_answers_on_a_calibration_what_it_did() {
     let mut calibration =
         Calibration::parse(include_str!("../../fuzz/corpus/system_file/calibration"), "calibration").unwrap();
     // As if it were of this host, today: else it guarantees nothing.
-    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let HostIdentity { kernel, processor, processors } = HostIdentity::look();
     let taken = &mut calibration.taken;
     (taken.kernel, taken.processor, taken.processors, taken.date) = (kernel, processor, processors, now());
     let calibration = scratch.file("calibration", &calibration.to_toml());

@@ -46,12 +46,12 @@ fn permitted(output: &Output, status: i32) -> Option<Value> {
 }
 
 /// A lab that stands until it is dropped.
-struct Standing {
+struct NamedLab {
     name: String,
     made: Value,
 }
 
-impl Standing {
+impl NamedLab {
     fn up(test: &str, options: &[&str]) -> Option<Self> {
         let name = format!("test-{test}-{}", std::process::id());
         let made = permitted(&lab(&[&["up", "--json", "--name", &name], options].concat()), 0)?;
@@ -77,7 +77,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for NamedLab {
     fn drop(&mut self) {
         lab(&["down", "--name", &self.name]);
     }
@@ -99,7 +99,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 
 #[test]
 fn a_lab_stands_once_until_it_is_taken_down() {
-    let Some(standing) = Standing::up("stands", &["--queues", "2", "--mtu", "1600"]) else { return };
+    let Some(standing) = NamedLab::up("stands", &["--queues", "2", "--mtu", "1600"]) else { return };
     let Value::Array(hosts) = &standing.made["hosts"] else { panic!("{}", standing.made) };
     assert_eq!(hosts.len(), 2);
     for (host, letter) in hosts.iter().zip(["a", "b"]) {
@@ -135,7 +135,7 @@ fn a_lab_stands_once_until_it_is_taken_down() {
 
 #[test]
 fn what_is_only_half_there_or_no_lab_is_known() {
-    let Some(standing) = Standing::up("half", &[]) else { return };
+    let Some(standing) = NamedLab::up("half", &[]) else { return };
     // Half of it is gone: what is left can still be removed, and is in the way until then.
     Namespace::remove_named(&format!("{}-a", standing.name)).unwrap();
     let name = format!("{}-b", standing.name);
@@ -148,7 +148,7 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
     assert_eq!(down["removed"].as_array().unwrap().len(), 1);
     assert!(!marks(&standing.name, "a").exists() && !marks(&standing.name, "b").exists());
-    // Somebody else's stays.
+    // A namespace that another program made stays.
     let others = Namespace::create_named(&name).unwrap();
     others.within(|| Interfaces::open()?.set_up(1, true)).unwrap();
     // Not even if what a lab left in its place is still there.
@@ -164,9 +164,9 @@ fn what_is_only_half_there_or_no_lab_is_known() {
 }
 
 /// A namespace that no lab made.
-struct Other(String);
+struct ForeignNamespace(String);
 
-impl Drop for Other {
+impl Drop for ForeignNamespace {
     fn drop(&mut self) {
         let _ = Namespace::remove_named(&self.0);
     }
@@ -174,7 +174,7 @@ impl Drop for Other {
 
 #[test]
 fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
-    let Some(standing) = Standing::up("others", &[]) else { return };
+    let Some(standing) = NamedLab::up("others", &[]) else { return };
     let name = format!("{}-a", standing.name);
     let refused = || {
         let entered = standing.within("a", &["true"]).output().unwrap();
@@ -188,7 +188,7 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
     // What took the place of a lab's.
     let mark = fs::read_dir(marks(&standing.name, "a")).unwrap().next().unwrap().unwrap().file_name();
     Namespace::remove_named(&name).unwrap();
-    let other = Other(name.clone());
+    let other = ForeignNamespace(name.clone());
     let taken = Namespace::create_named(&name).unwrap();
     refused();
     // The kernel may have given it the same number; a cookie it gives once.
@@ -201,7 +201,7 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
     drop(other);
     permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
     // As `ip netns add` makes it: nothing is in it.
-    let _other = Other(name.clone());
+    let _other = ForeignNamespace(name.clone());
     let empty = Namespace::create_named(&name).unwrap();
     refused();
     // And with an interface that is called as ours.
@@ -213,17 +213,17 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
 }
 
 /// `lab up` that has marked its first host, and waits for the lock of the names to name it.
-struct Making {
+struct PausedLabUp {
     child: Child,
     /// As `ip netns` holds it.
     lock: Option<fs::File>,
     name: String,
 }
 
-impl Making {
+impl PausedLabUp {
     fn start(test: &str) -> Option<Self> {
         // Whether it is permitted, and that the directory is there.
-        drop(Standing::up(test, &[])?);
+        drop(NamedLab::up(test, &[])?);
         let name = format!("test-{test}-{}", std::process::id());
         let lock = fs::File::open("/run/netns").unwrap();
         lock.lock().unwrap();
@@ -241,7 +241,7 @@ impl Making {
     }
 }
 
-impl Drop for Making {
+impl Drop for PausedLabUp {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -251,8 +251,8 @@ impl Drop for Making {
 }
 
 #[test]
-fn a_lab_whose_making_is_killed_is_in_nobodys_way() {
-    let Some(mut making) = Making::start("killed") else { return };
+fn a_lab_whose_making_is_killed_blocks_no_later_one() {
+    let Some(mut making) = PausedLabUp::start("killed") else { return };
     making.child.kill().unwrap();
     making.child.wait().unwrap();
     // As it would be found a moment later: a place for the namespace, and nothing mounted there.
@@ -262,7 +262,7 @@ fn a_lab_whose_making_is_killed_is_in_nobodys_way() {
     let down = permitted(&lab(&["down", "--json", "--name", &making.name]), 0).unwrap();
     assert_eq!(down["removed"].as_array().unwrap().len(), 1);
     assert!(!place.exists() && !marks(&making.name, "a").exists());
-    // Without a mark it is somebody else's.
+    // Without a mark it belongs to another program.
     fs::write(&place, "").unwrap();
     let refused = lab(&["down", "--name", &making.name]);
     let is_there = place.exists();
@@ -273,7 +273,7 @@ fn a_lab_whose_making_is_killed_is_in_nobodys_way() {
 
 #[test]
 fn ctrl_c_takes_back_what_there_is_of_a_lab() {
-    let Some(mut making) = Making::start("stopped") else { return };
+    let Some(mut making) = PausedLabUp::start("stopped") else { return };
     interrupted(&making.child);
     making.lock = None;
     let mut said = String::new();
@@ -304,8 +304,8 @@ fn interrupted(child: &Child) {
 }
 
 #[test]
-fn whoever_is_still_in_it_is_told_and_loses_the_interface() {
-    let Some(standing) = Standing::up("inside", &[]) else { return };
+fn a_process_that_is_still_inside_is_reported_and_loses_the_interface() {
+    let Some(standing) = NamedLab::up("inside", &[]) else { return };
     let mut inside = standing.within("a", &["sh", "-c", "echo in; read x; ls /sys/class/net"]);
     let mut inside = inside.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(inside.stdout.take().unwrap());
@@ -323,7 +323,7 @@ fn whoever_is_still_in_it_is_told_and_loses_the_interface() {
 
 #[test]
 fn messages_cross_a_standing_lab_in_every_way() {
-    let Some(standing) = Standing::up("crosses", &[]) else { return };
+    let Some(standing) = NamedLab::up("crosses", &[]) else { return };
     let ways = [(false, false), (true, false), (false, true), (true, true)].map(|way| (way, "udp"));
     let ways = ways.into_iter().chain([((false, false), "xdp"), ((true, false), "xdp")]);
     for (number, ((six, vlan), link)) in ways.enumerate() {
@@ -335,12 +335,12 @@ fn messages_cross_a_standing_lab_in_every_way() {
         let laxity = env!("CARGO_BIN_EXE_laxity");
         let framing = ["--framing", "fixed:100", "--no-realtime"];
         let name = format!("stream-{number}");
-        // Whoever sends has the address that leads to the peer.
+        // The sender has the address that leads to the peer.
         let by: &[&str] = if link == "xdp" { &["--link", "xdp"] } else { &[] };
         let at: &[&str] = if link == "xdp" { &["--bind", &to] } else { &[] };
         let mut receiver = standing.within("b", &[&[laxity, "recv", &name], &framing[..], by, at].concat());
         let mut receiver = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Nobody waits long for a receiver that is not there yet.
+        // A sender does not wait long for a receiver that is not there yet.
         let mut said = BufReader::new(receiver.stderr.take().unwrap());
         let mut heard = String::new();
         while !heard.contains("receiving stream") {
@@ -390,13 +390,13 @@ fn promises_are_kept_in_a_flood() {
     checked(&report, &["control", "camera", "bulk"]);
     assert_eq!((report["link"].as_str(), report["attack"].as_str()), (Some("udp"), Some("flood")));
     assert!(report["flood"]["packets"].as_u64().unwrap() > 0, "{}", report["flood"]);
-    // Strangers did reach the host: it received more than its peer sent.
+    // Unknown peers did reach the host: it received more than its peer sent.
     let frames = |host: &str, key: &str| report["links"][host][key].as_u64().unwrap();
     assert!(frames("b", "received_frames") > frames("a", "sent_frames"), "{}", report["links"]);
 }
 
 #[test]
-fn strangers_end_in_the_driver_over_the_fast_path() {
+fn frames_of_unknown_peers_end_in_the_driver() {
     let _alone = alone();
     for arguments in [&["--ip", "4"][..], &["--ip", "6", "--vlan"], &["--xdp-mode", "generic"]] {
         let mut all = vec!["run", "--json", "--seconds", "2", "--link", "xdp", "--attack", "all"];
@@ -406,7 +406,7 @@ fn strangers_end_in_the_driver_over_the_fast_path() {
         assert_eq!(report["link"], "xdp");
         let early = &report["early"]["b"];
         assert!(early["taken"].as_u64().unwrap() > 100, "{early}");
-        // Across the VLAN strangers are not in it: what they send is the kernel's.
+        // Unknown peers are not in the VLAN: the kernel gets their frames.
         let ended = if arguments.contains(&"--vlan") { &early["passed"] } else { &early["dropped"]["malformed"] };
         assert!(ended.as_u64().unwrap() > 100, "{early}");
         assert_eq!((early["no_frame"].as_u64(), early["full"]["real_time"].as_u64()), (Some(0), Some(0)), "{early}");
@@ -447,7 +447,7 @@ fn people_get_a_table() {
     assert!(said.contains("deadline") && said.contains("control") && said.contains("no flood"), "{said}");
 }
 
-/// A `lab run` that goes on until somebody ends it.
+/// A `lab run` that goes on until it is ended.
 struct Running(Child);
 
 impl Running {
@@ -457,7 +457,7 @@ impl Running {
         let child = laxity(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Self(child);
         let start = Instant::now();
-        // Both hosts, the strangers and the hogs.
+        // Both hosts, the unknown peers and the hogs.
         while children(running.0.id()).len() < 7 {
             if let Some(status) = running.0.try_wait().unwrap() {
                 let mut said = String::new();
@@ -510,7 +510,7 @@ fn killed(link: &str) {
     std::thread::sleep(Duration::from_millis(300));
     running.0.kill().unwrap();
     running.0.wait().unwrap();
-    // A process that ended and that nobody has asked about yet is a zombie.
+    // A process that ended, and whose parent has not waited for it yet, is a zombie.
     let lives = |process: &u32| standing(*process).is_some_and(|(state, _)| state != 'Z' && state != 'X');
     until("its processes are gone", || !started.iter().any(lives));
     let inhabited = || processes().filter_map(network).any(|found| networks.contains(&found));
@@ -525,7 +525,7 @@ fn nothing_stays_of_a_run_that_is_killed() {
     for link in ["udp", "xdp"] {
         killed(link);
     }
-    // What the fast path had in the kernel is in nobody's way.
+    // Programs and sockets of AF_XDP that were left in the kernel block no later run.
     let Some(report) = permitted(&lab(&["run", "--json", "--seconds", "1", "--link", "xdp"]), 0) else { return };
     checked(&report, &["control", "camera", "bulk"]);
 }
@@ -625,8 +625,14 @@ fn more_dropped_frames_than_bounds_allow_for_are_a_broken_premise() {
 fn options_of_the_fast_path_are_not_ignored_over_a_socket() {
     for command in ["recv", "send"] {
         let to = if command == "send" { "127.0.0.1/x" } else { "x" };
-        for option in [["--interface", "lo"], ["--xdp-mode", "native"], ["--vlan", "42"], ["--dropped-per-second", "9"]]
-        {
+        for option in [
+            ["--interface", "lo"],
+            ["--xdp-mode", "native"],
+            ["--vlan", "42"],
+            ["--dropped-per-second", "9"],
+            ["--frame-overhead", "2us"],
+            ["--waiting", "1,1,1"],
+        ] {
             for link in [&[][..], &["--link", "udp"]] {
                 let contract = if command == "send" { &["--max-message", "9B", "--best-effort"][..] } else { &[] };
                 let output = laxity(&[&[command, to], &option[..], link, contract].concat()).output().unwrap();

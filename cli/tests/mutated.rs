@@ -4,6 +4,8 @@
 //! `LAXITY_FRAMES` is how many frames each of the three hears, 100,000 if it is not set.
 
 mod common;
+#[path = "../../core/tests/common/config.rs"]
+mod config;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
@@ -13,18 +15,17 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use common::text;
 use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::clock::{Exchange, Report};
+use laxity_core::clock::{ClockExchange, StampReport, WallReading};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{Config, Destination, Endpoint, ReceiveGrant, ReceiveSetup, SendSetup};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{
-    Accept, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES, Open, Refuse, Status,
-    Versions,
+    Accept, Close, Control, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES, MessageCounts, Open, Refuse,
+    Status, Versions,
 };
 use laxity_link::emulated::SplitMix64;
 
@@ -37,18 +38,18 @@ fn frames_to_send() -> u64 {
 
 /// What a peer knows of a channel.
 #[derive(Clone, Copy, Debug, Default)]
-struct Known {
+struct PeerChannel {
     token: u64,
     channel: u32,
     key: u64,
 }
 
 /// Chooses what a peer says.
-struct Liar {
+struct PeerScript {
     random: SplitMix64,
 }
 
-impl Liar {
+impl PeerScript {
     fn new(seed: u64) -> Self {
         Self { random: SplitMix64(seed) }
     }
@@ -74,23 +75,37 @@ impl Liar {
         };
         if small < 4 { Service::best_effort(size, small).unwrap() } else { Service::RealTime(contract()) }
     }
-    fn counts(&mut self) -> Counts {
+    fn counts(&mut self) -> MessageCounts {
         let (delivered, late, lost, dropped) = (self.number(), self.number(), self.number(), self.number());
         let largest = Duration::from_nanos(self.number());
         let misses = Misses { network: if self.below(2) == 0 { 0 } else { self.number() }, ..Misses::default() };
         let clock_error = (self.below(2) == 0).then(|| Duration::from_nanos(self.number()));
-        Counts { delivered, late, lost, dropped, largest, undecided: self.below(2), misses, over_bound: 0, clock_error }
+        MessageCounts {
+            delivered,
+            late,
+            lost,
+            dropped,
+            largest,
+            undecided: self.below(2),
+            misses,
+            over_bound: 0,
+            clock_error,
+        }
     }
 
-    fn exchange(&mut self) -> Option<Exchange> {
+    fn exchange(&mut self) -> Option<ClockExchange> {
         let [said, heard_said, heard_at] = [self.number(), self.number(), self.number()].map(Instant::from_nanos);
-        let heard = (self.below(2) == 0).then_some(Report { said: heard_said, heard_at });
-        (self.below(2) == 0).then_some(Exchange { said, heard, epoch: self.below(8) as u8 })
+        let heard = (self.below(2) == 0).then_some(StampReport { said: heard_said, heard_at });
+        let [at, ahead, error] = [self.number(), self.number(), self.number()];
+        let wall =
+            WallReading { at: Instant::from_nanos(at), ahead: ahead.cast_signed(), error: Duration::from_nanos(error) };
+        let wall = (self.below(2) == 0).then_some(wall);
+        (self.below(2) == 0).then_some(ClockExchange { said, heard, epoch: self.below(8) as u8, wall })
     }
 
     /// One control frame, right in its form.
-    fn control(&mut self, name: &str, known: Known, frame: &mut Vec<u8>) {
-        let Known { mut token, channel, key } = known;
+    fn control(&mut self, name: &str, known: PeerChannel, frame: &mut Vec<u8>) {
+        let PeerChannel { mut token, channel, key } = known;
         let (sent, clock, span) = (self.number(), self.number(), Duration::from_nanos(self.number()));
         let control = match self.below(9) {
             0 => {
@@ -103,7 +118,7 @@ impl Liar {
                     lease: LEASE,
                     clock,
                     oversize,
-                    pace: laxity_core::event::Pace::default(),
+                    pace: laxity_core::event::SenderPace::default(),
                 })
             }
             1 => Control::Accept(Accept {
@@ -145,7 +160,7 @@ impl Liar {
     }
 
     /// One packet of a message, right in its form.
-    fn data(&mut self, known: Known, frame: &mut Vec<u8>) {
+    fn data(&mut self, known: PeerChannel, frame: &mut Vec<u8>) {
         let message_bytes = 1 + self.below(1 << 14) as u32;
         let index = self.below(u64::from(message_bytes.div_ceil(PACKET))) as u16;
         let payload = (message_bytes - u32::from(index) * PACKET).min(PACKET) as u16;
@@ -185,7 +200,7 @@ impl Liar {
     }
 
     /// What a peer says next.
-    fn frame(&mut self, name: &str, known: Known, frame: &mut Vec<u8>) {
+    fn frame(&mut self, name: &str, known: PeerChannel, frame: &mut Vec<u8>) {
         match self.below(3) {
             0 => self.data(known, frame),
             _ => self.control(name, known, frame),
@@ -204,7 +219,7 @@ struct Target {
     frames: HeapFrames,
     now: Instant,
     /// Of the channels that are open, as the peer knows them.
-    known: Vec<Known>,
+    known: Vec<PeerChannel>,
     channels: Vec<ChannelId>,
     ended: u64,
 }
@@ -213,31 +228,14 @@ const REGION: usize = 700;
 
 impl Target {
     fn new() -> Self {
-        let link = LinkConfig {
-            model: LinkModel::UNLIMITED,
-            look_ahead: Duration::ZERO,
-            horizon: Duration::ZERO,
-            best_effort: BestEffort::UNLIMITED,
-        };
         let mut endpoint = Endpoint::new(Config {
             channels: 32,
             frames: 512,
-            upcalls: 0,
             best_effort_frames: 64,
-            peer_clocks: ClockConfig::default(),
-            packet: PACKET,
             quantum: 4,
-            policy: Default::default(),
-            links: vec![link],
-            handover: Duration::ZERO,
-            envelope: Default::default(),
-            stretch_ppm: 1_000_000,
-            clock: 7,
-            secret: 9,
-            key: None,
+            ..config::config(7, 9, PACKET)
         });
         assert!(endpoint.listen(Name::new("camera").unwrap()));
-        endpoint.seal();
         let (frames, now) = (HeapFrames::new(REGION, 1_600), Instant::from_nanos(1_000_000_000));
         Self { endpoint, frames, now, known: Vec::new(), channels: Vec::new(), ended: 0 }
     }
@@ -250,14 +248,14 @@ impl Target {
     }
 
     /// Everything that a driver does.
-    fn turn(&mut self, liar: &mut Liar) {
+    fn turn(&mut self, liar: &mut PeerScript) {
         self.endpoint.handle_timeout(self.now);
         if self.channels.len() < 16 && liar.below(4) == 0 {
             let (service, name) = (liar.service(), Name::new("there").unwrap());
             let overload = Overload::Drop;
             let config = SendConfig { service, overload, priority: 0, packet: PACKET, work_conserving: true };
             let destination = Destination { link: 0, peer: address(1 + liar.below(3) as u8), name };
-            let outgoing = Outgoing::new(destination, config, Duration::from_micros(500), LEASE, 4, 20);
+            let outgoing = SendSetup::new(destination, config, Duration::from_micros(500), LEASE, 4, 20);
             self.channels.extend(self.endpoint.open(self.now, outgoing));
         }
         if let Some(&channel) = self.channels.get(liar.below(16) as usize) {
@@ -271,9 +269,9 @@ impl Target {
             // What the peer is told it knows.
             match Control::parse(&self.frames.packet(&out.frame)[..out.len]) {
                 Ok((token, Control::Accept(Accept { channel, key, .. }))) => {
-                    self.known.push(Known { token, channel, key });
+                    self.known.push(PeerChannel { token, channel, key });
                 }
-                Ok((token, Control::Open(_))) => self.known.push(Known { token, ..Known::default() }),
+                Ok((token, Control::Open(_))) => self.known.push(PeerChannel { token, ..PeerChannel::default() }),
                 _ => {}
             }
             self.frames.free(out.frame);
@@ -289,13 +287,13 @@ impl Target {
         }
     }
 
-    fn handle(&mut self, event: Event, liar: &mut Liar) {
+    fn handle(&mut self, event: Event, liar: &mut PeerScript) {
         match event {
             Event::Requested(request) if liar.below(8) == 0 || request.service.max_message() > 1 << 20 => {
                 self.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::Route));
             }
             Event::Requested(request) => {
-                let reception = Reception {
+                let reception = ReceiveGrant {
                     stage: Duration::from_millis(5),
                     input_delay: Duration::ZERO,
                     upstream: Duration::from_millis(5),
@@ -305,7 +303,7 @@ impl Target {
                     messages: 4,
                     packets: 20,
                 };
-                self.channels.extend(self.endpoint.accept(self.now, &request, Incoming::new(&request, reception)));
+                self.channels.extend(self.endpoint.accept(self.now, &request, ReceiveSetup::new(&request, reception)));
             }
             Event::Accepted { channel, .. } => {
                 let stage = Duration::from_millis(5);
@@ -325,11 +323,11 @@ impl Target {
 
 #[test]
 fn an_endpoint_stays_whole_whatever_its_peers_say() {
-    let (mut target, mut liar, mut frame) = (Target::new(), Liar::new(1), Vec::new());
+    let (mut target, mut liar, mut frame) = (Target::new(), PeerScript::new(1), Vec::new());
     target.turn(&mut liar);
     for number in 0..frames_to_send() {
         let known = match target.known.len() as u64 {
-            0 => Known::default(),
+            0 => PeerChannel::default(),
             known => target.known[liar.below(known) as usize],
         };
         liar.frame("camera", known, &mut frame);
@@ -416,14 +414,16 @@ impl Running {
 }
 
 /// What a peer of a command has heard: channels that it was asked for, or granted.
-fn listen(socket: &UdpSocket, known: &mut Vec<Known>, peer: &mut Option<SocketAddr>) {
+fn listen(socket: &UdpSocket, known: &mut Vec<PeerChannel>, peer: &mut Option<SocketAddr>) {
     let mut frame = [0; 2_000];
     while let Ok((len, from)) = socket.recv_from(&mut frame) {
         *peer = Some(from);
         match Control::parse(&frame[..len]) {
-            Ok((token, Control::Accept(Accept { channel, key, .. }))) => known.push(Known { token, channel, key }),
+            Ok((token, Control::Accept(Accept { channel, key, .. }))) => {
+                known.push(PeerChannel { token, channel, key })
+            }
             Ok((token, Control::Open(_))) if known.iter().all(|known| known.token != token) => {
-                known.push(Known { token, channel: 1, key: 2 });
+                known.push(PeerChannel { token, channel: 1, key: 2 });
                 let accept = Accept {
                     channel: 1,
                     key: 2,
@@ -447,13 +447,13 @@ fn listen(socket: &UdpSocket, known: &mut Vec<Known>, peer: &mut Option<SocketAd
 
 /// Says `count` frames to a command, and starts another one whenever it has ended; how often it was started, and how it ended.
 fn talk(seed: u64, mut start: impl FnMut(&UdpSocket) -> (Running, Option<SocketAddr>)) -> Vec<i32> {
-    let (mut liar, mut frame, mut said, mut ends) = (Liar::new(seed), Vec::new(), 0, Vec::new());
+    let (mut liar, mut frame, mut said, mut ends) = (PeerScript::new(seed), Vec::new(), 0, Vec::new());
     while said < frames_to_send() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_nonblocking(true).unwrap();
         let (mut running, mut peer) = start(&socket);
         let mut known = Vec::new();
-        let mut say = |known: &mut Vec<Known>, peer: &mut Option<SocketAddr>| {
+        let mut say = |known: &mut Vec<PeerChannel>, peer: &mut Option<SocketAddr>| {
             listen(&socket, known, peer);
             let Some(peer) = *peer else { return 0 };
             for _ in 0..50 {

@@ -410,7 +410,7 @@ fn other_users_have_what_a_file_allows_them() {
     assert_eq!(received.status.code(), Some(0), "{}", text(&received.stderr));
     assert_eq!(received.stdout, (0..50).flat_map(message).collect::<Vec<u8>>());
     // What they had is free again, and root is not limited.
-    ends(0, &much, 5, "nobody receives by that name");
+    ends(0, &much, 5, "no receiver listens for that name");
     drop(server);
 }
 
@@ -448,4 +448,22 @@ impl Drop for Running {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+#[test]
+fn a_process_with_another_clock_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can make a time namespace");
+        return;
+    }
+    let scratch = Scratch::new("serve", "clock");
+    let (server, socket, _) = server(&scratch);
+    let mut command = Command::new("unshare");
+    command.args(["--time", "--monotonic", "7", "--fork", "--"]).arg(golden::binary());
+    command.args(["recv", "camera"]).args(attached(&socket)).env("LAXITY_CALIBRATION", "none").stdin(Stdio::null());
+    let refused = command.output().unwrap();
+    assert_eq!(refused.status.code(), Some(5), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("is in another time namespace"), "{}", text(&refused.stderr));
+    server.signal(Signal::TERM);
+    assert!(server.end().status.success());
 }

@@ -40,7 +40,7 @@ fn a_search_says_how_close_it_came_and_is_the_same_on_any_number_of_threads() {
 #[test]
 fn a_counter_example_says_how_to_see_it_again() {
     let output = sim(&["--search", "--seed", "1", "--system", "7", "--json"]);
-    // That test does not decide, so nothing that anybody relies on is broken.
+    // That test does not decide, so no promise is broken.
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let example = &found["tests"][0]["counter_example"];

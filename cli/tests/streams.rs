@@ -280,8 +280,11 @@ fn what_does_not_fit_or_cannot_be_is_refused_with_what_to_do() {
     let asked = |more: &[&'static str]| [&flow[..], more].concat();
     // 1,000 packets at 50 us are 50 ms, a span of 20 ms has part of three periods, and 1.2 ms go by until it is noticed that it has more.
     let many = asked(&["--packets", "1000", "--period", "10ms"]);
-    a.refused(&many, 3, "not enough processor time is left for streams: 151.2ms in 20ms");
-    a.refused(&many, 3, "packets in a period would fit");
+    a.refused(
+        &many,
+        3,
+        " packets in a period would fit; not enough processor time is left for streams: 151.2ms in 20ms",
+    );
     a.refused(&asked(&["--packets", "5", "--period", "1ms", "--cost", "1us"]), 3, "not enough of the link is left");
     a.refused(&asked(&["--packets", "0", "--period", "10ms"]), 2, "packets is 0, expected 1 to 1000000");
     a.refused(&asked(&["--packets", "1", "--period", "1us"]), 2, "period is 1us, expected 1ms to 1s");

@@ -4,9 +4,9 @@
 use std::hint::black_box;
 use std::time::{Duration as Elapsed, Instant as Clock};
 
-use laxity_core::admission::answer::{Request, Role, Rule, Test};
+use laxity_core::admission::answer::{AdmissionRequest, AdmissionTest, Role, Rule};
 use laxity_core::admission::plan::decide;
-use laxity_core::admission::published::d_order::{Block, DOrder};
+use laxity_core::admission::published::d_order::{BlockTerm, DOrder};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -15,7 +15,7 @@ mod common;
 #[path = "../tests/admission/workloads.rs"]
 mod workloads;
 
-use common::admitted::{Kinds, contract, fast_host, filled, phase};
+use common::admitted::{ChannelMix, contract, fast_host, filled, phase};
 
 /// As long as this one thing is repeated, or once if that takes longer.
 const ENOUGH: Elapsed = Elapsed::from_millis(300);
@@ -26,7 +26,7 @@ fn main() {
     }
     println!("{:<56} {:>12} {:>14}", "an accept is reserve and relax", "each", "decisions/s");
     for channels in [10, 50] {
-        for (name, kinds) in [("alike", Kinds::One), ("distinct", Kinds::Distinct)] {
+        for (name, kinds) in [("alike", ChannelMix::One), ("distinct", ChannelMix::Distinct)] {
             let mut admission = filled(fast_host(), kinds, channels);
             let next = contract(kinds, channels);
             line(&format!("exact test: accept and release, {channels} {name}"), 1, || {
@@ -36,7 +36,7 @@ fn main() {
         }
     }
     for channels in [100, 1_000, 10_000, 100_000] {
-        for (name, kinds) in [("alike", Kinds::One), ("distinct", Kinds::Distinct)] {
+        for (name, kinds) in [("alike", ChannelMix::One), ("distinct", ChannelMix::Distinct)] {
             let mut admission = filled(fast_host(), kinds, channels);
             let next = contract(kinds, channels);
             line(&format!("ledger: accept and release, {channels} {name}"), 1, || {
@@ -62,17 +62,20 @@ fn main() {
 fn plans(workload: workloads::Workload) {
     let platform = Platform::papers_table_2b();
     let contracts = workload.contracts();
-    let requests: Vec<Request> = contracts.iter().map(|contract| Request::only(*contract, Role::Sends)).collect();
+    let requests: Vec<AdmissionRequest> =
+        contracts.iter().map(|contract| AdmissionRequest::only(*contract, Role::Sends)).collect();
     let count = contracts.len();
-    for (name, test) in
-        [("live", Test::Live), ("split", Test::Only(Rule::Split)), ("composite", Test::Only(Rule::Composite))]
-    {
+    for (name, test) in [
+        ("live", AdmissionTest::Live),
+        ("split", AdmissionTest::Only(Rule::Split)),
+        ("composite", AdmissionTest::Only(Rule::Composite)),
+    ] {
         line(&format!("plan of workload {}, {name}: {count} requests", workload.seed), count, || {
             black_box(decide(&platform, &requests, test).expect("a platform that can be"));
         });
     }
     line(&format!("D_order as printed, workload {}: {count} requests", workload.seed), count, || {
-        let mut order = DOrder::new(&platform, Block::Printed).expect("a platform that can be");
+        let mut order = DOrder::new(&platform, BlockTerm::Printed).expect("a platform that can be");
         for contract in &contracts {
             let _ = black_box(order.insert(contract));
         }

@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode};
 use std::thread;
 
 use common::Pair;
-use common::admitted::{self, Kinds};
+use common::admitted::{self, ChannelMix};
 use laxity_core::platform::Platform;
 
 /// How much instructions per packet may grow.
@@ -42,9 +42,9 @@ fn main() -> ExitCode {
         && run == "--run"
     {
         match traffic.as_str() {
-            "alike" => run_accepts(Kinds::One, number(channels), number(packets)),
+            "alike" => run_accepts(ChannelMix::One, number(channels), number(packets)),
             "together" | "spread" => runs::run(traffic == "together", number(channels), number(packets)),
-            "distinct" => run_accepts(Kinds::Distinct, number(channels), number(packets)),
+            "distinct" => run_accepts(ChannelMix::Distinct, number(channels), number(packets)),
             _ => run_path(traffic, number(channels), number(packets)),
         }
         return ExitCode::SUCCESS;
@@ -125,7 +125,7 @@ fn run_path(traffic: &str, channels: usize, packets: usize) {
 }
 
 /// What valgrind runs: one more channel is accepted `accepts` times beside `channels`.
-fn run_accepts(kinds: Kinds, channels: usize, accepts: usize) {
+fn run_accepts(kinds: ChannelMix, channels: usize, accepts: usize) {
     let mut admission = admitted::filled(Platform::assumed_host(), kinds, channels);
     let next = admitted::contract(kinds, ADMITTED[1]);
     for _ in 0..accepts {

@@ -1,4 +1,4 @@
-//! What an application declares and what it asks for.
+//! The declarations of an application and the guarantee that it asks for.
 //!
 //! A channel's traffic is a linear bounded arrival process [channels §2.2]: largest message M, shortest interval I, burst
 //! B; its quality of service is one number, the deadline D from the logical arrival of a message to its completion.
@@ -7,7 +7,13 @@ use crate::limits;
 use crate::probability::Probability;
 use crate::units::Duration;
 
-/// A real-time channel's contract; valid by construction.
+/// The contract of a real-time channel: its traffic and its deadline. Every value of this type is valid.
+///
+/// The deadline of a message counts from its logical arrival. That is the time at which the application sends it, or one interval
+/// after the logical arrival of the message before, if that is later. So a sender that is ahead of its contract delays only itself.
+///
+/// [`Contract::messages`] builds a contract. The queue at the sender limits it: `burst − 1 + ⌈(deadline + catch-up) / interval⌉` is
+/// at most 4,096 messages ([`limits::MAX_QUEUED_MESSAGES`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contract {
     max_message: u32,
@@ -20,7 +26,7 @@ pub struct Contract {
     handler: Duration,
 }
 
-/// Which part of a contract cannot be: whose fault (the caller's), what was found, what was expected.
+/// The part of a contract that is impossible, with the value that was found and the range that was expected. The caller is at fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContractError {
     /// A message size outside its range, in bytes.
@@ -28,7 +34,7 @@ pub enum ContractError {
     Size {
         /// `max_message` or `min_message`.
         field: &'static str,
-        /// What was declared.
+        /// The declared value.
         found: u64,
         /// The least that is possible.
         least: u64,
@@ -40,7 +46,7 @@ pub enum ContractError {
     Span {
         /// `interval`, `deadline` or `catch_up`.
         field: &'static str,
-        /// What was declared.
+        /// The declared value.
         found: Duration,
         /// The least that is possible.
         least: Duration,
@@ -50,7 +56,7 @@ pub enum ContractError {
     /// A burst outside its range, in messages.
     #[error("burst is {found} messages, expected 1 to {most}")]
     Burst {
-        /// What was declared.
+        /// The declared value.
         found: u64,
         /// The most that is possible.
         most: u32,
@@ -76,14 +82,14 @@ pub enum ContractError {
     /// A fraction of messages that no contract can tolerate.
     #[error("tolerate is {found}, expected {least} to {most}")]
     Tolerance {
-        /// What was declared.
+        /// The declared value.
         found: Probability,
         /// The least that is possible.
         least: Probability,
         /// The most that is possible.
         most: Probability,
     },
-    /// The host's platform says that it has no best effort, and the analysis of its real-time channels counts on that.
+    /// The host's platform excludes best-effort channels, and the analysis of its real-time channels counts on that.
     #[error("this host has no best effort (best_effort_message is 0)")]
     NoBestEffort,
     /// The messages need more packets than the analysis of the host counts on.
@@ -100,12 +106,67 @@ pub enum ContractError {
     },
 }
 
-impl Contract {
-    /// A contract for messages of at most `max_message` and at least `min_message` bytes, one per `interval` in the long
-    /// run, at most `burst` of them ahead of it, each complete within `deadline` of its logical arrival.
+/// A builder of contracts: [`Contract::messages`] begins one, [`ContractBuilder::within`] checks and returns it.
+#[derive(Clone, Copy, Debug)]
+#[must_use = "`within` completes the contract"]
+pub struct ContractBuilder {
+    max_message: u64,
+    min_message: u64,
+    interval: core::time::Duration,
+    burst: u64,
+}
+
+impl ContractBuilder {
+    /// Sets the shortest interval between messages in the long run: 100 µs to one hour; one second by default.
+    pub fn every(self, interval: core::time::Duration) -> Self {
+        Self { interval, ..self }
+    }
+
+    /// Sets the number of messages that may come together, ahead of the interval: 1 to 1,024; one by default.
+    pub fn burst(self, messages: u64) -> Self {
+        Self { burst: messages, ..self }
+    }
+
+    /// Sets the size of the smallest message in bytes: 1 to the largest message; one by default. With a larger value the analysis counts
+    /// fewer headers for the same data, so more channels are admitted. A smaller message is then refused.
+    pub fn at_least(self, bytes: u64) -> Self {
+        Self { min_message: bytes, ..self }
+    }
+
+    /// Sets the deadline, 10 µs to one hour, and returns the contract: each message is complete in the receiver's queue at most so long
+    /// after its logical arrival.
     ///
     /// # Errors
-    /// Says which value is outside which range ([`limits`]).
+    /// [`ContractError`] with the value that is out of range, and the range ([`limits`]).
+    pub fn within(self, deadline: core::time::Duration) -> Result<Contract, ContractError> {
+        let Self { max_message, min_message, interval, burst } = self;
+        Contract::new(max_message, min_message, interval.into(), burst, deadline.into())
+    }
+}
+
+impl Contract {
+    /// Begins a contract for messages of at most `max_message` bytes: 1 to 16 MiB. [`ContractBuilder::within`] completes it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// # use laxity_core::contract::Contract;
+    ///
+    /// // 20 messages a second of 1 KiB to 60 KiB, four of them together at most, each delivered within 100 ms.
+    /// let messages = Contract::messages(60 << 10).at_least(1 << 10).every(Duration::from_millis(50)).burst(4);
+    /// let contract = messages.within(Duration::from_millis(100))?;
+    /// assert_eq!((contract.min_message(), contract.max_message(), contract.burst()), (1 << 10, 60 << 10, 4));
+    /// # Ok::<(), laxity_core::contract::ContractError>(())
+    /// ```
+    pub const fn messages(max_message: u64) -> ContractBuilder {
+        ContractBuilder { max_message, min_message: 1, interval: core::time::Duration::from_secs(1), burst: 1 }
+    }
+
+    /// Makes a contract for messages of `min_message` to `max_message` bytes: one per `interval` in the long run, at most `burst` of
+    /// them together, each complete within `deadline` of its logical arrival. [`Contract::messages`] does the same with named values,
+    /// and states their ranges.
+    ///
+    /// # Errors
+    /// [`ContractError`] with the value that is out of range, and the range ([`limits`]).
     pub fn new(
         max_message: u64,
         min_message: u64,
@@ -138,7 +199,7 @@ impl Contract {
     pub fn max_message(&self) -> u32 {
         self.max_message
     }
-    /// The smallest message in bytes; enforced, because the analysis rests on it (premise P2).
+    /// The smallest message in bytes. A sender refuses a smaller one, because the analysis counts on it (premise P2).
     pub fn min_message(&self) -> u32 {
         self.min_message
     }
@@ -146,15 +207,15 @@ impl Contract {
     pub fn interval(&self) -> Duration {
         self.interval
     }
-    /// B: how many messages may arrive together.
+    /// B: the number of messages that may come together.
     pub fn burst(&self) -> u32 {
         self.burst
     }
-    /// D: from a message's logical arrival to its completion.
+    /// D: the longest time from a message's logical arrival to its completion.
     pub fn deadline(&self) -> Duration {
         self.deadline
     }
-    /// The same traffic with another deadline.
+    /// Returns the same contract with another deadline.
     ///
     /// # Errors
     /// As [`Contract::new`].
@@ -162,19 +223,21 @@ impl Contract {
         let (max, min) = (self.max_message.into(), self.min_message.into());
         Self::new(max, min, self.interval, self.burst.into(), deadline)?.as_in(self)
     }
-    /// The same traffic and deadline; how far a sender catches up, what is tolerated, and what a handler takes, as in `other`.
+    /// Returns the same traffic and deadline, with the catch-up, the tolerance and the handler's time of `other`.
     ///
     /// # Errors
-    /// As [`Contract::new`].
+    /// [`ContractError::Queue`] if the catch-up needs too long a queue.
     pub fn as_in(self, other: &Self) -> Result<Self, ContractError> {
         Self { catch_up: other.catch_up, tolerance: other.tolerance, handler: other.handler, ..self }.checked()
     }
-    /// The same contract, whose application tolerates that up to this fraction of the messages, in the long run, is late because the platform took
-    /// the processor for longer than was counted on. Admission counts on less interference then, where a calibration says how often there
-    /// is more; such messages come late, they are not lost by it.
+    /// Returns the same contract with a tolerance, 10⁻⁹ to one half; a contract has none by default.
+    ///
+    /// In the long run, up to this fraction of the messages may be late because the platform took the processor for longer than was
+    /// counted on. Admission then counts on less interference, if a calibration states how often there is more. Such messages come
+    /// late; they are not lost.
     ///
     /// # Errors
-    /// Less than [`limits::MIN_TOLERANCE`], or more than [`limits::MAX_TOLERANCE`].
+    /// [`ContractError::Tolerance`] outside [`limits::MIN_TOLERANCE`] to [`limits::MAX_TOLERANCE`].
     pub fn tolerate(self, fraction: Probability) -> Result<Self, ContractError> {
         let (least, most) = (limits::MIN_TOLERANCE, limits::MAX_TOLERANCE);
         if fraction < least || fraction > most {
@@ -186,41 +249,42 @@ impl Contract {
     pub fn tolerance(&self) -> Option<Probability> {
         self.tolerance
     }
-    /// The same contract, each of whose messages the receiving application handles in the step that completes it, which takes so much
-    /// longer then [events §3.2]. It is the receiving host's alone: no peer hears of it.
+    /// Returns the same contract with a handler: the receiving application handles each message in the step that completes it, which takes
+    /// `cost` longer `[events §3.2]`. This is for the receiving host's admission; peers are not told.
     #[must_use]
     pub fn with_handler(self, cost: Duration) -> Self {
         Self { handler: cost, ..self }
     }
-    /// What the application's handler may take for each message, in the step that completes it; zero if it has none.
+    /// The time that the application's handler may take for each message, in the step that completes it; zero if it has none.
     pub fn handler(&self) -> Duration {
         self.handler
     }
-    /// The same contract, under which each message may come as much earlier than the burst allows: a sender that was held up makes up for
-    /// that much. Logical arrivals, and so what admission demands of processors and links, stay the same; queues hold as much more.
+    /// Returns the same contract with a catch-up, zero to one second: each message may come earlier than the burst allows by this time, so
+    /// that a sender that was held up can catch up. Logical arrivals, and so the demand on processors and links, stay the same; queues are
+    /// longer.
     ///
     /// # Errors
-    /// More than [`limits::MAX_CATCH_UP`], or the queue that it needs.
+    /// [`ContractError::Span`] for more than [`limits::MAX_CATCH_UP`], [`ContractError::Queue`] if it needs too long a queue.
     pub fn with_catch_up(self, catch_up: Duration) -> Result<Self, ContractError> {
         checked_span("catch_up", catch_up, Duration::ZERO, limits::MAX_CATCH_UP)?;
         Self { catch_up, ..self }.checked()
     }
-    /// The same contract; its sender makes up for [`limits::STALL`], as far as a queue may be long enough.
+    /// Returns the same contract with a catch-up of [`limits::STALL`] (10 ms), or unchanged if that needs too long a queue.
     #[must_use]
     pub fn catching_up(self) -> Self {
         self.with_catch_up(limits::STALL).unwrap_or(self)
     }
-    /// How much earlier than the burst allows a message may come.
+    /// The time by which a message may come earlier than the burst allows.
     pub fn catch_up(&self) -> Duration {
         self.catch_up
     }
-    /// How far ahead of its logical arrival a message may come: `(B − 1) I` and the catch-up.
+    /// The largest time by which a message may come ahead of its logical arrival: `(B − 1) I` and the catch-up.
     pub fn most_ahead(&self) -> Duration {
         self.interval * (u64::from(self.burst) - 1) + self.catch_up
     }
-    /// The contract as admission must see it where oversize messages are taken ([`Overload::Decay`]) and packets have `packet`
-    /// bytes, not zero: such a message is cut into whole packets, as many for each interval as the contract's largest message
-    /// needs, and its last packet may have any size.
+    /// Returns the contract with which admission computes if oversize messages are taken ([`Overload::Decay`]). Such a message is cut into
+    /// whole packets of `packet` bytes (not zero), as many for each interval as the contract's largest message needs; its last packet may
+    /// have any size.
     ///
     /// # Errors
     /// As [`Contract::new`].
@@ -230,7 +294,7 @@ impl Contract {
         let whole = Self::new(max_message, 1, self.interval, self.burst.into(), self.deadline)?;
         Ok(Self { tolerance: self.tolerance, ..whole })
     }
-    /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
+    /// The number of messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
     /// [channels §4.2]); the catch-up counts as D does.
     pub fn queued_messages(&self) -> u64 {
         u64::from(self.burst) - 1 + (self.deadline + self.catch_up).div_ceil(self.interval)
@@ -251,7 +315,7 @@ fn checked_span(field: &'static str, found: Duration, least: Duration, most: Dur
     Ok(())
 }
 
-/// N: the packets of a message of `bytes` bytes with payloads of `packet` bytes, `⌈M/S⌉`; `packet` must not be zero.
+/// N: the number of packets of a message of `bytes` bytes with payloads of `packet` bytes, `⌈M/S⌉`; `packet` must not be zero.
 pub const fn packets(bytes: u32, packet: u32) -> u32 {
     bytes.div_ceil(packet)
 }
@@ -262,16 +326,16 @@ pub(crate) fn check_packets(bytes: u32, packet: u32, most: u32) -> Result<(), Co
     if found > most { Err(ContractError::Packets { bytes, packet, found, most }) } else { Ok(()) }
 }
 
-/// What a channel is served as.
+/// The service of a channel: real time or best effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
-    /// Admitted, enforced and scheduled by deadline.
+    /// Real time: admitted, enforced and scheduled by its deadline.
     RealTime(Contract),
-    /// Served when no real-time channel is current; bounded queue, no promise.
+    /// Best effort, without a promise: served when no real-time message is current (its logical arrival has come).
     BestEffort {
         /// The largest message in bytes.
         max_message: u32,
-        /// Messages that may wait at once.
+        /// The number of messages that may wait at once: 1 to 4,096.
         queue: u32,
     },
 }
@@ -290,10 +354,26 @@ impl Service {
         let most = self.max_message().saturating_mul(oversize.clamp(1, limits::DECAY_FACTOR));
         most.min(limits::MAX_MESSAGE_BYTES)
     }
-    /// How many intervals a message of `bytes` bytes uses up: its packets of `packet` bytes in proportion to those of the
+    /// The number of intervals that a message of `bytes` bytes uses up: its packets of `packet` bytes in proportion to those of the
     /// largest that was agreed; at least one. `packet` must not be zero.
     pub fn intervals(&self, bytes: u32, packet: u32) -> u32 {
         packets(bytes, packet).div_ceil(packets(self.max_message(), packet)).max(1)
+    }
+    /// The smallest message in bytes: one byte if nothing was agreed.
+    pub fn min_message(&self) -> u32 {
+        self.contract().map_or(1, Contract::min_message)
+    }
+    /// I; zero for best effort.
+    pub fn interval(&self) -> Duration {
+        self.contract().map_or(Duration::ZERO, Contract::interval)
+    }
+    /// The number of the part of an oversize message to which packet `index` belongs, from 0. A part is as long as the largest agreed message.
+    pub fn part(&self, index: u32, packet: u32) -> u32 {
+        index / packets(self.max_message(), packet)
+    }
+    /// True for [`Service::RealTime`].
+    pub fn is_real_time(&self) -> bool {
+        matches!(self, Self::RealTime(_))
     }
     /// The contract of a real-time channel.
     pub fn contract(&self) -> Option<&Contract> {
@@ -302,10 +382,10 @@ impl Service {
             Self::BestEffort { .. } => None,
         }
     }
-    /// A best-effort service.
+    /// Makes a best-effort service for messages of at most `max_message` bytes, of which `queue` may wait.
     ///
     /// # Errors
-    /// As [`Contract::new`] for the size; a queue of 0 or more than [`limits::MAX_QUEUED_MESSAGES`] is a burst error.
+    /// [`ContractError::Size`] for the size; [`ContractError::Burst`] for a queue of 0 or more than [`limits::MAX_QUEUED_MESSAGES`].
     pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, ContractError> {
         let max_message = checked_size("max_message", max_message, 1, u64::from(limits::MAX_MESSAGE_BYTES))?;
         match u32::try_from(queue) {
@@ -338,16 +418,16 @@ impl SendingStages {
     }
 }
 
-/// What happens to a message that breaks the contract or finds the queue full [channels Table 2a].
+/// The treatment of a message that breaks the contract or finds the queue full [channels Table 2a].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Overload {
-    /// The caller waits or is told that it would block; nothing is lost.
+    /// The caller waits, or learns that it would have to wait; nothing is lost. This is the default.
     #[default]
     Block,
-    /// The message is dropped, counted, and the caller is told.
+    /// The message is dropped and counted, and the caller gets the error.
     Drop,
-    /// An oversize message is taken (up to [`limits::DECAY_FACTOR`] times), and its deadline and the next logical
-    /// arrival move back in proportion to its extra packets, so that the channel uses no more than it reserved.
+    /// A message of up to four times the largest size ([`limits::DECAY_FACTOR`]) is accepted. Its deadline, and the next logical
+    /// arrival, move back in proportion to its extra packets, so that the channel uses no more than it reserved.
     Decay,
 }

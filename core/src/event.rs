@@ -1,13 +1,13 @@
-//! What the endpoint tells its driver, beside data: typed, bounded, never logged on the way.
+//! Events that the endpoint tells its driver, beside data: typed, bounded, never logged on the data path.
 
 use crate::admission::Refusal;
 use crate::collections::Key;
 use crate::contract::Service;
 use crate::limits::MAX_NAME_BYTES;
 use crate::units::Duration;
-use crate::wire::{self, Counts, WireError};
+use crate::wire::{self, MessageCounts, WireError};
 
-pub use crate::wire::Pace;
+pub use crate::wire::SenderPace;
 
 /// A channel at this endpoint.
 pub type ChannelId = Key;
@@ -15,7 +15,7 @@ pub type ChannelId = Key;
 /// The number of a link of this endpoint.
 pub type LinkId = u8;
 
-/// The name that a receiver listens on: 1 to 64 printable characters without `/`.
+/// The name that a receiver listens on: 1 to 64 printable ASCII characters without space and `/`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     bytes: [u8; MAX_NAME_BYTES],
@@ -48,58 +48,58 @@ impl core::fmt::Debug for Name {
 
 /// A peer's request for a channel, checked against the limits but not admitted yet.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct PeerRequest {
     /// Names the request when it is answered.
     pub id: RequestId,
-    /// Who asks.
+    /// The peer that asks.
     pub peer: core::net::SocketAddr,
-    /// On which link.
+    /// The link over which it asks.
     pub link: LinkId,
-    /// Who is asked for.
+    /// The name that is asked for.
     pub name: Name,
-    /// What is asked for.
+    /// The service that is asked for.
     pub service: Service,
-    /// Whether the peer only wants to know: the answer is `refuse`, with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would be granted.
+    /// True if the peer only wants to know: the answer is `refuse`, with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would be granted.
     pub is_question: bool,
     /// S: the largest payload that both sides' frames hold.
     pub packet: u32,
     /// The part of the deadline that the sender's stages need at least.
     pub upstream: Duration,
-    /// How many times `max_message` a message may have (the sender's `decay` policy); 1 otherwise.
+    /// The largest size of a message as a multiple of `max_message` (the sender's `decay` policy); 1 otherwise.
     pub oversize: u32,
-    /// True if the times in its packets are on our clock, as the peer has shown, or vouches for if it is a relay.
+    /// True if the times in its packets are on our clock, as the peer has shown; a relay vouches for it.
     pub same_clock: bool,
-    /// How long a side may be silent.
+    /// The longest silence of a side.
     pub lease: Duration,
-    /// What carries it.
-    pub pace: Pace,
+    /// The pace of the link that carries it.
+    pub pace: SenderPace,
 }
 
 /// A pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(pub(crate) u64);
 
-/// How a channel ended.
+/// The end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub enum End {
-    /// Both sides agreed. A sender has the receiver's figures.
+    /// Both sides closed the channel in order. A sender has the receiver's figures.
     Closed {
-        /// What the receiver counted.
-        report: Option<Counts>,
+        /// The receiver's counters.
+        report: Option<MessageCounts>,
     },
-    /// The receiver closed; what was queued here is lost.
+    /// The receiver closed; messages that were queued here are lost.
     ClosedByPeer,
-    /// The peer was silent for the lease.
+    /// The peer was silent for longer than the lease.
     PeerLost,
     /// A relay told that a host further along the route was lost: the receiver's end if this is the sender, the sender's end
     /// if this is the receiver.
     RouteLost,
-    /// Nobody answered OPEN.
+    /// The peer did not answer the request to open the channel.
     NoAnswer,
-    /// The peer, or this host, said no.
+    /// The peer or this host refused the channel.
     Refused(Refusal),
-    /// The peer speaks other major versions.
+    /// The peer speaks other major versions of the protocol.
     Version {
         /// The lowest that it speaks.
         lowest: u8,
@@ -111,11 +111,11 @@ pub enum End {
 /// Something that the driver must know.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A peer asks for a channel: answer with `accept` or `refuse`. A relay first opens the way onward
-    /// ([`Outgoing::relay`](crate::endpoint::Outgoing::relay)); if the next host refuses, the peer is told without further ado.
-    Requested(Request),
+    /// A peer asks for a channel: answer with `accept` or `refuse`. A relay first opens the onward side
+    /// ([`SendSetup::relay`](crate::endpoint::SendSetup::relay)); if the next host refuses, the peer is told without further ado.
+    Requested(PeerRequest),
     /// The receiver accepted; call `begin` with the final stages. Of a relay's channel onward: `accept` the request that it
-    /// was opened for ([`Incoming::relay`](crate::endpoint::Incoming::relay)).
+    /// was opened for ([`ReceiveSetup::relay`](crate::endpoint::ReceiveSetup::relay)).
     Accepted {
         /// The channel.
         channel: ChannelId,
@@ -128,23 +128,23 @@ pub enum Event {
         /// The receiver's place for the channel, and its key: what each packet carries.
         receiver: (u32, u64),
     },
-    /// The sender of a best-effort channel starts its packets so far apart now, and everything that it sent before has come or is lost: the
+    /// The sender of a best-effort channel now keeps this time between its packets, and every packet that it sent before has come or is lost: the
     /// answer to [`ask_spacing`](crate::endpoint::Endpoint::ask_spacing).
     Spaced {
         /// The channel.
         channel: ChannelId,
-        /// How far apart.
+        /// The least time between two starts.
         spacing: Duration,
     },
-    /// A channel is over; call `release`. Not before a lease has passed if memory allows: a peer that did not get our last
-    /// word repeats its CLOSE as long, and takes us for lost if nobody answers.
+    /// A channel is over; call `release`. If memory allows, wait for a lease before that: a peer that did not get our last
+    /// frame repeats its CLOSE for so long, and takes this host for lost if no answer comes.
     Ended {
         /// The channel.
         channel: ChannelId,
-        /// How.
+        /// The kind of end.
         end: End,
     },
-    /// A receiving channel has messages for which nobody fetched the events; the driver was too slow to drain them.
+    /// A receiving channel has messages whose events were not fetched: the driver was too slow to drain them.
     Overflow {
         /// Events that were dropped.
         dropped: u64,

@@ -1,4 +1,4 @@
-//! The frame region: where packets lie while Laxity owns them.
+//! The frame region: the memory of packets while Laxity owns them.
 //!
 //! One region per executive; AF_XDP registers it as its UMEM, udp sends from it. The core holds [`FrameId`]s, which cannot
 //! be copied, so a frame has one owner at a time and is freed once. Each frame has headroom that the core never sees, for
@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// The right to one frame of the region. Neither `Clone` nor `Copy`: whoever holds it owns the frame.
+/// The right to one frame of the region. Neither `Clone` nor `Copy`: its holder owns the frame.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a frame that is dropped instead of freed is lost to the region"]
 pub struct FrameId(u32);
@@ -58,7 +58,7 @@ impl HeapFrames {
         Self { memory: vec![0; bytes].into_boxed_slice(), free: (0..count).rev().collect(), capacity, frames }
     }
 
-    /// How many frames are free.
+    /// The number of free frames.
     pub fn available(&self) -> usize {
         self.free.len()
     }
@@ -110,7 +110,7 @@ impl MessageBuf {
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// Sets the length; bytes that were not written since are those of an earlier message in the same buffer, or zero.
+    /// Sets the length; bytes that were not written are those of an earlier message in the same buffer, or zero.
     ///
     /// # Panics
     /// If `len` exceeds the capacity.

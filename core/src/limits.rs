@@ -1,4 +1,4 @@
-//! Every bound of the core, each with its reason. What exceeds one is refused, never truncated.
+//! The limits of contracts, messages, packets and tables, each with its reason. A value that exceeds one is refused, never truncated.
 
 use crate::probability::Probability;
 use crate::units::Duration;
@@ -20,30 +20,30 @@ pub const MAX_QUEUED_MESSAGES: u32 = 4096;
 /// Shortest interval: 100 µs. At one microsecond per step, ten thousand messages a second and channel is what one
 /// processor can be asked to schedule; a faster stream belongs into larger messages.
 pub const MIN_INTERVAL: Duration = Duration::from_micros(100);
-/// Longest interval and longest deadline: one hour. Longer spans are not real-time, and bound the search for instants.
+/// Longest interval: one hour. Longer spans are not real-time, and the limit bounds the analysis.
 pub const MAX_INTERVAL: Duration = Duration::from_secs(3600);
-/// Shortest deadline.
+/// Shortest deadline: 10 µs.
 pub const MIN_DEADLINE: Duration = Duration::from_micros(10);
-/// Longest deadline.
+/// Longest deadline: one hour.
 pub const MAX_DEADLINE: Duration = Duration::from_secs(3600);
-/// Most that a sender may make up for after it was held up.
+/// The longest time that a sender may make up for after it was held up: one second.
 pub const MAX_CATCH_UP: Duration = Duration::from_secs(1);
-/// The least fraction of messages that a contract may tolerate to miss: to claim less takes months of measuring.
+/// The least fraction of messages that a contract may tolerate to miss: 10⁻⁹. A claim of less takes months of measuring.
 pub const MIN_TOLERANCE: Probability = Probability::from_parts(1_000);
-/// And the greatest.
+/// The greatest fraction of messages that a contract may tolerate to miss: one half.
 pub const MAX_TOLERANCE: Probability = Probability::HALF;
-/// What it makes up for unless it says otherwise: so long waits a thread of ordinary priority that shares its processor with three others
-/// (their time slices are 3 ms).
+/// The stall that a sender makes up for by default: 10 ms. A thread of ordinary priority that shares its processor with three others waits
+/// so long (their time slices are 3 ms).
 pub const STALL: Duration = Duration::from_millis(10);
-/// The longest that an executive looks on with nothing to do before it sleeps: what comes later costs a wake-up, which is a small part of such
-/// a span.
+/// The longest time that an executive spins with nothing to do before it sleeps: 1 ms. A later arrival costs a wake-up, which is a small part
+/// of such a span.
 pub const MAX_SPIN: Duration = Duration::from_millis(1);
 /// Most packets between preemption points.
 pub const MAX_QUANTUM: u32 = 256;
-/// How far apart packets of best effort and control frames leave, and timers of signalling wake the executive, while an upcall is
-/// ready: a millisecond keeps leases of the least length, and costs the upcalls some percent.
+/// The least time between outgoing best-effort packets and control frames, and between timers of signalling that wake the executive, while an
+/// upcall is ready: 1 ms. This keeps leases of the least length, and costs the upcalls some percent.
 pub const HELD_SPACING: Duration = Duration::from_millis(1);
-/// How often the thread that watches upcalls looks whether one does not give its thread back.
+/// The interval at which a watching thread looks for an upcall that does not return: 10 ms.
 pub const UPCALL_WATCH: Duration = Duration::from_millis(10);
 /// Most upcalls on an executive's own thread.
 pub const MAX_TRUSTED_UPCALLS: usize = 64;
@@ -55,25 +55,25 @@ pub const PRIORITY_LEVELS: usize = 32;
 pub const MAX_NAME_BYTES: usize = 64;
 /// Names that an endpoint listens on at once.
 pub const MAX_LISTENERS: usize = 1024;
-/// Requests of peers that wait for the driver's decision; more are ignored, and the peer tries again.
+/// Requests of peers that wait for admission at once; more are ignored, and the peer tries again.
 pub const MAX_PENDING_REQUESTS: usize = 64;
-/// Of those, the requests of one host, and of the answers to strangers those to one host: there is room for others whatever it asks
-/// for.
+/// The most of the requests of [`MAX_PENDING_REQUESTS`] that come from one host, and the most answers to unknown peers that go to one host.
+/// So there is room for other hosts.
 pub const MAX_WAITING_OF_HOST: usize = 16;
-/// Last words of channels that are gone, queued for a link, and as many answers to strangers. The peer asks again, so overflow
-/// only delays.
+/// Last control frames of channels that have ended, queued for a link, and as many answers to unknown peers. The peer asks again, so an
+/// overflow only delays.
 pub const MAX_CONTROL_FRAMES: usize = 64;
-/// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
-/// whose overhead counts that header. The wire's formats need as much, and admission charges it.
+/// Most bytes by which a control frame is longer than the header of a data packet. The link's model counts them as payload, because its
+/// overhead counts that header already.
 pub const MAX_CONTROL_PAYLOAD: u32 = 186;
 /// Bytes of the tag behind the payload of an authenticated packet.
 pub const TAG_BYTES: usize = 8;
-/// How far beyond `max_message` the `decay` policy still accepts a message, as a factor.
+/// The largest size of a message that the `decay` policy still accepts, as a multiple of `max_message`.
 pub const DECAY_FACTOR: u32 = 4;
 /// Messages of one channel that may be under reassembly at once: reordering across more than that many is loss.
 pub const MAX_REASSEMBLIES: u32 = 64;
-/// Requests of peers kept as events for the driver, beside what channels themselves have to say; more are forgotten, and an
-/// overflow event says so.
+/// Requests of peers that are kept as events until the host fetches them, beside the events of channels. More are dropped, and an overflow
+/// event says so.
 pub const MAX_EVENTS: usize = 1024;
 
 const _: () = {

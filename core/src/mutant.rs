@@ -1,6 +1,6 @@
 //! Mistakes that can be switched on, to see whether the tests notice them: the test of the tests.
 //!
-//! Each is one that a tired engineer could make: in the analysis or in what it relies on, where the search has to find it, in the
+//! Each is a mistake that a tired engineer could make: in the analysis or in what it relies on, where the search has to find it, in the
 //! judgement of misses, where `laxity_sim`'s table of verdicts has to change, or in the bounds of peers' clocks, where the swarm of two clocks
 //! has to find it. The switch exists only with the feature `mutants`, which nothing
 //! that ships has: without it, `is_on` is a constant that the compiler takes out.
@@ -70,15 +70,24 @@ pub enum Mutant {
     ClockOwnEpochIgnored,
     /// Clocks: after a change of the own epoch, bounds are believed without a report of a stamp from after it.
     ClockUnconfirmed,
+    /// Clocks: wall clocks are exact.
+    ClockWallExact,
+    /// Clocks: readings are exact. It is not noticed beside what a frame takes in the shortest of networks.
+    ClockExact,
+    /// Clocks: a reading of a wall clock from before an exchange counts as one after it. It is noticed only at hosts that stand still for long.
+    ClockWallFromPast,
 }
 
 impl Mutant {
-    /// Whether it excuses us where no promise is broken that was not broken anyway: then the search cannot notice it.
+    /// True if it is a mistake in the judgement of misses, which breaks no promise that is not broken anyway: then the search cannot notice it.
     pub fn judges(self) -> bool {
         (Self::LyingIsTransit as u8..=Self::StampClamped as u8).contains(&(self as u8))
     }
 
-    /// Whether it makes bounds of peers' clocks wrong.
+    /// Those that only the unit tests notice.
+    pub const SMALL: [Self; 2] = [Self::ClockExact, Self::ClockWallFromPast];
+
+    /// True if it makes bounds of peers' clocks wrong.
     pub fn is_of_clocks(self) -> bool {
         self as u8 >= Self::ClockNoDrift as u8
     }
@@ -97,7 +106,7 @@ mod switch {
         PRESENT.store(mutant.map_or(0, |mutant| mutant as u8), Ordering::SeqCst);
     }
 
-    /// Whether that mistake is made.
+    /// True if that mistake is made.
     pub(crate) fn is_on(mutant: Mutant) -> bool {
         PRESENT.load(Ordering::Relaxed) == mutant as u8
     }

@@ -1,16 +1,16 @@
 //! The pieces of work that a driver spends time on, enumerated once.
 //!
-//! A step says which piece it was, a meter times them, a calibration claims costs of them, a [`Platform`](crate::platform::Platform)
-//! says what each may take, and a simulator charges that. A new piece is a line here, and in [`Piece::cost`], which
-//! stands with the platform.
+//! A step says which piece it was, a meter times pieces, a calibration claims their costs, a [`Platform`](crate::platform::Platform) states
+//! the most that each takes, and a simulator charges that. A new piece is a line here, and one in [`Piece::cost`], which stands with the
+//! platform.
 
 use strum::VariantArray;
 
 use crate::frames::MessageBuf;
 
-/// What a job's step did.
+/// The work of a job's step.
 #[derive(Debug)]
-pub struct Worked {
+pub struct StepResult {
     /// Which piece of work it was.
     pub piece: Piece,
     /// Payload bytes that were moved.
@@ -27,7 +27,7 @@ pub struct Worked {
 pub enum Piece {
     /// Taking a message from the application's mailbox.
     Submit,
-    /// C_p^1st without taking the message: the first packet of a message.
+    /// C_p^1st without the time of `Submit`: the first packet of a message.
     First,
     /// C_p: every other packet.
     Next,
@@ -41,42 +41,42 @@ pub enum Piece {
     Demultiplex,
     /// A look at the inputs that finds nothing, and the bookkeeping of a round.
     Round,
-    /// What a change of handler adds to a step.
+    /// The time that a change of handler adds to a step.
     Switch,
-    /// What it adds beyond that when caches are cold.
+    /// The additional time of a change of handler when caches are cold.
     Cache,
-    /// How late a sleep ends by the timer.
+    /// The lateness of a sleep that ends by the timer.
     Timer,
-    /// From another thread's waking the executive until it runs.
+    /// The time from another thread's waking the executive until it runs.
     Wake,
-    /// From `send()` until the executive has the message.
+    /// The time from `send()` until the executive has the message.
     Handover,
-    /// How far apart packets of one size leave, one after the other, at the least.
+    /// The least time between packets of one size that leave one after the other.
     Occupancy,
 }
 
 impl Piece {
-    /// Each of them, in the order of a message's path.
+    /// All pieces, in the order of a message's path.
     pub const ALL: [Self; Self::VARIANTS.len()] = *Self::VARIANTS.first_chunk().unwrap();
 
-    /// As all files and output have it.
+    /// The name in all files and in output.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// Whether a driver times it as it happens; the others are told by comparing what was timed.
+    /// True if a driver times it as it happens; the others follow from comparing timed pieces.
     pub const fn is_timed(self) -> bool {
         !matches!(self, Self::Switch | Self::Cache | Self::Occupancy)
     }
 
-    /// Whether it takes the executive's processor time: what it takes beyond its cost is stolen then. A hand-over waits
+    /// True if it takes the executive's processor time: time beyond its cost is stolen then. A hand-over waits
     /// for work that is charged elsewhere.
     pub const fn is_work(self) -> bool {
         self.is_timed() && !matches!(self, Self::Handover | Self::Wake)
     }
 
-    /// Whether it is charged as part of a look at the inputs. Messages are taken from their mailboxes whatever their deadlines
-    /// are, so it is not enough that admission charges each for its own; a look it charges at every preemption point.
+    /// True if it is charged as part of a look at the inputs. Messages are taken from their mailboxes whatever their deadlines
+    /// are, so it is not enough that admission charges each one to its own channel; a look is charged at every preemption point.
     pub const fn is_part_of_look(self) -> bool {
         matches!(self, Self::Submit | Self::Demultiplex | Self::Round)
     }

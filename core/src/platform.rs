@@ -12,7 +12,7 @@ use crate::units::{Duration, Rate};
 
 pub use parameters::{Field, PARAMETERS, Parameter, TERMS, Terms};
 
-/// How long a link is occupied by a packet: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3], or the spacing if that
+/// The time for which a packet occupies a link: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3], or the spacing if that
 /// is longer.
 ///
 /// The floor is ours: a flood of tiny packets would otherwise ask the processor for C_l so often that nothing else is
@@ -29,8 +29,8 @@ pub struct LinkModel {
     pub floor_bytes: u32,
     /// Packets start at least so far apart while anything is promised here. Zero in the papers.
     ///
-    /// Each packet takes C_l of the processor from whoever is current, so that a link which takes packets as fast as they come leaves
-    /// nothing to promise. While nothing is promised the link scheduler does without ([`LinkModel::unspaced`]).
+    /// Each packet takes C_l of the processor from the current handler. So a link that takes packets as fast as they come leaves nothing to
+    /// promise. While nothing is promised the link scheduler does not space packets ([`LinkModel::unspaced`]).
     pub spacing: Duration,
 }
 
@@ -46,8 +46,8 @@ impl LinkModel {
         (self.setup + transmission).max(self.spacing)
     }
 
-    /// The spacing that a host has by default, for its C_l: as far apart as the smallest packets of a link of 100 Mbit/s with the costs
-    /// that are assumed ([`Platform::assumed_host`]). So bounds are no longer on any faster link.
+    /// The default spacing of a host, for its C_l: that of the smallest packets of a link of 100 Mbit/s with the assumed costs
+    /// ([`Platform::assumed_host`]). So bounds are no longer on any faster link.
     pub fn usual_spacing(link_cost: Duration) -> Duration {
         link_cost.mul_ratio(4_272, 1_000)
     }
@@ -68,15 +68,11 @@ pub struct Interference {
     /// (period, cost) terms that add up; periods are not zero.
     pub periodic: Vec<(Duration, Duration)>,
     /// (window, budget): at most `budget` is taken in each of the windows that follow one another, and in each of those that begin half a window
-    /// later: of one kind or the other so many as Intf has cover a span `t`. Each envelope holds by itself, so the least counts. Windows are not zero.
+    /// later: the number in Intf of one kind or the other covers a span `t`. Each envelope holds by itself, so the least counts. Windows are not zero.
     pub envelopes: Vec<(Duration, Duration)>,
 }
 
 impl Interference {
-    /// Σ costs: what the terms may take at one instant, beside `burst`.
-    pub fn costs(&self) -> Duration {
-        self.periodic.iter().map(|&(_, cost)| cost).sum()
-    }
     /// The most that is taken in any window of length `window`.
     pub fn within(&self, window: Duration) -> Duration {
         let periodic =
@@ -92,29 +88,29 @@ pub(crate) fn half(window: Duration) -> Duration {
     Duration::from_nanos(window.as_nanos().div_ceil(2))
 }
 
-/// What is claimed of a platform that now and then takes more, for channels that tolerate it.
+/// A claim about a platform that now and then takes more, for channels that tolerate it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
+pub struct ToleranceClaim {
     /// In the place of [`Interference::envelopes`].
     pub envelopes: Vec<(Duration, Duration)>,
-    /// For each envelope, with what probability a window exceeds its budget at most.
+    /// For each envelope, the largest probability that a window exceeds its budget.
     pub exceedances: Vec<Probability>,
     /// In the place of [`Platform::handover`].
     pub handover: Duration,
-    /// With what probability a hand-over takes longer at most.
+    /// The largest probability that a hand-over takes longer.
     pub late_handover: Probability,
 }
 
 /// At most `burst + ⌈s/spacing⌉` starts in any span `s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Starts {
-    /// How many may come at once.
+    /// The number that may come at once.
     pub burst: u32,
-    /// How far apart they are in the long run; not zero.
+    /// The least time between them in the long run; not zero.
     pub spacing: Duration,
 }
 
-/// Whose run time an analysis describes.
+/// The machine whose run time an analysis describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub enum MachineModel {
@@ -135,7 +131,7 @@ impl MachineModel {
     }
 }
 
-/// What best effort may do on this host; the run time enforces each value, because the analysis rests on it (premise P2).
+/// The limits of best effort on this host; the run time enforces each value, because the analysis rests on it (premise P2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffort {
     /// Most packets of a best-effort message, sent or received; 0 means that there is no best effort.
@@ -145,12 +141,12 @@ pub struct BestEffort {
     /// Largest payload of a best-effort packet, in bytes: larger messages are cut. Control frames may carry more
     /// ([`crate::limits::MAX_CONTROL_PAYLOAD`]).
     pub packet_max: u32,
-    /// How often best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
+    /// The largest rate at which best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
     pub starts: Option<Starts>,
 }
 
 impl BestEffort {
-    /// As much as the wire can carry: for a link that no analysis describes.
+    /// No limit but the wire's: for a link that no analysis describes.
     pub const UNLIMITED: Self = Self {
         message_packets: limits::MAX_PACKETS_PER_MESSAGE,
         packet_min: 1,
@@ -176,10 +172,13 @@ impl BestEffort {
     }
 }
 
-/// The parameters of one executive and its link. Durations are worst cases.
+/// The parameters of one executive and its link, with which admission computes bounds. Durations are worst cases.
+///
+/// A calibration measures them (docs/calibration.md), a `[platform]` table gives them, or [`Platform::assumed_host`] assumes them.
+/// Letters such as C_p are those of the paper `[channels Table 2b]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// Whose run time it is.
+    /// The machine whose run time is analysed; a live host has [`MachineModel::Executive`].
     pub machine: MachineModel,
     /// S: largest packet payload, bytes.
     pub packet: u32,
@@ -199,7 +198,7 @@ pub struct Platform {
     pub receive_packet: Duration,
     /// C_d: demultiplexing of one received frame.
     pub demultiplex: Duration,
-    /// Frames taken from a link at one poll at most.
+    /// The largest number of frames taken from a link at one poll.
     pub receive_batch: u32,
     /// C_cs of `[rtu]`: a change of upcall.
     pub upcall_switch: Duration,
@@ -208,42 +207,42 @@ pub struct Platform {
     pub upcall_step: Duration,
     /// C_l: handing one packet to the link, system call included.
     pub link_cost: Duration,
-    /// Packets collected before they are handed to the link together; 1 hands over at once.
+    /// The number of packets that are collected before they are handed to the link together; 1 hands each over at once.
     pub transmit_batch: u32,
     /// The link.
     pub link: LinkModel,
-    /// How long packets of other programs of this host may keep the link from ours at most, beside what they have handed to it: what a guard lets
-    /// through. Zero where nothing else is sent, or nothing is known of it.
+    /// The longest time for which packets of other programs of this host, which a guard lets through, delay a packet of this executive on
+    /// the link. Zero if no other program sends, or if this is unknown (no guard).
     pub foreign: Duration,
-    /// The rate of the last switch port on the way in; `None` if it is the link's.
+    /// The rate of the last switch port on the path to this host; `None` if it is the link's.
     pub receive_rate: Option<Rate>,
-    /// W: how late a sleeping executive wakes up.
+    /// W: the lateness with which a sleeping executive wakes up.
     pub wake_up: Duration,
-    /// From `send()` in the application's thread until the executive sees the message.
+    /// The time from `send()` in the application's thread until the executive has the message.
     pub handover: Duration,
     /// Time in transit between the two hosts, outside both.
     pub propagation: Duration,
     /// Largest difference between the two hosts' clocks; zero on one host.
     pub clock_error: Duration,
-    /// How far the rates of the two hosts' clocks may deviate from true time, both together, in parts per million. What is known of a peer's
-    /// clock rests on it.
+    /// The largest deviation of the rates of the two hosts' clocks from true time, both together, in parts per million. Estimates of a
+    /// peer's clock rest on it.
     pub clock_drift_ppm: u32,
-    /// Best effort.
+    /// The limits of best-effort traffic on this host.
     pub best_effort: BestEffort,
-    /// What the platform takes away.
+    /// The processor time that the platform takes away from the executive.
     pub interference: Interference,
-    /// What is claimed of it, the rarest exceedances first: the first is of the envelopes and the hand-over above, those after it promise less, for
-    /// contracts that tolerate misses. Empty where nothing is claimed; no file has them, they follow from a calibration.
-    pub claims: Vec<Claim>,
+    /// The claims about the interference, the rarest exceedances first. The first is about the envelopes and the hand-over above; the others
+    /// promise less, for contracts that tolerate misses. Empty without a claim. A calibration gives them; no `[platform]` table has them.
+    pub claims: Vec<ToleranceClaim>,
 }
 
-/// Which platform parameter cannot be.
+/// The platform parameter that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("platform: {field} is {found}, expected {least} to {most}")]
 pub struct PlatformError {
     /// The parameter's name in files.
     pub field: &'static str,
-    /// What was given (bytes, packets or nanoseconds).
+    /// The given value (bytes, packets or nanoseconds).
     pub found: u64,
     /// The least that is possible.
     pub least: u64,
@@ -252,7 +251,7 @@ pub struct PlatformError {
 }
 
 impl Piece {
-    /// What it may take on a host: what admission charges.
+    /// The longest time that it takes on a host, as admission charges it.
     pub fn cost(self, platform: &Platform) -> Duration {
         match self {
             // A look at the inputs is charged as a whole.
@@ -280,13 +279,13 @@ impl Platform {
         self.switch + self.cache
     }
 
-    /// R = K C_d: what a look at the inputs may take, however many frames it finds.
+    /// R = K C_d: the longest time of a look at the inputs, however many frames it finds.
     pub fn look(&self) -> Duration {
         self.demultiplex * u64::from(self.receive_batch)
     }
 
-    /// R + P (C_step + C_csp + C_l) + 2 C_l: how long the executive is awake at most from one look at the inputs to the next, if the
-    /// link takes no packet meanwhile that waited. The last of the P steps may be an iteration of an upcall, or have a handler.
+    /// R + P (C_step + C_csp + C_l) + 2 C_l: the longest time that the executive is awake from one look at the inputs to the next, if the
+    /// link takes no waiting packet meanwhile. The last of the P steps may be an iteration of an upcall, or have a handler.
     pub fn round(&self) -> Duration {
         let steps = [self.first_packet, self.packet_cost, self.receive_first, self.receive_packet];
         let step = steps.into_iter().max().unwrap_or_default();
@@ -295,19 +294,19 @@ impl Platform {
         self.look() + step * u64::from(self.quantum.saturating_sub(1)) + last + around + self.link_cost * 2
     }
 
-    /// What an application's handler of a message may take at most: with the rest of the step that completes the message it is no
+    /// The longest time that an application's handler of a message may take: with the rest of the step that completes the message it is no
     /// longer than an iteration of an upcall. Zero if there may be none.
     pub fn longest_handler(&self) -> Duration {
         self.upcall_step.saturating_sub(self.receive_first)
     }
 
-    /// How long the executive may rest between two looks at its inputs without finding a frame later than behind the steps of a round:
+    /// The longest rest of the executive between two looks at its inputs with which a frame is found no later than after the steps of a round:
     /// rest, wake-up and look together are no longer than that. Zero if nothing is left for one.
     pub fn rest(&self) -> Duration {
         self.round().saturating_sub(self.look() + self.wake_up)
     }
 
-    /// What it is to authenticate every frame: 8 bytes more of a packet, and [`Platform::authentication`] more to hand one over and
+    /// The same platform with all frames authenticated: 8 bytes more of a packet, and [`Platform::authentication`] more to hand one over and
     /// to find one.
     #[must_use]
     pub fn authenticated(mut self) -> Self {
@@ -318,12 +317,12 @@ impl Platform {
         self
     }
 
-    /// What the tag of a packet, or the code of a control frame, is assumed to take: 2 µs, and a nanosecond a byte of S.
+    /// The time that the tag of a packet, or the code of a control frame, is assumed to take: 2 µs, and a nanosecond a byte of S.
     pub fn authentication(&self) -> Duration {
         Duration::from_nanos(2_000 + u64::from(self.packet))
     }
 
-    /// What a step may take, a change of handler before it included.
+    /// The longest time of a step, a change of handler before it included.
     pub fn step(&self, piece: Piece, switched: bool) -> Duration {
         let step = piece.cost(self);
         if switched { step + self.change_of_handler() } else { step }
@@ -344,7 +343,7 @@ impl Platform {
     }
 
     /// Table 2b of `[channels]`: a 25 MHz MC68040 and its emulated link, best effort of one 60 KiB message.
-    /// The receive side, which the paper leaves out, is given the send side's costs; what it does not have is zero.
+    /// The receive side, which the paper leaves out, is given the send side's costs; parameters that it does not have are zero.
     pub fn channels_table_2b() -> Self {
         Self {
             machine: MachineModel::Executive,
@@ -396,7 +395,6 @@ impl Platform {
     /// processor away for `interference.burst`. A grant on these figures has the level `none`.
     pub fn assumed_host() -> Self {
         Self {
-            machine: MachineModel::Executive,
             packet: 1400,
             quantum: 16,
             switch: Duration::from_micros(1),
@@ -408,11 +406,7 @@ impl Platform {
             demultiplex: Duration::from_micros(2),
             receive_batch: 32,
             upcall_switch: Duration::from_micros(5),
-            upcall_step: Duration::ZERO,
             link_cost: Duration::from_micros(10),
-            transmit_batch: 1,
-            foreign: Duration::ZERO,
-            receive_rate: None,
             link: LinkModel {
                 setup: Duration::ZERO,
                 rate: Rate::bytes_per_second(12_500_000),
@@ -424,8 +418,6 @@ impl Platform {
             wake_up: Duration::from_micros(200),
             handover: Duration::from_micros(200),
             propagation: Duration::from_micros(50),
-            clock_error: Duration::ZERO,
-            clock_drift_ppm: 100,
             best_effort: BestEffort {
                 message_packets: limits::MAX_PACKETS_PER_MESSAGE,
                 packet_min: 1,
@@ -433,7 +425,8 @@ impl Platform {
                 starts: None,
             },
             interference: Interference { burst: Duration::from_millis(2), ..Interference::default() },
-            claims: Vec::new(),
+            // What that leaves out.
+            ..Self::channels_table_2b()
         }
     }
 }

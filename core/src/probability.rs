@@ -26,15 +26,15 @@ impl Probability {
     pub const fn parts(self) -> u64 {
         self.0
     }
-    /// One out of `count` equal parts, rounded down; itself for a count of 0.
+    /// The probability divided by `count`, rounded down; itself for a count of 0.
     pub const fn divided_by(self, count: u64) -> Self {
         Self(self.0 / if count == 0 { 1 } else { count })
     }
-    /// The most that the probability of one of `count` such events can be; saturates at one.
+    /// The largest probability that one of `count` such events occurs; saturates at one.
     pub const fn times(self, count: u64) -> Self {
         Self::from_parts(self.0.saturating_mul(count))
     }
-    /// The most that the probability of one event or the other can be; saturates at one.
+    /// The largest probability that one event or the other occurs; saturates at one.
     pub const fn or(self, other: Self) -> Self {
         Self::from_parts(self.0.saturating_add(other.0))
     }

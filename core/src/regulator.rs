@@ -2,7 +2,7 @@
 //!
 //! A message's deadline counts from its logical arrival time l(m_k) = max(l(m_{k−1}) + I, t_k), not from when it was
 //! sent, so a channel that sends more than it declared delays only itself. Senders enforce their contract with it, and
-//! receivers police what arrives: every node re-regulates, so a burst never grows on its way.
+//! receivers police what arrives: every node re-regulates, so a burst never grows on its path.
 
 use crate::units::{Duration, Instant};
 
@@ -14,35 +14,35 @@ pub struct Regulator {
     next: Instant,
 }
 
-/// Where a message stands against the contract.
+/// The position of a message against the contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp {
+pub struct RegulatorStamp {
     /// l(m): the logical arrival time.
     pub logical_arrival: Instant,
-    /// How far the message is ahead of its logical arrival: zero is on time, more than [`most_ahead`](crate::contract::Contract::most_ahead) breaks
+    /// The time by which the message is ahead of its logical arrival: zero is on time, more than [`most_ahead`](crate::contract::Contract::most_ahead) breaks
     /// the contract.
     pub ahead: Duration,
 }
 
 impl Regulator {
-    /// A regulator whose first message arrives when it arrives. `interval` must not be zero.
+    /// A regulator whose first message arrives logically when it arrives. `interval` must not be zero.
     pub fn new(interval: Duration) -> Self {
         Self { interval, next: Instant::ZERO }
     }
 
-    /// What the stamp of a message that arrives at `arrival` would be.
-    pub fn stamp(&self, arrival: Instant) -> Stamp {
+    /// The stamp that a message would have that arrives at `arrival`.
+    pub fn stamp(&self, arrival: Instant) -> RegulatorStamp {
         let logical_arrival = self.next.max(arrival);
-        Stamp { logical_arrival, ahead: logical_arrival.since(arrival) }
+        RegulatorStamp { logical_arrival, ahead: logical_arrival.since(arrival) }
     }
 
     /// Accepts the message of `stamp`, which uses up `intervals` intervals: one, or more for an oversize message under the
     /// `decay` policy ("the logical interarrival time is increased in proportion to the extra packets" [channels §3.1]).
-    pub fn accept(&mut self, stamp: Stamp, intervals: u32) {
+    pub fn accept(&mut self, stamp: RegulatorStamp, intervals: u32) {
         self.next = stamp.logical_arrival + self.interval * u64::from(intervals);
     }
 
-    /// No later message arrives logically before `earliest`.
+    /// Lets no later message arrive logically before `earliest`.
     pub fn not_before(&mut self, earliest: Instant) {
         self.next = self.next.max(earliest);
     }

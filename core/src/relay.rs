@@ -1,15 +1,15 @@
-//! One channel on its way through a relay: policing, and the packets that wait for the next link [channels §3, Fig. 1].
+//! One channel through a relay: policing, and the packets that wait for the next link [channels §3, Fig. 1].
 //!
 //! "At intermediate nodes, the link scheduler relays arriving packets to the next node along the route" [channels §3.1]: no
 //! handler, no reassembly, no copy. A packet that was demultiplexed is checked and policed, and its frame goes into the packet
-//! queue with this hop's deadline. What admission assumes of a relayed channel is kept here, whatever comes from the network:
+//! queue with this hop's deadline. The assumptions of admission about a relayed channel are enforced here, whatever comes from the network:
 //!
 //! - *A message has at most its N packets, each once.* Duplicates end here, and packets of a message of which a later one has
 //!   been seen: messages leave in the order of their numbers.
 //! - *All packets of a message are here by its logical arrival*, which counts from the logical arrival at the sender
 //!   ([`crate::receive`] does the same). A packet that comes later is due later: it counts as released when it was found,
-//!   with the rest of its message, and the messages behind it keep their interval from then. So a late packet delays nobody
-//!   else's, and as many packets are due in any time as were admitted.
+//!   with the rest of its message, and the messages behind it keep their interval from then. So a late packet delays no other
+//!   channel's, and as many packets are due in any time as were admitted.
 //! - *The queue holds what the contract may have here.* A message for which there is no room is dropped as a whole, when its
 //!   first packet comes.
 //!
@@ -22,31 +22,33 @@ use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
-use crate::receive::{Drop, DroppedEarly, Expected, Found, NoPlace, Policed, Policing, Taken};
-use crate::send::link_scheduler::Head;
+use crate::receive::{
+    ChannelPolicer, DropReason, EarlyDrops, ExpectedChannel, FrameTimes, Intake, PolicedMessage, PolicingDrop,
+};
+use crate::send::link_scheduler::PacketHead;
 use crate::units::{Duration, Instant};
 use crate::wire::{DataHeader, DataView, of_stolen_units};
 
-/// What this host grants to a channel that it relays.
+/// The grant of this host to a channel that it relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Passage {
+pub struct RelayGrant {
     /// d_link: from the logical arrival here until the last packet has left.
     pub stage: Duration,
-    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    /// The longest wait of a frame here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
     pub input_delay: Duration,
-    /// From the logical arrival at the sender to the one here: all stages before this one, the way, and the wait until a
+    /// From the logical arrival at the sender to the one here: all stages before this one, the network path, and the wait until a
     /// frame is found.
     pub upstream: Duration,
-    /// How long a packet may take from the hand-over to the link before until it is found here.
+    /// The longest time of a packet from the hand-over to the link before until it is found here.
     pub transit: Duration,
-    /// What follows after this host's stage: the way to the next one, its clock error, and what that one's ACCEPT said.
+    /// The time after this host's stage: the path to the next one, its clock error, and what that one's ACCEPT said.
     pub onward: Duration,
 }
 
-/// What a relay did with one channel.
+/// The counters of a relay for one channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RelayCounters {
-    /// Messages of which all packets that came were handed to the next link, the last one included.
+    /// Messages whose packets were handed to the next link, all that came, the last one included.
     pub passed: u64,
     /// Payload bytes handed to the next link.
     pub passed_bytes: u64,
@@ -67,7 +69,7 @@ pub struct RelayCounters {
 }
 
 impl RelayCounters {
-    /// Messages that ended here: none of their packets was passed on, or some of them were dropped before anybody saw them.
+    /// Messages that ended here: none of their packets was passed on, or some of them were dropped before this host saw them.
     pub fn dropped(&self) -> u64 {
         self.dropped_sender + self.dropped_full
     }
@@ -75,7 +77,7 @@ impl RelayCounters {
 
 /// A packet that waits for the next link.
 #[derive(Debug)]
-pub(crate) struct Packet {
+pub(crate) struct RelayPacket {
     pub(crate) frame: FrameId,
     pub(crate) payload: u32,
     pub(crate) sequence: u64,
@@ -89,19 +91,19 @@ pub(crate) struct Packet {
     pub(crate) deadline: Instant,
     /// Since when it was on its way to here or waited here.
     pub(crate) under_way: Instant,
-    /// When it was found.
+    /// The time at which it was found.
     found: Instant,
     /// The logical arrival at the sender.
     origin: Instant,
-    /// What the hosts before say was taken from them, and how long it waited there.
+    /// The time that was taken from the hosts before, as they say, and the time that it waited there.
     pub(crate) stolen: Duration,
     waited: Duration,
     /// By how much it, or what deferred it, came too late because the way took longer than granted.
     excess: Duration,
 }
 
-impl Packet {
-    /// What the next host is told that the packet waited, if it leaves at `now`: all of its time since the logical arrival
+impl RelayPacket {
+    /// The waiting time of the packet that the next host is told, if it leaves at `now`: all of its time since the logical arrival
     /// at the sender but what is the network's fault. Where the clocks differ only the time here is known: the way before
     /// is taken for what it was granted.
     pub(crate) fn waited(&self, now: Instant, config: &RelayConfig) -> Duration {
@@ -112,31 +114,31 @@ impl Packet {
     }
 }
 
-/// How a relayed channel is set up.
+/// The parameters of a relayed channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RelayConfig {
     pub(crate) service: Service,
     /// S: what the next host accepted; until then what it was offered.
     pub(crate) packet: u32,
-    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
+    /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
     pub(crate) oversize: u32,
     /// True if the times in its packets are on our clock.
     pub(crate) same_clock: bool,
-    pub(crate) passage: Passage,
+    pub(crate) passage: RelayGrant,
 }
 
-/// What is known to have held a message up on its way to here.
+/// The evidence of what held a message up before it arrived here.
 #[derive(Clone, Copy, Debug)]
-struct HeldUp {
+struct RelayHoldUp {
     /// By how much it came later than its logical arrival here because the way took longer than granted.
     excess: Duration,
-    /// What the hosts before say was taken from them.
+    /// The time that was taken from the hosts before, as they say.
     stolen: Duration,
     /// Since when a gap at this host may have delayed it.
     under_way: Instant,
 }
 
-impl HeldUp {
+impl RelayHoldUp {
     const NOTHING: Self = Self { excess: Duration::ZERO, stolen: Duration::ZERO, under_way: Instant::MAX };
 
     fn and(self, other: Self) -> Self {
@@ -150,7 +152,7 @@ impl HeldUp {
 
 /// The message whose packets are coming: the latest one.
 #[derive(Debug)]
-struct Current {
+struct CurrentMessage {
     sequence: u64,
     bytes: u32,
     /// The latest part that was seen.
@@ -159,27 +161,27 @@ struct Current {
     missing: u32,
     eligible: Instant,
     release: Instant,
-    /// What held it up, as far as its packets have come. If messages before it came late and moved its deadline here, what held
+    /// The evidence of what held it up, as far as its packets have come. If messages before it came late and moved its deadline here, what held
     /// those up explains its lateness as well.
-    held_up: HeldUp,
-    /// Why it is not passed on, if so.
-    spoilt: Option<Drop>,
+    held_up: RelayHoldUp,
+    /// The reason why it is not passed on, if so.
+    spoilt: Option<DropReason>,
 }
 
 /// One channel that passes through.
 #[derive(Debug)]
-pub(crate) struct Relaying {
+pub(crate) struct RelayedChannel {
     config: RelayConfig,
-    policing: Option<Policing>,
-    current: Option<Current>,
+    policing: Option<ChannelPolicer>,
+    current: Option<CurrentMessage>,
     /// One bit a packet of the current message: no more than the queue has room for.
     seen: Box<[u64]>,
-    packets: Ring<Packet>,
-    dropped_early: DroppedEarly,
+    packets: Ring<RelayPacket>,
+    dropped_early: EarlyDrops,
     pub(crate) counters: RelayCounters,
 }
 
-impl Relaying {
+impl RelayedChannel {
     /// A channel with room for `queue` packets, and for one message at least. Allocates all of it.
     pub(crate) fn new(config: RelayConfig, queue: u32) -> Self {
         let whole = packets(config.service.max_message(), config.packet.max(1));
@@ -190,7 +192,7 @@ impl Relaying {
             current: None,
             seen: alloc::vec![0; packets.capacity().div_ceil(64)].into_boxed_slice(),
             packets,
-            dropped_early: DroppedEarly::default(),
+            dropped_early: EarlyDrops::default(),
             counters: RelayCounters::default(),
             config,
         }
@@ -209,23 +211,26 @@ impl Relaying {
         queue / self.config.oversize.clamp(1, limits::DECAY_FACTOR)
     }
     /// Packets may come from `now` on.
-    pub(crate) fn begin(&mut self, now: Instant, passage: Passage) {
+    pub(crate) fn begin(&mut self, now: Instant, passage: RelayGrant) {
         self.config.passage = passage;
         let same_clock = self.config.same_clock;
-        self.policing =
-            self.config.service.contract().map(|contract| Policing::new(*contract, passage.upstream, same_clock, 0));
+        self.policing = self
+            .config
+            .service
+            .contract()
+            .map(|contract| ChannelPolicer::new(*contract, passage.upstream, same_clock, 0));
         if let Some(policing) = &mut self.policing {
             policing.begin_at(now);
         }
     }
-    /// What may arrive for it from `peer` with `key`, once it has begun.
-    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
+    /// The frames that may arrive for it from `peer` with `key`, once it has begun.
+    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
         let RelayConfig { service, packet, oversize, passage, .. } = &self.config;
-        let Passage { upstream, input_delay, .. } = *passage;
-        let taken = Taken { service, packet: *packet, oversize: *oversize, upstream, input_delay, messages: 1 };
+        let RelayGrant { upstream, input_delay, .. } = *passage;
+        let taken = Intake { service, packet: *packet, oversize: *oversize, upstream, input_delay, messages: 1 };
         taken.expected(peer, key)
     }
-    /// Notes that `packets` packets were dropped as over the contract before anybody here saw them.
+    /// Notes that `packets` packets were dropped as over the contract before this host saw them.
     pub(crate) fn note_policed(&mut self, now: Instant, packets: u64) {
         self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
         let most = u64::from(limits::MAX_QUEUED_MESSAGES) * self.packets.capacity() as u64;
@@ -236,7 +241,7 @@ impl Relaying {
         self.dropped_early.forget_old(now);
         let missing =
             self.current.as_ref().filter(|current| current.spoilt.is_none()).map_or(0, |current| current.missing);
-        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
+        let least = self.config.service.min_message();
         let skipped = next.saturating_sub(self.next());
         let explained = self.dropped_early.explain(u64::from(missing > 0), missing.into())
             + self.dropped_early.explain(skipped, packets(least, self.config.packet).into());
@@ -260,21 +265,21 @@ impl Relaying {
     }
     /// True if nothing more can come once the sender has sent `sent` messages.
     pub(crate) fn has_seen_all(&self, sent: u64) -> bool {
-        let complete = |current: &Current| current.missing == 0 || current.spoilt.is_some();
+        let complete = |current: &CurrentMessage| current.missing == 0 || current.spoilt.is_some();
         self.next() >= sent && self.current.as_ref().is_none_or(complete)
     }
 
-    /// What the head packet is to the link scheduler.
-    pub(crate) fn head(&self) -> Option<Head> {
+    /// The head packet, as the link scheduler sees it.
+    pub(crate) fn head(&self) -> Option<PacketHead> {
         let packet = self.packets.front()?;
         Some(match self.config.service {
-            Service::RealTime(_) => Head::RealTime { release: packet.eligible, deadline: packet.deadline },
-            Service::BestEffort { .. } => Head::BestEffort,
+            Service::RealTime(_) => PacketHead::RealTime { release: packet.eligible, deadline: packet.deadline },
+            Service::BestEffort { .. } => PacketHead::BestEffort,
         })
     }
 
     /// Takes the packet that the link scheduler picked.
-    pub(crate) fn pop(&mut self) -> Option<Packet> {
+    pub(crate) fn pop(&mut self) -> Option<RelayPacket> {
         self.packets.pop()
     }
 
@@ -282,15 +287,15 @@ impl Relaying {
     /// how much a frame can have been delayed since a point in time because the platform took the processor of this host.
     pub(crate) fn accept(
         &mut self,
-        found: Found,
+        found: FrameTimes,
         view: &DataView<'_>,
         frame: FrameId,
         held_up: impl FnOnce(Instant) -> Duration,
-    ) -> Result<(), (FrameId, Drop)> {
+    ) -> Result<(), (FrameId, DropReason)> {
         match self.place(found, view) {
             Ok((eligible, release)) => {
                 let packet = self.packet(found, view.header(), frame, (eligible, release), held_up);
-                self.packets.push(packet).map_err(|packet| (packet.frame, Drop::ReceiverFull))
+                self.packets.push(packet).map_err(|packet| (packet.frame, DropReason::ReceiverFull))
             }
             Err(reason) => {
                 self.refused(reason);
@@ -300,113 +305,105 @@ impl Relaying {
     }
 
     /// Notes that a frame was not taken.
-    pub(crate) fn refused(&mut self, reason: Drop) {
+    pub(crate) fn refused(&mut self, reason: DropReason) {
         match reason {
-            Drop::Invalid => self.counters.frames_invalid += 1,
-            Drop::OverContract => self.counters.frames_over_contract += 1,
-            Drop::ReceiverFull => self.counters.frames_full += 1,
-            Drop::Stale => self.counters.frames_stale += 1,
+            DropReason::Invalid => self.counters.frames_invalid += 1,
+            DropReason::OverContract => self.counters.frames_over_contract += 1,
+            DropReason::ReceiverFull => self.counters.frames_full += 1,
+            DropReason::Stale => self.counters.frames_stale += 1,
         }
     }
 
     /// From when on the packet may leave, and what its deadline counts from.
-    fn place(&mut self, found: Found, view: &DataView<'_>) -> Result<(Instant, Instant), Drop> {
+    fn place(&mut self, found: FrameTimes, view: &DataView<'_>) -> Result<(Instant, Instant), DropReason> {
         let now = found.at;
         let (header, config) = (view.header(), self.config);
-        let least = config.service.contract().map_or(1, |contract| contract.min_message());
-        let most = config.service.largest_message(config.oversize);
-        // The last number of all has no successor; nobody gets there by counting.
-        let possible = (least..=most).contains(&header.message_bytes) && header.sequence != u64::MAX;
+        let sizes = config.service.min_message()..=config.service.largest_message(config.oversize);
+        // The last number of all has no successor; no sender gets there by counting.
+        let possible = sizes.contains(&header.message_bytes) && header.sequence != u64::MAX;
         if !possible || view.check(config.packet).is_err() {
-            return Err(Drop::Invalid);
+            return Err(DropReason::Invalid);
         }
         match &self.current {
-            Some(current) if header.sequence < current.sequence => return Err(Drop::Stale),
+            Some(current) if header.sequence < current.sequence => return Err(DropReason::Stale),
             Some(current) if header.sequence == current.sequence => {
                 if current.bytes != header.message_bytes {
-                    return Err(Drop::Invalid);
+                    return Err(DropReason::Invalid);
                 }
             }
             _ => self.begin_message(found, header),
         }
         let (word, bit) = (usize::from(header.index) / 64, 1 << (header.index % 64));
-        let part = u32::from(header.index) / packets(config.service.max_message(), config.packet);
+        let part = config.service.part(header.index.into(), config.packet);
         let (Some(current), Some(seen)) = (&mut self.current, self.seen.get_mut(word)) else {
-            return Err(Drop::Invalid);
+            return Err(DropReason::Invalid);
         };
         if let Some(reason) = current.spoilt {
             return Err(reason);
         }
         if *seen & bit != 0 || part < current.part {
-            return Err(Drop::Stale);
+            return Err(DropReason::Stale);
         }
         *seen |= bit;
         (current.part, current.missing) = (part, current.missing - 1);
-        let (Some(policing), Some(contract)) = (&mut self.policing, config.service.contract()) else {
-            return Ok((now, now));
-        };
+        let Some(policing) = &mut self.policing else { return Ok((now, now)) };
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
-        let delay = contract.interval() * u64::from(part);
+        let interval = config.service.interval();
+        let delay = interval * u64::from(part);
         if now > current.release + delay {
             current.release = now.before(delay);
             let intervals = config.service.intervals(header.message_bytes, config.packet);
-            let behind = contract.interval() * u64::from(intervals);
+            let behind = interval * u64::from(intervals);
             policing.not_before(current.release + behind, found.arrival().before(delay) + behind);
         }
         Ok((current.eligible + delay, current.release + delay))
     }
 
     /// A message's first packet to come: is there room, and does it keep the contract?
-    fn begin_message(&mut self, found: Found, header: &DataHeader) {
+    fn begin_message(&mut self, found: FrameTimes, header: &DataHeader) {
         let now = found.at;
         let count = packets(header.message_bytes, self.config.packet);
         self.count_missing(now, header.sequence);
         self.seen.fill(0);
-        let mut current = Current {
+        let mut current = CurrentMessage {
             sequence: header.sequence,
             bytes: header.message_bytes,
             part: 0,
             missing: count,
             eligible: now,
             release: now,
-            held_up: HeldUp::NOTHING,
+            held_up: RelayHoldUp::NOTHING,
             spoilt: None,
         };
         // First the room: a message that finds none must leave the regulator alone.
         if self.packets.capacity() - self.packets.len() < count as usize {
-            current.spoilt = Some(Drop::ReceiverFull);
-            self.counters.dropped_full += 1;
+            current.spoilt = Some(DropReason::ReceiverFull);
         } else if let Some(policing) = &mut self.policing {
             let intervals = self.config.service.intervals(header.message_bytes, self.config.packet);
-            let Policed { believed, eligible, release } = policing.take(found, header, intervals);
+            let PolicedMessage { believed, eligible, release } = policing.take(found, header, intervals);
             (current.eligible, current.release) = (eligible, release);
             let deferred = release.since(eligible);
             if let Some(before) = self.current.as_ref().filter(|_| !deferred.is_zero()) {
-                current.held_up = HeldUp { excess: before.held_up.excess.min(deferred), ..before.held_up };
+                current.held_up = RelayHoldUp { excess: before.held_up.excess.min(deferred), ..before.held_up };
             }
-            match believed {
-                Ok(_) => {}
-                Err(NoPlace::Contract) => {
-                    current.spoilt = Some(Drop::OverContract);
-                    self.counters.dropped_sender += 1;
-                }
-                Err(NoPlace::Backlog(_)) => {
-                    current.spoilt = Some(Drop::ReceiverFull);
-                    self.counters.dropped_full += 1;
-                }
-            }
+            current.spoilt = believed.err().map(|drop| match drop {
+                PolicingDrop::Contract => DropReason::OverContract,
+                PolicingDrop::Backlog(_) => DropReason::ReceiverFull,
+            });
         }
+        self.counters.dropped_sender += u64::from(current.spoilt == Some(DropReason::OverContract));
+        self.counters.dropped_full += u64::from(current.spoilt == Some(DropReason::ReceiverFull));
         self.current = Some(current);
     }
 
     fn packet(
         &mut self,
-        found: Found,
+        found: FrameTimes,
         header: &DataHeader,
         frame: FrameId,
         (eligible, release): (Instant, Instant),
         held_up: impl FnOnce(Instant) -> Duration,
-    ) -> Packet {
+    ) -> RelayPacket {
         let RelayConfig { passage, same_clock, service, packet, .. } = self.config;
         let now = found.at;
         let waited = Duration::from_micros(header.waited_micros.into());
@@ -415,9 +412,7 @@ impl Relaying {
             false => now.before(passage.transit),
         };
         // What the way took beyond its grant delays only what came after it was due here.
-        let delay = service.contract().map_or(Duration::ZERO, |contract| {
-            contract.interval() * u64::from(u32::from(header.index) / packets(service.max_message(), packet))
-        });
+        let delay = service.interval() * u64::from(service.part(header.index.into(), packet));
         let late = now.since(header.logical_arrival + passage.upstream + delay);
         let excess = match (same_clock, found.arrived) {
             (true, Some(_)) => {
@@ -432,12 +427,12 @@ impl Relaying {
             (false, _) => Duration::ZERO,
         };
         let stolen = of_stolen_units(header.stolen_units);
-        let mut evidence = HeldUp { excess, stolen, under_way };
+        let mut evidence = RelayHoldUp { excess, stolen, under_way };
         if let Some(current) = &mut self.current {
             evidence = evidence.and(current.held_up);
             current.held_up = evidence;
         }
-        Packet {
+        RelayPacket {
             frame,
             payload: header.payload.into(),
             sequence: header.sequence,

@@ -1,7 +1,7 @@
 //! Quantities with their units: a point in time, a span of time, a rate.
 //!
-//! All are integers, because they decide (floating point must not decide). Sizes are plain
-//! integers of bytes and carry `bytes` in their names where the type does not say it.
+//! All are integers, so that comparisons and admission are exact. Sizes are plain integers of bytes, with `bytes` in their names
+//! where the context does not say it.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
@@ -11,13 +11,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// Nanoseconds in a second.
 pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
-/// A point in time: nanoseconds since an origin that the driver chooses (live: `CLOCK_MONOTONIC`).
+/// A point in time, in nanoseconds since an origin: on a live host that of `CLOCK_MONOTONIC`, in simulations the beginning.
 ///
-/// Arithmetic saturates: a point in time that a peer alleges must never be able to stop the process.
+/// Arithmetic saturates, so that no point in time that a peer states can stop the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Instant(u64);
 
-/// A span of time in nanoseconds. Arithmetic saturates, so "too long to count" is [`Duration::MAX`], never a small number.
+/// A span of time in nanoseconds. Arithmetic saturates: an overflow is [`Duration::MAX`], never a small number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, FromBytes, IntoBytes, Immutable)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[repr(transparent)]
@@ -92,11 +92,11 @@ impl Duration {
             None => None,
         }
     }
-    /// How many whole `other` fit into `self`; `other` must not be zero.
+    /// The number of whole `other` that fit into `self`; `other` must not be zero.
     pub const fn div_floor(self, other: Self) -> u64 {
         self.0 / other.0
     }
-    /// How many `other` it takes to cover `self`; `other` must not be zero.
+    /// The number of `other` that it takes to cover `self`; `other` must not be zero.
     pub const fn div_ceil(self, other: Self) -> u64 {
         self.0.div_ceil(other.0)
     }
@@ -160,6 +160,19 @@ impl Sub for Duration {
     }
 }
 
+impl From<core::time::Duration> for Duration {
+    /// [`Duration::MAX`] if it has more nanoseconds.
+    fn from(span: core::time::Duration) -> Self {
+        Self(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+impl From<Duration> for core::time::Duration {
+    fn from(span: Duration) -> Self {
+        Self::from_nanos(span.0)
+    }
+}
+
 impl Mul<u64> for Duration {
     type Output = Self;
     fn mul(self, times: u64) -> Self {
@@ -174,7 +187,7 @@ impl core::iter::Sum for Duration {
 }
 
 impl Duration {
-    /// The least that is no shorter and of which all is shown: longer by less than a thousandth of the unit in which it is.
+    /// The least span that is no shorter and that `Display` shows exactly: longer by less than a thousandth of the unit in which it is shown.
     pub const fn rounded_up(self) -> Self {
         let exact = match self.0 {
             0..=999_999 => 1,

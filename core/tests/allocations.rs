@@ -1,4 +1,4 @@
-//! What admission keeps in memory, and that a sealed endpoint takes none, nor a relay once its channel is set up, by an allocator
+//! What admission keeps in memory, and that an endpoint takes none after its set-up, nor a relay once its channel is set up, by an allocator
 //! that counts.
 #![allow(unreachable_pub, dead_code, reason = "the fuzz targets are modules of another crate, too")]
 
@@ -16,13 +16,13 @@ use std::cell::Cell;
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
-use laxity_core::clock::Jump;
+use laxity_core::clock::ClockJump;
 use laxity_core::contract::{Contract, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
+use laxity_core::endpoint::{Config, Destination, Endpoint, ReceiveSetup, SendSetup};
 use laxity_core::event::{Event, Name};
 use laxity_core::frames::{Frames, HeapFrames};
-use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
-use laxity_core::relay::Passage;
+use laxity_core::platform::{Interference, LinkModel, Platform};
+use laxity_core::relay::RelayGrant;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
@@ -136,25 +136,7 @@ impl Relay {
 fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
     let (before, next) = ("10.0.0.1:7", "10.0.0.3:7");
     let ms = Duration::from_millis;
-    let best_effort = BestEffort::UNLIMITED;
-    let link = LinkConfig { model: LinkModel::UNLIMITED, look_ahead: ms(0), horizon: ms(0), best_effort };
-    let config = Config {
-        envelope: Interference::default(),
-        stretch_ppm: 1_000_000,
-        channels: 4,
-        frames: 64,
-        upcalls: 0,
-        best_effort_frames: 0,
-        peer_clocks: ClockConfig::default(),
-        packet: 1000,
-        quantum: 4,
-        policy: Default::default(),
-        handover: ms(0),
-        clock: 7,
-        secret: 9,
-        key: None,
-        links: vec![link],
-    };
+    let config = Config { channels: 4, frames: 64, quantum: 4, ..pair::config(7, 9, 1000) };
     let now = Instant::ZERO + ms(1000);
     let mut relay = Relay { endpoint: Endpoint::new(config), frames: HeapFrames::new(128, 1544), now };
     let name = Name::new("a").unwrap();
@@ -168,12 +150,12 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         lease: ms(1000),
         clock: clock_sign(7, now, 77, ControlType::Open),
         oversize: 1,
-        pace: laxity_core::event::Pace::default(),
+        pace: laxity_core::event::SenderPace::default(),
     };
     relay.control(before, 77, &Control::Open(open));
     let Some(Event::Requested(request)) = relay.endpoint.poll_event() else { panic!() };
     let to = Destination { link: 0, peer: next.parse().unwrap(), name };
-    let onward = relay.endpoint.open(now, Outgoing::relay(to, &request, 1000, ms(8), 32)).unwrap();
+    let onward = relay.endpoint.open(now, SendSetup::relay(to, &request, 1000, ms(8), 32)).unwrap();
     let mut last = None;
     relay.drain(&mut last);
     let (token, ..) = last.expect("OPEN left");
@@ -182,11 +164,10 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock, spacing: Duration::ZERO };
     relay.control(next, token, &Control::Accept(accept));
     assert!(matches!(relay.endpoint.poll_event(), Some(Event::Accepted { channel, .. }) if channel == onward));
-    let passage = Passage { stage: ms(3), input_delay: ms(0), upstream: ms(5), transit: ms(1), onward: ms(5) };
-    relay.endpoint.accept(now, &request, Incoming::relay(&request, onward, passage)).unwrap();
+    let passage = RelayGrant { stage: ms(3), input_delay: ms(0), upstream: ms(5), transit: ms(1), onward: ms(5) };
+    relay.endpoint.accept(now, &request, ReceiveSetup::relay(&request, onward, passage)).unwrap();
     relay.drain(&mut last);
     let (_, channel, key) = last.expect("ACCEPT left");
-    relay.endpoint.seal();
 
     let asked = ASKED.with(Cell::get);
     let mut packets = 0;
@@ -204,7 +185,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
                 waited_micros: 100,
                 ..DataHeader::default()
             };
-            // Each one twice, and one that is for nobody.
+            // Each one twice, and one that is for no channel.
             for key in [key, key, key + 1] {
                 let frame = DataHeader { key, ..header };
                 relay.frame(before, |area| DATA_HEADER_BYTES + frame.write(area).unwrap().len());
@@ -216,7 +197,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
             &Control::Keepalive(Keepalive { channel, key, sent: sequence, ..Keepalive::default() }),
         );
         relay.control(next, token, &Control::Accept(accept));
-        let status = laxity_core::wire::Counts { delivered: sequence, largest: ms(9), ..Default::default() };
+        let status = laxity_core::wire::MessageCounts { delivered: sequence, largest: ms(9), ..Default::default() };
         relay.control(next, token, &Control::Status(status.into()));
         relay.now += ms(10);
         packets += relay.drain(&mut last);
@@ -226,9 +207,9 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
     assert_eq!((counters.passed, counters.frames_stale), (2_000, 8_000));
 }
 
-/// The runs of the fuzz target with an eye on the allocator: whatever is asked of a sealed endpoint, it asks for no memory.
+/// The runs of the fuzz target with an eye on the allocator: whatever is asked of an endpoint after its set-up, it asks for no memory.
 #[test]
-fn a_sealed_endpoint_allocates_nothing_whatever_comes() {
+fn an_endpoint_allocates_nothing_whatever_comes() {
     let corpus = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/endpoint")).unwrap();
     let inputs: Vec<_> = corpus.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
     assert!(inputs.len() >= 20, "{} inputs", inputs.len());
@@ -249,10 +230,10 @@ fn messages_between_two_clocks_take_no_memory() {
         pair.run_for(ms(5), |_| true);
         let [sender, receiver] = pair.readings();
         match sent {
-            500 => pair.sender().note_clock_jump(sender, Jump::StoodStill),
-            900 => pair.receiver().note_clock_jump(receiver, Jump::Ahead),
-            1_300 => pair.sender().note_clock_jump(sender, Jump::Ahead),
-            1_700 => pair.receiver().note_clock_jump(receiver, Jump::StoodStill),
+            500 => pair.sender().note_clock_jump(sender, ClockJump::StoodStill),
+            900 => pair.receiver().note_clock_jump(receiver, ClockJump::Ahead),
+            1_300 => pair.sender().note_clock_jump(sender, ClockJump::Ahead),
+            1_700 => pair.receiver().note_clock_jump(receiver, ClockJump::StoodStill),
             _ => {}
         }
     }

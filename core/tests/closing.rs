@@ -4,19 +4,19 @@
 #[path = "common/pair.rs"]
 mod pair;
 
-use laxity_core::clock::Verdict;
+use laxity_core::clock::DeadlineVerdict;
 use laxity_core::contract::Service;
 use laxity_core::event::End;
 use laxity_core::units::Duration;
 use laxity_core::wire::{Close, Control};
 
-use pair::{Ended, Pair, guaranteed, ms};
+use pair::{EndedChannel, Pair, guaranteed, ms};
 
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
 /// A message is sent and the channel closed at once; how it ended at the receiver, and how long after that.
-fn closed(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (Ended, Duration) {
+fn closed(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (EndedChannel, Duration) {
     let begin = pair.now;
     pair.submit();
     pair.close(SENDER);
@@ -39,11 +39,11 @@ fn close_carries_stamps_and_the_last_messages_are_judged_before_the_end() {
     });
     // The second one is the answer to STATUS, and reports what that said.
     assert!(stamps.len() >= 2 && stamps.iter().all(|heard| heard.is_some_and(|heard| heard.is_some())), "{stamps:?}");
-    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [Verdict::InTime]);
+    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [DeadlineVerdict::InTime]);
     let counters = ended.counters.unwrap();
     assert_eq!((ended.judged, counters.delivered, counters.undecided), (1, 1, 0));
     assert!(took < ms(100), "{took}");
-    let Some(Ended { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
+    let Some(EndedChannel { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
     assert_eq!((report.delivered, report.undecided), (1, 0));
 }
 
@@ -55,15 +55,15 @@ fn without_a_last_report_they_are_judged_after_a_quarter_of_a_second() {
         closes += u32::from(matches!(control, Control::Close(_)));
         !matches!(control, Control::Close(_)) || closes == 1
     });
-    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [Verdict::Undecided]);
+    assert_eq!(pair.judged.iter().map(|decision| decision.verdict).collect::<Vec<_>>(), [DeadlineVerdict::Undecided]);
     assert_eq!((ended.judged, ended.counters.unwrap().undecided), (1, 1));
     assert!((ms(250)..ms(320)).contains(&took), "{took}");
-    let Some(Ended { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
+    let Some(EndedChannel { end: End::Closed { report: Some(report) }, .. }) = &pair.ended[SENDER] else { panic!() };
     assert_eq!((report.delivered, report.undecided), (0, 1));
 }
 
 /// The receiver closes just after a message came, and another one is sent after that; how it ended, and how long afterwards.
-fn closed_by_receiver(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (Ended, Duration) {
+fn closed_by_receiver(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool) -> (EndedChannel, Duration) {
     pair.submit();
     pair.run_for(ms(5), |_| true);
     pair.close(RECEIVER);
@@ -82,13 +82,13 @@ fn closed_by_receiver(pair: &mut Pair, passes: impl FnMut(&Control<'_>) -> bool)
 fn a_receiver_that_closes_waits_for_a_last_report() {
     let mut pair = Pair::new(guaranteed());
     let (ended, took) = closed_by_receiver(&mut pair, |_| true);
-    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (Verdict::InTime, 0));
+    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (DeadlineVerdict::InTime, 0));
     // The sender says KEEPALIVE each 100 ms.
     assert!(took < ms(120), "{took}");
 
     let mut pair = Pair::new(guaranteed());
     let (ended, took) = closed_by_receiver(&mut pair, |control| !matches!(control, Control::Keepalive(_)));
-    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (Verdict::Undecided, 1));
+    assert_eq!((pair.judged[0].verdict, ended.counters.unwrap().undecided), (DeadlineVerdict::Undecided, 1));
     assert!((ms(250)..ms(320)).contains(&took), "{took}");
 
     let mut pair = Pair::new(Service::best_effort(100, 4).unwrap());
@@ -137,7 +137,7 @@ fn what_waits_is_undecided_until_the_end_judges_it_by_what_is_known() {
     pair.judges = true;
     pair.run_for(ms(2), |_| true);
     let ended = pair.ended[RECEIVER].take().unwrap();
-    assert!(pair.judged.len() == 40 && pair.judged.iter().all(|decision| decision.verdict == Verdict::InTime));
+    assert!(pair.judged.len() == 40 && pair.judged.iter().all(|decision| decision.verdict == DeadlineVerdict::InTime));
     assert_eq!((ended.judged, ended.counters.unwrap().undecided), (40, 0));
 }
 

@@ -1,20 +1,23 @@
-//! Packets that come late, twice, or in the wrong order: what their message is due by, whose fault it is, and that nobody else
-//! pays. Each was found by a swarm of short worlds.
+//! Packets that come late, twice, or in the wrong order: the deadline of their message, the cause of its lateness, and that no other
+//! channel pays. Each case was found by a swarm of short worlds.
 
-use laxity_core::clock::PeerClock;
+#[path = "common/received.rs"]
+mod received;
+
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::processor::{Order, Work};
-use laxity_core::receive::{Cause, Delivered, Drop, Evidence, Known, ReceiveConfig, Receiving, TimeTaken};
-use laxity_core::send::{SendConfig, Sending};
+use laxity_core::processor::{JobOrder, NextWork};
+use laxity_core::receive::{Cause, DeliveredMessage, DropReason, Evidence, ReceiveConfig, ReceivingChannel, TimeLoss};
+use laxity_core::send::{SendConfig, SendingChannel};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+use received::deliver;
 
 const PACKET: u32 = 100;
 
 /// An interval of 10 ms and a deadline of 20, of which 10 are this host's; packets may take 10 ms, and no more.
 struct Channel {
-    receiving: Receiving,
+    receiving: ReceivingChannel,
     frames: HeapFrames,
 }
 
@@ -26,25 +29,15 @@ fn at(millis: u64) -> Instant {
 }
 
 fn channel(same_clock: bool, packets: u32) -> Channel {
-    let config = ReceiveConfig {
-        service: Service::RealTime(Contract::new(300, 1, ms(10), 4, ms(20)).unwrap()),
-        packet: PACKET,
-        priority: 0,
-        work_conserving: false,
-        input_delay: Duration::ZERO,
-        stage: ms(10),
-        upstream: ms(10),
-        transit: ms(10),
-        same_clock,
-        oversize: 1,
-    };
+    let service = Service::RealTime(Contract::new(300, 1, ms(10), 4, ms(20)).unwrap());
+    let config = ReceiveConfig { work_conserving: false, transit: ms(10), same_clock, ..received::config(service) };
     let frames = HeapFrames::new(32, DATA_HEADER_BYTES + PACKET as usize);
-    Channel { receiving: Receiving::new(config, 6, packets), frames }
+    Channel { receiving: ReceivingChannel::new(config, 6, packets), frames }
 }
 
 impl Channel {
     /// Packet `index` of message `sequence`, which arrived at its sender at `arrival` ms, is found at `now` ms.
-    fn find(&mut self, now: u64, sequence: u64, index: u16, arrival: u64) -> Result<(), Drop> {
+    fn find(&mut self, now: u64, sequence: u64, index: u16, arrival: u64) -> Result<(), DropReason> {
         let header = DataHeader {
             channel: 0,
             key: 0,
@@ -60,7 +53,7 @@ impl Channel {
         let bytes = self.frames.packet(&frame).to_vec();
         let taken = self
             .receiving
-            .accept(at(now).into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
+            .accept(at(now).into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeLoss::default());
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason
@@ -74,7 +67,7 @@ impl Channel {
 
     /// From when on and by when the handler's next step is due, in ms.
     fn claim(&self) -> (u64, u64) {
-        let Some(Work { order: Order::RealTime { release, deadline, .. }, .. }) = self.receiving.work(1) else {
+        let Some(NextWork { order: JobOrder::RealTime { release, deadline, .. }, .. }) = self.receiving.work(1) else {
             panic!("nothing to do")
         };
         (release.as_nanos() / 1_000_000, deadline.as_nanos() / 1_000_000)
@@ -85,7 +78,7 @@ impl Channel {
     }
 
     /// Everything that is there is done by `now` ms; the last message.
-    fn deliver(&mut self, now: u64) -> (Delivered, Option<Evidence>) {
+    fn deliver(&mut self, now: u64) -> (DeliveredMessage, Option<Evidence>) {
         while self.receiving.step(&mut self.frames).is_some() {}
         deliver(&mut self.receiving, at(now)).expect("a complete message")
     }
@@ -100,7 +93,7 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
         let service = channel.receiving.config().service;
         let config =
             SendConfig { service, overload: Overload::Block, priority: 0, packet: PACKET, work_conserving: true };
-        let mut sending = Sending::new(config, 4, 16);
+        let mut sending = SendingChannel::new(config, 4, 16);
         for _ in 0..4 {
             let mut message = MessageBuf::with_capacity(300);
             message.fill(&[7; 100]);
@@ -115,7 +108,7 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
                 (view.header().logical_arrival, view.header().ahead_micros),
                 (at(100 + 10 * sent), 10_000 * sent as u32)
             );
-            let none = |_| TimeTaken::default();
+            let none = |_| TimeLoss::default();
             channel.receiving.accept(at(105 + 10 * sent).into(), &view, packet.frame, usize::MAX, none).unwrap();
             let (delivered, evidence) = channel.deliver(106 + 10 * sent);
             assert_eq!((delivered.lateness(), evidence), (Duration::ZERO, None));
@@ -148,7 +141,7 @@ fn no_message_was_ahead_for_longer_than_its_contract_allows() {
     header.write(channel.frames.packet_mut(&frame)).unwrap();
     let bytes = channel.frames.packet(&frame)[..header.frame_bytes()].to_vec();
     let found = (header.logical_arrival + ms(1)).into();
-    let none = |_| TimeTaken::default();
+    let none = |_| TimeLoss::default();
     channel.receiving.accept(found, &DataView::parse(&bytes).unwrap(), frame, usize::MAX, none).unwrap();
     while channel.receiving.step(&mut channel.frames).is_some() {}
     let (delivered, _) = deliver(&mut channel.receiving, header.logical_arrival + ms(2)).unwrap();
@@ -222,7 +215,7 @@ fn what_held_up_a_message_explains_those_that_it_defers() {
 fn copies_take_no_place() {
     let mut channel = channel(true, 3);
     for copy in 0..5 {
-        let expected = if copy == 0 { Ok(()) } else { Err(Drop::Stale) };
+        let expected = if copy == 0 { Ok(()) } else { Err(DropReason::Stale) };
         assert_eq!(channel.find(101, 0, 0, 100), expected);
     }
     channel.find(101, 0, 1, 100).unwrap();
@@ -270,7 +263,7 @@ fn what_is_left_of_a_message_is_due_when_the_message_was() {
     (0..5).for_each(|sequence| channel.find_all(0, sequence, 0));
     assert_eq!(channel.claim(), (0, 10));
     for sequence in 5..8 {
-        assert_eq!(channel.find(0, sequence, 0, 0), Err(Drop::OverContract));
+        assert_eq!(channel.find(0, sequence, 0, 0), Err(DropReason::OverContract));
     }
     // The last two took the places of messages 0 and 1.
     assert_eq!(channel.receiving.counters.misses.sender, 2);
@@ -281,14 +274,4 @@ fn what_is_left_of_a_message_is_due_when_the_message_was() {
         }
     }
     assert_eq!(channel.receiving.counters.frames_stale, 6);
-}
-
-/// The next message; nothing is known of another clock.
-fn deliver(receiving: &mut Receiving, now: Instant) -> Option<(Delivered, Option<Evidence>)> {
-    let clock = PeerClock::new(100, Duration::from_millis(100));
-    receiving.deliver(
-        now,
-        Known { clock: &clock, own_epoch: 0, begun: None, is_direct: true, allowed_error: Duration::ZERO },
-        |_| TimeTaken::default(),
-    )
 }

@@ -1,11 +1,14 @@
 //! Premises P1 to P4 of the analysis, where the run time keeps them: see the table in ARCHITECTURE.md.
 
+#[path = "common/received.rs"]
+mod received;
+
 use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::processor::{After, Order, Policy, Processor, Work};
-use laxity_core::receive::{Drop, ReceiveConfig, Receiving, TimeTaken};
+use laxity_core::processor::{JobOrder, NextWork, Policy, Processor, RemainingWork};
+use laxity_core::receive::{DropReason, ReceivingChannel, TimeLoss};
 use laxity_core::regulator::Regulator;
-use laxity_core::send::{Arrival, HandOver, SendConfig, Sending, Violation};
+use laxity_core::send::{Arrival, HandOverDelay, SendConfig, SendingChannel, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use proptest::prelude::*;
@@ -19,9 +22,9 @@ fn real_time(max: u64, min: u64) -> Service {
     Service::RealTime(Contract::new(max, min, ms(10), 4, ms(20)).unwrap())
 }
 
-fn sending(service: Service, packet: u32) -> Sending {
+fn sending(service: Service, packet: u32) -> SendingChannel {
     let config = SendConfig { service, overload: Overload::Block, priority: 0, packet, work_conserving: false };
-    Sending::new(config, 8, 400)
+    SendingChannel::new(config, 8, 400)
 }
 
 fn message(bytes: usize) -> MessageBuf {
@@ -95,19 +98,7 @@ proptest! {
 #[test]
 fn a_small_message_from_the_network_makes_no_work() {
     const PACKET: u32 = 100;
-    let config = ReceiveConfig {
-        service: real_time(1_000, 250),
-        packet: PACKET,
-        priority: 0,
-        work_conserving: true,
-        input_delay: Duration::ZERO,
-        stage: Duration::from_millis(10),
-        upstream: Duration::from_millis(10),
-        transit: Duration::MAX,
-        same_clock: true,
-        oversize: 1,
-    };
-    let mut receiving = Receiving::new(config, 4, 40);
+    let mut receiving = ReceivingChannel::new(received::config(real_time(1_000, 250)), 4, 40);
     let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + PACKET as usize);
     let mut offer = |message_bytes: u32, index: u16, payload: u16| {
         let mut bytes = [0; DATA_HEADER_BYTES + PACKET as usize];
@@ -116,7 +107,7 @@ fn a_small_message_from_the_network_makes_no_work() {
         let view = DataView::parse(&bytes[..DATA_HEADER_BYTES + usize::from(payload)]).ok();
         let frame = frames.take().unwrap();
         let refused = view.map(|view| {
-            receiving.accept(at(1).into(), &view, frame, usize::MAX, |_| TimeTaken::default()).map_err(
+            receiving.accept(at(1).into(), &view, frame, usize::MAX, |_| TimeLoss::default()).map_err(
                 |(frame, reason)| {
                     frames.free(frame);
                     reason
@@ -130,7 +121,7 @@ fn a_small_message_from_the_network_makes_no_work() {
         [(1, 0, 1), (249, 0, 100), (249, 2, 49), (250, 0, 1), (250, 1, 99), (250, 2, 1)].into_iter().enumerate()
     {
         let (refused, works, invalid) = offer(bytes, index, payload);
-        assert_eq!(refused, Some(Err(Drop::Invalid)), "{bytes} {index} {payload}");
+        assert_eq!(refused, Some(Err(DropReason::Invalid)), "{bytes} {index} {payload}");
         assert_eq!((works, invalid), (false, number as u64 + 1));
     }
     let (taken, works, _) = offer(250, 2, 50);
@@ -138,12 +129,12 @@ fn a_small_message_from_the_network_makes_no_work() {
 }
 
 /// Work in blocks of one packet that is current from the beginning.
-fn work(deadline: u64) -> Work {
-    Work { order: real_time_order(0, deadline), block: 1 }
+fn work(deadline: u64) -> NextWork {
+    NextWork { order: real_time_order(0, deadline), block: 1 }
 }
 
-fn real_time_order(release: u64, deadline: u64) -> Order {
-    Order::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: true }
+fn real_time_order(release: u64, deadline: u64) -> JobOrder {
+    JobOrder::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: true }
 }
 
 /// P4 with the figures of its counter-example (C4): two messages of four packets of 1, P = 1, a switch costs 10. In one order
@@ -161,7 +152,7 @@ fn on_equal_deadlines_one_message_is_finished_before_the_other_begins() {
         time += 1 + if pick.switched { 10 } else { 0 };
         left[place] -= 1;
         order.push(pick.id);
-        let after = if left[place] > 0 { After::Same(work(48)) } else { After::Message(None) };
+        let after = if left[place] > 0 { RemainingWork::Same(work(48)) } else { RemainingWork::Message(None) };
         assert!(processor.stepped(at(time), after), "a quantum is one packet");
         if left == [0, 0] {
             break;
@@ -182,29 +173,29 @@ proptest! {
     ) {
         let mut processor = Processor::new(Policy::EarliestDeadline, 8);
         // What each handler has to do: its work and packets left.
-        let mut known: Vec<Option<(Work, u32)>> = vec![None; 8];
+        let mut known: Vec<Option<(NextWork, u32)>> = vec![None; 8];
         let (mut running, mut since_point) = (None, 0);
         // Smaller is better; best-effort handlers among themselves in any order.
-        let rank = |now: u64, work: &Work| match work.order {
-            Order::RealTime { release, deadline, .. } if release <= at(now) => (0, deadline),
-            Order::BestEffort => (1, at(0)),
-            Order::RealTime { release, .. } => (2, release),
+        let rank = |now: u64, work: &NextWork| match work.order {
+            JobOrder::RealTime { release, deadline, .. } if release <= at(now) => (0, deadline),
+            JobOrder::BestEffort => (1, at(0)),
+            JobOrder::RealTime { release, .. } => (2, release),
         };
         for now in 0..400 {
             for (id, &(_, class, span, count)) in arrivals.iter().enumerate().filter(|(_, (time, ..))| *time == now) {
                 let order = match class {
-                    0 => Order::BestEffort,
+                    0 => JobOrder::BestEffort,
                     // Few deadlines, so that many are equal.
                     1 => real_time_order(now, 500 + span),
                     _ => real_time_order(now + 4 * span + 1, 500 + span),
                 };
-                let work = Work { order, block: quantum };
+                let work = NextWork { order, block: quantum };
                 known[id] = Some((work, count));
                 processor.ready(at(now), id as u32, work);
             }
             let best = known.iter().flatten().map(|(work, _)| rank(now, work)).min();
             let Some(pick) = processor.pick(at(now)) else {
-                prop_assert!(best.is_none(), "somebody may run at {}", now);
+                prop_assert!(best.is_none(), "a job may run at {}", now);
                 running = None;
                 continue;
             };
@@ -220,7 +211,7 @@ proptest! {
             since_point += 1;
             let ends = left == 1;
             known[id] = (!ends).then_some((work, left - 1));
-            let point = processor.stepped(at(now), if ends { After::Message(None) } else { After::Same(work) });
+            let point = processor.stepped(at(now), if ends { RemainingWork::Message(None) } else { RemainingWork::Same(work) });
             prop_assert_eq!(point, ends || since_point == quantum, "P packets, or a message's end, at {}", now);
             since_point = if point { 0 } else { since_point };
             running = (!ends).then_some(id);
@@ -267,7 +258,7 @@ fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance(
         let packet = sending.pop_packet().unwrap();
         let header = *DataView::parse(frames.packet(&packet.frame)).unwrap().header();
         assert_eq!(header.logical_arrival, packet.message_arrival, "the receiver counts from the stamp");
-        let HandOver { late, explained, .. } = packet.handed_over;
+        let HandOverDelay { late, explained, .. } = packet.handed_over;
         evidence.push((late.as_nanos() / 1_000_000, explained.as_nanos() / 1_000_000));
     }
     assert_eq!(evidence, [(49, 30), (8, 8), (0, 0), (0, 0), (40, 0), (40, 0)]);
@@ -279,7 +270,7 @@ fn a_message_within_its_contract_waits_for_a_place_and_is_no_violation() {
     for (overload, waits) in [(Overload::Block, true), (Overload::Drop, false), (Overload::Decay, false)] {
         let config =
             SendConfig { service: real_time(1_000, 1), overload, priority: 0, packet: 1_000, work_conserving: false };
-        let mut sending = Sending::new(config, 2, 400);
+        let mut sending = SendingChannel::new(config, 2, 400);
         let stamp = |number: u64| at(number * 10_000_000);
         for number in 0..2 {
             assert!(sending.submit(stamp(number), message(1_000)).is_ok());

@@ -1,15 +1,18 @@
 //! Reassembly without a world: packets shuffled, doubled, dropped, forged. What is delivered is exact and in order, each
 //! message ends once, each frame comes back.
 
-use laxity_core::clock::PeerClock;
+#[path = "common/received.rs"]
+mod received;
+
 use laxity_core::contract::{Contract, Service, packets};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
-use laxity_core::processor::{Order, Work};
-use laxity_core::receive::{Delivered, Drop, Evidence, Known, ReceiveConfig, Receiving, TimeTaken};
-use laxity_core::send::{SendConfig, Sending, Violation};
+use laxity_core::processor::{JobOrder, NextWork};
+use laxity_core::receive::{DropReason, ReceivingChannel, TimeLoss};
+use laxity_core::send::{SendConfig, SendingChannel, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use proptest::prelude::*;
+use received::deliver;
 
 const PACKET: u32 = 100;
 const FRAMES: usize = 64;
@@ -19,20 +22,8 @@ fn service(max: u64, burst: u64) -> Service {
     Service::RealTime(Contract::new(max, 1, ms(10), burst, ms(20)).unwrap())
 }
 
-fn receiving(service: Service, messages: u32, queue: u32) -> Receiving {
-    let config = ReceiveConfig {
-        service,
-        packet: PACKET,
-        priority: 0,
-        work_conserving: true,
-        input_delay: Duration::ZERO,
-        stage: Duration::from_millis(10),
-        upstream: Duration::from_millis(10),
-        transit: Duration::MAX,
-        same_clock: true,
-        oversize: 1,
-    };
-    Receiving::new(config, messages, queue)
+fn receiving(service: Service, messages: u32, queue: u32) -> ReceivingChannel {
+    ReceivingChannel::new(received::config(service), messages, queue)
 }
 
 fn at(micros: u64) -> Instant {
@@ -64,13 +55,18 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
 }
 
 /// Gives the packet to the channel, and the frame back if it is not taken.
-fn offer(receiving: &mut Receiving, frames: &mut HeapFrames, now: Instant, frame: FrameId) -> Result<(), Drop> {
+fn offer(
+    receiving: &mut ReceivingChannel,
+    frames: &mut HeapFrames,
+    now: Instant,
+    frame: FrameId,
+) -> Result<(), DropReason> {
     // Of that message as much as there is in the packet of that number, as its header says.
     let header = *DataView::parse(&frames.packet(&frame)[..=DATA_HEADER_BYTES]).unwrap().header();
     let left = (header.message_bytes as usize).saturating_sub(usize::from(header.index) * PACKET as usize);
     let bytes = frames.packet(&frame)[..DATA_HEADER_BYTES + left.clamp(1, PACKET as usize)].to_vec();
     let taken =
-        receiving.accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
+        receiving.accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeLoss::default());
     taken.map_err(|(frame, reason)| {
         frames.free(frame);
         reason
@@ -109,7 +105,7 @@ proptest! {
         }
         arrivals.sort_by_key(|arrival| arrival.0);
         let (mut next, mut delivered, mut now) = (0, 0, at(100_000));
-        let mut drain = |receiving: &mut Receiving, frames: &mut HeapFrames, now| {
+        let mut drain = |receiving: &mut ReceivingChannel, frames: &mut HeapFrames, now| {
             while receiving.step(frames).is_some() {}
             while let Some((message, _)) = deliver(receiving, now) {
                 assert!(message.sequence >= next);
@@ -192,7 +188,7 @@ proptest! {
             let frame = packet(&mut frames, sequence, 100, 0, claim);
             if offer(&mut receiving, &mut frames, at(now), frame).is_ok() {
                 accepted += 1;
-                let Some(Work { order: Order::RealTime { release, deadline, .. }, .. }) = receiving.work(1) else {
+                let Some(NextWork { order: JobOrder::RealTime { release, deadline, .. }, .. }) = receiving.work(1) else {
                     panic!("a packet waits")
                 };
                 prop_assert!(release >= at(now) && release <= at(now + 10_000), "within `upstream`");
@@ -244,17 +240,17 @@ fn a_stale_packet_leaves_the_regulator_alone() {
     }
     for index in 0..9 {
         let frame = packet(&mut frames, 0, 900, index, arrival(0));
-        assert_eq!(offer(&mut receiving, &mut frames, now, frame), Err(Drop::Stale));
+        assert_eq!(offer(&mut receiving, &mut frames, now, frame), Err(DropReason::Stale));
     }
     while receiving.step(&mut frames).is_some() {}
     let frame = packet(&mut frames, 3, 200, 0, arrival(3));
     assert_eq!(offer(&mut receiving, &mut frames, at(125_000), frame), Ok(()));
     // Messages 1 and 2 were taken at 110 and 120 ms; message 3 is in time at 130 ms, or 10 ms after its arrival.
-    let Some(Work { order: Order::RealTime { release, .. }, .. }) = receiving.work(1) else { panic!() };
+    let Some(NextWork { order: JobOrder::RealTime { release, .. }, .. }) = receiving.work(1) else { panic!() };
     assert_eq!(release, at(135_000));
 }
 
-/// The buffers of a channel are as many as its places; a stranger's buffer must not make them more.
+/// The buffers of a channel are as many as its places; a buffer from elsewhere must not make them more.
 #[test]
 fn a_buffer_that_was_not_lent_is_not_taken_back() {
     let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
@@ -278,7 +274,7 @@ fn an_oversize_message_stays_within_the_limits_of_the_wire() {
         packet: 1_000,
         work_conserving: false,
     };
-    let mut sending = Sending::new(config, 4, 4);
+    let mut sending = SendingChannel::new(config, 4, 4);
     let rejected = sending.submit(at(1), MessageBuf::with_capacity(0)).unwrap_err();
     assert!(matches!(rejected.violation, Violation::Undersize { .. }));
     let mut message = MessageBuf::with_capacity(17 << 20);
@@ -296,9 +292,9 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
     let mut deliver = |found: u64, sequence, arrival: u64, complete: u64| {
         let frame = packet(&mut frames, sequence, 100, 0, at(arrival));
         offer(&mut receiving, &mut frames, at(found), frame).unwrap();
-        let Some(Work { order: Order::RealTime { deadline, .. }, .. }) = receiving.work(1) else { panic!() };
+        let Some(NextWork { order: JobOrder::RealTime { deadline, .. }, .. }) = receiving.work(1) else { panic!() };
         receiving.step(&mut frames).unwrap();
-        (deadline, crate::deliver(&mut receiving, at(complete)).unwrap().0)
+        (deadline, deliver(&mut receiving, at(complete)).unwrap().0)
     };
     let spare = Duration::from_millis(8);
     // Here at l + 10 ms, complete 2 ms later: that is the bound.
@@ -307,7 +303,7 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
         (deadline, on_time.deferred, on_time.beyond_bound(spare)),
         (at(120_000), Duration::ZERO, Duration::ZERO)
     );
-    // Found 6 ms late: its own delay, which counts unless somebody explains it.
+    // Found 6 ms late: its own delay, which counts unless there is an explanation.
     let (deadline, late) = deliver(126_000, 1, 110_000, 128_000);
     assert_eq!((deadline, late.deferred), (at(136_000), Duration::ZERO));
     assert_eq!(late.beyond_bound(spare), Duration::from_millis(6));
@@ -320,8 +316,8 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
     assert_eq!((missed.lateness(), missed.beyond_bound(spare)), (Duration::from_micros(1), Duration::ZERO));
 }
 
-/// A message that is all here and makes room for a newer one was not lost on its way. If nothing shows why nobody has got round to it
-/// that is Laxity's fault; if its application holds the buffers, that one's.
+/// A complete message that makes room for a newer one was not lost in transit. If nothing shows why it was not processed yet, that is
+/// Laxity's fault; if its application holds the buffers, it is the application's.
 #[test]
 fn what_finds_no_place_is_not_the_networks_fault() {
     let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
@@ -335,14 +331,4 @@ fn what_finds_no_place_is_not_the_networks_fault() {
     }
     let counters = receiving.counters;
     assert_eq!((counters.misses.laxity, counters.misses.network, counters.lost), (1, 1, 1), "message 0 and message 1");
-}
-
-/// The next message; nothing is known of another clock.
-fn deliver(receiving: &mut Receiving, now: Instant) -> Option<(Delivered, Option<Evidence>)> {
-    let clock = PeerClock::new(100, Duration::from_millis(100));
-    receiving.deliver(
-        now,
-        Known { clock: &clock, own_epoch: 0, begun: None, is_direct: true, allowed_error: Duration::ZERO },
-        |_| TimeTaken::default(),
-    )
 }

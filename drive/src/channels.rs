@@ -1,9 +1,9 @@
-//! What the control plane asks a driver for: channels come and go, and the driver ends.
+//! The requests of the control plane to a driver: channels come and go, and the driver ends.
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Incoming, Outgoing, Released};
-use laxity_core::event::{ChannelId, Request};
+use laxity_core::endpoint::{ReceiveSetup, ReleasedChannel, SendSetup};
+use laxity_core::event::{ChannelId, PeerRequest};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::driver::Driver;
 use crate::environment::Environment;
 use crate::mailbox::Mailbox;
 
-/// How long a driver that was told to stop goes on to send what it has taken.
+/// The time for which a driver that was told to stop goes on sending the messages that it has taken.
 const SEND_OUT: Duration = Duration::from_secs(1);
 
 impl<F: Frames> Driver<F> {
@@ -22,9 +22,9 @@ impl<F: Frames> Driver<F> {
     pub fn open(
         &mut self,
         now: Instant,
-        outgoing: Outgoing,
+        outgoing: SendSetup,
         env: &mut impl Environment<F>,
-    ) -> Result<ChannelId, (Outgoing, Refusal)> {
+    ) -> Result<ChannelId, (SendSetup, Refusal)> {
         let channel = self.endpoint.open(now, outgoing)?;
         self.install(now, channel, Mailbox::SENDS, env);
         Ok(channel)
@@ -37,10 +37,10 @@ impl<F: Frames> Driver<F> {
     pub fn accept(
         &mut self,
         now: Instant,
-        request: &Request,
-        incoming: Incoming,
+        request: &PeerRequest,
+        incoming: ReceiveSetup,
         env: &mut impl Environment<F>,
-    ) -> Result<ChannelId, (Incoming, Refusal)> {
+    ) -> Result<ChannelId, (ReceiveSetup, Refusal)> {
         let channel = self.endpoint.accept(now, request, incoming)?;
         self.install(now, channel, Mailbox::Receives, env);
         Ok(channel)
@@ -61,7 +61,7 @@ impl<F: Frames> Driver<F> {
         }
     }
 
-    /// Starts the data of a channel that the peer has accepted, with the final stages; what its application has sent already is
+    /// Starts the data of a channel that the peer has accepted, with the final stages; messages that its application has sent already are
     /// taken.
     pub fn begin(&mut self, now: Instant, channel: ChannelId, stages: SendingStages, env: &mut impl Environment<F>) {
         if self.endpoint.key_at(channel.index()) != Some(channel) {
@@ -92,7 +92,7 @@ impl<F: Frames> Driver<F> {
         channel: ChannelId,
         mut spent: impl FnMut(MessageBuf),
         env: &mut impl Environment<F>,
-    ) -> Option<Released> {
+    ) -> Option<ReleasedChannel> {
         let place = channel.index();
         if self.endpoint.key_at(place) == Some(channel) {
             env.expect_nothing(place);
@@ -105,7 +105,7 @@ impl<F: Frames> Driver<F> {
         self.endpoint.release(channel, &mut self.frames, spent)
     }
 
-    /// Closes every channel; [`turn`](Self::turn) says [`Next::Stop`](crate::Next::Stop) once what was taken has been sent, or
+    /// Closes every channel; [`turn`](Self::turn) says [`NextTurn::Stop`](crate::NextTurn::Stop) once all accepted messages have been sent, or
     /// after a second.
     pub fn stop(&mut self, now: Instant, env: &mut impl Environment<F>) {
         for place in 0..self.mailboxes.len() as u32 {

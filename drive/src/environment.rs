@@ -1,47 +1,48 @@
-//! What surrounds a driver: the traits that a live host and a simulated one implement.
+//! The surroundings of a driver: the traits that a live host and a simulated one implement.
 
 use core::net::SocketAddr;
 
+use laxity_core::clock::WallReading;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Event, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Decision, Delivered, Evidence, Expected, ReceiveCounters};
-use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::receive::{DeliveredMessage, Evidence, ExpectedChannel, FinalJudgement, ReceiveCounters};
+use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
 
 use crate::driver::Driver;
 
 /// Work that was just done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// What it was.
+pub struct WorkDone {
+    /// The kind of work.
     pub piece: Piece,
-    /// Whether another handler ran before: it cost a change as well.
+    /// True if another handler ran before: it cost a change as well.
     pub switched: bool,
-    /// How many pieces of the kind.
+    /// The number of pieces of the kind.
     pub count: usize,
-    /// Whose handler ran, if one did.
+    /// The channel whose handler ran, if one did.
     pub channel: Option<ChannelId>,
 }
 
-impl Work {
+impl WorkDone {
     /// Work of no handler.
     pub fn of(piece: Piece, count: usize) -> Self {
         Self { piece, switched: false, count, channel: None }
     }
 }
 
-/// What time it is, and what passes.
+/// The clock, and the passing of time.
 pub trait Clock {
     /// The time; it never runs backwards.
     fn now(&mut self) -> Instant;
 
     /// The time after this work. A real clock is read; a virtual one lets the work's cost pass.
-    fn after(&mut self, work: &Work) -> Instant;
+    fn after(&mut self, work: &WorkDone) -> Instant;
 
-    /// How often this clock was seen to stand still while time passed, as in a suspended host, and to jump ahead, by when it read `now`: its last
+    /// The numbers of times that this clock was seen to stand still while time passed, as in a suspended host, and to jump ahead, until it read `now`: its last
     /// reading. It is asked between a reading and what leaves with it, so it may cost as much as another reading. Of a clock that does
     /// neither, never.
     fn jumps(&mut self, now: Instant) -> [u64; 2] {
@@ -49,30 +50,36 @@ pub trait Clock {
         [0; 2]
     }
 
-    /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it, until
-    /// `now`. What it waited for by itself is its own. May be a system call: it is asked only when something took too long.
+    /// The wall clock beside this one, if the kernel vouches for it and for its error. A system call: it is asked once a peer has
+    /// told of its clock.
+    fn wall(&mut self) -> Option<WallReading> {
+        None
+    }
+
+    /// The part of the time since the last call that the platform took, by evidence; the thread was awake for `awake` of it, until
+    /// `now`. Waits of its own do not count. May be a system call: it is asked only when something took too long.
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration;
 
-    /// How long, of the time from `since` to `now`, the platform kept the thread from waking up, by evidence. May be a system
+    /// The part of the time from `since` to `now` for which the platform kept the thread from waking up, by evidence. May be a system
     /// call: it is asked only when something came late that should have ended a sleep.
     fn delayed(&mut self, since: Instant, now: Instant) -> Duration;
 }
 
-/// The packets that a link has passed on so far: what this host has lost itself is found by comparing them with what the endpoint
-/// has given and got.
+/// The packets that a link has passed on so far: losses of this host itself are found by comparing them with the endpoint's own
+/// counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Passed {
-    /// Handed to the network or to this host itself, refused by it, or still staged.
+pub struct PassedPackets {
+    /// Packets handed to the network or to this host itself, refused by it, or still buffered.
     pub departed: u64,
-    /// Got from the network, or from this host itself.
+    /// Packets received from the network, or from this host itself.
     pub received: u64,
-    /// This host had them in its input and lost them, by its own counters.
+    /// Packets that this host had in its input and lost, by its own counters.
     pub lost: u64,
 }
 
-/// Where packets go, and where they come from. Links are numbered from zero.
+/// The links by which packets go and come. Links are numbered from zero.
 pub trait Links<F: Frames> {
-    /// How many there are.
+    /// The number of links.
     fn links(&self) -> LinkId;
 
     /// Packets that a link takes now.
@@ -81,30 +88,30 @@ pub trait Links<F: Frames> {
     /// Stages a packet. The frame belongs to the link from here on.
     fn transmit(&mut self, link: LinkId, packet: Transmit, frames: &mut F);
 
-    /// Hands everything staged to the network, as far as that takes it, and frees the frames that are done.
+    /// Hands everything buffered to the network, as far as that takes it, and frees the frames that are done.
     fn flush(&mut self, link: LinkId, frames: &mut F);
 
-    /// True if a flush left something staged because the network was full.
+    /// True if a flush left something buffered because the network was full.
     fn is_blocked(&self, link: LinkId) -> bool;
 
-    /// Packets that were staged and not yet handed over. After a flush there are none, unless the network is full.
-    fn staged(&self, link: LinkId) -> usize;
+    /// Packets that were buffered and not yet handed over. After a flush there are none, unless the network is full.
+    fn buffered(&self, link: LinkId) -> usize;
 
     /// Gives each of them to `write`, which changes what it says of itself.
     fn rewrite(&mut self, link: LinkId, frames: &mut F, write: impl FnMut(&mut [u8]));
 
-    /// What came and went so far.
-    fn passed(&self, link: LinkId) -> Passed;
+    /// The packets that came and went so far.
+    fn passed(&self, link: LinkId) -> PassedPackets;
 
-    /// How soon to flush again though nothing will say that there is room.
+    /// The time after which to flush again because no event will tell that there is room.
     fn retry_after(&self, link: LinkId) -> Option<Duration>;
 
     /// Gives at most `limit` frames that arrived to [`Endpoint::handle_frame`], and then what the link policed itself to
-    /// [`Endpoint::handle_policed`]: whatever was dropped early came before what was just received. How many frames there were.
+    /// [`Endpoint::handle_policed`]: packets that were dropped early came before those that were just received. Returns the number of frames.
     fn receive(&mut self, now: Instant, link: LinkId, limit: usize, frames: &mut F, endpoint: &mut Endpoint) -> usize;
 
-    /// What may arrive on a link for the channel at `place` from now on; false if the link refuses, so that nothing will.
-    fn expect(&mut self, link: LinkId, place: u32, expected: &Expected) -> bool;
+    /// Tells a link what may arrive for the channel at `place` from now on; false if the link refuses, so that nothing will.
+    fn expect(&mut self, link: LinkId, place: u32, expected: &ExpectedChannel) -> bool;
 
     /// The channel at `place` sends to `peer`; false if the link refuses.
     fn expect_control(&mut self, link: LinkId, place: u32, peer: SocketAddr) -> bool;
@@ -115,12 +122,12 @@ pub trait Links<F: Frames> {
 
 /// A message that an application has sent.
 #[derive(Debug)]
-pub struct Outbound {
+pub struct OutboundMessage {
     /// Its bytes.
     pub message: MessageBuf,
-    /// Stamped in the application's thread.
+    /// The stamp of the application's thread.
     pub arrival: Instant,
-    /// How long before the message was put in that is: its sender waited for memory though its contract had room.
+    /// The time by which that is before the message was put in: its sender waited for memory though its contract had room.
     pub waited: Duration,
 }
 
@@ -130,14 +137,14 @@ pub struct Delivery {
     /// Its channel.
     pub channel: ChannelId,
     /// The message.
-    pub delivered: Delivered,
-    /// Why it is late, if it is.
+    pub delivered: DeliveredMessage,
+    /// The evidence of why it is late, if it is.
     pub evidence: Option<Evidence>,
-    /// What explains that it was complete after its bound, though in time.
+    /// The evidence of why it was complete after its bound, though in time.
     pub beyond_bound: Option<Evidence>,
 }
 
-/// Where messages go and come from: the applications' side of the channels, by place.
+/// The ports by which messages go and come: the applications' side of the channels, by place.
 pub trait Ports {
     /// The next place at which something was put or given back; each is told once until it rings again.
     fn rung(&mut self) -> Option<u32>;
@@ -145,21 +152,21 @@ pub trait Ports {
     fn look_begins(&mut self) {}
 
     /// The oldest message that the application at `place` has put into its mailbox.
-    fn take(&mut self, place: u32) -> Option<Outbound>;
+    fn take(&mut self, place: u32) -> Option<OutboundMessage>;
 
-    /// How long the application at `place` took from `begin` until it had put the message in that was taken last, and had rung for
+    /// The time that the application at `place` took from `begin` until it had put the message in that was taken last, and had rung for
     /// it; until `now` if it is still about to. Asked only if the message came late.
     fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration;
 
-    /// Gives every buffer that the application at `place` has read and returned to `give`; false if that cannot be had without
+    /// Gives every buffer that the application at `place` has read and returned to `give`; false if that is impossible without
     /// waiting for another thread.
     fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool;
 
     /// A message was accepted.
-    fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &Submitted);
+    fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &AcceptedMessage);
 
     /// A message was refused for good; the buffer is the application's again.
-    fn refused(&mut self, now: Instant, channel: ChannelId, rejected: Rejected, counters: &SendCounters);
+    fn refused(&mut self, now: Instant, channel: ChannelId, rejected: RejectedMessage, counters: &SendCounters);
 
     /// The last packet of a message was made; the buffer is the application's again. It is woken with others, later.
     fn spent(&mut self, now: Instant, channel: ChannelId, message: MessageBuf);
@@ -167,10 +174,10 @@ pub trait Ports {
     /// The last packet of a message was handed to the link.
     fn sent(&mut self, channel: ChannelId, counters: &SendCounters);
 
-    /// How long before its deadline a message of the channel at `place` is complete by the analysis.
+    /// The time before its deadline at which a message of the channel at `place` is complete by the analysis.
     fn spare(&self, place: u32) -> Duration;
 
-    /// What the application's handler may take for the next message of the channel at `place`; zero if it has none.
+    /// The time that the application's handler may take for the next message of the channel at `place`; zero if it has none.
     fn handler(&self, place: u32) -> Duration;
 
     /// A message is complete. The application is not woken by this. If it has a handler, that runs now; a message that it is done with comes
@@ -179,16 +186,16 @@ pub trait Ports {
 
     /// It is known now, in the end, whether a message that was delivered before was in time: between two clocks that takes a while.
     /// Its bound is `spare` before its deadline.
-    fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, counters: &ReceiveCounters);
+    fn judged(&mut self, channel: ChannelId, decision: &FinalJudgement, spare: Duration, counters: &ReceiveCounters);
 
     /// Wakes the application at `place`.
     fn wake(&mut self, place: u32);
 }
 
-/// Who holds the time that work took against what it may take.
+/// The judge that compares the time that work took with the time that it may take.
 pub trait Meter {
     /// The time since the last call was spent on this work.
-    fn lap(&mut self, work: &Work, now: Instant);
+    fn lap(&mut self, work: &WorkDone, now: Instant);
 
     /// `count` frames were found in a look at the inputs.
     fn looked(&mut self, count: usize, now: Instant);
@@ -196,7 +203,7 @@ pub trait Meter {
     /// Something took so long that is no work of the executive's: a timer, a wake-up, a hand-over.
     fn record(&mut self, piece: Piece, took: Duration, now: Instant);
 
-    /// What comes now belongs to no piece: sleep, or work that is charged nowhere.
+    /// Tells that the time from now on belongs to no piece: sleep, or work that is charged nowhere.
     fn skip(&mut self, now: Instant);
 
     /// Handlers may change now: admission charges another look at the inputs.
@@ -206,43 +213,43 @@ pub trait Meter {
     fn gap(&mut self, taken: Duration);
 }
 
-/// Who opens and closes channels, and is told what happens to them.
+/// The part that opens and closes channels, and is told what happens to them.
 pub trait Control<F: Frames>: Sized {
     /// Does what was asked for since the last time, through the driver's commands.
     fn obey(&mut self, driver: &mut Driver<F>, now: Instant);
 
-    /// Something happened to a channel, or somebody asks for one.
+    /// Something happened to a channel, or a peer asks for one.
     fn event(&mut self, driver: &mut Driver<F>, now: Instant, event: Event);
 
     /// A round is over; other stages may count alone now, and what was counted may be told.
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant);
 
-    /// Whether a periodic upcall that shares this processor is released and not done: the driver is held then
+    /// True if a periodic upcall that shares this processor is released and not done: the driver is held then
     /// (`laxity_core::admission::upcalls`).
     fn is_upcall_ready(&mut self, now: Instant) -> bool;
 }
 
-/// What an upcall did with its iteration.
+/// The result of an upcall's iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Iterated {
-    /// When it gave the thread back.
+pub struct IterationResult {
+    /// The time at which it gave the thread back.
     pub end: Instant,
     /// Units of work that it handled.
     pub units: u32,
-    /// Whether the run goes on.
-    pub outcome: Outcome,
+    /// The outcome: the run goes on or not.
+    pub outcome: RunOutcome,
 }
 
-/// Who runs the application's upcalls on the driver's own thread.
-pub trait OnThread<F: Frames>: Sized {
+/// The part that runs the application's upcalls on the driver's own thread.
+pub trait UpcallRunner<F: Frames>: Sized {
     /// Runs one iteration; a change of handler before it is a part of the time that it takes.
-    fn iterate(&mut self, now: Instant, upcall: &Pick) -> Iterated;
+    fn iterate(&mut self, now: Instant, upcall: &PickedRun) -> IterationResult;
 
     /// The endpoint knows of the iteration, and says what the run was if it is over.
-    fn iterated(&mut self, driver: &mut Driver<F>, now: Instant, upcall: &Pick, completed: Option<Completed>);
+    fn iterated(&mut self, driver: &mut Driver<F>, now: Instant, upcall: &PickedRun, completed: Option<CompletedRun>);
 }
 
-/// All that surrounds a driver.
-pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> + OnThread<F> {}
+/// The surroundings of a driver, all together.
+pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> + UpcallRunner<F> {}
 
-impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F> + OnThread<F>> Environment<F> for E {}
+impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F> + UpcallRunner<F>> Environment<F> for E {}

@@ -1,24 +1,24 @@
-//! Time that the platform takes away in the middle of the loop: found, and told to the endpoint, which judges misses by it.
+//! The search for time that the platform takes away in the middle of the loop. The endpoint is told of it, and judges misses by it.
 
-use laxity_core::clock::Jump;
+use laxity_core::clock::ClockJump;
 use laxity_core::frames::Frames;
-use laxity_core::receive::TimeTaken;
+use laxity_core::receive::TimeLoss;
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
 use crate::environment::Environment;
 
-/// A part of the loop: when it began, and what it may cost by the platform's figures. What is beyond that was taken by the
+/// A part of the loop: its begin, and its cost by the platform's figures. Time beyond that was taken by the
 /// platform, as far as there is evidence.
 #[derive(Debug)]
-pub(crate) struct Round {
+pub(crate) struct TimedRound {
     pub(crate) start: Instant,
     pub(crate) allowance: Duration,
     /// Awake by the clock before this round, since evidence was last asked for.
     awake: Duration,
 }
 
-impl Round {
+impl TimedRound {
     pub(crate) fn new(start: Instant) -> Self {
         Self { start, allowance: Duration::ZERO, awake: Duration::ZERO }
     }
@@ -36,7 +36,7 @@ impl Round {
 }
 
 impl<F: Frames> Driver<F> {
-    /// Compares a round, as far as it has come, with what it may cost. What is beyond that the platform took, as far as there is
+    /// Compares a round, as far as it has come, with its cost. Time beyond that the platform took, as far as there is
     /// evidence; the rest we did ourselves, and that is evidence, too: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
     pub(crate) fn watch(&mut self, now: Instant, env: &mut impl Environment<F>) {
         let beyond = now.since(self.round.start).saturating_sub(self.round.allowance);
@@ -44,7 +44,7 @@ impl<F: Frames> Driver<F> {
             self.round.end(now);
             let stolen = env.stolen(now, core::mem::take(&mut self.round.awake)).min(beyond);
             let own = beyond.saturating_sub(stolen);
-            self.endpoint.note_gap(now, TimeTaken { platform: stolen, own, ..TimeTaken::default() });
+            self.endpoint.note_gap(now, TimeLoss { platform: stolen, own, ..TimeLoss::default() });
             if !stolen.is_zero() {
                 env.gap(stolen);
             }
@@ -52,27 +52,30 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Looks whether the clock has jumped by when it read `now`: stamps from before it is found are not believed to be from after it. Where it is
-    /// compared with no other one, that does not matter.
-    pub(crate) fn watch_clock(&mut self, now: Instant, env: &mut impl Environment<F>) {
+    /// compared with no other one, that does not matter. Reads the wall clock if a peer has told of its clock. The time by then.
+    pub(crate) fn watch_clock(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         if !self.endpoint.compares_clocks() {
-            return;
+            return now;
         }
+        let wall = self.endpoint.wants_wall().then(|| env.wall());
+        let now = wall.flatten().map_or(now, |wall| now.max(wall.at));
         let jumps = env.jumps(now);
-        if jumps == self.jumps {
-            return;
-        }
-        for ((seen, known), jump) in jumps.iter().zip(&self.jumps).zip([Jump::StoodStill, Jump::Ahead]) {
+        for ((seen, known), jump) in jumps.iter().zip(&self.jumps).zip([ClockJump::StoodStill, ClockJump::Ahead]) {
             if seen != known {
                 self.endpoint.note_clock_jump(env.now(), jump);
             }
         }
         self.jumps = jumps;
+        if let Some(wall) = wall {
+            self.endpoint.note_wall(wall);
+        }
+        now
     }
 
-    /// The platform took `taken` of the processor until now.
+    /// Notes that the platform took `taken` of the processor until now.
     pub fn note_gap(&mut self, now: Instant, taken: Duration, env: &mut impl Environment<F>) {
         if !taken.is_zero() {
-            self.endpoint.note_gap(now, TimeTaken::by_platform(taken));
+            self.endpoint.note_gap(now, TimeLoss::by_platform(taken));
             env.gap(taken);
         }
     }

@@ -7,12 +7,12 @@
 //!                              └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Driver::turn`] does one such pass and says what comes next: again, or sleep until when and why. The live executive and the
-//! simulator both call it; nothing else knows the order. What differs between them stands behind five traits: what time it is
-//! and what passes ([`Clock`]), where packets go and come from ([`Links`]), where messages do ([`Ports`]), who holds the time
-//! that work took against what it may take ([`Meter`]), and who opens and closes channels ([`Control`]).
+//! [`Driver::turn`] does one such pass and returns the next action: another turn, or a sleep with its end and its reason. The live executive and the
+//! simulator both call it; nothing else knows the order. The differences between them stand behind six traits: the time
+//! and its passing ([`Clock`]), packets ([`Links`]), messages ([`Ports`]), the comparison of the time
+//! that work took with its limits ([`Meter`]), the opening and closing of channels ([`Control`]), and upcalls on this thread ([`UpcallRunner`]).
 //!
-//! The driver has no I/O, no clock and no threads of its own. After [`Endpoint::seal`](laxity_core::endpoint::Endpoint::seal)
+//! The driver has no I/O, no clock and no threads of its own. After [`Endpoint::new`](laxity_core::endpoint::Endpoint::new)
 //! it allocates nothing, and every call of it is bounded: a turn takes at most K frames of each link, K messages' mailboxes, and
 //! one step.
 
@@ -21,18 +21,19 @@
 
 extern crate alloc;
 
+mod busy_budget;
 mod channels;
 mod driver;
 mod environment;
 mod gaps;
 mod mailbox;
-mod share;
 mod sleep;
-mod strangers;
+mod unknown_peers;
 
 pub use driver::{Config, Driver};
 pub use environment::{
-    Clock, Control, Delivery, Environment, Iterated, Links, Meter, OnThread, Outbound, Passed, Ports, Work,
+    Clock, Control, Delivery, Environment, IterationResult, Links, Meter, OutboundMessage, PassedPackets, Ports,
+    UpcallRunner, WorkDone,
 };
-pub use mailbox::Deliveries;
-pub use sleep::{Next, Sleep, Why};
+pub use mailbox::DeliveryResult;
+pub use sleep::{NextTurn, Sleep, WakeReason};

@@ -1,16 +1,16 @@
-//! What applications put into their mailboxes, and what they are given: between the ports and the endpoint.
+//! Messages that applications put into their mailboxes, and that they are given: between the ports and the endpoint.
 
 use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
-use laxity_core::receive::TimeTaken;
+use laxity_core::receive::TimeLoss;
 use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
-use crate::environment::{Delivery, Environment, Outbound};
+use crate::environment::{Delivery, Environment, OutboundMessage};
 
-/// How soon messages are asked for again that could not be taken back because an application was at it.
+/// The time after which messages are asked for again that could not be taken back because an application used the mailbox.
 const RETURNED_LATER: Duration = Duration::from_micros(200);
 
 /// So many messages of a mailbox are refused in one look: an application in another process puts as many as it likes.
@@ -19,7 +19,7 @@ const MOST_REFUSED: usize = 64;
 /// So many messages between two clocks are judged in one round, beside two for each that is delivered.
 pub(crate) const JUDGED_AT_ONCE: usize = 8;
 
-/// How long before its deadline the bound of a message at `place` is. A bound is that of the handler's end, whatever this one takes.
+/// The time from the bound of a message at `place` to its deadline. A bound is that of the handler's end, whatever time this one takes.
 fn spare(place: u32, env: &impl crate::environment::Ports) -> Duration {
     match env.spare(place) {
         Duration::ZERO => Duration::ZERO,
@@ -35,7 +35,7 @@ pub(crate) enum Mailbox {
     Closed,
     Sends {
         /// The message that the contract, or a full queue, had no room for yet.
-        held: Option<Outbound>,
+        held: Option<OutboundMessage>,
         /// True once the channel may send: what comes before waits in the mailbox.
         begun: bool,
         /// True once the application has closed: the channel closes when the mailbox is empty.
@@ -44,14 +44,14 @@ pub(crate) enum Mailbox {
     Receives,
 }
 
-/// What was done with messages that were complete.
+/// The result of delivering messages that were complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Deliveries {
+pub enum DeliveryResult {
     /// There was none.
     Nothing,
     /// They are in their applications' queues.
     Queued,
-    /// Handlers of applications had them, which may have taken long.
+    /// Handlers of applications had them, which may have taken a long time.
     Handled,
 }
 
@@ -60,8 +60,8 @@ impl Mailbox {
 }
 
 impl<F: Frames> Driver<F> {
-    /// Takes what applications put into their mailboxes: so many messages. Every mailbox that rang is looked at, however many: a
-    /// message that is not known at a preemption point waits for whatever is picked there, and that is in no bound.
+    /// Takes the messages that applications put into their mailboxes; returns their number. Every mailbox that rang is looked at, however many: a
+    /// message that is not known at a preemption point waits for the job that is picked there, and no bound contains that.
     pub fn take_messages(&mut self, now: Instant, env: &mut impl Environment<F>) -> usize {
         let mut taken = 0;
         while let Some((_, place)) = self.retries.pop_due(now) {
@@ -75,7 +75,7 @@ impl<F: Frames> Driver<F> {
         taken
     }
 
-    /// When a mailbox is to be looked at again though it does not ring. Part of [`turn`](Self::turn).
+    /// The time at which a mailbox is to be looked at again though it does not ring. Part of [`turn`](Self::turn).
     pub fn mailbox_timeout(&self) -> Option<Instant> {
         self.retries.peek().map(|(at, _)| at)
     }
@@ -97,13 +97,13 @@ impl<F: Frames> Driver<F> {
                 loop {
                     let was_held = held.is_some();
                     let Some(outbound) = held.take().or_else(|| env.take(place)) else { break };
-                    let Outbound { arrival, waited, .. } = outbound;
+                    let OutboundMessage { arrival, waited, .. } = outbound;
                     let age = now.since(arrival);
                     let is_late = age > self.endpoint.handover(key);
                     let mut withheld = Duration::ZERO;
                     if is_late {
                         let begin = arrival + waited;
-                        // What the driver has held its application does not withhold.
+                        // A message that the driver has held was not withheld by its application.
                         if !was_held {
                             withheld = env.withheld(now, place, begin);
                         }
@@ -126,7 +126,8 @@ impl<F: Frames> Driver<F> {
                             };
                             // It arrives when its contract has room for it, however late it is asked for again: that may be over.
                             let room = arrival.min(now) + wait;
-                            *held = Some(Outbound { message: rejected.message, arrival: arrival.max(room), waited });
+                            *held =
+                                Some(OutboundMessage { message: rejected.message, arrival: arrival.max(room), waited });
                             if !wait.is_zero() && room <= now {
                                 continue;
                             }
@@ -157,9 +158,9 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Hands complete messages to their applications, or to these' handlers. A real-time message wakes its receiver at once, a
-    /// best-effort one with others: a wake-up is a system call, and costs more than the message.
-    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> Deliveries {
-        let mut done = Deliveries::Nothing;
+    /// best-effort one wakes it together with others: a wake-up is a system call, and costs more than the message.
+    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> DeliveryResult {
+        let mut done = DeliveryResult::Nothing;
         if self.endpoint.has_delivery() {
             // What is complete is judged by clocks that have not jumped since.
             self.watch_clock(now, env);
@@ -176,7 +177,7 @@ impl<F: Frames> Driver<F> {
             let urgent = delivered.deadline.is_some();
             let spent = env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
             self.tell_judged(now, 2, env);
-            done = if handler.is_zero() { done.max(Deliveries::Queued) } else { Deliveries::Handled };
+            done = if handler.is_zero() { done.max(DeliveryResult::Queued) } else { DeliveryResult::Handled };
             self.round.allowance += handler;
             match spent {
                 Some(message) => self.endpoint.recycle(channel, message),
@@ -189,7 +190,7 @@ impl<F: Frames> Driver<F> {
         done
     }
 
-    /// Tells of some messages whether they were in time. What is left is told in the next round, which comes at once.
+    /// Tells of some messages whether they were in time. The rest is told in the next round, which comes at once.
     pub(crate) fn tell_judged(&mut self, now: Instant, most: usize, env: &mut impl Environment<F>) {
         for _ in 0..most {
             let Some((channel, decision)) = self.endpoint.poll_judged(now) else { break };
@@ -199,7 +200,7 @@ impl<F: Frames> Driver<F> {
         }
     }
 
-    /// Wakes whoever waits for something that was not urgent.
+    /// Wakes the applications that wait for something that was not urgent.
     pub fn wake_applications(&mut self, env: &mut impl Environment<F>) {
         while let Some(place) = self.wakes.pop_front(0) {
             env.wake(place);
@@ -225,7 +226,7 @@ pub(crate) fn note_late_waking<F: Frames>(
     let late = due.map_or(Duration::ZERO, |due| now.since(due));
     let taken = if late.is_zero() { late } else { env.delayed(now.before(late), now).min(late) };
     if !taken.is_zero() {
-        endpoint.note_gap(now, TimeTaken::by_platform(taken));
+        endpoint.note_gap(now, TimeLoss::by_platform(taken));
         env.gap(taken);
     }
 }

@@ -1,24 +1,24 @@
-//! When there is nothing to do: until when, and why.
+//! Sleeping when there is nothing to do: until when, and why.
 
 use laxity_core::endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::units::{Duration, Instant};
 
+use crate::busy_budget::RESTRICTED_POLL;
 use crate::driver::Driver;
 use crate::environment::Environment;
-use crate::gaps::Round;
+use crate::gaps::TimedRound;
 use crate::mailbox::note_late_waking;
-use crate::share::RESTRICTED_POLL;
 
-/// What comes after a turn.
+/// The action after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextTurn {
     /// Another turn, right away.
     Again,
-    /// As [`Next::Sleep`], but frames came just now: while they keep coming, another turn is cheaper than asking the kernel whether there are more.
+    /// As [`NextTurn::Sleep`], but frames came just now: while they keep coming, another turn is cheaper than asking the kernel whether there are more.
     Look(Sleep),
-    /// Nothing can be done before this is over, a mailbox rings, or, unless it says otherwise, a frame arrives.
+    /// There is nothing to do before this sleep is over, a mailbox rings, or, unless the sleep says otherwise, a frame arrives.
     Sleep(Sleep),
     /// The driver was told to stop, and everything that it had taken has been sent.
     Stop,
@@ -27,33 +27,33 @@ pub enum Next {
 /// A sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// When it ends at the latest, and why; not after now means at once. `None` if only an input can end it.
-    pub until: Option<(Instant, Why)>,
-    /// Whether a frame that arrives ends it, too. Not if the share of the processor is used up, many frames came that nobody waits
+    /// The time at which it ends at the latest, and the reason; not after now means at once. `None` if only an input can end it.
+    pub until: Option<(Instant, WakeReason)>,
+    /// True if a frame that arrives ends it, too. False if the share of the processor is used up, many frames came that no channel waits
     /// for, or the driver is about to stop.
     pub hears_frames: bool,
-    /// Whether the share of the processor is used up.
+    /// True if the share of the processor is used up.
     pub is_restricted: bool,
-    /// Whether an upcall is ready: other work than what is current may wait, and goes on when none is.
+    /// True if an upcall is ready: work that is not current may wait, and goes on when no upcall is ready.
     pub is_held: bool,
 }
 
-/// Why a sleep ends.
+/// The reason why a sleep ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WakeReason {
     /// The endpoint asks for it.
-    Endpoint(endpoint::Why),
+    Endpoint(endpoint::TimeoutReason),
     /// A mailbox is to be looked at again.
     Mailbox,
     /// A link is to be flushed again.
     Flush,
-    /// The share of the processor is used up, many frames came that nobody waits for, or the driver is about to stop: inputs are
+    /// The share of the processor is used up, many frames came that no channel waits for, or the driver is about to stop: inputs are
     /// looked at now and then.
     Poll,
 }
 
 impl<F: Frames> Driver<F> {
-    /// How long there is nothing to do, as of `now`; at most for `rest`, if inputs are to be looked at only then.
+    /// The time for which there is nothing to do, as of `now`; at most for `rest`, if inputs are to be looked at only then.
     pub(crate) fn sleep(
         &self,
         now: Instant,
@@ -61,17 +61,19 @@ impl<F: Frames> Driver<F> {
         rest: Option<Duration>,
         env: &impl Environment<F>,
     ) -> Sleep {
-        let endpoint = self.endpoint.poll_timeout(now).map(|(at, why)| (at, Why::Endpoint(why)));
-        let mailbox = self.mailbox_timeout().map(|at| (at, Why::Mailbox));
-        let flush =
-            (0..env.links()).filter_map(|link| env.retry_after(link)).min().map(|after| (now + after, Why::Flush));
+        let endpoint = self.endpoint.poll_timeout(now).map(|(at, why)| (at, WakeReason::Endpoint(why)));
+        let mailbox = self.mailbox_timeout().map(|at| (at, WakeReason::Mailbox));
+        let flush = (0..env.links())
+            .filter_map(|link| env.retry_after(link))
+            .min()
+            .map(|after| (now + after, WakeReason::Flush));
         let soon = now + RESTRICTED_POLL;
         let poll = match (restricted, self.stops_at) {
-            (true, _) => Some(soon.min(self.share.window_ends())),
+            (true, _) => Some(soon.min(self.share.window_ends)),
             (false, Some(_)) => Some(soon),
             (false, None) => rest.map(|rest| now + rest),
         };
-        let until = [endpoint, mailbox, flush, poll.map(|at| (at, Why::Poll))].into_iter().flatten();
+        let until = [endpoint, mailbox, flush, poll.map(|at| (at, WakeReason::Poll))].into_iter().flatten();
         Sleep {
             until: until.min_by_key(|&(at, _)| at),
             hears_frames: poll.is_none(),
@@ -80,31 +82,31 @@ impl<F: Frames> Driver<F> {
         }
     }
 
-    /// The thread that calls [`turn`](Self::turn) could sleep now, and takes another turn to look. If that finds nothing, its time counts neither
-    /// as a part of the share of the processor nor as a look in vain: who spins sees to it how much that is.
+    /// The thread that calls [`turn`](Self::turn) could sleep now, but takes another turn to look. If that finds nothing, its time counts neither
+    /// as a part of the share of the processor nor as a useless look: the thread that spins limits that time itself.
     pub fn spin(&mut self) {
         self.spins = true;
     }
 
-    /// The thread that calls [`turn`](Self::turn) leaves, with something to do.
+    /// Tells that the thread that calls [`turn`](Self::turn) leaves, with something to do.
     pub fn leave(&mut self, now: Instant) {
         self.left = Some(now);
     }
 
-    /// Another thread calls [`turn`](Self::turn) from `now` on: what was done before it came says nothing of it. If the one before left with
-    /// something to do, and this one comes later than it may take to wake up, the platform may have kept it from that: true if that was so.
+    /// Tells that another thread calls [`turn`](Self::turn) from `now` on: earlier work is no evidence about it. If the thread before it left with
+    /// something to do, and this one comes later than a wake-up may take, the platform may have delayed it: true if that was so.
     pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
         env.skip(now);
         let due = self.left.take().map(|left| left + self.platform.wake_up);
         note_late_waking(&mut self.endpoint, now, due, env);
         self.was_rung = false;
         self.awake_since = now;
-        self.round = Round::new(now);
+        self.round = TimedRound::new(now);
         due.is_some()
     }
 
-    /// A sleep is over for which a timeout was passed that ended at `due`, if one was, and that has not begun after it. `rung` if a
-    /// mailbox rang: the next message that is taken says how long the wake-up took.
+    /// Tells that a sleep is over. Its timeout ended at `due`, if it had one, and it began no later than that. `rung` is true if a
+    /// mailbox rang: the next message that is taken shows the time of the wake-up.
     pub fn woke(&mut self, now: Instant, due: Option<Instant>, rung: bool, env: &mut impl Environment<F>) {
         env.skip(now);
         self.was_rung = rung;

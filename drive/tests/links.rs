@@ -1,14 +1,14 @@
-//! When links are fed, flushed and looked at.
+//! The times at which links are fed, flushed and looked at.
 #![allow(missing_docs)]
 
 mod around;
 
-use around::{Did, Host, LINKS, at, best_effort, micros, platform, real_time};
+use around::{DriverCall, Host, LINKS, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
-use laxity_drive::{Next, Why};
+use laxity_drive::{NextTurn, WakeReason};
 
-fn count(did: &[Did], what: Did) -> usize {
+fn count(did: &[DriverCall], what: DriverCall) -> usize {
     did.iter().filter(|did| **did == what).count()
 }
 
@@ -22,14 +22,14 @@ fn a_link_that_blocks_is_flushed_again_in_every_turn() {
     host.send(channel, 8);
     for step in 0..8 {
         let did = host.did_in_turn();
-        assert_eq!(count(&did, Did::Step(channel.index())), 1);
-        assert_eq!(count(&did, Did::Flush(0)), usize::from(step >= 3), "{did:?}");
-        assert_eq!(count(&did, Did::Flush(1)), 0, "the other link holds nothing");
+        assert_eq!(count(&did, DriverCall::Step(channel.index())), 1);
+        assert_eq!(count(&did, DriverCall::Flush(0)), usize::from(step >= 3), "{did:?}");
+        assert_eq!(count(&did, DriverCall::Flush(1)), 0, "the other link holds nothing");
     }
     assert!(host.around.flushed[0].iter().all(|frame| frame.len() < 140), "no packet has left");
     host.around.full[0] = false;
     host.rest();
-    assert_eq!(host.around.staged[0].len(), 0);
+    assert_eq!(host.around.buffered[0].len(), 0);
 }
 
 #[test]
@@ -41,13 +41,13 @@ fn a_driver_sleeps_no_longer_than_a_blocked_link_wants_to_wait() {
     (host.around.full[0], host.around.retry) = (true, Some(micros(300)));
     host.send(channel, 1);
     let sleep = host.rest();
-    assert_eq!(sleep.until, Some((at(300), Why::Flush)));
+    assert_eq!(sleep.until, Some((at(300), WakeReason::Flush)));
     assert!(sleep.hears_frames, "the network may say that there is room, too");
     host.around.did.clear();
     host.wake_at(at(300), Some(at(300)));
     host.around.full[0] = false;
     host.turn();
-    assert_eq!((host.around.count(Did::Flush(0)), host.around.staged[0].len()), (1, 0));
+    assert_eq!((host.around.count(DriverCall::Flush(0)), host.around.buffered[0].len()), (1, 0));
 }
 
 /// In which turns packets were handed over, of a message of ten in steps of one each.
@@ -60,10 +60,10 @@ fn flushes(transmit_batch: u32) -> Vec<usize> {
     for turn in 0..20 {
         host.around.did.clear();
         let next = host.turn();
-        if host.around.count(Did::Flush(0)) > 0 {
+        if host.around.count(DriverCall::Flush(0)) > 0 {
             turns.push(turn);
         }
-        if matches!(next, Next::Sleep(_)) {
+        if matches!(next, NextTurn::Sleep(_)) {
             break;
         }
     }
@@ -89,7 +89,7 @@ fn two_links_are_each_fed_with_their_own_packets() {
     channels.into_iter().for_each(|channel| host.send(channel, 2));
     host.rest();
     assert_eq!([0, 1].map(|link| host.around.flushed[link].len()), [0, 2]);
-    assert_eq!([0, 1].map(|link| host.around.staged[link].len()), [2, 0]);
+    assert_eq!([0, 1].map(|link| host.around.buffered[link].len()), [2, 0]);
     host.around.full[0] = false;
     host.turn();
     assert_eq!([0, 1].map(|link| host.around.flushed[link].len()), [2, 2]);
@@ -104,12 +104,12 @@ fn a_look_takes_as_many_frames_as_it_may_of_each_link() {
         (0..5).for_each(|sequence| host.message_arrives(link, receiver, sequence));
     }
     let did = host.did_in_turn();
-    assert_eq!((0..LINKS as u8).map(|link| count(&did, Did::Look(link))).collect::<Vec<_>>(), [1, 1]);
+    assert_eq!((0..LINKS as u8).map(|link| count(&did, DriverCall::Look(link))).collect::<Vec<_>>(), [1, 1]);
     assert_eq!([0, 1].map(|link| host.around.inboxes[link].len()), [3, 3], "K is 2");
     host.around.did.clear();
     host.rest();
-    let delivered = receivers.map(|(channel, _)| host.around.count(Did::Deliver(channel.index())));
-    assert_eq!(delivered, [5 - count(&did, Did::Deliver(0)), 5 - count(&did, Did::Deliver(1))]);
+    let delivered = receivers.map(|(channel, _)| host.around.count(DriverCall::Deliver(channel.index())));
+    assert_eq!(delivered, [5 - count(&did, DriverCall::Deliver(0)), 5 - count(&did, DriverCall::Deliver(1))]);
 }
 
 /// What a look takes beyond what is processed until the next one would be dropped; a frame of a real-time channel may be behind it.
@@ -136,11 +136,14 @@ fn a_full_look_is_followed_by_another_one() {
         let receiver = host.receiver(0, best_effort());
         host.rest();
         (0..frames).for_each(|sequence| host.message_arrives(0, receiver, sequence));
-        let steps = (0..frames).map(|_| host.turn()).all(|next| next == Next::Again);
+        let steps = (0..frames).map(|_| host.turn()).all(|next| next == NextTurn::Again);
         let then = host.turn();
-        assert!(steps && (then == Next::Again) == last && matches!(then, Next::Look(_)) != last, "{frames} {then:?}");
+        assert!(
+            steps && (then == NextTurn::Again) == last && matches!(then, NextTurn::Look(_)) != last,
+            "{frames} {then:?}"
+        );
         let did = host.did_in_turn();
-        assert_eq!(count(&did, Did::Look(0)), 1);
+        assert_eq!(count(&did, DriverCall::Look(0)), 1);
     }
 }
 
@@ -154,11 +157,11 @@ fn who_was_woken_by_a_frame_looks_first_and_who_sends_does_not() {
     host.message_arrives(0, receives, 0);
     host.driver.has_looked();
     for _ in 0..4 {
-        assert_eq!(count(&host.did_in_turn(), Did::Look(0)), 0);
+        assert_eq!(count(&host.did_in_turn(), DriverCall::Look(0)), 0);
     }
     assert_eq!(host.around.inboxes[0].len(), 1);
     host.driver.look_next();
-    assert_eq!(count(&host.did_in_turn(), Did::Look(0)), 1);
+    assert_eq!(count(&host.did_in_turn(), DriverCall::Look(0)), 1);
     assert!(host.around.inboxes[0].is_empty());
 }
 
@@ -170,9 +173,9 @@ fn frames_are_looked_for_after_a_quantum_of_steps_whatever_else_there_is_to_do()
     // Messages of a packet each: every step is a preemption point, but P is 4.
     (0..4).for_each(|_| host.send(channel, 1));
     host.around.step = micros(1_000);
-    let looks: Vec<_> = (0..4).map(|_| count(&host.did_in_turn(), Did::Look(1))).collect();
+    let looks: Vec<_> = (0..4).map(|_| count(&host.did_in_turn(), DriverCall::Look(1))).collect();
     assert_eq!(looks, [1, 0, 0, 0]);
     (0..4).for_each(|_| host.send(channel, 1));
-    let looks: Vec<_> = (0..4).map(|_| count(&host.did_in_turn(), Did::Look(1))).collect();
+    let looks: Vec<_> = (0..4).map(|_| count(&host.did_in_turn(), DriverCall::Look(1))).collect();
     assert_eq!(looks, [1, 0, 0, 0]);
 }

@@ -1,13 +1,13 @@
-//! What applications put into their mailboxes, and when it is taken.
+//! Messages that applications put into their mailboxes, and the times at which they are taken.
 #![allow(missing_docs)]
 
 mod around;
 
-use around::{Did, Host, at, best_effort, micros, platform, real_time};
+use around::{DriverCall, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DataView, stolen_units};
-use laxity_drive::Why;
+use laxity_drive::WakeReason;
 
 #[test]
 fn every_mailbox_that_rang_is_looked_at_before_a_handler_is_picked() {
@@ -19,8 +19,8 @@ fn every_mailbox_that_rang_is_looked_at_before_a_handler_is_picked() {
     relaxed.into_iter().for_each(|channel| host.send(channel, 1));
     host.send(urgent, 1);
     let did = host.did_in_turn();
-    assert_eq!(did.iter().filter(|did| matches!(did, Did::Submit(..))).count(), 6);
-    assert!(did.contains(&Did::Step(urgent.index())), "another handler runs first: {did:?}");
+    assert_eq!(did.iter().filter(|did| matches!(did, DriverCall::Submit(..))).count(), 6);
+    assert!(did.contains(&DriverCall::Step(urgent.index())), "another handler runs first: {did:?}");
 }
 
 /// Sends four messages at once on a contract of one each 10 ms; sleeps end `late` after they should. The logical arrivals, and
@@ -39,7 +39,7 @@ fn blocked(handover: Duration, late: Duration) -> (Vec<Instant>, Vec<Duration>) 
             break;
         }
         let (until, why) = sleep.until.expect("a message waits");
-        let late = if why == Why::Mailbox { late } else { Duration::ZERO };
+        let late = if why == WakeReason::Mailbox { late } else { Duration::ZERO };
         host.wake_at(until + late, Some(until));
     }
     (host.around.logical_arrivals(), accepted)
@@ -81,7 +81,7 @@ fn a_message_that_was_stamped_while_others_were_taken_does_not_wait_for_longer_t
     // The turn began before this one was sent.
     host.send_at(channel, 1, at(70));
     let sleep = host.rest();
-    assert_eq!(sleep.until, Some((at(10_000), Why::Mailbox)));
+    assert_eq!(sleep.until, Some((at(10_000), WakeReason::Mailbox)));
     // Nor does it arrive before it was sent.
     let mut host = Host::new(platform(), micros(200));
     let channel = host.sender(0, real_time(10_000, 1), Overload::Block, 8);
@@ -104,7 +104,7 @@ fn what_the_driver_has_held_its_application_does_not_withhold() {
     let channel = host.sender(0, real_time(10_000, 1), Overload::Block, 8);
     host.rest();
     (0..2).for_each(|_| host.send(channel, 1));
-    assert_eq!(host.rest().until, Some((at(10_000), Why::Mailbox)));
+    assert_eq!(host.rest().until, Some((at(10_000), WakeReason::Mailbox)));
     host.around.withheld = micros(30_000);
     host.around.now = at(40_000);
     host.rest();
@@ -126,7 +126,7 @@ fn to_begin_a_channel_that_is_gone_begins_nothing_at_its_place() {
     host.send(channel, 1);
     host.begin(gone);
     host.rest();
-    assert_eq!(host.around.count(Did::Refuse(channel.index())), 0, "what comes early waits");
+    assert_eq!(host.around.count(DriverCall::Refuse(channel.index())), 0, "what comes early waits");
     host.is_accepted(0);
     host.begin(channel);
     assert_eq!(host.around.logical_arrivals(), [at(0)]);
@@ -145,7 +145,7 @@ fn a_message_for_which_the_queue_has_no_place_is_taken_when_another_is_made() {
             host.around.logical_arrivals().len()
         })
         .collect();
-    // Two fit; nobody rings when there is a place again.
+    // Two fit; no application rings when there is a place again.
     assert_eq!(accepted, [2, 3, 3, 4, 4, 5, 5, 5]);
 }
 
@@ -173,20 +173,20 @@ fn buffers_that_cannot_be_taken_back_now_are_asked_for_200_us_later() {
     host.around.is_busy = true;
     host.around.ring(channel.index());
     let sleep = host.rest();
-    assert_eq!(sleep.until, Some((at(200), Why::Mailbox)));
+    assert_eq!(sleep.until, Some((at(200), WakeReason::Mailbox)));
     host.around.did.clear();
     host.wake_at(at(199), None);
     host.rest();
-    assert_eq!(host.around.count(Did::Return(channel.index())), 0, "nobody has rung");
+    assert_eq!(host.around.count(DriverCall::Return(channel.index())), 0, "no application has rung");
     host.around.is_busy = false;
     host.wake_at(at(200), Some(at(200)));
     host.rest();
-    assert_eq!(host.around.count(Did::Return(channel.index())), 1);
+    assert_eq!(host.around.count(DriverCall::Return(channel.index())), 1);
     assert_eq!(host.driver.mailbox_timeout(), None);
 }
 
 /// A message is taken 50 ms after it was sent, because an application that was stopped in between had not rung yet, or because the
-/// executive had no processor though it was rung, or for no reason that anybody knows.
+/// executive had no processor though it was rung, or for an unknown reason.
 #[test]
 fn a_late_hand_over_is_in_the_latency_and_is_explained_as_far_as_there_is_evidence() {
     let whole = micros(50_000) - platform().wake_up;

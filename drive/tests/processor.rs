@@ -3,11 +3,11 @@
 
 mod around;
 
-use around::{Did, Host, at, best_effort, micros, platform, real_time};
+use around::{DriverCall, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_drive::{Next, Why};
+use laxity_drive::{NextTurn, WakeReason};
 
 /// A host that may use 9 ms of every 100, with steps of a millisecond, and has used them up for best effort.
 fn used_up() -> (Host, laxity_core::event::ChannelId, laxity_core::event::ChannelId) {
@@ -26,36 +26,36 @@ fn used_up() -> (Host, laxity_core::event::ChannelId, laxity_core::event::Channe
 fn a_driver_that_has_used_up_its_share_sleeps_deaf_to_frames_and_looks_now_and_then() {
     let (mut host, best, _) = used_up();
     let sleep = host.rest();
-    let steps = host.around.count(Did::Step(best.index()));
+    let steps = host.around.count(DriverCall::Step(best.index()));
     // The share is counted as rounds end, after P = 4 steps and at the end of a message.
     assert!((9..=12).contains(&steps), "{steps} of 30 ms");
     assert!(!sleep.hears_frames && sleep.is_restricted);
-    assert_eq!(sleep.until, Some((host.around.now + micros(500), Why::Poll)));
-    // What arrives is found, though nobody was woken for it.
-    let (now, looks) = (host.around.now, host.around.count(Did::Look(0)));
+    assert_eq!(sleep.until, Some((host.around.now + micros(500), WakeReason::Poll)));
+    // What arrives is found, though no thread was woken for it.
+    let (now, looks) = (host.around.now, host.around.count(DriverCall::Look(0)));
     host.wake_at(now + micros(500), Some(now + micros(500)));
     host.rest();
-    assert_eq!(host.around.count(Did::Look(0)), looks + 1);
-    assert_eq!(host.around.count(Did::Step(best.index())), steps, "best effort waits");
+    assert_eq!(host.around.count(DriverCall::Look(0)), looks + 1);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), steps, "best effort waits");
 }
 
 #[test]
 fn what_is_current_and_real_time_goes_on_when_the_share_is_used_up() {
     let (mut host, best, real) = used_up();
     host.rest();
-    let steps = host.around.count(Did::Step(best.index()));
+    let steps = host.around.count(DriverCall::Step(best.index()));
     host.send(real, 2);
     host.rest();
-    assert_eq!(host.around.count(Did::Step(real.index())), 2);
-    assert_eq!(host.around.count(Did::Step(best.index())), steps);
+    assert_eq!(host.around.count(DriverCall::Step(real.index())), 2);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), steps);
 }
 
 #[test]
 fn best_effort_goes_on_with_the_next_window() {
     let (mut host, best, _) = used_up();
     let mut sleep = host.rest();
-    let steps = host.around.count(Did::Step(best.index()));
-    while host.around.count(Did::Step(best.index())) == steps {
+    let steps = host.around.count(DriverCall::Step(best.index()));
+    while host.around.count(DriverCall::Step(best.index())) == steps {
         let (until, _) = sleep.until.expect("it looks now and then");
         assert!(until <= at(100_000), "the window is over");
         host.wake_at(until, Some(until));
@@ -73,7 +73,7 @@ fn without_a_throttle_best_effort_may_run_for_ever() {
     host.around.did.clear();
     (0..3).for_each(|_| host.send(best, 10));
     let sleep = host.rest();
-    assert_eq!(host.around.count(Did::Step(best.index())), 30);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 30);
     assert!(sleep.hears_frames);
 }
 
@@ -85,8 +85,8 @@ fn gap(step: u64, evidence: u64) -> Option<Duration> {
     host.send(channel, 1);
     (host.around.stall, host.around.evidence) = (micros(step), micros(evidence));
     host.around.did.clear();
-    while !matches!(host.turn(), Next::Sleep(_)) {}
-    host.around.did.iter().find_map(|did| if let Did::Gap(taken) = did { Some(*taken) } else { None })
+    while !matches!(host.turn(), NextTurn::Sleep(_)) {}
+    host.around.did.iter().find_map(|did| if let DriverCall::Gap(taken) = did { Some(*taken) } else { None })
 }
 
 #[test]
@@ -109,8 +109,9 @@ fn what_a_step_may_take_is_no_gap_whatever_the_evidence_says() {
         host.around.did.clear();
         host.send(channel, 1);
         (host.around.step, host.around.evidence) = (micros(300), micros(150));
-        while !matches!(host.turn(), Next::Sleep(_)) {}
-        let told = host.around.did.iter().find_map(|did| if let Did::Gap(taken) = did { Some(*taken) } else { None });
+        while !matches!(host.turn(), NextTurn::Sleep(_)) {}
+        let told =
+            host.around.did.iter().find_map(|did| if let DriverCall::Gap(taken) = did { Some(*taken) } else { None });
         assert_eq!(told, gap, "of {may_take} µs");
     }
 }
@@ -122,7 +123,7 @@ fn what_a_sleep_ends_late_is_a_gap_beyond_the_wake_up_that_the_platform_has() {
         host.rest();
         host.around.did.clear();
         host.wake_at(at(1_000 + late), Some(at(1_000)));
-        host.around.did.iter().find_map(|did| if let Did::Gap(taken) = did { Some(*taken) } else { None })
+        host.around.did.iter().find_map(|did| if let DriverCall::Gap(taken) = did { Some(*taken) } else { None })
     };
     assert_eq!(late(0), None);
     assert_eq!(late(50), None, "50 µs are the wake-up's");
@@ -130,7 +131,7 @@ fn what_a_sleep_ends_late_is_a_gap_beyond_the_wake_up_that_the_platform_has() {
     assert_eq!(late(2_050), Some(micros(2_000)));
 }
 
-/// A frame of nobody every 10 µs for 100 ms, and a look takes 5. Returns for how long the driver was awake, and the longest that
+/// A frame of no channel every 10 µs for 100 ms, and a look takes 5. Returns for how long the driver was awake, and the longest that
 /// a frame waited.
 fn flooded(host: &mut Host) -> (Duration, Duration) {
     let (begin, mut arrived, mut oldest) = (host.around.now, 0, None);
@@ -152,7 +153,7 @@ fn flooded(host: &mut Host) -> (Duration, Duration) {
             // The socket takes no more than this.
             host.around.inboxes[0].clear();
         }
-        if let Next::Sleep(sleep) = next {
+        if let NextTurn::Sleep(sleep) = next {
             let frame = if host.around.inboxes[0].is_empty() { at_of(arrived) } else { host.around.now };
             let due = sleep.until.map(|(due, _)| due);
             let wakes = due.into_iter().chain(sleep.hears_frames.then_some(frame)).min().unwrap();
@@ -163,7 +164,7 @@ fn flooded(host: &mut Host) -> (Duration, Duration) {
 }
 
 #[test]
-fn a_flood_of_strangers_takes_no_more_of_the_processor_than_looks_are_charged() {
+fn a_flood_of_unknown_peers_takes_no_more_of_the_processor_than_looks_are_charged() {
     let platform = platform();
     let mut host = Host::new(platform.clone(), micros(200));
     let (awake, longest) = flooded(&mut host);
@@ -178,7 +179,7 @@ fn a_flood_of_strangers_takes_no_more_of_the_processor_than_looks_are_charged() 
     assert!(sleep.hears_frames, "{sleep:?}");
     let (channel, key) = host.receiver(0, best_effort());
     host.message_arrives(0, (channel, key), 0);
-    assert!(host.did_in_turn().contains(&Did::Step(channel.index())));
+    assert!(host.did_in_turn().contains(&DriverCall::Step(channel.index())));
 }
 
 /// Takes turns of 10 µs for 50 ms with nothing to do; whether it was never restricted.
@@ -191,7 +192,7 @@ fn is_free_after_turns(spins: bool) -> (Host, bool) {
             host.driver.spin();
         }
         host.around.now += micros(10);
-        matches!(host.turn(), Next::Sleep(sleep) if !sleep.is_restricted)
+        matches!(host.turn(), NextTurn::Sleep(sleep) if !sleep.is_restricted)
     });
     (host, is_free)
 }
@@ -204,7 +205,7 @@ fn turns_of_a_driver_that_spins_take_nothing_from_its_share() {
     // A frame that leads to nothing is no reason to rest: the credit of looks is whole.
     host.around.inboxes[0].push_back(vec![0; 20]);
     host.driver.spin();
-    assert!(matches!(host.turn(), Next::Look(_)));
+    assert!(matches!(host.turn(), NextTurn::Look(_)));
 }
 
 #[test]
@@ -212,7 +213,7 @@ fn work_that_a_driver_finds_while_it_spins_is_a_part_of_its_share() {
     let (mut host, best, _) = used_up();
     host.driver.spin();
     let sleep = host.rest();
-    assert!(sleep.is_restricted && host.around.count(Did::Step(best.index())) >= 9);
+    assert!(sleep.is_restricted && host.around.count(DriverCall::Step(best.index())) >= 9);
 }
 
 #[test]
@@ -223,12 +224,12 @@ fn what_comes_while_a_driver_spins_is_found_by_the_next_turn() {
     host.rest();
     host.around.did.clear();
     host.driver.spin();
-    assert!(matches!(host.turn(), Next::Sleep(_)));
+    assert!(matches!(host.turn(), NextTurn::Sleep(_)));
     host.send(sender, 1);
     host.message_arrives(1, receiver, 0);
     host.driver.spin();
-    assert_eq!(host.turn(), Next::Again);
+    assert_eq!(host.turn(), NextTurn::Again);
     host.rest();
-    assert_eq!(host.around.count(Did::Deliver(receiver.0.index())), 1);
-    assert_eq!(host.around.count(Did::Step(sender.index())), 1);
+    assert_eq!(host.around.count(DriverCall::Deliver(receiver.0.index())), 1);
+    assert_eq!(host.around.count(DriverCall::Step(sender.index())), 1);
 }

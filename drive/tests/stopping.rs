@@ -1,24 +1,24 @@
-//! How a driver ends.
+//! The end of a driver.
 #![allow(missing_docs)]
 
 mod around;
 
 use around::{Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
-use laxity_drive::Next;
+use laxity_drive::NextTurn;
 
 /// Turns until it stops: when that was, in µs.
 fn stops(host: &mut Host) -> u64 {
     for _ in 0..100_000 {
         match host.turn() {
-            Next::Again | Next::Look(_) => {}
-            Next::Sleep(sleep) => {
+            NextTurn::Again | NextTurn::Look(_) => {}
+            NextTurn::Sleep(sleep) => {
                 let (until, _) = sleep.until.expect("it is about to stop");
                 assert!(!sleep.hears_frames);
                 let now = host.around.now.max(until);
                 host.wake_at(now, Some(until));
             }
-            Next::Stop => return host.around.now.since(at(0)).as_nanos() / 1000,
+            NextTurn::Stop => return host.around.now.since(at(0)).as_nanos() / 1000,
         }
     }
     panic!("it does not stop");

@@ -3,7 +3,7 @@
 
 mod around;
 
-use around::{Did, Host, best_effort, micros, platform, real_time};
+use around::{DriverCall, Host, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::limits::HELD_SPACING;
 use laxity_core::upcall::Upcall;
@@ -26,13 +26,13 @@ fn best_effort_waits_and_what_is_current_does_not() {
     host.send(real, 2);
     let sleep = host.rest();
     assert!(sleep.is_held && sleep.hears_frames && !sleep.is_restricted, "{sleep:?}");
-    assert_eq!(host.around.count(Did::Step(real.index())), 2);
-    assert_eq!(host.around.count(Did::Step(best.index())), 0, "best effort waits");
+    assert_eq!(host.around.count(DriverCall::Step(real.index())), 2);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 0, "best effort waits");
     // It is told nothing that would wake it for best effort.
     host.around.is_upcall_ready = false;
     let sleep = host.rest();
     assert!(!sleep.is_held);
-    assert_eq!(host.around.count(Did::Step(best.index())), 3);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 3);
 }
 
 #[test]
@@ -44,13 +44,13 @@ fn what_had_begun_ends_with_its_quantum() {
     host.send(best, 8);
     // The first of P = 4 steps.
     host.turn();
-    assert_eq!(host.around.count(Did::Step(best.index())), 1);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 1);
     host.around.is_upcall_ready = true;
     host.rest();
-    assert_eq!(host.around.count(Did::Step(best.index())), 4);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 4);
     host.around.is_upcall_ready = false;
     host.rest();
-    assert_eq!(host.around.count(Did::Step(best.index())), 8);
+    assert_eq!(host.around.count(DriverCall::Step(best.index())), 8);
 }
 
 #[test]
@@ -118,31 +118,33 @@ fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
     host.rest();
     host.around.iteration = micros(30);
     let upcall = Upcall::new(micros(1_000), micros(90), 3, 1).unwrap();
-    let id = host.driver.endpoint.create_upcall(upcall, micros(900), 0).expect("there is room");
+    let id = host.driver.endpoint.upcalls_mut().create(upcall, micros(900), 0).expect("there is room");
     let first = host.around.now + micros(100);
-    host.driver.endpoint.run_upcall(host.around.now, id, first);
+    host.driver.endpoint.upcalls_mut().run(host.around.now, id, first);
     let sleep = host.rest();
     assert_eq!(sleep.until.map(|(at, _)| at), Some(first), "nothing wakes it for the release");
 
     host.wake_at(first, Some(first));
     host.around.did.clear();
-    while host.around.count(Did::Iteration(0)) == 0 {
+    while host.around.count(DriverCall::Iteration(0)) == 0 {
         host.turn();
     }
     // A message whose stage ends before the upcall's comes in the middle of the run.
     host.send(real, 2);
     host.rest();
     let did = &host.around.did;
-    let place = |what: Did| did.iter().position(|did| *did == what).expect("it was done");
-    let step = place(Did::Step(real.index()));
-    assert!(place(Did::Iteration(0)) < step && step < place(Did::Iteration(1)), "{did:?}");
-    let looks = did[place(Did::Iteration(1))..place(Did::Iteration(2))].iter().filter(|did| **did == Did::Look(0));
+    let place = |what: DriverCall| did.iter().position(|did| *did == what).expect("it was done");
+    let step = place(DriverCall::Step(real.index()));
+    assert!(place(DriverCall::Iteration(0)) < step && step < place(DriverCall::Iteration(1)), "{did:?}");
+    let looks = did[place(DriverCall::Iteration(1))..place(DriverCall::Iteration(2))]
+        .iter()
+        .filter(|did| **did == DriverCall::Look(0));
     assert_eq!(looks.count(), 1, "{did:?}");
     assert_eq!(host.around.completed, 1);
     assert_eq!(host.rest().until.map(|(at, _)| at), Some(first + micros(1_000)));
 
-    host.driver.endpoint.suspend_upcall(id);
-    assert!(!host.driver.endpoint.is_upcall_active(id));
+    host.driver.endpoint.upcalls_mut().suspend(id);
+    assert!(!host.driver.endpoint.upcalls().is_active(id));
     assert!(host.rest().until.is_none_or(|(at, _)| at > first + micros(1_000)));
 }
 
@@ -160,11 +162,11 @@ fn a_handler_ends_at_a_preemption_point() {
     host.rest();
     let channel = channel.index();
     let did = &host.around.did;
-    let place = did.iter().position(|did| *did == Did::Deliver(channel)).expect("it was delivered");
-    assert!(did[place..].contains(&Did::Look(0)), "{did:?}");
-    assert!(!did.contains(&Did::Wake(channel)), "{did:?}");
+    let place = did.iter().position(|did| *did == DriverCall::Deliver(channel)).expect("it was delivered");
+    assert!(did[place..].contains(&DriverCall::Look(0)), "{did:?}");
+    assert!(!did.contains(&DriverCall::Wake(channel)), "{did:?}");
     // What it declared is no gap, and no time of ours.
-    assert!(!did.iter().any(|did| matches!(did, Did::Gap(_))), "{did:?}");
+    assert!(!did.iter().any(|did| matches!(did, DriverCall::Gap(_))), "{did:?}");
     assert!(host.around.now >= before + micros(30));
 }
 
@@ -176,8 +178,8 @@ fn an_upcall_on_the_thread_is_not_held_back() {
     host.around.is_upcall_ready = true;
     host.around.iteration = micros(30);
     let upcall = Upcall::new(micros(1_000), micros(30), 1, 1).unwrap();
-    let id = host.driver.endpoint.create_upcall(upcall, micros(1_000), 0).expect("there is room");
-    host.driver.endpoint.run_upcall(host.around.now, id, host.around.now);
+    let id = host.driver.endpoint.upcalls_mut().create(upcall, micros(1_000), 0).expect("there is room");
+    host.driver.endpoint.upcalls_mut().run(host.around.now, id, host.around.now);
     host.rest();
     assert_eq!(host.around.completed, 1);
 }

@@ -1,14 +1,14 @@
-//! Who is woken, and when.
+//! The applications that are woken, and the times.
 #![allow(missing_docs)]
 
 mod around;
 
-use around::{Did, Host, best_effort, micros, platform, real_time};
+use around::{DriverCall, Host, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 
 /// What concerns applications, in order.
-fn told(did: &[Did]) -> Vec<Did> {
-    did.iter().copied().filter(|did| matches!(did, Did::Deliver(_) | Did::Wake(_))).collect()
+fn told(did: &[DriverCall]) -> Vec<DriverCall> {
+    did.iter().copied().filter(|did| matches!(did, DriverCall::Deliver(_) | DriverCall::Wake(_))).collect()
 }
 
 #[test]
@@ -20,7 +20,7 @@ fn who_waits_for_a_real_time_message_is_woken_at_once() {
     (0..2).for_each(|sequence| host.message_arrives(0, receiver, sequence));
     host.around.did.clear();
     host.rest();
-    let each = [Did::Deliver(place), Did::Wake(place)];
+    let each = [DriverCall::Deliver(place), DriverCall::Wake(place)];
     assert_eq!(told(&host.around.did), [each, each].concat());
 }
 
@@ -33,7 +33,10 @@ fn who_waits_for_best_effort_is_woken_once_for_several_messages() {
     (0..2).for_each(|sequence| host.message_arrives(0, receiver, sequence));
     host.around.did.clear();
     host.rest();
-    assert_eq!(told(&host.around.did), [Did::Deliver(place), Did::Deliver(place), Did::Wake(place)]);
+    assert_eq!(
+        told(&host.around.did),
+        [DriverCall::Deliver(place), DriverCall::Deliver(place), DriverCall::Wake(place)]
+    );
 }
 
 #[test]
@@ -44,18 +47,18 @@ fn who_waits_for_a_buffer_is_woken_before_the_driver_sleeps() {
     host.around.did.clear();
     (0..3).for_each(|_| host.send(channel, 1));
     host.rest();
-    assert_eq!(told(&host.around.did), [Did::Wake(channel.index())], "once for three buffers");
+    assert_eq!(told(&host.around.did), [DriverCall::Wake(channel.index())], "once for three buffers");
 }
 
 #[test]
-fn nobody_is_woken_at_the_place_of_a_channel_that_is_gone() {
+fn no_application_is_woken_at_the_place_of_a_channel_that_is_gone() {
     let mut host = Host::new(platform(), micros(200));
     let channel = host.sender(0, best_effort(), Overload::Block, 8);
     host.rest();
     host.send(channel, 1);
     host.around.did.clear();
     host.turn();
-    assert_eq!(host.around.count(Did::Step(channel.index())), 1, "its buffer is free, and it was not told yet");
+    assert_eq!(host.around.count(DriverCall::Step(channel.index())), 1, "its buffer is free, and it was not told yet");
     host.release(channel);
     host.rest();
     assert_eq!(told(&host.around.did), []);

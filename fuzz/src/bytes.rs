@@ -1,6 +1,6 @@
 //! A target's input as a source of choices. When it is used up every choice is zero, and the target ends.
 
-/// What is left of the input.
+/// The rest of the input.
 pub struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {

@@ -29,3 +29,6 @@ pub mod scenario;
 pub mod system_file;
 pub mod text;
 pub mod wire;
+
+// For the files of the fast path, which are those of `laxity-link`.
+use laxity_link::{netlink, sys};

@@ -51,7 +51,7 @@ pub fn system_file(data: &[u8]) {
 fn moved_down(text: &str, error: &FileError) {
     let lower = format!("# a line more\n{text}");
     let moved = system_file::parse(&lower, "system.toml").expect_err("the same mistake");
-    // A file to which nobody is to blame but the whole of it has its error at the top.
+    // A file whose error is in no one place has its error at the top.
     let expected = if error.key.is_empty() && error.line == 1 { 1..=2 } else { error.line + 1..=error.line + 1 };
     assert!(expected.contains(&moved.line), "line {} became {}", error.line, moved.line);
     assert_eq!((&moved.key, &moved.file), (&error.key, &error.file));

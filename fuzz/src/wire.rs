@@ -1,18 +1,18 @@
 //! Frames from the network: nothing that arrives is too much, and what was read is what is written.
 
 use laxity_core::admission::incoming::MAX_SPACING;
-use laxity_core::clock::{Exchange, Report};
-use laxity_core::event::{Name, Pace};
+use laxity_core::clock::{ClockExchange, StampReport, WallReading};
+use laxity_core::event::{Name, SenderPace};
 use laxity_core::figures::Misses;
 use laxity_core::limits::{
     MAX_CONTROL_PAYLOAD, MAX_DEADLINE, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES,
 };
-use laxity_core::receive::{Route, route};
+use laxity_core::receive::{FrameTarget, route};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{
-    Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS,
-    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify, fragment_bytes,
-    seal, sealed, token, write_tag,
+    Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, DATA_HEADER_BYTES, DataHeader, DataView, EPOCHS,
+    FrameKind, Keepalive, MAX_CONTROL_BYTES, MessageCounts, Open, Refuse, RequestedService, SEAL_BYTES, Status,
+    Versions, classify, fragment_bytes, seal, sealed, token, write_tag,
 };
 
 use super::bytes::Bytes;
@@ -89,7 +89,7 @@ pub fn control_frame(data: &[u8]) {
     }
     if let Ok((its_token, control)) = Control::parse(data) {
         assert!((CONTROL_HEADER_BYTES..=MAX_CONTROL_BYTES).contains(&data.len()));
-        assert_eq!((classify(data), token(data)), (Ok(Kind::Control), Some(its_token)));
+        assert_eq!((classify(data), token(data)), (Ok(FrameKind::Control), Some(its_token)));
         let again = written(its_token, &control).expect("what was read can be written");
         // What is not known here is skipped, so the frame may be shorter.
         assert!(again.len() <= data.len() || matches!(control, Control::Open(_) | Control::Close(_)));
@@ -141,7 +141,7 @@ fn with_a_code(frame: &[u8], number: u64, read: (u64, Control<'_>)) {
 
 pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
     let span = |bytes: &mut Bytes<'a>| Duration::from_nanos(bytes.number());
-    let counts = |bytes: &mut Bytes<'a>| Counts {
+    let counts = |bytes: &mut Bytes<'a>| MessageCounts {
         delivered: bytes.number(),
         late: bytes.number(),
         lost: bytes.number(),
@@ -154,13 +154,22 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
     };
     let exchange = |bytes: &mut Bytes<'a>| {
         let instant = |bytes: &mut Bytes<'a>| Instant::from_nanos(bytes.number());
-        bytes.bool().then(|| Exchange {
+        let exchange = bytes.bool().then(|| ClockExchange {
             said: instant(bytes),
             heard: bytes
                 .bool()
-                .then(|| Report { said: instant(bytes), heard_at: instant(bytes) })
-                .filter(|heard| *heard != Report { said: Instant::ZERO, heard_at: Instant::ZERO }),
+                .then(|| StampReport { said: instant(bytes), heard_at: instant(bytes) })
+                .filter(|heard| *heard != StampReport { said: Instant::ZERO, heard_at: Instant::ZERO }),
             epoch: bytes.u8(),
+            wall: None,
+        });
+        exchange.map(|exchange| ClockExchange {
+            wall: bytes.bool().then(|| WallReading {
+                at: exchange.said.before(Duration::from_micros(bytes.number() % (1 << 24))),
+                ahead: bytes.number().cast_signed(),
+                error: Duration::from_nanos(bytes.number() % (1 << 32)),
+            }),
+            ..exchange
         })
     };
     // Made from what there is, so that the corpus keeps its meaning; one in two is outside of its range.
@@ -171,11 +180,11 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         0 => {
             let (max_message, burst) = (bytes.number() as u32, bytes.number() as u32);
             let traffic = if bytes.bool() {
-                Traffic::BestEffort { max_message, queue: burst }
+                RequestedService::BestEffort { max_message, queue: burst }
             } else {
                 let (min_message, interval, deadline) = (bytes.number() as u32, span(bytes), span(bytes));
                 let (catch_up, tolerance, is_question) = (Duration::ZERO, u64::from(burst), burst & 1 != 0);
-                Traffic::RealTime {
+                RequestedService::RealTime {
                     max_message,
                     min_message,
                     interval,
@@ -189,7 +198,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             let (packet, upstream, lease) = (bytes.u16(), span(bytes), span(bytes));
             let (clock, oversize) = (bytes.number(), bytes.u8());
             let rate = Rate::bytes_per_second(clock);
-            let pace = Pace { rate, ahead: lease, spacing: spacing(clock) };
+            let pace = SenderPace { rate, ahead: lease, spacing: spacing(clock) };
             Control::Open(Open { name: text(bytes), traffic, packet, upstream, lease, clock, oversize, pace })
         }
         1 => {
@@ -237,11 +246,11 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
 fn any_frame(data: &[u8]) {
     let kind = classify(data);
     match route(data) {
-        Ok(Route::Data(view)) => {
-            assert_eq!(kind, Ok(if view.tag().is_some() { Kind::Tagged } else { Kind::Data }));
+        Ok(FrameTarget::Data(view)) => {
+            assert_eq!(kind, Ok(if view.tag().is_some() { FrameKind::Tagged } else { FrameKind::Data }));
             assert_eq!(DataView::parse(data), Ok(view));
         }
-        Ok(Route::Control) => assert_eq!(kind, Ok(Kind::Control)),
+        Ok(FrameTarget::Control) => assert_eq!(kind, Ok(FrameKind::Control)),
         Err(_) => assert!(DataView::parse(data).is_err()),
     }
     assert!(!(DataView::parse(data).is_ok() && Control::parse(data).is_ok()), "one frame, two kinds");

@@ -1,4 +1,4 @@
-//! How much of a bare `sendmmsg`/`recvmmsg` loop is left when the packets are best-effort messages of Laxity: messages of
+//! The rate of a bare `sendmmsg`/`recvmmsg` loop beside the rate when the packets are best-effort messages of Laxity: messages of
 //! 1,400 bytes over udp on loopback, link rate unlimited, one batch size for both.
 //!
 //! The two take turns in one run, a second each, so that whatever else the machine does meets both; the median of the pairs'
@@ -17,7 +17,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
-use laxity_lab::sys::bare_udp::Bare;
+use laxity_lab::sys::bare_udp::BareUdp;
 use laxity_link::sys::{Interest, wait};
 
 /// The median of laxity / bare that is wanted. It is missed where the kernel's path is fast: see docs/speed.md.
@@ -133,7 +133,7 @@ fn loopback() -> SocketAddr {
 fn bare_turn() -> Result<f64, Failure> {
     let free = || UdpSocket::bind(loopback())?.local_addr();
     let (here, there, buffer) = (free()?, free()?, laxity_link::udp::UdpConfig::DEFAULT_BUFFER_BYTES);
-    let open = |own, peer| Bare::open(own, peer, BYTES, BATCH as usize, buffer);
+    let open = |own, peer| BareUdp::open(own, peer, BYTES, BATCH as usize, buffer);
     let (mut from, mut to) = (open(here, there)?, open(there, here)?);
     let received = thread::scope(|scope| {
         let receiver = scope.spawn(|| {
@@ -153,7 +153,7 @@ fn bare_turn() -> Result<f64, Failure> {
 }
 
 /// What was moved; if that is nothing, waits until something can be, or a while.
-fn or_wait(moved: usize, socket: &Bare, until: Interest) -> std::io::Result<usize> {
+fn or_wait(moved: usize, socket: &BareUdp, until: Interest) -> std::io::Result<usize> {
     if moved == 0 {
         wait(&[(socket.as_fd(), until)], Some(Duration::from_millis(10)))?;
     }
@@ -168,7 +168,10 @@ fn host() -> Result<Host, Error> {
         packet: BYTES as u32,
         ..Platform::assumed_host()
     };
-    Host::start(HostConfig { bind: loopback(), claims: None, fifo_priority: None, ..HostConfig::with_costs(platform) })
+    Host::start(
+        HostConfig { bind: loopback(), ..HostConfig::emulated(platform) }
+            .advanced(|advanced| advanced.fifo_priority = None),
+    )
 }
 
 /// Messages that the receiving application got per second.

@@ -1,4 +1,4 @@
-//! What an upcall costs: the time of one beside a bare function call and a bare timer, and three ways to tell a handler that it has to
+//! The cost of an upcall: the time of one beside a bare function call and a bare timer, and three ways to tell a handler that it has to
 //! yield. Times are told, never judged; `growth` in the core is the gate.
 //!
 //! All of it on one processor, at real-time priority where that is permitted. Each way is tried in turn, so that disturbances meet all.
@@ -30,11 +30,11 @@ fn main() {
     let _ = sys::precise_timers();
     println!("one processor, real-time: {real_time}; medians of {ROUNDS} rounds");
 
-    let yields = median(|| asks(&Ways::Load));
+    let yields = median(|| asks(&LookMethod::Load));
     println!("{:<58} {yields:>9.1} ns", "should_yield: a flag that another thread sets (load)");
-    let clock = median(|| asks(&Ways::Clock(1)));
+    let clock = median(|| asks(&LookMethod::Clock(1)));
     println!("{:<58} {clock:>9.1} ns", "should_yield: the clock against the next release");
-    let every = median(|| asks(&Ways::Clock(16)));
+    let every = median(|| asks(&LookMethod::Clock(16)));
     println!("{:<58} {every:>9.1} ns", "should_yield: the clock every 16th time");
     let same = median(|| releaser(processor));
     println!("{:<58} {same:>9.1} ns", "a releaser on this processor, above: for each release");
@@ -71,19 +71,19 @@ fn timed(times: u64, mut call: impl FnMut()) -> f64 {
     (sys::thread_processor_time() - begin).as_nanos() as f64 / times as f64
 }
 
-enum Ways {
+enum LookMethod {
     Load,
     /// Only every so many times.
     Clock(u64),
 }
 
-fn asks(way: &Ways) -> f64 {
+fn asks(way: &LookMethod) -> f64 {
     let (flag, next) = (AtomicBool::new(false), Instant::MAX);
     let mut count = 0u64;
     timed(CALLS, || {
         let yields = match way {
-            Ways::Load => flag.load(Relaxed),
-            Ways::Clock(every) => {
+            LookMethod::Load => flag.load(Relaxed),
+            LookMethod::Clock(every) => {
                 count += 1;
                 flag.load(Relaxed) || count.is_multiple_of(*every) && now() >= next
             }

@@ -1,4 +1,4 @@
-//! How long a thread takes to wake another one: by a bare futex, by the bell of an application that is attached to an executive, as that one waits for it, and by what that
+//! The time that a thread takes to wake another one: by a bare futex, by the bell of an application that is attached to an executive, as that one waits for it, and by what that
 //! bell could be instead. Times are told, never judged.
 //!
 //! The one who wakes asks at priority 60, the one who is woken answers by a futex at 70, as applications and executives have them; all ways in turn, so that disturbances meet all.
@@ -16,7 +16,7 @@ const TURNS: u32 = 5_000;
 
 /// How the one who answers is woken.
 #[derive(Clone, Copy)]
-enum Way {
+enum WakeMethod {
     Futex,
     /// A set of bells beside a socket: what an executive that serves waits for.
     Bell,
@@ -26,11 +26,11 @@ enum Way {
     OneSet,
 }
 
-const WAYS: [(Way, &str); 4] = [
-    (Way::Futex, "futex"),
-    (Way::Bell, "a set of bells beside a socket (the executive's)"),
-    (Way::OwnBell, "a bell beside a socket"),
-    (Way::OneSet, "one set of a bell and a socket"),
+const WAYS: [(WakeMethod, &str); 4] = [
+    (WakeMethod::Futex, "futex"),
+    (WakeMethod::Bell, "a set of bells beside a socket (the executive's)"),
+    (WakeMethod::OwnBell, "a bell beside a socket"),
+    (WakeMethod::OneSet, "one set of a bell and a socket"),
 ];
 
 fn main() {
@@ -84,7 +84,7 @@ impl Bare {
 }
 
 /// ns of a way there and back.
-fn round(way: Way, [asking, answering]: [usize; 2]) -> u64 {
+fn round(way: WakeMethod, [asking, answering]: [usize; 2]) -> u64 {
     let own = Wake::new().expect("an eventfd");
     let bell = Wake::new().expect("an eventfd");
     let bells = WakeSet::new(&own).expect("a set");
@@ -102,19 +102,19 @@ fn round(way: Way, [asking, answering]: [usize; 2]) -> u64 {
             let mut rang = false;
             while !rang {
                 match way {
-                    Way::Futex => {
+                    WakeMethod::Futex => {
                         there.wait(seen);
                         rang = true;
                     }
-                    Way::Bell => {
+                    WakeMethod::Bell => {
                         beside(bells.as_fd());
                         bells.drain(|_| rang = true);
                     }
-                    Way::OwnBell => {
+                    WakeMethod::OwnBell => {
                         beside(bell.as_fd());
                         rang = bell.drain();
                     }
-                    Way::OneSet => {
+                    WakeMethod::OneSet => {
                         one_set.wait(None).expect("a set");
                         rang = bell.drain();
                     }
@@ -130,7 +130,7 @@ fn round(way: Way, [asking, answering]: [usize; 2]) -> u64 {
         let begin = now();
         for seen in 0..TURNS {
             match way {
-                Way::Futex => there.wake(),
+                WakeMethod::Futex => there.wake(),
                 _ => bell.wake(),
             }
             back.wait(seen);

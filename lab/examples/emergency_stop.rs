@@ -14,7 +14,7 @@ use laxity::{ChannelSpec, Costs, Host, HostConfig, LinkChoice, LinkKind, ListenC
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::{Duration, Instant};
-use laxity_lab::attack::{Attack, Content, Ground, HOGS, Hogs, Load, strangers};
+use laxity_lab::attack::{Attack, Content, HOGS, Hogs, Load, LoadTargets, unknown_peers};
 use laxity_lab::hosts::{Devices, Hosts};
 use laxity_link::sys::now;
 
@@ -91,24 +91,27 @@ fn of_wasm(_: &[u8]) -> Result<Handler, Failure> {
 /// The operator and the robot: on loopback, or on a network of their own, from which frames come to the kernel's programs.
 struct Machine {
     network: Option<Hosts>,
-    ground: Ground,
+    ground: LoadTargets,
 }
 
 impl Machine {
     fn new(in_kernel: bool) -> Result<Self, Failure> {
         if !in_kernel {
-            return Ok(Self { network: None, ground: Ground::loopback() });
+            return Ok(Self { network: None, ground: LoadTargets::loopback() });
         }
         let hosts = Hosts::new()?;
         let [operator, _] = hosts.join(0, Devices::Whole)?;
-        Ok(Self { network: Some(hosts), ground: Ground::lab(&[(operator.address.ip(), 24)])? })
+        Ok(Self { network: Some(hosts), ground: LoadTargets::lab(&[(operator.address.ip(), 24)])? })
     }
 
     fn start(&self) -> Result<[Host; 2], Failure> {
         let kind = if self.network.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         let costs = Costs::of_this_host(kind)?;
         let longest_iteration = COST + costs.platform.receive_first;
-        let config = HostConfig { costs: Some(costs), longest_iteration, claims: None, ..HostConfig::default() };
+        let config = HostConfig { costs: Some(costs), ..HostConfig::default() }.advanced(|advanced| {
+            advanced.longest_iteration = longest_iteration.into();
+            advanced.claims = None;
+        });
         let Some(hosts) = &self.network else { return Ok([Host::start(config.clone())?, Host::start(config)?]) };
         let link = LinkChoice::Xdp(XdpOptions { handlers: IN_KERNEL, ..XdpOptions::default() });
         let start = |host: u8| {
@@ -122,7 +125,7 @@ impl Machine {
     /// Datagrams of no channel, from one host to the other, until it is over.
     fn flood(&self, from: usize, to: std::net::SocketAddr, span: Duration, is_over: &AtomicBool) {
         let load = Load { per_second: Some(10_000), packets: u64::MAX, span };
-        let flood = || strangers(&[to], Content::UnknownChannel, 200, &load, &self.ground, is_over, |_| {});
+        let flood = || unknown_peers(&[to], Content::UnknownChannel, 200, &load, &self.ground, is_over, |_| {});
         let flooded = match &self.network {
             Some(hosts) => hosts.on(from, || Ok(flood())).map_err(|error| error.to_string()),
             None => Ok(flood()),
@@ -218,13 +221,13 @@ fn count_told(notices: &mut Notices, is_over: &AtomicBool) -> u64 {
 
 /// Speeds that were over the limit: how many, how many were answered, and how long that took from the operator's call to its hand.
 #[derive(Default)]
-struct Turns {
+struct StopFigures {
     over: u64,
     answered: Vec<u64>,
 }
 
-fn stop_again_and_again(speed: &mut Sender, stopped: &mut Receiver, seconds: u64) -> Result<Turns, Failure> {
-    let (begin, mut turns) = (now(), Turns::default());
+fn stop_again_and_again(speed: &mut Sender, stopped: &mut Receiver, seconds: u64) -> Result<StopFigures, Failure> {
+    let (begin, mut turns) = (now(), StopFigures::default());
     let mut due = begin;
     for number in 1i32.. {
         if now().since(begin) > Duration::from_secs(seconds) {
@@ -250,7 +253,7 @@ fn until(due: Instant) -> StdDuration {
     StdDuration::from_nanos(due.since(now()).as_nanos())
 }
 
-fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: Turns) -> Result<(), Failure> {
+fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: StopFigures) -> Result<(), Failure> {
     let handler = at_robot.handler().ok_or("the channel has no handler")?;
     let of = [at_robot.figures(), stopped.figures()];
     println!(
@@ -271,7 +274,7 @@ fn report(at_robot: &Receiver, stopped: &Receiver, learned: u64, turns: Turns) -
     let state: &str = handler.state.into();
     println!("the handler is {state}");
     println!("the handler's words: {} stops, the last speed {}", handler.state_word(0), handler.state_word(1));
-    let Turns { over, mut answered } = turns;
+    let StopFigures { over, mut answered } = turns;
     answered.sort_unstable();
     let at = |permille: usize| {
         answered.get(answered.len() * permille / 1000).copied().map(Duration::from_nanos).unwrap_or_default()

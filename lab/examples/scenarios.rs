@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 keep_awake: false,
                 costs: Platform::assumed_host().into(),
             };
-            let outcome = match run(&setup, &mut |_| {}) {
+            let outcome = match run(&setup, &mut |_| true) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     println!("{attack:9} {stack:10} {error}");

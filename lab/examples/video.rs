@@ -11,7 +11,7 @@ use std::time::Duration as StdDuration;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::workload::VIDEO;
-use laxity_lab::{Attack, ChannelOutcome, Film, FloodPath, Outcome, Setup, Stack, Workload, run_with};
+use laxity_lab::{Attack, ChannelOutcome, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run_with};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -58,7 +58,7 @@ fn frames(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
     Ok(frames)
 }
 
-fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
+fn line(outcome: &ScenarioOutcome, video: &ChannelOutcome) -> String {
     let figures = &video.figures;
     let laxity = |largest: Option<Duration>| match (figures.deadline, largest) {
         (Some(deadline), Some(largest)) => {
@@ -117,7 +117,7 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
             keep_awake: false,
             costs: Platform::assumed_host().into(),
         };
-        let outcome = run_with(&setup, &workload, &mut |_| {})?;
+        let outcome = run_with(&setup, &workload, &mut |_| true)?;
         let video = outcome.channels.iter().find(|channel| channel.figures.name == VIDEO);
         let video = video.ok_or("there is no channel of the film")?;
         println!("{}", line(&outcome, video));

@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! The errors of the laboratory, and the side at fault.
 
 use std::io;
 use std::net::SocketAddr;
@@ -10,37 +10,37 @@ use laxity_link::xdp::XdpError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What the caller asked for cannot be.
+    /// The set-up that the caller asked for is impossible.
     #[error("{what} is {found}, expected {expected}")]
     Setup {
         /// Which part of it.
         what: &'static str,
-        /// What was given.
+        /// The given value.
         found: String,
-        /// What can be.
+        /// The possible values.
         expected: &'static str,
     },
     /// The wire stays on this host.
     #[error("{0} is not a loopback address: the wire stays on this host")]
     NotLoopback(SocketAddr),
-    /// Load stays where it can disturb nobody.
+    /// Load stays where it disturbs no other host.
     #[error("{0} is neither a loopback address nor in a lab that this thread is in: load stays there")]
     NotInLab(SocketAddr),
     /// Laxity said no.
     #[error(transparent)]
     Laxity(#[from] laxity::Error),
-    /// A socket cannot be had.
+    /// A socket is unavailable.
     #[error(transparent)]
     Link(#[from] LinkError),
-    /// The fast path cannot be had.
+    /// The fast path is unavailable.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// The operation that was asked for.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
     /// Messages are unaccounted for: a bug in Laxity or here.
@@ -48,13 +48,13 @@ pub enum Error {
     Conservation {
         /// The channel.
         channel: String,
-        /// What was compared.
+        /// The values that were compared.
         detail: String,
     },
-    /// What the caller asked for cannot be, or stands already, or does not stand.
+    /// The caller asked for something impossible, for something that is there already, or for something that is not there.
     #[error("{0}")]
     Usage(String),
-    /// What this user, or this host, does not allow.
+    /// Something that this user, or this host, does not allow.
     #[error("{0}")]
     NotPermitted(String),
     /// Admission said no to a channel.
@@ -62,7 +62,7 @@ pub enum Error {
     Refused {
         /// Its name.
         channel: String,
-        /// What it said.
+        /// Its error.
         error: Box<laxity::Error>,
     },
     /// A host of a lab, in its own words and with its own exit status.
@@ -70,9 +70,12 @@ pub enum Error {
     Lab {
         /// The exit status.
         status: u8,
-        /// What is the matter.
+        /// The problem.
         text: String,
     },
+    /// The caller ended the run; what it had so far is gone.
+    #[error("interrupted")]
+    Interrupted,
     /// A thread of the scenario ended by a panic: a bug here.
     #[error("{0} panicked, which is a bug")]
     Panicked(&'static str),
@@ -93,7 +96,7 @@ impl Error {
             Self::Xdp(XdpError::NotPermitted { .. } | XdpError::Udp(LinkError::NotPermitted { .. })) => 4,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::Link(_) | Self::Xdp(_) | Self::System { .. } => 5,
-            Self::Conservation { .. } | Self::Panicked(_) => 1,
+            Self::Conservation { .. } | Self::Interrupted | Self::Panicked(_) => 1,
         }
     }
 

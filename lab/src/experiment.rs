@@ -2,8 +2,8 @@
 //!
 //! One run of an experiment is a scenario whose sources are those of the papers: each real-time channel sends full bursts at its
 //! full rate, channel 0 at the rate that is asked for, best effort in bursts of ten messages. A channel that keeps its contract
-//! waits if it is a little ahead of it, but not for room: a message that finds none is dropped, as in the papers, and somebody's
-//! fault.
+//! waits if it is a little ahead of it, but not for room: a message that finds none is dropped, as in the papers, and has a
+//! cause.
 //!
 //! The sending host may do without cooperative preemption `[channels Fig. 9]`. Nothing is promised then (docs/adr, 16).
 
@@ -13,10 +13,10 @@ use laxity_core::processor::Preemption;
 use laxity_core::units::{Duration, Instant};
 
 use crate::attack::{Attack, EXCESS};
-use crate::source::Source;
+use crate::source::{Source, seed_of};
 use crate::workload::MESSAGE_BYTES;
 
-/// How long the sources run before throughput is counted: longer than a period of any channel that keeps its contract.
+/// The time that the sources run before throughput is counted: longer than a period of any channel that keeps its contract.
 pub const WARM_UP: Duration = Duration::from_millis(700);
 /// Messages in a burst of best effort.
 pub const BEST_EFFORT_BURST: u32 = 10;
@@ -26,28 +26,18 @@ pub const VIOLATOR: usize = 2;
 /// One run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Experiment {
-    /// What best effort offers, payload bytes a second. A flood comes on top of it.
+    /// The load that best effort offers, payload bytes a second. A flood comes on top of it.
     pub best_effort: u64,
-    /// What channel 0 offers of its contract's rate, per cent, at least 1.
+    /// The part of its contract's rate that channel 0 offers, per cent, at least 1.
     pub channel_0_percent: u64,
-    /// When the sending host's handlers may be replaced.
+    /// The points at which the sending host's handlers may be replaced.
     pub preemption: Preemption,
-    /// Whether the sending host may process messages ahead of their logical arrival.
+    /// True if the sending host may process messages ahead of their logical arrival.
     pub send_early: bool,
 }
 
-/// When the sources of a run start, and what else shapes them.
-pub(crate) struct Around {
-    pub(crate) attack: Attack,
-    /// What best effort offers as an attack, bytes a second.
-    pub(crate) flood: u64,
-    /// Of the phases; 0 starts all together.
-    pub(crate) seed: u64,
-    pub(crate) start: Instant,
-}
-
 impl Experiment {
-    /// What real-time channel `number` offers of its contract's rate, per cent.
+    /// The part of its contract's rate that real-time channel `number` offers, per cent.
     pub(crate) fn percent(&self, number: usize, attack: Attack) -> u64 {
         match number {
             VIOLATOR if attack.violates() => 100 * EXCESS,
@@ -56,22 +46,28 @@ impl Experiment {
         }
     }
 
-    /// The source of channel `number`, which is best effort without a contract.
-    pub(crate) fn source(&self, number: usize, contract: Option<Contract>, around: &Around) -> Source {
-        let Around { attack, flood, seed, start } = *around;
+    /// The source of channel `number`, which is best effort without a contract, and offers `flood` bytes a second more as an attack. `seed` is of the phases; 0 starts all together.
+    pub(crate) fn source(
+        &self,
+        number: usize,
+        contract: Option<Contract>,
+        attack: Attack,
+        flood: u64,
+        seed: u64,
+        start: Instant,
+    ) -> Source {
         let best_effort = self.best_effort.saturating_add(flood);
         let source = match contract {
             Some(contract) => Source::periodic(contract, self.percent(number, attack), start),
             None if best_effort == 0 => Source::silent(),
             None => Source::best_effort(MESSAGE_BYTES, BEST_EFFORT_BURST, best_effort, start),
         };
-        let phase = |seed: u64| seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
-        source.in_phase(if seed == 0 { 0 } else { phase(seed) })
+        source.in_phase(if seed == 0 { 0 } else { seed_of(seed, number) })
     }
 
     /// The sending host.
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, laxity::Error> {
-        let config = HostConfig { hold_sending: !self.send_early, ..config };
+        let config = config.advanced(|advanced| advanced.hold_sending = !self.send_early);
         match self.preemption {
             Preemption::Cooperative => Host::start(config),
             other => experiments::start_without_promises(config, other),

@@ -1,9 +1,9 @@
-//! What is reckoned of figures everywhere.
+//! Calculations with figures that all parts share.
 
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
-/// How many a second, rounded down; 0 if no time passed.
+/// The number a second, rounded down; 0 if no time passed.
 pub fn per_second(number: u64, elapsed: Duration) -> u64 {
     let nanos = u128::from(elapsed.as_nanos());
     let rate = (u128::from(number) * u128::from(NANOS_PER_SECOND)).checked_div(nanos).unwrap_or(0);
@@ -29,11 +29,16 @@ pub fn deviation(samples: &[u64]) -> Option<u64> {
     u64::try_from((squares / samples.len() as u128).isqrt()).ok()
 }
 
-/// All values of several turns, in order of size.
-pub(crate) fn pooled<'a>(turns: impl Iterator<Item = &'a [u64]>) -> Vec<u64> {
-    let mut all: Vec<u64> = turns.flatten().copied().collect();
+/// All values, in order of size.
+pub(crate) fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
+    let mut all: Vec<u64> = values.collect();
     all.sort_unstable();
     all
+}
+
+/// A figure as millionths of another one; `None` if that is 0, or very small.
+pub(crate) fn ppm(of: u64, to: u64) -> Option<u64> {
+    u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
 }
 
 /// The value in the middle, the lower one of two; `None` if there is none.
@@ -47,7 +52,7 @@ pub fn promises_kept(figures: &[Figures]) -> bool {
     !figures.iter().any(Figures::is_broken)
 }
 
-/// What has to be said instead of "kept" if it is not known of some messages whether they were in time; `None` if it is of all.
+/// The words to print instead of "kept" if it is unknown of some messages whether they were in time; `None` if it is known of all.
 pub fn undecided<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> Option<String> {
     let number = figures.into_iter().fold(0_u64, |sum, figures| sum.saturating_add(figures.undecided));
     let (messages, they) = if number == 1 { ("message", "it was") } else { ("messages", "they were") };
@@ -56,12 +61,12 @@ pub fn undecided<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> Option<S
     })
 }
 
-/// What of its promise Laxity broke, or is not known to have kept, on a real-time channel that was to bring something in `run`, a line.
+/// The promise that Laxity broke, or is not known to have kept, on a real-time channel that was to bring something in `run`, in a line.
 pub fn broken_promise(run: &str, figures: &Figures) -> Option<String> {
     let Figures { name, misses: Misses { laxity, unexplained, .. }, over_bound, .. } = figures;
     if figures.is_at_fault() {
         let unexplained =
-            if *unexplained > 0 { format!(" and {unexplained} nobody can tell why") } else { String::new() };
+            if *unexplained > 0 { format!(" and {unexplained} for an unknown cause") } else { String::new() };
         let undecided = undecided([figures]).map_or_else(String::new, |undecided| format!("; {undecided}"));
         return Some(format!(
             "{run}: {name} missed {laxity} by Laxity's fault{unexplained}, {over_bound} over the bound{undecided}"

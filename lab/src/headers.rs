@@ -3,14 +3,14 @@
 use std::net::SocketAddrV4;
 
 /// Bytes of both headers.
-pub(crate) const BYTES: usize = IPV4 + 8;
+pub const BYTES: usize = IPV4 + 8;
 const IPV4: usize = 20;
 const DO_NOT_FRAGMENT: u8 = 0x40;
 const HOPS: u8 = 64;
 const UDP: u8 = 17;
 
 /// Those before `payload` bytes. There is no checksum of UDP, which IPv4 permits.
-pub(crate) fn written(from: SocketAddrV4, to: SocketAddrV4, payload: usize) -> [u8; BYTES] {
+pub fn written(from: SocketAddrV4, to: SocketAddrV4, payload: usize) -> [u8; BYTES] {
     let mut headers = [0; BYTES];
     let total = BYTES + payload;
     // Version and length.

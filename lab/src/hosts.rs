@@ -11,24 +11,27 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use laxity::{Host, HostConfig};
 use laxity_link::netlink::Interface;
 use laxity_link::sys;
 use laxity_link::sys::device::Offload;
 use laxity_link::sys::features::{keep_vlan_tags, set_offload};
 
+use crate::conditions::stay_on;
+use crate::error::Error;
 use crate::interfaces::{Interfaces, Veth};
 use crate::sys::namespace::{self, Namespace};
 
 const PORT: u16 = 5709;
 /// Bytes of the largest IP packet between [`Hosts`] that were joined.
 pub const MTU: u32 = 1500;
-/// How long the kernel may take to receive for a new address.
+/// The longest time until the kernel receives for a new address.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the interfaces of a pair leave to the device.
+/// The work that the interfaces of a pair leave to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Devices {
-    /// What the kernel leaves to them by default.
+    /// The work that the kernel leaves to them by default.
     Default,
     /// Nothing: each packet is whole, and its VLAN tag in it, as programs on the interface want to see it.
     Whole,
@@ -38,20 +41,20 @@ pub enum Devices {
 
 /// A pair of interfaces to be made.
 #[derive(Clone, Copy, Debug)]
-pub struct Wire<'a> {
+pub struct InterfacePair<'a> {
     /// The name of each end.
     pub names: [&'a str; 2],
-    /// How many queues each end receives and sends with.
+    /// The number of queues with which each end receives and sends.
     pub queues: u32,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
     /// The addresses of each end, with the bits of their networks.
     pub addresses: [&'a [(IpAddr, u8)]; 2],
-    /// What is left to the devices.
+    /// The work that is left to the devices.
     pub devices: Devices,
 }
 
-impl Wire<'_> {
+impl InterfacePair<'_> {
     /// Joins two namespaces. Both ends are up, and the kernel receives for their addresses.
     ///
     /// # Errors
@@ -143,15 +146,38 @@ impl Hosts {
         self.0[host].within(work)
     }
 
+    /// The same, for work with errors of its own.
+    pub(crate) fn run<T: Send>(&self, host: usize, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+        self.on(host, || Ok(work())).map_err(Error::system("entering a network namespace"))?
+    }
+
+    /// Starts a host of Laxity on one host; its threads stay on `processor`.
+    pub(crate) fn start(
+        &self,
+        host: usize,
+        processor: Option<usize>,
+        config: impl FnOnce() -> HostConfig + Send,
+    ) -> Result<Host, Error> {
+        self.run(host, || {
+            stay_on(processor);
+            Ok(Host::start(config())?)
+        })
+    }
+
+    /// As [`join`](Self::join), for a bench.
+    pub(crate) fn joined(&self, number: u8, devices: Devices) -> Result<[InterfaceEnd; 2], Error> {
+        self.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))
+    }
+
     /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
     /// layer for good.
     ///
     /// # Errors
-    /// As [`Wire::join`].
-    pub fn join(&self, number: u8, devices: Devices) -> io::Result<[Place; 2]> {
+    /// As [`InterfacePair::join`].
+    pub fn join(&self, number: u8, devices: Devices) -> io::Result<[InterfaceEnd; 2]> {
         let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, number, host + 1));
         let (names, addresses) = ([0, 1].map(|host| name(host, number)), [0, 1].map(|host| [(address(host), 24)]));
-        let wire = Wire {
+        let wire = InterfacePair {
             names: names.each_ref().map(String::as_str),
             queues: 1,
             mtu: MTU,
@@ -159,7 +185,7 @@ impl Hosts {
             devices,
         };
         let ends = wire.join(self.namespaces())?;
-        let places = [0, 1].map(|host: usize| Place {
+        let places = [0, 1].map(|host: usize| InterfaceEnd {
             interface: ends[host].index,
             mac: ends[host].mac,
             address: SocketAddr::new(address(host as u8), PORT),
@@ -171,13 +197,12 @@ impl Hosts {
         Ok(places)
     }
 
-    /// Has the kernel process what comes in on network `number` of a host on one processor, whoever sent it from where: as if that
+    /// Has the kernel process what comes in on network `number` of a host on one processor, from any sender: as if that
     /// were the one which a device interrupts (receive packet steering).
     pub(crate) fn receive_on(&self, host: usize, number: u8, processor: usize) -> io::Result<()> {
         let name = name(host, number);
         self.on(host, || {
             let mask = 1u32.checked_shl(processor as u32).ok_or(io::ErrorKind::Unsupported)?;
-            namespace::private_mounts()?;
             namespace::show_devices()?;
             fs::write(format!("/sys/class/net/{name}/queues/rx-0/rps_cpus"), format!("{mask:x}"))
         })
@@ -191,7 +216,6 @@ impl Hosts {
         // Another lab may have an interface of that name, and so such a thread.
         let threads = || sys::kernel_threads(|name| name.starts_with(&prefix));
         self.on(host, || {
-            namespace::private_mounts()?;
             namespace::show_devices()?;
             let (before, switch) = (threads()?, format!("/sys/class/net/{name}/threaded"));
             fs::write(&switch, "1")?;
@@ -212,7 +236,7 @@ impl Hosts {
 
 /// One end of a pair of interfaces.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct InterfaceEnd {
     /// Its number in its namespace.
     pub interface: u32,
     /// Its address at the link layer.

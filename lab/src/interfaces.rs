@@ -29,7 +29,7 @@ pub struct Veth<'a> {
     pub peer: &'a str,
     /// The network namespace of the other end; `None` for this one.
     pub peer_namespace: Option<BorrowedFd<'a>>,
-    /// How many queues each end receives and sends with.
+    /// The number of queues with which each end receives and sends.
     pub queues: u32,
     /// Bytes of the largest IP packet.
     pub mtu: u32,

@@ -7,7 +7,7 @@
 //! | Module | What it is |
 //! |---|---|
 //! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
-//! | [`attack`] | floods, violators, hogs; each ends by itself |
+//! | [`attack`] | floods and hogs, each of which ends by itself; what frames in the name of a channel need |
 //! | [`workload`] | the channels, and what their applications send |
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
@@ -17,7 +17,7 @@
 //! | [`events`] | a handler of Laxity beside the kernel's asynchronous I/O: what answers a message, and how soon `[events §4]` |
 //! | [`shared_link`] | Table 3 beside a flood of the same host, with Laxity's guard and with the kernel's queueing disciplines |
 //! | [`monitor`] | what a lock costs that several threads of a host take, under each protocol against priority inversion |
-//! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
+//! | [`livelock`] | what is left of a host's channels under a flood of unknown peers, over UDP and over AF_XDP |
 //! | [`upcalls`] | the paper's experiments with upcalls, beside threads and plain processes |
 //! | [`scenario`] | all of it together, and the figures |
 //! | [`hosts`], [`interfaces`] | two hosts in network namespaces, joined by virtual interfaces |
@@ -34,13 +34,14 @@ mod error;
 pub mod events;
 pub mod experiment;
 pub mod figures;
-mod headers;
+pub mod headers;
 pub mod hosts;
 pub mod interfaces;
 pub mod livelock;
 pub mod monitor;
 pub mod paths;
 mod record;
+mod report;
 pub mod rio;
 pub mod roundtrip;
 pub mod scenario;
@@ -50,6 +51,7 @@ pub mod stack;
 #[allow(unsafe_code)]
 pub mod sys;
 mod timing;
+mod turns;
 pub mod two_hosts;
 pub mod upcalls;
 pub mod wire;
@@ -59,6 +61,7 @@ pub use attack::{Attack, FloodPath};
 pub use error::Error;
 pub use experiment::Experiment;
 pub use record::Sample;
-pub use scenario::{ChannelOutcome, Outcome, run, run_with, standing};
+pub use report::Report;
+pub use scenario::{ChannelOutcome, ScenarioOutcome, host_status, run, run_with};
 pub use stack::{Setup, Stack};
 pub use workload::{Film, Workload};

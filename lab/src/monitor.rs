@@ -1,4 +1,4 @@
-//! What it takes that protocol work of a host is done by one thread at a time, while several may do it: the lock of a monitor under the protocols
+//! The cost of letting several threads do the protocol work of a host, one at a time: the lock of a monitor under the protocols
 //! that there are against priority inversion. `[nps §5.3]` entered its stack through a kernelised monitor, within which the calling
 //! thread could not be preempted by others of the same stack.
 //!
@@ -14,7 +14,7 @@
 //!
 //! - `uncontended`: taking the lock and giving it back.
 //! - `contended`: what it costs that the lock is wanted while it is owned. Twice the same work is done: the other thread is woken once
-//!   when the owner has given the lock back, and once while it owns it. What the second takes longer is the cost.
+//!   when the owner has given the lock back, and once while it owns it. The additional time of the second is the cost.
 //! - `inversion`: from waking the more urgent thread, while the lock is owned, until it has it; the thread between is woken meanwhile, and
 //!   computes for [`BETWEEN`].
 
@@ -24,11 +24,11 @@ use std::sync::mpsc;
 use std::thread::{self, Scope, Thread};
 
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, PriorityLock, Protocol, now};
+use laxity_link::sys::{self, LockProtocol, PriorityLock, now};
 
 use crate::error::Error;
 use crate::figures::quantile;
-use crate::timing::{SetAtEnd, joined};
+use crate::timing::{FlagGuard, apart};
 
 /// The protocols, in the order of the rows.
 pub const PROTOCOLS: [&str; 4] = ["plain", "inheritance", "ceiling", "ceiling-held"];
@@ -40,9 +40,9 @@ pub const BETWEEN: Duration = Duration::from_millis(1);
 const OWNER: u8 = 20;
 const MIDDLE: u8 = 30;
 const URGENT: u8 = 40;
-/// How long a thread that is not asked does not look whether it is over.
+/// The longest time between two looks of an idle thread at the stop flag.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
-/// How long one that waits for a less urgent thread sleeps at a time.
+/// The time for which a thread sleeps at a time that waits for a less urgent one.
 const A_WHILE: std::time::Duration = std::time::Duration::from_micros(50);
 /// Turns of a loop while the lock is owned: some microseconds.
 const WORK: u64 = 4_000;
@@ -62,7 +62,7 @@ pub struct Row {
     pub samples: Vec<u64>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// By case, and for each in the order of [`PROTOCOLS`].
@@ -76,21 +76,21 @@ impl Report {
         quantile(&row.samples, 500_000)
     }
 
-    /// How much of the contended lock's cost a protocol removes, beside `other`, in ppm; `None` if that costs nothing.
+    /// The part of the contended lock's cost that a protocol removes, beside `other`, in ppm; `None` if that costs nothing.
     pub fn removed(&self, protocol: &str, other: &str) -> Option<u64> {
         let [cost, whole] = [protocol, other].map(|protocol| self.median("contended", protocol));
         (whole?.saturating_sub(cost?) * 1_000_000).checked_div(whole?)
     }
 }
 
-/// What a thread that waits to be asked, and who asks it, share.
+/// The state that is shared by a thread that waits to be asked and the one that asks it.
 #[derive(Default)]
 struct Request {
     wanted: AtomicBool,
     done: AtomicBool,
     /// Its thread has ended.
     gone: AtomicBool,
-    /// When it had what it was asked to get, ns.
+    /// The time at which it had what it was asked to get, ns.
     had: AtomicU64,
 }
 
@@ -101,9 +101,9 @@ impl Request {
         thread.unpark();
     }
 
-    /// Does `what` whenever it is asked to, until `over`. What it returns is when it had what it wanted.
+    /// Does `what` whenever it is asked to, until `over`. It returns the time at which it had what it wanted.
     fn serve(&self, over: &AtomicBool, what: impl Fn() -> u64) {
-        let _gone = SetAtEnd(&self.gone);
+        let _gone = FlagGuard(&self.gone);
         loop {
             while !self.wanted.swap(false, Ordering::Acquire) {
                 if over.load(Ordering::Acquire) {
@@ -137,9 +137,9 @@ fn work() {
 /// Runs all cases under all protocols, in rounds, until `span` is over. `progress` is told how much of it is.
 ///
 /// # Errors
-/// SCHED_FIFO or the protocols are not to be had here.
+/// SCHED_FIFO or the protocols are not available here.
 pub fn run(span: Duration, progress: impl FnMut(Duration) + Send) -> Result<Report, Error> {
-    thread::scope(|scope| joined(scope.spawn(|| rounds(span, progress))))
+    apart(|| rounds(span, progress))
 }
 
 fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, Error> {
@@ -147,8 +147,9 @@ fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, 
         sys::pin(processor).map_err(Error::system("a processor of its own"))?;
     }
     sys::real_time(URGENT)
-        .map_err(|error| Error::NotPermitted(format!("stack-monitor needs SCHED_FIFO: {error}: run it as root")))?;
-    let kinds = [Protocol::Plain, Protocol::Inheritance, Protocol::Ceiling(URGENT), Protocol::Inheritance];
+        .map_err(|error| Error::NotPermitted(format!("run it as root: stack-monitor needs SCHED_FIFO ({error})")))?;
+    let kinds =
+        [LockProtocol::Plain, LockProtocol::Inheritance, LockProtocol::Ceiling(URGENT), LockProtocol::Inheritance];
     let made: Result<Vec<_>, _> = kinds.into_iter().map(|kind| PriorityLock::new((), kind)).collect();
     let locks = made.map_err(Error::system("a lock with that protocol"))?;
     let mut rows: Vec<Row> = CASES
@@ -158,7 +159,7 @@ fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, 
     let (wants, between, over) =
         (locks.iter().map(|_| Request::default()).collect::<Vec<_>>(), Request::default(), AtomicBool::new(false));
     thread::scope(|scope| {
-        let _over = SetAtEnd(&over);
+        let _over = FlagGuard(&over);
         owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress)
     })?;
     rows.iter_mut().for_each(|row| row.samples.sort_unstable());

@@ -1,4 +1,4 @@
-//! What a receiver writes down: allocated before, bounded, cheap.
+//! The records of a receiver: allocated before, bounded, cheap.
 
 use hdrhistogram::Histogram;
 use laxity_core::figures::Latencies;
@@ -86,22 +86,22 @@ impl Distribution {
     }
 }
 
-/// What is known of one received message.
+/// The record of one received message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedMessage {
     /// `None` if it was beyond the contract.
     pub(crate) logical_arrival: Option<Instant>,
     pub(crate) completion: Instant,
-    /// When its application sent it, as its stack says; `None` if it was beyond the contract.
+    /// The time at which its application sent it, as its stack says; `None` if it was beyond the contract.
     pub(crate) sent: Option<Instant>,
     /// From when the application sent it, as it says itself, until the receiving application's thread had it.
     pub(crate) in_hand: Option<Duration>,
     pub(crate) bytes: u64,
-    /// What is known of it if it is late, with its number; only Laxity tells.
+    /// The evidence about it if it is late, with its number; only Laxity tells.
     pub(crate) evidence: Option<(u64, Evidence)>,
 }
 
-impl Arrived {
+impl ArrivedMessage {
     /// A message that its application's thread completed itself.
     pub(crate) fn complete(logical_arrival: Option<Instant>, now: Instant, message: &[u8]) -> Self {
         let sent = stamp(message);
@@ -110,7 +110,7 @@ impl Arrived {
     }
 }
 
-/// What one channel's receiver writes down.
+/// The records of one channel's receiver.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     start: Instant,
@@ -128,7 +128,7 @@ pub(crate) struct Recorder {
     pub(crate) response: Option<Duration>,
     /// Of all responses, ns, and how many there were.
     sum: (u128, u64),
-    /// What is known of the first messages whose lateness is Laxity's own fault.
+    /// The evidence about the first messages whose lateness is Laxity's own fault.
     pub(crate) evidence: Vec<String>,
     /// Bytes of messages that were complete while throughput was counted.
     bytes_in_time: u64,
@@ -172,7 +172,7 @@ impl Recorder {
         }
     }
 
-    pub(crate) fn record(&mut self, arrived: Arrived) {
+    pub(crate) fn record(&mut self, arrived: ArrivedMessage) {
         if let (Some((sequence, evidence)), Some(logical_arrival)) = (arrived.evidence, arrived.logical_arrival) {
             self.blame(sequence, logical_arrival, evidence);
         }
@@ -224,13 +224,13 @@ mod tests {
     }
 
     #[test]
-    fn late_is_after_the_deadline_and_what_nobody_promised_is_neither() {
+    fn late_is_after_the_deadline_and_what_was_not_promised_is_neither() {
         let at = Instant::from_nanos;
         let mut recorder = Recorder::new(at(100), (at(100), at(1_000)), Some(Duration::from_nanos(50)), 10);
         let mut arrive = |sent: u64, logical: Option<u64>, completion| {
             let stamp = logical.map_or(u64::MAX, |_| sent);
             let message = [&stamp.to_be_bytes()[..], &[0]].concat();
-            recorder.record(Arrived::complete(logical.map(at), at(completion), &message));
+            recorder.record(ArrivedMessage::complete(logical.map(at), at(completion), &message));
         };
         arrive(100, Some(100), 150);
         arrive(200, Some(200), 251);

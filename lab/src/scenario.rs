@@ -11,23 +11,24 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, Scope, ScopedJoinHandle};
 
-use laxity::{Costs, Host, Standing};
+use laxity::{Costs, Host, HostStatus};
 use laxity_core::contract::Contract;
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Ground, Hogs, Load};
+use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Hogs, Load, LoadTargets};
+use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
-use crate::experiment::{Around, WARM_UP};
-use crate::record::{Arrived, Recorder, Sample};
-use crate::source::Source;
+use crate::experiment::WARM_UP;
+use crate::record::{ArrivedMessage, Recorder, Sample};
+use crate::source::{Source, seed_of};
 use crate::stack::{
-    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, Outlet, Ready, Received, Sent, Setup, Stack, assemble,
+    self, Assembly, Inlet, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
 };
-use crate::timing;
+use crate::timing::{self, FlagGuard};
 use crate::wire::WireFigures;
-use crate::workload::{self, Checker, MESSAGE_BYTES, Row, Workload, Writer};
+use crate::workload::{self, Checker, MESSAGE_BYTES, Workload, WorkloadRow, Writer};
 
 /// Samples of a real-time channel: every message of a run of ten minutes.
 pub const REAL_TIME_SAMPLES: usize = 20_000;
@@ -38,46 +39,46 @@ pub const BEST_EFFORT_SAMPLES: usize = 4_000;
 const HEAD_START: Duration = Duration::from_millis(50);
 /// After the last source, unless everything has arrived before: twice what two full queues of 1000 packets take at 100 Mbit/s.
 const DRAIN: Duration = Duration::from_millis(500);
-/// How often it is asked whether everything has arrived.
+/// The interval at which the run checks whether everything has arrived.
 const LOOK: Duration = Duration::from_millis(5);
-/// How often progress is told.
+/// The interval at which progress is told.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What went on beside the workload.
+pub struct ScenarioOutcome {
+    /// The attack beside the workload.
     pub attack: Attack,
-    /// What carried the messages.
+    /// The stack that carried the messages.
     pub stack: Stack,
     /// Which way the flood took; `None` without one.
     pub flood: FloodPath,
-    /// How long the sources ran, their warm-up included.
+    /// The time for which the sources ran, their warm-up included.
     pub elapsed: Duration,
     /// The real-time channels, then best effort.
     pub channels: Vec<ChannelOutcome>,
-    /// What the wire did, and what of it is its own fault.
+    /// The figures of the wire, and of the delays that are its own fault.
     pub wire: WireFigures,
     /// Gaps beyond the platform's envelope that Laxity's executives saw, and the longest; none for stacks without one.
     pub gaps: (u64, Duration),
-    /// What the run could not have, and what is worth telling; a line each.
+    /// Remarks: things that the run did without, and others worth telling; a line each.
     pub notes: Vec<String>,
-    /// What disturbed the run and was not the stack's doing: what the figures of the wire and of the gaps say, in words.
+    /// Disturbances of the run that the stack did not cause: what the figures of the wire and of the gaps say, in words.
     pub disturbances: Vec<String>,
 }
 
-/// What came of one channel.
+/// The result of one channel.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelOutcome {
     /// The figures. Without contracts `misses` is meaningless, see `misses_known`.
     pub figures: Figures,
-    /// Whether the stack knows contracts, and so whose fault a miss is.
+    /// True if the stack knows contracts, and so the cause of a miss.
     pub misses_known: bool,
-    /// Whether it sends more than its contract in this attack: its losses are no failure of a stack.
+    /// True if it sends more than its contract in this attack: its losses are no failure of a stack.
     pub violator: bool,
     /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
     pub offered: u64,
-    /// Messages that the stack refused, by whose fault: of a channel that broke its contract, the sender's. Nobody's where nothing
+    /// Messages that the stack refused, by cause: of a channel that broke its contract, the sender. No cause where nothing
     /// was promised. Only Laxity tells.
     pub refused: Misses,
     /// Bytes of complete messages a second, while the sources ran; in an experiment after their warm-up.
@@ -95,24 +96,28 @@ pub struct ChannelOutcome {
     /// Every message of a real-time channel up to [`REAL_TIME_SAMPLES`], then thinned evenly; best effort likewise up to
     /// [`BEST_EFFORT_SAMPLES`].
     pub samples: Vec<Sample>,
-    /// What was promised, or would be; `None` for best effort.
+    /// The contract that was promised, or would be; `None` for best effort.
     pub contract: Option<Contract>,
 }
 
-/// Runs one scenario with Table 3. `progress` is told now and then how long the sources have been running.
+/// Runs one scenario with Table 3. `progress` is told now and then how long the sources have been running; false ends the run.
 ///
 /// # Errors
 /// As [`run_with`].
-pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration) -> bool) -> Result<ScenarioOutcome, Error> {
     run_with(setup, &Workload::Table3, progress)
 }
 
-/// Runs one scenario with `workload`. `progress` is told now and then how long the sources have been running.
+/// Runs one scenario with `workload`. `progress` is told now and then how long the sources have been running; false ends the run.
 ///
 /// # Errors
-/// A set-up that cannot be; channels that cannot be had at any deadline; what the system refuses; figures that do not add up
-/// ([`Error::Conservation`], a bug).
-pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+/// A set-up that cannot be; channels that are refused at any deadline; what the system refuses; figures that do not add up
+/// ([`Error::Conservation`], a bug); [`Error::Interrupted`].
+pub fn run_with(
+    setup: &Setup,
+    workload: &Workload,
+    progress: &mut dyn FnMut(Duration) -> bool,
+) -> Result<ScenarioOutcome, Error> {
     if setup.duration.is_zero() || setup.duration > MAX_DURATION {
         let found = format!("{:?}", setup.duration);
         return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
@@ -125,7 +130,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         let found = setup.stack.to_string();
         return Err(Error::Setup { what: "the stack", found, expected: "laxity, which the experiments are about" });
     }
-    let _memory = Unlock;
+    let _memory = UnlockGuard;
     // Every stack has the deadlines that Laxity can have here. The experiments have hosts of their own kind, which say themselves.
     let (rows, mut notes) = match workload.experiment() {
         Some(_) => (workload.rows(), Vec::new()),
@@ -138,15 +143,15 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         (true, FloodPath::Foreign) => FloodPath::Foreign,
         (true, FloodPath::None | FloodPath::Through) => FloodPath::Through,
     };
-    let rows: Vec<Row> = assembly
+    let rows: Vec<WorkloadRow> = assembly
         .channels
         .iter()
-        .filter_map(|ready| Some(Row { name: ready.name.clone(), contract: ready.contract? }))
+        .filter_map(|ready| Some(WorkloadRow { name: ready.name.clone(), contract: ready.contract? }))
         .collect();
     let Assembly { channels, hosts, wire, .. } = assembly;
     let start = now() + HEAD_START;
     let from = start + if workload.experiment().is_some() { WARM_UP } else { Duration::ZERO };
-    let plan = Plan {
+    let plan = ScenarioPlan {
         workload,
         attack: setup.attack,
         flood,
@@ -160,13 +165,13 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
     };
     let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
     let gaps = hosts.iter().map(|host| host.gaps());
-    let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
+    let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), of| (sum + of.count, longest.max(of.longest)));
     let wire = wire.stop()?;
     let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
     let mut disturbances = Vec::new();
     if wire.late_releases > 0 {
         disturbances.push(format!(
-            "the wire itself released {} packets more than a millisecond late, {} at the most: nobody's stack's fault",
+            "the wire itself released {} packets more than a millisecond late, {} at the most: no stack is to blame for that",
             wire.late_releases, wire.largest_lateness
         ));
     }
@@ -184,11 +189,12 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         ));
     }
     if flood == FloodPath::Foreign && setup.stack == Stack::Laxity {
-        notes
-            .push("the flood came from a stranger, whom no grant counts on: nothing is promised against it".to_owned());
+        notes.push(
+            "the flood came from an unknown peer, which no grant counts on: nothing is promised against it".to_owned(),
+        );
     }
     let channels = finished.into_iter().map(|channel| channel.outcome(network_lost, &mut notes));
-    Ok(Outcome {
+    Ok(ScenarioOutcome {
         attack: setup.attack,
         stack: setup.stack,
         flood,
@@ -201,17 +207,17 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
     })
 }
 
-/// What Laxity can have on this machine in a scenario. Starts a host for it, and stops it.
+/// The rights and the precautions that Laxity has on this machine in a scenario. Starts a host for it, and stops it.
 ///
 /// # Errors
-/// What the system refuses.
-pub fn standing(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Standing, Error> {
-    let _memory = Unlock;
-    Ok(Host::start(stack::laxity::config(costs, realtime, keep_awake))?.standing().clone())
+/// Whatever the system refuses.
+pub fn host_status(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<HostStatus, Error> {
+    let _memory = UnlockGuard;
+    Ok(Host::start(stack::laxity::config(costs, realtime, keep_awake))?.status().clone())
 }
 
-/// When and how much.
-struct Plan<'a> {
+/// The time and the rate.
+struct ScenarioPlan<'a> {
     workload: &'a Workload,
     attack: Attack,
     flood: FloodPath,
@@ -226,68 +232,57 @@ struct Plan<'a> {
     until: Instant,
 }
 
-impl Plan<'_> {
+impl ScenarioPlan<'_> {
     fn source(&self, number: usize, contract: Option<Contract>) -> Source {
+        let floods = self.flood == FloodPath::Through;
         if let Some(experiment) = self.workload.experiment() {
-            let floods = self.flood == FloodPath::Through;
             let flood = if floods { self.left.saturating_mul(EXCESS) } else { 0 };
-            let around = Around { attack: self.attack, flood, seed: self.seed, start: self.start };
-            return experiment.source(number, contract, &around);
+            return experiment.source(number, contract, self.attack, flood, self.seed, self.start);
         }
         match contract {
             Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),
             Some(contract) => {
-                let seed = self.seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
-                Source::real_time(contract, seed, self.start, number == 0 && self.attack.violates())
+                let violates = number == 0 && self.attack.violates();
+                Source::real_time(contract, seed_of(self.seed, number), self.start, violates)
             }
-            None if self.flood == FloodPath::Through => {
-                Source::best_effort(MESSAGE_BYTES, 1, self.left.saturating_mul(EXCESS), self.start)
+            None => {
+                let rate = if floods { self.left.saturating_mul(EXCESS) } else { self.left / 2 };
+                Source::best_effort(MESSAGE_BYTES, 1, rate, self.start)
             }
-            None => Source::best_effort(MESSAGE_BYTES, 1, self.left / 2, self.start),
         }
     }
 }
 
 /// Everything that the threads of one channel came back with.
-struct Finished {
+struct ChannelRecords {
     name: String,
     contract: Option<Contract>,
     violator: bool,
     offered: u64,
-    sent: Sent,
-    received: Received,
+    sent: SentCounts,
+    received: ReceivedCounts,
     recorder: Recorder,
     altered: u64,
 }
 
-/// Sets its flags when it goes, however it goes: scoped threads are joined then.
-pub(crate) struct Ending<'a>(pub(crate) [&'a AtomicBool; 2]);
-
-impl Drop for Ending<'_> {
-    fn drop(&mut self) {
-        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
-    }
-}
-
 /// Runs the threads of all channels and the attack.
 fn perform(
-    channels: Vec<Ready>,
-    foreign: Option<std::net::SocketAddr>,
-    plan: &Plan<'_>,
-    progress: &mut dyn FnMut(Duration),
+    channels: Vec<ReadyChannel>,
+    foreign: std::net::SocketAddr,
+    plan: &ScenarioPlan<'_>,
+    progress: &mut dyn FnMut(Duration) -> bool,
     notes: &mut Vec<String>,
-) -> Result<Vec<Finished>, Error> {
-    let (abort, stop) = (AtomicBool::new(false), AtomicBool::new(false));
-    let (abort, stop) = (&abort, &stop);
+) -> Result<Vec<ChannelRecords>, Error> {
+    let [abort, stop] = &[false; 2].map(AtomicBool::new);
     let arrived = &AtomicU64::new(0);
     thread::scope(|scope| {
-        let ending = Ending([abort, stop]);
+        let ending = [abort, stop].map(FlagGuard);
         let span = plan.until.since(now());
-        // They end by themselves some seconds after the sources, should nobody be left to end them.
+        // They end by themselves some seconds after the sources, should no process be left to end them.
         let hogs = plan.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
         let mut running = Vec::new();
         for (number, ready) in channels.into_iter().enumerate() {
-            let Ready { name, contract, real_time_threads, outlet, inlet } = ready;
+            let ReadyChannel { name, contract, real_time_threads, outlet, inlet } = ready;
             let priority = (plan.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
             let deadline = contract.map(|contract| contract.deadline());
@@ -301,28 +296,30 @@ fn perform(
             let source = spawn(scope, format!("source-{number}"), feed)?;
             running.push((name, contract, source, sink));
         }
-        let flood = |to| {
+        let flood = || {
             spawn(scope, "flood".to_owned(), move || {
                 let rate = plan.left.saturating_mul(EXCESS);
                 timing::prepare(None);
                 timing::sleep_until(plan.start, abort);
                 let (per_second, span) = (rate / plan.packet as u64, plan.until.since(plan.start));
                 let load = Load { per_second: Some(per_second), packets: u64::MAX, span };
-                let (content, ground) = (Content::Garbage, Ground::loopback());
-                let offered = attack::strangers(&[to], content, plan.packet, &load, &ground, abort, |_| ());
+                let (content, ground) = (Content::Garbage, LoadTargets::loopback());
+                let offered = attack::unknown_peers(&[foreign], content, plan.packet, &load, &ground, abort, |_| ());
                 offered.map(|offered| offered.packets)
             })
         };
-        let flood = foreign.filter(|_| plan.flood == FloodPath::Foreign).map(flood).transpose()?;
+        let flood = (plan.flood == FloodPath::Foreign).then(flood).transpose()?;
 
         let mut next = plan.start;
         while next < plan.until {
             timing::sleep_until(next, stop);
-            progress(now().since(plan.start).min(plan.until.since(plan.start)));
+            if !progress(now().since(plan.start).min(plan.until.since(plan.start))) {
+                return Err(Error::Interrupted);
+            }
             next = (next + TICK).max(now());
         }
         timing::sleep_until(plan.until, stop);
-        progress(plan.until.since(plan.start));
+        let _ = progress(plan.until.since(plan.start));
         if let Some(mut hogs) = hogs
             && hogs.running() < attack::HOGS
         {
@@ -354,13 +351,13 @@ fn perform(
             }
             real_time &= permitted;
             let violator = plan.workload.violates(number, plan.attack);
-            finished.push(Finished { name, contract, violator, offered, sent, received, recorder, altered });
+            finished.push(ChannelRecords { name, contract, violator, offered, sent, received, recorder, altered });
         }
         if !real_time {
             notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
         }
         if let Some(packets) = flooded {
-            notes.push(format!("a stranger sent {packets} packets of {} bytes into the wire", plan.packet));
+            notes.push(format!("an unknown peer sent {packets} packets of {} bytes into the wire", plan.packet));
         }
         Ok(finished)
     })
@@ -385,7 +382,7 @@ pub(crate) fn feed(
     mut writer: Writer,
     stamp: impl Fn(Instant, Instant) -> Instant,
     (until, priority, stop): (Instant, Option<u8>, &AtomicBool),
-) -> Result<(u64, Sent), Error> {
+) -> Result<(u64, SentCounts), Error> {
     timing::prepare(priority);
     let mut offered = 0;
     loop {
@@ -402,7 +399,7 @@ pub(crate) fn feed(
         for _ in 0..burst.messages {
             let logical_arrival = source.stamp(at);
             offered += 1;
-            outlet.send(writer.write(logical_arrival.map(|arrival| stamp(at, arrival))), logical_arrival, stop)?;
+            outlet.send(writer.write(logical_arrival.map(|arrival| stamp(at, arrival))), logical_arrival, stop);
         }
         source.done(at);
     }
@@ -416,9 +413,9 @@ fn sink(
     priority: Option<u8>,
     arrivals: &AtomicU64,
     stop: &AtomicBool,
-) -> Result<(Recorder, u64, Received, bool), Error> {
+) -> Result<(Recorder, u64, ReceivedCounts, bool), Error> {
     let permitted = timing::prepare(priority) || priority.is_none();
-    let mut take = |arrived: Arrived, message: &[u8]| {
+    let mut take = |arrived: ArrivedMessage, message: &[u8]| {
         recorder.record(arrived);
         checker.check(message);
         arrivals.fetch_add(1, Ordering::Relaxed);
@@ -427,13 +424,13 @@ fn sink(
     Ok((recorder, checker.wrong(), received, permitted))
 }
 
-impl Finished {
+impl ChannelRecords {
     /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
     fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
         let Self { name, contract, violator, offered, sent, received, recorder, altered } = self;
         let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
         let (figures, misses_known) = match received {
-            Received::Figures(figures) => {
+            ReceivedCounts::Figures(figures) => {
                 let mut figures = Figures { sent: sent.messages, ..*figures };
                 let ended = figures.delivered + figures.lost + figures.dropped;
                 if sent.cut_short && ended < figures.sent {
@@ -447,7 +444,7 @@ impl Finished {
                 }
                 (figures, true)
             }
-            Received::Numbers { lost, next } => {
+            ReceivedCounts::Numbers { lost, next } => {
                 if recorder.delivered + lost != next {
                     return wrong(format!("{} delivered + {lost} lost != {next} numbers seen", recorder.delivered));
                 }
@@ -503,9 +500,9 @@ impl Finished {
 }
 
 /// Unlocks the process's memory when it goes.
-struct Unlock;
+struct UnlockGuard;
 
-impl Drop for Unlock {
+impl Drop for UnlockGuard {
     fn drop(&mut self) {
         let _ = rustix::mm::munlockall();
     }

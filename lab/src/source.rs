@@ -1,4 +1,4 @@
-//! When the applications send: bursts within a contract, beyond it, a film, best effort.
+//! The times at which the applications send: bursts within a contract, beyond it, a film, best effort.
 //!
 //! A source is told when its bursts really happened, because an application that was held up must not break its contract by
 //! catching up.
@@ -11,90 +11,82 @@ use laxity_link::emulated::SplitMix64 as Random;
 use crate::attack::EXCESS;
 use crate::workload::Film;
 
-/// What one wake-up of an application sends.
+/// The messages that one wake-up of an application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Burst {
-    /// When it wants to send.
+    /// The time at which it wants to send.
     pub(crate) at: Instant,
-    /// How many messages, all at once.
+    /// The number of messages, all at once.
     pub(crate) messages: u32,
+}
+
+/// The seed of channel `number` in a run with `seed`.
+pub(crate) fn seed_of(seed: u64, number: usize) -> u64 {
+    seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64)
 }
 
 /// One application's wishes: an endless sequence of bursts. It tells when the next one is due; the caller says when it really
 /// happened, because an application that was held up must not break its contract by catching up.
 #[derive(Clone, Debug)]
-pub(crate) struct Source(Kind);
+pub(crate) struct Source {
+    /// Stamps the messages; `None` for best effort.
+    contract: Option<(Contract, Regulator)>,
+    /// The earliest logical arrival of the next message.
+    earliest: Instant,
+    next: Burst,
+    kind: Kind,
+}
 
 #[derive(Clone, Debug)]
 enum Kind {
+    /// `messages` are those of the next burst that are within the contract.
     RealTime {
-        contract: Contract,
         random: Random,
-        regulator: Regulator,
-        /// The earliest logical arrival of the next message.
-        earliest: Instant,
-        excess: u64,
-        /// Messages within the contract of the next burst, and when it is due.
-        next: (u32, Instant),
+        messages: u32,
+        excess: u32,
     },
+    /// `frames` are still to be shown.
     Film {
-        contract: Contract,
-        regulator: Regulator,
         interval: Duration,
-        start: Instant,
-        shown: u64,
         frames: u64,
     },
     Periodic {
-        contract: Contract,
-        regulator: Regulator,
         period: Duration,
-        /// The earliest logical arrival of the next message.
-        earliest: Instant,
         violates: bool,
-        next: Instant,
     },
     BestEffort {
-        group: u32,
         period: Duration,
-        next: Instant,
     },
     Silent,
 }
 
 impl Source {
-    /// How many periods a best-effort source that was held up makes up for.
+    /// The number of periods that a best-effort source makes up for after it was held up.
     const ARREARS: u64 = 8;
+
+    fn new(contract: Option<Contract>, at: Instant, messages: u32, kind: Kind) -> Self {
+        let contract = contract.map(|contract| (contract, Regulator::new(contract.interval())));
+        Self { contract, earliest: Instant::ZERO, next: Burst { at, messages }, kind }
+    }
 
     /// Sends as `contract` allows at its full rate from `start` on; `violates` makes every burst ten times as long.
     pub(crate) fn real_time(contract: Contract, seed: u64, start: Instant, violates: bool) -> Self {
-        Self(Kind::RealTime {
-            contract,
-            random: Random(seed),
-            regulator: Regulator::new(contract.interval()),
-            earliest: Instant::ZERO,
-            excess: if violates { EXCESS } else { 1 },
-            next: (contract.burst(), start),
-        })
+        let (messages, excess) = (contract.burst(), if violates { EXCESS as u32 } else { 1 });
+        let kind = Kind::RealTime { random: Random(seed), messages, excess };
+        Self::new(Some(contract), start, messages.saturating_mul(excess), kind)
     }
 
-    /// Shows `film` from `start` on, by a contract with its deadline as it was granted. What was held up is shown at once.
+    /// Shows `film` from `start` on, by a contract with its deadline as it was granted. Delayed frames are shown at once.
     pub(crate) fn film(film: &Film, contract: Contract, start: Instant) -> Self {
-        let (interval, frames) = (film.interval(), film.frames());
-        Self(Kind::Film { contract, regulator: Regulator::new(contract.interval()), interval, start, shown: 0, frames })
+        Self::new(Some(contract), start, 1, Kind::Film { interval: film.interval(), frames: film.frames() })
     }
 
     /// Sends full bursts of `contract` from `start` on, at `percent` of its rate, as in the papers' experiments. Beyond 100 it
     /// does not care for the contract, even if it was held up.
     pub(crate) fn periodic(contract: Contract, percent: u64, start: Instant) -> Self {
-        Self(Kind::Periodic {
-            contract,
-            regulator: Regulator::new(contract.interval()),
-            period: (contract.interval() * u64::from(contract.burst())).mul_ratio(100, percent.max(1)),
-            earliest: Instant::ZERO,
-            violates: percent > 100,
-            next: start,
-        })
+        let period = (contract.interval() * u64::from(contract.burst())).mul_ratio(100, percent.max(1));
+        let kind = Kind::Periodic { period, violates: percent > 100 };
+        Self::new(Some(contract), start, contract.burst(), kind)
     }
 
     /// Sends messages of `message` bytes, `group` at a time, `bytes_per_second` of them; at least once in a minute.
@@ -102,81 +94,72 @@ impl Source {
         let bytes = u64::from(message) * u64::from(group);
         let period = Duration::from_secs(1).mul_ratio(bytes, bytes_per_second.max(1));
         let period = period.min(Duration::from_secs(60)).max(Duration::from_nanos(1));
-        Self(Kind::BestEffort { group, period, next: start })
+        Self::new(None, start, group, Kind::BestEffort { period })
     }
 
     /// Never sends.
     pub(crate) fn silent() -> Self {
-        Self(Kind::Silent)
+        Self::new(None, Instant::MAX, 0, Kind::Silent)
     }
 
     /// The same source, its first burst anywhere within one period from its start; 0 leaves it at the start.
     pub(crate) fn in_phase(mut self, seed: u64) -> Self {
         if seed != 0
-            && let Kind::Periodic { period, next, .. } | Kind::BestEffort { period, next, .. } = &mut self.0
+            && let Kind::Periodic { period, .. } | Kind::BestEffort { period } = &self.kind
         {
-            *next += Duration::from_nanos(Random(seed).next() % period.as_nanos().max(1));
+            self.next.at += Duration::from_nanos(Random(seed).next() % period.as_nanos().max(1));
         }
         self
     }
 
-    /// What is due next.
+    /// The next sending.
     pub(crate) fn next(&self) -> Burst {
-        match &self.0 {
-            Kind::RealTime { excess, next, .. } => {
-                Burst { at: next.1, messages: next.0.saturating_mul(u32::try_from(*excess).unwrap_or(u32::MAX)) }
-            }
-            Kind::Film { shown, frames, .. } if shown >= frames => Burst { at: Instant::MAX, messages: 0 },
-            Kind::Film { start, interval, shown, .. } => Burst { at: *start + *interval * *shown, messages: 1 },
-            Kind::Periodic { contract, next, .. } => Burst { at: *next, messages: contract.burst() },
-            Kind::BestEffort { group, next, .. } => Burst { at: *next, messages: *group },
-            Kind::Silent => Burst { at: Instant::MAX, messages: 0 },
-        }
+        self.next
     }
 
     /// The logical arrival of one message of the burst that happens at `now`; `None` if it is beyond the contract.
     pub(crate) fn stamp(&mut self, now: Instant) -> Option<Instant> {
-        let (contract, regulator) = match &mut self.0 {
-            Kind::RealTime { contract, regulator, .. }
-            | Kind::Periodic { contract, regulator, .. }
-            | Kind::Film { contract, regulator, .. } => (contract, regulator),
-            Kind::BestEffort { .. } | Kind::Silent => return Some(now),
-        };
+        let Some((contract, regulator)) = &mut self.contract else { return Some(now) };
         let stamp = regulator.stamp(now);
         if stamp.ahead > contract.most_ahead() {
             return None;
         }
         regulator.accept(stamp, 1);
-        let next = stamp.logical_arrival + contract.interval();
-        if let Kind::RealTime { earliest, .. } | Kind::Periodic { earliest, .. } = &mut self.0 {
-            *earliest = next;
-        }
+        self.earliest = stamp.logical_arrival + contract.interval();
         Some(stamp.logical_arrival)
     }
 
     /// The burst has happened, at `now`.
     pub(crate) fn done(&mut self, now: Instant) {
-        match &mut self.0 {
-            Kind::RealTime { contract, random, earliest, excess, next, .. } => {
-                let burst = u64::from(contract.burst());
-                let messages = 1 + random.next() % burst;
-                let regular = next.1 + contract.interval() * u64::from(next.0);
+        let Self { contract, earliest, next, kind } = self;
+        match (kind, contract) {
+            (Kind::RealTime { random, messages, excess }, Some((contract, _))) => {
+                let (interval, burst) = (contract.interval(), u64::from(contract.burst()));
+                let more = 1 + random.next() % burst;
+                let regular = next.at + interval * u64::from(*messages);
                 // The last of them may be at most B − 1 intervals ahead; a violator does not care.
                 let permitted = match *excess {
-                    1 => (*earliest + contract.interval() * messages).before(contract.interval() * burst),
+                    1 => (*earliest + interval * more).before(interval * burst),
                     _ => Instant::ZERO,
                 };
-                *next = (messages as u32, regular.max(permitted));
+                *messages = more as u32;
+                *next = Burst { at: regular.max(permitted), messages: messages.saturating_mul(*excess) };
             }
-            Kind::Film { shown, .. } => *shown += 1,
-            Kind::Periodic { period, earliest, violates, next, .. } => {
+            (Kind::Film { interval, frames }, _) => {
+                *frames -= 1;
+                next.at += *interval;
+                if *frames == 0 {
+                    *self = Self::silent();
+                }
+            }
+            (Kind::Periodic { period, violates }, _) => {
                 let permitted = if *violates { Instant::ZERO } else { *earliest };
-                *next = (*next + *period).max(permitted);
+                next.at = (next.at + *period).max(permitted);
             }
-            Kind::BestEffort { period, next, .. } => {
-                *next = (*next + *period).max(now.before(*period * Self::ARREARS));
+            (Kind::BestEffort { period }, _) => {
+                next.at = (next.at + *period).max(now.before(*period * Self::ARREARS));
             }
-            Kind::Silent => {}
+            (Kind::RealTime { .. } | Kind::Silent, _) => {}
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Sleeping until a point in time, and what a thread runs as.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::ScopedJoinHandle;
+use std::thread::{self, ScopedJoinHandle};
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
 
-/// How long a sleeper does not look at its stop flag.
+/// The longest time between two looks of a sleeper at its stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Sleeps until `until`; false if `stop` was set before.
@@ -25,15 +25,20 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
 }
 
 /// Sets the flag when it is dropped: also if its thread panics.
-pub(crate) struct SetAtEnd<'a>(pub(crate) &'a AtomicBool);
+pub(crate) struct FlagGuard<'a>(pub(crate) &'a AtomicBool);
 
-impl Drop for SetAtEnd<'_> {
+impl Drop for FlagGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Release);
     }
 }
 
-/// What a thread came back with; if it panicked, so does the caller.
+/// Calls it in a thread of its own, so that the caller stays what it is.
+pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| joined(scope.spawn(work)))
+}
+
+/// The result of a thread; if it panicked, so does the caller.
 pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

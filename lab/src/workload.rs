@@ -4,18 +4,19 @@
 //! sizes come from a seed, each followed by the pause that its contract demands, so that the traffic is a linear bounded
 //! arrival process at its full rate. The first burst of each channel is a full one, and all come at the same instant.
 //!
-//! What a message's deadline counts from is its logical arrival by contract, `l = max(l' + I, t)`, whatever carries it. So an
+//! A message's deadline counts from its logical arrival by contract, `l = max(l' + I, t)`, whatever carries it. So an
 //! application that sends a burst does not expect the last message of it to be there first. A violator's messages beyond its
-//! burst have no logical arrival: nobody promised anything, they are neither late nor in time, and have no latency.
+//! burst have no logical arrival: nothing was promised, they are neither late nor in time, and have no latency.
 //!
 //! An experiment of the papers sends Table 3 too, in full bursts at a given rate ([`crate::experiment`]).
 //!
 //! A film is one real-time channel, `video`, whose messages are given and come at a given rate, beside a channel that is there to
 //! break its contract and best effort.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
+use laxity::{ChannelSpec, Host, HostConfig, ListenConfig, Receiver, Sender};
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
@@ -34,21 +35,21 @@ pub const VIDEO: &str = "video";
 pub const VIOLATOR: &str = "violator";
 /// Bytes of the sending application's stamp at the start of a message.
 const STAMP_BYTES: usize = 8;
-/// How often the deadlines of all rows grow by a quarter before they are given up: to nine times what was wanted.
+/// The number of times that the deadlines of all rows grow by a quarter before they are given up: to nine times the first ones.
 const STRETCHES: usize = 10;
 
 /// A channel with its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct WorkloadRow {
     /// Its name.
     pub name: String,
-    /// What it declares.
+    /// The contract that it declares.
     pub contract: Contract,
 }
 
 /// Table 3: deadlines of 40, 25 and 30 ms.
-pub fn table_3() -> Vec<Row> {
-    let row = |name: &str, interval, burst, deadline| Row {
+pub fn table_3() -> Vec<WorkloadRow> {
+    let row = |name: &str, interval, burst, deadline| WorkloadRow {
         name: name.to_owned(),
         contract: Contract::new(
             MESSAGE_BYTES.into(),
@@ -62,7 +63,7 @@ pub fn table_3() -> Vec<Row> {
     vec![row("channel-0", 50, 12, 40), row("channel-1", 30, 8, 25), row("channel-2", 30, 1, 30)]
 }
 
-/// What the applications send, beside best effort.
+/// The messages that the applications send, beside best effort.
 #[derive(Clone, Debug)]
 pub enum Workload {
     /// Table 3, whose first channel violates.
@@ -75,12 +76,12 @@ pub enum Workload {
 
 impl Workload {
     /// Its real-time channels.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<WorkloadRow> {
         let mut rows = table_3();
         if let Self::Film(film) = self {
             rows.truncate(1);
             VIOLATOR.clone_into(&mut rows[0].name);
-            rows.push(Row { name: VIDEO.to_owned(), contract: film.contract });
+            rows.push(WorkloadRow { name: VIDEO.to_owned(), contract: film.contract });
         }
         rows
     }
@@ -101,7 +102,7 @@ impl Workload {
         }
     }
 
-    /// Whether real-time channel `number` breaks its contract under `attack`.
+    /// True if real-time channel `number` breaks its contract under `attack`.
     pub(crate) fn violates(&self, number: usize, attack: Attack) -> bool {
         match self {
             Self::Experiment(experiment) => experiment.percent(number, attack) > 100,
@@ -138,23 +139,23 @@ impl Film {
         Ok(Self { frames: frames.into(), interval, contract: contract.map_err(laxity::Error::from)? })
     }
 
-    /// How far apart its frames are.
+    /// The time between its frames.
     pub(crate) fn interval(&self) -> Duration {
         self.interval
     }
 
-    /// How many frames it has.
+    /// The number of its frames.
     pub(crate) fn frames(&self) -> u64 {
         self.frames.len() as u64
     }
 
-    /// What its channel declares.
+    /// The contract that its channel declares.
     pub fn contract(&self) -> Contract {
         self.contract
     }
 }
 
-/// What the messages of a channel are made of: the sending application's stamp, then a frame of a film, or bytes that do not
+/// The contents of a channel's messages: the sending application's stamp, then a frame of a film, or bytes that do not
 /// matter.
 pub(crate) struct Writer {
     frames: Option<Arc<[Vec<u8>]>>,
@@ -181,7 +182,7 @@ impl Writer {
     }
 }
 
-/// When the application sent a message, as it says; `None` if it was beyond the contract.
+/// The time at which the application sent a message, as it says; `None` if it was beyond the contract.
 pub(crate) fn stamp(message: &[u8]) -> Option<Instant> {
     let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| Instant::from_nanos(u64::from_be_bytes(*stamp)));
     stamp.filter(|stamp| *stamp != Instant::MAX)
@@ -224,7 +225,7 @@ impl Checker {
 ///
 /// # Errors
 /// If a row is refused whatever its deadline.
-pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
+pub fn admitted(platform: &Platform) -> Result<(Vec<WorkloadRow>, Vec<String>), Error> {
     granted(platform, table_3())
 }
 
@@ -234,7 +235,7 @@ pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
 ///
 /// # Errors
 /// If the rows are refused together even with the longest deadlines that are tried.
-pub fn granted(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>), Error> {
+pub fn granted(platform: &Platform, rows: Vec<WorkloadRow>) -> Result<(Vec<WorkloadRow>, Vec<String>), Error> {
     let mut stretched = rows.clone();
     let mut reasons = Vec::new();
     for _ in 0..STRETCHES {
@@ -249,22 +250,25 @@ pub fn granted(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<Str
         reasons = vec![format!(
             "these deadlines cannot be granted one after the other: {refused}; going on with longer ones"
         )];
-        for row in &mut stretched {
-            let longer = row.contract.deadline().mul_ratio(5, 4);
-            row.contract = row.contract.with_deadline(longer).map_err(laxity::Error::from)?;
-        }
+        lengthen(&mut stretched, 5, 4)?;
     }
     granted_in_order(platform, stretched)
 }
 
-fn granted_in_order(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>), Error> {
-    let config = HostConfig {
-        fifo_priority: None,
-        lock_memory: false,
-        // Two hosts, emulated in one process: each has a link of its own.
-        claims: None,
-        ..HostConfig::with_costs(platform.clone())
-    };
+/// Makes each deadline `of` / `to` times as long, rounded up to what is shown of it.
+pub(crate) fn lengthen(rows: &mut [WorkloadRow], of: u64, to: u64) -> Result<(), Error> {
+    for row in rows {
+        let longer = row.contract.deadline().mul_ratio(of, to).rounded_up();
+        row.contract = row.contract.with_deadline(longer).map_err(laxity::Error::from)?;
+    }
+    Ok(())
+}
+
+fn granted_in_order(platform: &Platform, rows: Vec<WorkloadRow>) -> Result<(Vec<WorkloadRow>, Vec<String>), Error> {
+    let config = HostConfig::emulated(platform.clone()).advanced(|advanced| {
+        advanced.fifo_priority = None;
+        advanced.lock_memory = false;
+    });
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
     let mut notes = Vec::new();
     let mut granted = Vec::new();
@@ -277,56 +281,83 @@ fn granted_in_order(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Ve
     Ok((granted, notes))
 }
 
+/// A channel with such a contract, for messages of at most `max` bytes and at least `min`.
+pub(crate) fn real_time(
+    max: u64,
+    min: u64,
+    interval: Duration,
+    burst: u64,
+    deadline: Duration,
+) -> Result<ChannelSpec, Error> {
+    let contract = Contract::new(max, min, interval, burst, deadline).map_err(laxity::Error::from)?;
+    Ok(ChannelSpec::real_time(contract))
+}
+
+/// Opens a channel from one host to another one, through `peer`.
+pub(crate) fn open(
+    from: &Host,
+    to: &Host,
+    peer: SocketAddr,
+    name: &str,
+    spec: ChannelSpec,
+    config: ListenConfig,
+) -> Result<(Sender, Receiver), laxity::Error> {
+    let listener = to.listen_with(name, config)?;
+    let sender = from.open(peer, name, spec)?;
+    Ok((sender, listener.accept(Some(std::time::Duration::from_secs(5)))?))
+}
+
 /// Opens a channel through `peer`, with the least deadline that admission offers if its own is refused.
 pub(crate) fn connect(
     from: &Host,
     to: &Host,
-    peer: std::net::SocketAddr,
-    row: Row,
+    peer: SocketAddr,
+    row: WorkloadRow,
     overload: Overload,
     notes: &mut Vec<String>,
-) -> Result<(Row, Sender, Receiver), Error> {
+) -> Result<(WorkloadRow, Sender, Receiver), Error> {
     let name = row.name.clone();
     let attempt = |contract| -> Result<(Sender, Receiver), laxity::Error> {
         let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
-        let listener = to.listen(&name)?;
-        let sender = from.open(peer, &name, spec)?;
-        Ok((sender, listener.accept(Some(std::time::Duration::from_secs(2)))?))
+        open(from, to, peer, &name, spec, ListenConfig::default())
     };
-    let (row, (sender, receiver)) = with_room(row, std::convert::identity, notes, attempt)?;
+    let (row, (sender, receiver)) = with_room(row, notes, attempt)?;
     Ok((row, sender, receiver))
 }
 
-/// What `attempt` opens with the row's deadline, or with the least longer one, an eighth added and `rounded`, that is granted; and the row as it is then.
+/// Returns what `attempt` opens with the row's deadline, or with the least longer one, an eighth added, that is granted; and the row as it is then. Deadlines are
+/// rounded up to what is shown of them, so that the numbers of a note agree.
 pub(crate) fn with_room<T>(
-    row: Row,
-    rounded: fn(Duration) -> Duration,
+    row: WorkloadRow,
     notes: &mut Vec<String>,
     attempt: impl Fn(Contract) -> Result<T, laxity::Error>,
-) -> Result<(Row, T), laxity::Error> {
+) -> Result<(WorkloadRow, T), laxity::Error> {
     let mut contract = row.contract;
     // The sending host's answer counts its own stages only, so the receiving host may ask for more.
     for _ in 0..4 {
         let refused = match attempt(contract) {
-            Ok(opened) => return Ok((Row { contract, ..row }, opened)),
+            Ok(opened) => return Ok((WorkloadRow { contract, ..row }, opened)),
             Err(refused) => refused,
         };
         let laxity::Error::Refused { refusal, .. } = &refused else { return Err(refused) };
         // With the very least its messages could wait for nothing that comes in later beside them: best effort would be refused.
-        let spared = |least: Duration| rounded(least + least.mul_ratio(1, 8));
+        let spared = |least: Duration| (least + least.mul_ratio(1, 8)).rounded_up();
         let least = refusal.least_deadline.map(spared).filter(|least| *least > contract.deadline());
         let Some(least) = least else { return Err(refused) };
         let deadline = contract.deadline();
         // Without the address, which is another one in every run.
-        notes.push(format!("{}: a deadline of {deadline} is refused: {refusal}; going on with {least}", row.name));
+        notes.push(format!(
+            "{}: a deadline of {deadline} is refused: {refusal}; going on with {least}, which leaves room for others",
+            row.name
+        ));
         contract = contract.with_deadline(least)?;
     }
     let opened = attempt(contract)?;
-    Ok((Row { contract, ..row }, opened))
+    Ok((WorkloadRow { contract, ..row }, opened))
 }
 
-/// What is left of the link for best effort beside `rows`, in payload bytes of full packets a second; at least 1.
-pub fn left_bytes_per_second(rows: &[Row], platform: &Platform) -> u64 {
+/// The rate that is left of the link for best effort beside `rows`, in payload bytes of full packets a second; at least 1.
+pub fn left_bytes_per_second(rows: &[WorkloadRow], platform: &Platform) -> u64 {
     let full = platform.link.occupancy(platform.packet).as_nanos().max(1);
     let second = Duration::from_secs(1);
     let used = rows.iter().fold(Duration::ZERO, |used, row| {
@@ -367,7 +398,9 @@ mod tests {
         let (rows, notes) = granted(&platform, table_3()).unwrap();
         assert!(!notes.is_empty());
         for (row, wanted) in rows.iter().zip(table_3()) {
-            assert!(row.contract.deadline() > wanted.contract.deadline());
+            let deadline = row.contract.deadline();
+            assert!(deadline > wanted.contract.deadline());
+            assert_eq!(deadline, deadline.rounded_up(), "all of it is shown");
         }
         assert_eq!(granted_in_order(&platform, rows.clone()).unwrap().0, rows, "what is granted is granted again");
     }

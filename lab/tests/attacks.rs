@@ -1,8 +1,10 @@
-//! Attacks on a host, over loopback and in a lab with the fast path: whoever breaks a contract has the blame, and the channel beside it what it was promised. How
-//! late its messages are is the machine's; whose fault that is, is not.
+//! Attacks on a host, over loopback and in a lab with the fast path: the channel that breaks its contract has the blame, and the channel beside it gets what it was promised. How
+//! late its messages are depends on the machine; the cause does not.
 
 #[path = "common/lab.rs"]
 mod lab;
+#[path = "common/violator.rs"]
+mod violator;
 
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::AtomicBool;
@@ -16,12 +18,13 @@ use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
-use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open, Pace};
+use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open, SenderPace};
 use laxity_lab::Error;
-use laxity_lab::attack::{Content, Ground, Load, Offered, Violator, strangers};
+use laxity_lab::attack::{Content, Load, LoadTargets, OfferedLoad, unknown_peers};
 use laxity_link::sys::{self, now};
 use laxity_link::xdp::XdpError;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use violator::Violator;
 
 const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
 /// How long an attack lasts.
@@ -34,19 +37,19 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
-/// What a peer tells of its link that need not be slower beside anybody.
-fn told() -> Pace {
-    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, spacing: Duration::ZERO }
+/// The pace of a peer whose link need not be slower beside others.
+fn told() -> SenderPace {
+    SenderPace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, spacing: Duration::ZERO }
 }
 
 /// Two hosts, and a channel between them that is attacked. One scene at a time: they would be each other's attack.
-struct Scene {
+struct AttackFixture {
     here: Host,
     there: Host,
-    /// Where they are, if not on loopback.
+    /// The lab that they are in, if not on loopback.
     lab: Option<Lab>,
     _alone: MutexGuard<'static, ()>,
 }
@@ -56,7 +59,7 @@ fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Scene {
+impl AttackFixture {
     fn on_loopback() -> Self {
         let host = || Host::start(config()).expect("a host starts without rights");
         Self { _alone: alone(), here: host(), there: host(), lab: None }
@@ -89,10 +92,10 @@ impl Scene {
         }
     }
 
-    fn ground(&self) -> Ground {
+    fn ground(&self) -> LoadTargets {
         match &self.lab {
-            Some(_) => Ground::lab(&[(Side::B.v4(), 24)]).unwrap(),
-            None => Ground::loopback(),
+            Some(_) => LoadTargets::lab(&[(Side::B.v4(), 24)]).unwrap(),
+            None => LoadTargets::loopback(),
         }
     }
 
@@ -137,8 +140,8 @@ impl Scene {
     }
 }
 
-/// Somebody who attacks the channel of `sender`, if that is permitted here.
-fn violator(scene: &Scene, sender: Sender) -> Option<(Sender, Violator)> {
+/// A violator that attacks the channel of `sender`, if that is permitted here.
+fn violator(scene: &AttackFixture, sender: Sender) -> Option<(Sender, Violator)> {
     let (from, ground) = (scene.here.address(), scene.ground());
     // A sender may move to another thread, and cannot be looked at from one.
     let (sender, violator) = scene.here(move || {
@@ -156,7 +159,7 @@ fn violator(scene: &Scene, sender: Sender) -> Option<(Sender, Violator)> {
 }
 
 /// Sends at this pace as long as an attack lasts.
-fn violate(violator: &mut Violator, per_second: u64) -> Offered {
+fn violate(violator: &mut Violator, per_second: u64) -> OfferedLoad {
     let load = Load { per_second: Some(per_second), packets: u64::MAX, span: SPAN };
     let offered = violator.run(&load, &AtomicBool::new(false)).unwrap();
     println!("{offered:?}, {} a second", offered.per_second());
@@ -175,7 +178,7 @@ fn read_to_the_end(mut receiver: Receiver) -> Figures {
 }
 
 /// Attacks a channel of 150 packets a second with so many; returns what became of it, and of how many messages.
-fn break_a_contract(scene: &Scene, per_second: u64) -> Option<(Figures, u64)> {
+fn break_a_contract(scene: &AttackFixture, per_second: u64) -> Option<(Figures, u64)> {
     let contract = Contract::new(4_000, 1, ms(20), 1, ms(500)).unwrap();
     let (sender, receiver) = scene.connect("violated", ChannelSpec::real_time(contract));
     let (sender, mut violator) = violator(scene, sender)?;
@@ -189,23 +192,23 @@ fn break_a_contract(scene: &Scene, per_second: u64) -> Option<(Figures, u64)> {
     let most = offered.elapsed.div_ceil(ms(20)) + ms(500).div_ceil(ms(20)) + 2;
     assert!(figures.delivered <= most, "{} of at most {most}", figures.delivered);
     assert!(figures.misses.sender > 200, "{figures:?}");
-    // What is not delivered is the violator's fault; those that were under reassembly at the end are nobody's.
+    // What is not delivered is the violator's fault; those that were under reassembly at the end have no cause.
     assert_eq!(figures.misses.receiver + figures.misses.network + figures.misses.laxity, 0, "{figures:?}");
     Some((figures, violator.next()))
 }
 
 #[test]
 fn who_breaks_its_contract_gets_it_and_has_the_blame() {
-    let scene = Scene::on_loopback();
+    let scene = AttackFixture::on_loopback();
     let Some((figures, messages)) = break_a_contract(&scene, 4_000) else { return };
-    // Its due, and the blame for all the rest: at most as many as are under reassembly are nobody's yet.
+    // Its due, and the blame for all the rest: at most as many as are under reassembly have no cause yet.
     assert!(figures.delivered >= 20, "{figures:?}");
     assert!(figures.misses.sender + figures.delivered + 64 >= messages, "{figures:?} of {messages}");
 }
 
 #[test]
 fn what_the_driver_drops_of_who_breaks_its_contract_is_its_own_fault() {
-    let Some(scene) = Scene::in_lab() else { return };
+    let Some(scene) = AttackFixture::in_lab() else { return };
     // The driver knows no messages: of what it lets through few are whole. Who sends within the contract loses none.
     if break_a_contract(&scene, 20_000).is_none() {
         return;
@@ -218,9 +221,9 @@ fn what_the_driver_drops_of_who_breaks_its_contract_is_its_own_fault() {
 }
 
 #[test]
-fn a_flood_of_best_effort_that_nobody_reads_fills_its_own_queue_only() {
+fn a_flood_of_best_effort_that_is_not_read_fills_its_own_queue_only() {
     for (is_lab, per_second) in [(false, 4_000), (true, 20_000)] {
-        let scene = if is_lab { Scene::in_lab() } else { Some(Scene::on_loopback()) };
+        let scene = if is_lab { AttackFixture::in_lab() } else { Some(AttackFixture::on_loopback()) };
         let Some(scene) = scene else { return };
         let (sender, receiver) = scene.connect("flooded", ChannelSpec::best_effort(5_000, 4).unwrap());
         let Some((sender, mut violator)) = violator(&scene, sender) else { return };
@@ -235,11 +238,11 @@ fn a_flood_of_best_effort_that_nobody_reads_fills_its_own_queue_only() {
 }
 
 #[test]
-fn strangers_disturb_nobody() {
-    let scene = Scene::on_loopback();
+fn unknown_peers_disturb_no_channel() {
+    let scene = AttackFixture::on_loopback();
     let port = scene.there.address();
     let absent = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let nobody = absent.local_addr().unwrap();
+    let closed = absent.local_addr().unwrap();
     drop(absent);
     let stop = AtomicBool::new(false);
     let load = Load { per_second: Some(4_000), packets: 1_000, span: SPAN };
@@ -250,9 +253,9 @@ fn strangers_disturb_nobody() {
             (port, Content::Garbage, 1_400),
             (port, Content::UnknownChannel, 1_400),
             (port, Content::Control, 1),
-            (nobody, Content::UnknownChannel, 64),
+            (closed, Content::UnknownChannel, 64),
         ] {
-            all.push(strangers(&[to], content, bytes, &load, &Ground::loopback(), &stop, |_| ()).unwrap());
+            all.push(unknown_peers(&[to], content, bytes, &load, &LoadTargets::loopback(), &stop, |_| ()).unwrap());
         }
         all
     });
@@ -276,12 +279,12 @@ fn executives_time() -> Duration {
 }
 
 #[test]
-fn strangers_take_no_more_of_the_processor_than_looks_are_charged() {
-    let scene = Scene::on_loopback();
+fn unknown_peers_take_no_more_of_the_processor_than_looks_are_charged() {
+    let scene = AttackFixture::on_loopback();
     let (stop, begin) = (AtomicBool::new(false), executives_time());
     let load = Load { per_second: None, packets: u64::MAX, span: SPAN };
     let to = [scene.there.address()];
-    let offered = strangers(&to, Content::Garbage, 60, &load, &Ground::loopback(), &stop, |_| ()).unwrap();
+    let offered = unknown_peers(&to, Content::Garbage, 60, &load, &LoadTargets::loopback(), &stop, |_| ()).unwrap();
     let took = executives_time() - begin;
     println!("{offered:?}, the executives ran for {took}");
     assert!(offered.per_second() > 50_000, "{offered:?}");
@@ -293,7 +296,7 @@ fn strangers_take_no_more_of_the_processor_than_looks_are_charged() {
 /// One host asks for all the memory of another, as best effort and as real time, by one request and by many.
 #[test]
 fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
-    let scene = Scene::on_loopback();
+    let scene = AttackFixture::on_loopback();
     let to = scene.there.address();
     let greedy = UdpSocket::bind("127.0.0.2:0").unwrap();
     greedy.set_read_timeout(PATIENCE).unwrap();
@@ -347,8 +350,23 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
     drop(listener);
 }
 
+/// Asks for a channel whose deadline no host can keep.
+fn too_late() -> Open<'static> {
+    let late = Service::RealTime(Contract::new(60_000, 1, ms(20), 1, ms(1)).unwrap());
+    Open {
+        name: "asked",
+        traffic: late.into(),
+        packet: 1_000,
+        upstream: Duration::ZERO,
+        lease: ms(2_000),
+        clock: 0,
+        oversize: 1,
+        pace: told(),
+    }
+}
+
 /// 62 best-effort channels that are granted to `crowd`: the token of each, and its place and key.
-fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u64)>, Vec<Receiver>) {
+fn be_granted(scene: &AttackFixture, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u64)>, Vec<Receiver>) {
     let listener = scene.there.listen(open.name).unwrap();
     let granted = |token| {
         let (mut frame, mut answer) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES]);
@@ -376,7 +394,7 @@ fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u
 /// Together 50,000 a second take nothing from the neighbour. 120,000 may: looks at what leads to no work have a share of the processor, and
 /// what comes faster overflows the socket (docs/limits.md). Nothing else may change.
 #[test]
-fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
+fn a_peer_that_repeats_itself_ends_no_channel_and_keeps_no_peer_out() {
     repeat_beside_a_neighbour(40_000, 10_000, true);
     repeat_beside_a_neighbour(100_000, 20_000, false);
 }
@@ -385,26 +403,16 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
 fn repeat_beside_a_neighbour(repeated: u64, asked: u64, has_room: bool) {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
-    let scene = Scene::on_loopback();
+    let scene = AttackFixture::on_loopback();
     let to = scene.there.address();
     let socket = || UdpSocket::bind("127.0.0.2:0").unwrap();
     let (crowd, askers): (_, Vec<_>) = (socket(), (0..1_000).map(|_| socket()).collect());
     crowd.set_read_timeout(PATIENCE).unwrap();
-    let open = Open {
-        name: "crowded",
-        traffic: Service::best_effort(100, 1).unwrap().into(),
-        packet: 1_000,
-        upstream: Duration::ZERO,
-        lease: ms(2_000),
-        clock: 0,
-        oversize: 1,
-        pace: told(),
-    };
+    let open = Open { name: "crowded", traffic: Service::best_effort(100, 1).unwrap().into(), ..too_late() };
     let (granted, held) = be_granted(&scene, &crowd, &open);
     crowd.set_nonblocking(true).unwrap();
     let _listener = scene.there.listen("asked").unwrap();
-    let late = Service::RealTime(Contract::new(60_000, 1, ms(20), 1, ms(1)).unwrap());
-    let late = Open { name: "asked", traffic: late.into(), ..open };
+    let late = too_late();
     // Until the time is over, so many a second; how many there were.
     let at_rate = |rate: u64, send: &mut dyn FnMut(u64) -> bool| {
         let (start, mut sent) = (now(), 0);
@@ -482,9 +490,9 @@ fn deciding() -> Duration {
 
 /// Being refused costs nothing; so refusing has a share of the processor: a tenth for one host, and half a second beforehand.
 #[test]
-fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out() {
+fn a_peer_that_is_refused_without_end_has_a_share_of_the_processor_and_keeps_no_peer_out() {
     const LONG: Duration = Duration::from_secs(6);
-    let scene = Scene::on_loopback();
+    let scene = AttackFixture::on_loopback();
     let to = scene.there.address();
     let socket = UdpSocket::bind("127.0.0.2:0").unwrap();
     let _listener = scene.there.listen("asked").unwrap();
@@ -495,17 +503,7 @@ fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out(
             scene.connect(&format!("c{number}"), ChannelSpec::real_time(contract))
         })
         .collect();
-    let late = Service::RealTime(Contract::new(60_000, 1, ms(20), 1, ms(1)).unwrap());
-    let open = Open {
-        name: "asked",
-        traffic: late.into(),
-        packet: 1_000,
-        upstream: Duration::ZERO,
-        lease: ms(2_000),
-        clock: 0,
-        oversize: 1,
-        pace: told(),
-    };
+    let open = too_late();
     let (before, start, mut asked, mut frame) = (deciding(), now(), 0, [0; MAX_CONTROL_BYTES]);
     // Live: a proper request may be lost at a socket that overflows, and is repeated, again and again on a machine that others use. Two of five may take long; one that is
     // quick at first is enough.
@@ -536,7 +534,7 @@ fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out(
     let (taken, span) = (deciding() - before, now().since(start));
     println!("{asked} asked in {span}, decisions took {taken}, a proper peer has its channel after {opened:?}");
     assert!(asked > 10_000, "{asked}");
-    // The last turn is charged when it is over, and one that brings no request to nobody.
+    // The last turn is charged when it is over, and one that brings no request is charged to no host.
     let most = ms(500) + Duration::from_nanos(span.as_nanos() / 10) + ms(50);
     assert!(taken < most, "{taken} of at most {most}");
     assert!(opened.iter().filter(|one| is_slow(one)).count() < 3, "{opened:?}");
@@ -544,14 +542,14 @@ fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out(
 }
 
 #[test]
-fn strangers_end_in_the_driver() {
-    let Some(scene) = Scene::in_lab() else { return };
+fn unknown_peers_end_in_the_driver() {
+    let Some(scene) = AttackFixture::in_lab() else { return };
     let (port, ground, stop) = (scene.there.address(), scene.ground(), AtomicBool::new(false));
     // As many as go, and no more than so many.
     let load = Load { per_second: None, packets: 50_000, span: ms(300) };
     let offered = scene.beside(|| {
         [Content::Garbage, Content::UnknownChannel, Content::Control].map(|content| {
-            scene.here(|| strangers(&[port], content, 200, &load, &ground, &stop, |_| ())).expect("it may go there")
+            scene.here(|| unknown_peers(&[port], content, 200, &load, &ground, &stop, |_| ())).expect("it may go there")
         })
     });
     std::thread::sleep(StdDuration::from_millis(250));
@@ -568,12 +566,12 @@ fn load_leaves_neither_loopback_nor_a_lab() {
     let load = Load { per_second: Some(1), packets: 1, span: ms(1) };
     for to in ["192.0.2.1:9", "[2001:db8::1]:9", "10.1.2.3:9"] {
         let to = to.parse().unwrap();
-        for ground in [Ground::loopback(), Ground::lab(&[("10.99.0.0".parse().unwrap(), 24)]).unwrap()] {
-            let error = strangers(&[to], Content::Garbage, 100, &load, &ground, &stop, |_| ()).unwrap_err();
+        for ground in [LoadTargets::loopback(), LoadTargets::lab(&[("10.99.0.0".parse().unwrap(), 24)]).unwrap()] {
+            let error = unknown_peers(&[to], Content::Garbage, 100, &load, &ground, &stop, |_| ()).unwrap_err();
             assert_eq!(error.exit_status(), 2);
             assert!(matches!(error, Error::NotInLab(found) if found == to), "{error}");
         }
     }
     let here = "127.0.0.1:9".parse().unwrap();
-    assert!(strangers(&[here], Content::Garbage, 9_000, &load, &Ground::loopback(), &stop, |_| ()).is_err());
+    assert!(unknown_peers(&[here], Content::Garbage, 9_000, &load, &LoadTargets::loopback(), &stop, |_| ()).is_err());
 }

@@ -5,11 +5,11 @@ mod common;
 
 use common::{alone, setup};
 use laxity_core::processor::Preemption;
-use laxity_lab::{Attack, Error, Experiment, Outcome, Stack, Workload, run_with};
+use laxity_lab::{Attack, Error, Experiment, ScenarioOutcome, Stack, Workload, run_with};
 
 /// Runs one, and checks that everything adds up.
-fn experiment(attack: Attack, experiment: Experiment) -> Outcome {
-    let outcome = run_with(&setup(Stack::Laxity, attack), &Workload::Experiment(experiment), &mut |_| {}).unwrap();
+fn experiment(attack: Attack, experiment: Experiment) -> ScenarioOutcome {
+    let outcome = run_with(&setup(Stack::Laxity, attack), &Workload::Experiment(experiment), &mut |_| true).unwrap();
     for channel in &outcome.channels {
         let (figures, m) = (&channel.figures, channel.figures.misses);
         assert_eq!(figures.sent, figures.delivered + figures.lost + figures.dropped, "{figures:?}");
@@ -62,6 +62,6 @@ fn a_host_without_cooperative_preemption_says_so_and_accounts_for_everything() {
     }
     let cooperative = experiment(Attack::Idle, PAPER);
     assert!(!cooperative.notes.iter().any(|note| note.contains("no grant holds")), "{:?}", cooperative.notes);
-    let plain = run_with(&setup(Stack::PlainUdp, Attack::Idle), &Workload::Experiment(PAPER), &mut |_| {});
+    let plain = run_with(&setup(Stack::PlainUdp, Attack::Idle), &Workload::Experiment(PAPER), &mut |_| true);
     assert!(matches!(plain, Err(Error::Setup { what: "the stack", .. })));
 }

@@ -2,6 +2,8 @@
 
 #[path = "common/lab.rs"]
 mod lab;
+#[path = "common/violator.rs"]
+mod violator;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -17,9 +19,10 @@ use laxity::{
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_lab::attack::{Ground, Load, Violator};
+use laxity_lab::attack::{Load, LoadTargets};
 use laxity_link::xdp::XdpError;
 use rustix::thread::CapabilitySet;
+use violator::Violator;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
 const US: fn(u64) -> Duration = Duration::from_micros;
@@ -39,10 +42,9 @@ fn config(ip: IpAddr) -> HostConfig {
     HostConfig {
         bind: SocketAddr::new(ip, 5709),
         link: LinkChoice::Xdp(options),
-        claims: None,
-        longest_iteration: US(400),
-        ..HostConfig::with_costs(Platform::assumed_host())
+        ..HostConfig::emulated(Platform::assumed_host())
     }
+    .advanced(|advanced| advanced.longest_iteration = US(400).into())
 }
 
 fn host(lab: &Lab, side: Side, config: HostConfig) -> Option<Host> {
@@ -88,9 +90,9 @@ impl Pair {
 }
 
 /// Ends the other thread, also when this one fails.
-struct Ends<'a>(&'a AtomicBool);
+struct StopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
     }
@@ -371,7 +373,7 @@ fn handlers_are_replaced_while_messages_come() {
             }
             sent
         });
-        let ends = Ends(&is_over);
+        let ends = StopGuard(&is_over);
         for turn in 0..20 {
             let handler = if turn % 3 == 2 {
                 Handler::new(|_| Disposition::Done)
@@ -400,7 +402,7 @@ fn copies(lab: &Lab, a: &Host, sender: Sender, number: u64, copies: u64) -> Opti
     let forged = lab.on(Side::A, move || {
         let load = Load { per_second: None, packets: 1, span: Duration::from_secs(10) };
         let copy = || {
-            let ground = Ground::lab(&[(Side::B.v4(), 24)])?;
+            let ground = LoadTargets::lab(&[(Side::B.v4(), 24)])?;
             Violator::new(&sender, from, number, &ground)?.run(&load, &AtomicBool::new(false))
         };
         let offered: Result<Vec<_>, _> = (0..copies).map(|_| copy()).collect();

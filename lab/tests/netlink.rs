@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use laxity_lab::interfaces::{Interfaces, Veth};
 use laxity_lab::sys::namespace::Namespace;
-use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, Route, StreamClasses, Watch};
+use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, NetlinkWatch, Route, StreamClasses};
 use laxity_link::sys::device::{Offload, offload};
 use laxity_link::sys::features::{channels, keep_vlan_tags, set_offload};
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
+const ABSENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
 const A6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
 const B6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
 
@@ -166,7 +166,7 @@ fn neighbours_are_looked_for_and_told() {
     let Some((a, _b)) = pair() else { return };
     let checked = a.within(|| {
         let mut netlink = Interfaces::open()?;
-        let mut watch = Watch::open()?;
+        let mut watch = NetlinkWatch::open()?;
         let index = netlink.interface_by_name("va")?.unwrap().index;
         assert_eq!(netlink.neighbour(index, B)?, None);
         for other in [B, B6] {
@@ -177,19 +177,19 @@ fn neighbours_are_looked_for_and_told() {
             let found = netlink.neighbour(index, other)?.unwrap();
             assert!(found.mac.is_some() && !found.is_permanent, "{found:?}");
         }
-        netlink.refresh_neighbour(index, NOBODY)?;
-        let state = netlink.neighbour(index, NOBODY)?.unwrap();
+        netlink.refresh_neighbour(index, ABSENT)?;
+        let state = netlink.neighbour(index, ABSENT)?.unwrap();
         assert_eq!((state.state, state.usable_mac()), (NeighbourState::Resolving, None));
-        until("nobody answers", || {
-            netlink.neighbour(index, NOBODY).unwrap().is_none_or(|found| found.state == NeighbourState::Failed)
+        until("no host answers", || {
+            netlink.neighbour(index, ABSENT).unwrap().is_none_or(|found| found.state == NeighbourState::Failed)
         });
         // By hand, and it stays so.
         let mac = [2, 0, 0, 0, 0, 9];
-        netlink.set_neighbour(index, NOBODY, mac)?;
+        netlink.set_neighbour(index, ABSENT, mac)?;
         let set = Neighbour { mac: Some(mac), state: NeighbourState::Confirmed, is_permanent: true };
-        assert_eq!(netlink.neighbour(index, NOBODY)?, Some(set));
-        netlink.refresh_neighbour(index, NOBODY)?;
-        assert_eq!(netlink.neighbour(index, NOBODY)?, Some(set));
+        assert_eq!(netlink.neighbour(index, ABSENT)?, Some(set));
+        netlink.refresh_neighbour(index, ABSENT)?;
+        assert_eq!(netlink.neighbour(index, ABSENT)?, Some(set));
         assert!(watch.drain()?);
         assert!(netlink.neighbour(0x7fff_fff0, B).is_err());
         Ok(())
@@ -200,7 +200,7 @@ fn neighbours_are_looked_for_and_told() {
 #[test]
 fn a_watch_hears_of_its_own_namespace_only() {
     let (Some(here), Some(there)) = (namespace(), namespace()) else { return };
-    let mut watch = here.within(Watch::open).unwrap();
+    let mut watch = here.within(NetlinkWatch::open).unwrap();
     let mut netlink = here.within(Interfaces::open).unwrap();
     assert!(!watch.drain().unwrap());
     there.within(|| Interfaces::open()?.set_up(1, true)).unwrap();
@@ -219,7 +219,7 @@ fn a_watch_hears_of_its_own_namespace_only() {
 #[test]
 fn what_was_lost_may_be_anything() {
     let Some(here) = namespace() else { return };
-    let mut watch = here.within(Watch::open).unwrap();
+    let mut watch = here.within(NetlinkWatch::open).unwrap();
     let mut netlink = here.within(Interfaces::open).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&watch, 1).unwrap();
     for _ in 0..50 {
@@ -267,7 +267,7 @@ fn too_big(from: (IpAddr, u16), to: (IpAddr, u16), mtu: u16) -> Vec<u8> {
 }
 
 #[test]
-fn what_anybody_may_say_of_a_path_is_no_limit() {
+fn what_any_host_may_say_of_a_path_is_no_limit() {
     use std::net::SocketAddr;
 
     use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};

@@ -12,15 +12,19 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use common::{alone, setup};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
-use laxity_lab::attack::{Content, Ground, HOGS, Hogs, Load, strangers};
-use laxity_lab::{Attack, Film, FloodPath, Outcome, Setup, Stack, Workload, run, run_with};
+use laxity_lab::attack::{Content, HOGS, Hogs, Load, LoadTargets, unknown_peers};
+use laxity_lab::{Attack, Error, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run, run_with};
 use laxity_link::sys::now;
 
 /// Runs it and checks what must hold whatever the machine does.
-fn sound(setup: &Setup) -> Outcome {
+fn sound(setup: &Setup) -> ScenarioOutcome {
     let start = StdInstant::now();
     let mut told = Vec::new();
-    let outcome = run(setup, &mut |elapsed| told.push(elapsed)).unwrap();
+    let mut tell = |elapsed| {
+        told.push(elapsed);
+        true
+    };
+    let outcome = run(setup, &mut tell).unwrap();
     let duration = Duration::from_nanos(setup.duration.as_nanos() as u64);
     // Opening and closing through a flooded wire has its time limits too; this is far beyond them.
     assert!(start.elapsed() < setup.duration + StdDuration::from_secs(20), "{:?}", start.elapsed());
@@ -57,7 +61,7 @@ fn a_film_arrives_as_it_was_sent_or_not_at_all() {
     for (stack, attack) in
         [(Stack::Laxity, Attack::All), (Stack::PlainUdp, Attack::Idle), (Stack::TunedUdp, Attack::All)]
     {
-        let outcome = run_with(&setup(stack, attack), &workload, &mut |_| {}).unwrap();
+        let outcome = run_with(&setup(stack, attack), &workload, &mut |_| true).unwrap();
         let names: Vec<&str> = outcome.channels.iter().map(|channel| channel.figures.name.as_str()).collect();
         assert_eq!(names, ["violator", "video", "best-effort"]);
         for channel in &outcome.channels {
@@ -115,17 +119,17 @@ fn every_stack_is_sound_under_everything_at_once() {
                 assert_eq!(channel.figures.sent, channel.offered, "the others do not notice");
             }
         } else {
-            assert_eq!(violator.figures.sent, violator.offered, "nobody holds it back");
+            assert_eq!(violator.figures.sent, violator.offered, "the stack does not hold it back");
         }
     }
 }
 
 #[test]
-fn a_strangers_flood_is_counted_and_survived() {
+fn a_flood_of_unknown_peers_is_counted_and_survived() {
     let _alone = alone();
     let setup = Setup { flood: FloodPath::Foreign, ..setup(Stack::Laxity, Attack::Flood) };
     let outcome = sound(&setup);
-    // Whether Laxity keeps its deadlines here is not asked: the wire has one queue, and nobody admitted the stranger.
+    // Whether Laxity keeps its deadlines here is not asked: the wire has one queue, and the unknown peer was not admitted.
     assert_eq!(outcome.flood, FloodPath::Foreign);
     assert!(outcome.wire.foreign.dropped > 0, "{:?}", outcome.wire);
 }
@@ -139,12 +143,25 @@ fn without_real_time_it_works_as_well() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused = |setup: &Setup| run(setup, &mut |_| {}).unwrap_err().exit_status();
+    let refused = |setup: &Setup| run(setup, &mut |_| true).unwrap_err().exit_status();
     let good = setup(Stack::Laxity, Attack::Idle);
     assert_eq!(refused(&Setup { duration: StdDuration::ZERO, ..good.clone() }), 2);
     assert_eq!(refused(&Setup { duration: StdDuration::from_secs(3601), ..good.clone() }), 2);
     let unpaced = Platform { link: LinkModel::UNLIMITED, ..Platform::assumed_host() };
     assert_eq!(refused(&Setup { costs: unpaced.into(), ..good }), 2);
+}
+
+/// Under every attack, whose threads and processes end with it, and long before its hour.
+#[test]
+fn a_run_ends_when_its_caller_wants() {
+    let _alone = alone();
+    for (stack, attack) in
+        [(Stack::Laxity, Attack::All), (Stack::PlainUdp, Attack::Idle), (Stack::TunedUdp, Attack::Flood)]
+    {
+        let setup = Setup { duration: StdDuration::from_secs(3600), ..setup(stack, attack) };
+        let ended = run(&setup, &mut |_| false);
+        assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
+    }
 }
 
 fn exists(process: u32) -> bool {
@@ -203,18 +220,19 @@ fn hogs_do_not_outlive_a_parent_that_is_killed() {
     parent.kill().unwrap();
     parent.wait().unwrap();
     assert!(there, "{ids:?}");
-    assert!(gone(&ids, StdDuration::from_secs(30)), "{ids:?} compute for nobody");
+    assert!(gone(&ids, StdDuration::from_secs(30)), "{ids:?} compute for no test");
 }
 
 #[test]
-fn a_strangers_flood_ends_when_its_time_is_up() {
+fn a_flood_of_unknown_peers_ends_when_its_time_is_up() {
     let _alone = alone();
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     let (to, stop, span) = ([sink.local_addr().unwrap()], AtomicBool::new(false), Duration::from_millis(200));
     let load = Load { per_second: Some(10_000), packets: u64::MAX, span };
     let (start, mut told) = (now(), 0);
     let progress = |packets| told = packets;
-    let sent = strangers(&to, Content::Garbage, 1000, &load, &Ground::loopback(), &stop, progress).unwrap().packets;
+    let sent =
+        unknown_peers(&to, Content::Garbage, 1000, &load, &LoadTargets::loopback(), &stop, progress).unwrap().packets;
     let in_time = (1..=2_001).contains(&sent) && told == sent;
     assert!(now().since(start) >= span && in_time, "{sent} packets, 2000 would be the full rate; {told} told");
 }

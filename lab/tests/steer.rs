@@ -6,15 +6,15 @@ use std::thread;
 use std::time::Duration;
 
 use laxity_core::units;
-use laxity_lab::hosts::{Devices, Hosts, Place};
+use laxity_lab::hosts::{Devices, Hosts, InterfaceEnd};
 use laxity_link::netlink::{GuardClasses, Netlink, StreamClasses};
 use laxity_link::sys;
-use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering};
+use laxity_link::xdp::steer::{Flow, InterfaceStreams, PolicingRate, Protocol};
 
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(10));
 
 /// Two hosts that are joined, or why there can be none.
-fn joined() -> Option<(Hosts, [Place; 2])> {
+fn joined() -> Option<(Hosts, [InterfaceEnd; 2])> {
     let hosts = match Hosts::new() {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             println!("skipped: {error}");
@@ -27,8 +27,8 @@ fn joined() -> Option<(Hosts, [Place; 2])> {
 }
 
 /// The streams of a host's interface.
-fn steering(hosts: &Hosts, host: usize, place: Place) -> Steering {
-    hosts.on(host, || Steering::open(place.interface).map_err(io::Error::other)).unwrap()
+fn steering(hosts: &Hosts, host: usize, place: InterfaceEnd) -> InterfaceStreams {
+    hosts.on(host, || InterfaceStreams::open(place.interface).map_err(io::Error::other)).unwrap()
 }
 
 fn with_port(address: SocketAddr, port: u16) -> SocketAddr {
@@ -104,10 +104,10 @@ fn all_others_can_have_a_thread_too() {
 fn what_is_beyond_a_stream_is_dropped_or_counted() {
     let Some((hosts, places)) = joined() else { return };
     let mut steering = steering(&hosts, 1, places[1]);
-    let policing = Policing { packets: 10, period: units::Duration::from_secs(3600), is_dropped: true };
+    let policing = PolicingRate { packets: 10, period: units::Duration::from_secs(3600), is_dropped: true };
     let flow = |port| Flow { protocol: Some(Protocol::Udp), local_port: Some(port), ..Flow::default() };
     let dropped = steering.add(&flow(7001), Some(&policing), 1).unwrap();
-    let waits = steering.add(&flow(7002), Some(&Policing { is_dropped: false, ..policing }), 1).unwrap();
+    let waits = steering.add(&flow(7002), Some(&PolicingRate { is_dropped: false, ..policing }), 1).unwrap();
     for (place, port, expected) in [(dropped, 7001, 10), (waits, 7002, 30)] {
         let to = with_port(places[1].address, port);
         let receiver = hosts.on(1, || UdpSocket::bind(to)).unwrap();
@@ -135,12 +135,12 @@ fn a_flow_that_another_stream_claims_is_refused_and_so_is_what_cannot_be() {
     let first = steering.add(&tcp, None, 1).unwrap();
     assert_eq!(kind(steering.add(&port(80), None, 1)), io::ErrorKind::AlreadyExists);
     steering.remove(first).unwrap();
-    for number in 1..=Steering::MOST as u16 {
+    for number in 1..=InterfaceStreams::MOST as u16 {
         steering.add(&port(number), None, 0).unwrap();
     }
     assert_eq!(kind(steering.add(&port(100), None, 0)), io::ErrorKind::StorageFull);
     // Another program on the interface is left alone.
-    assert!(hosts.on(1, || Ok(Steering::open(places[1].interface).is_err())).unwrap());
+    assert!(hosts.on(1, || Ok(InterfaceStreams::open(places[1].interface).is_err())).unwrap());
     drop(steering);
     drop(self::steering(&hosts, 1, places[1]));
 }

@@ -12,14 +12,14 @@ use laxity::{ChannelSpec, Error, Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_lab::sys::bare_xdp::Bare;
+use laxity_lab::sys::bare_xdp::BareXdp;
 use laxity_link::netlink::Netlink;
 use laxity_link::xdp::{BusyPoll, Xdp, XdpConfig, XdpError};
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 fn config(ip: IpAddr, link: LinkChoice) -> HostConfig {
     let bind = SocketAddr::new(ip, 5709);
-    HostConfig { bind, link, claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { bind, link, ..HostConfig::emulated(Platform::assumed_host()) }
 }
 
 fn host(lab: &Lab, side: Side, config: HostConfig) -> Result<Host, Error> {
@@ -72,7 +72,7 @@ fn messages_cross_by_the_fast_path() {
     let Some(lab) = Lab::new(2) else { return };
     for ips in [[Side::A.v4(), Side::B.v4()], [Side::A.v6(), Side::B.v6()]] {
         let Some([a, b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
-        println!("{:?}\n{:?}", b.standing().notes, b.early().unwrap().opened());
+        println!("{:?}\n{:?}", b.status().notes, b.early().unwrap().opened());
         exchange(&a, &b);
         took_the_fast_path(&b);
     }
@@ -89,13 +89,13 @@ fn messages_cross_where_the_executive_drives_the_queues() {
 }
 
 #[test]
-fn where_it_cannot_be_had_the_choice_decides() {
+fn where_it_is_unavailable_the_choice_decides() {
     let Some(lab) = Lab::new(1) else { return };
     let loopback = IpAddr::from([127, 0, 0, 1]);
     let error = host(&lab, Side::A, config(loopback, LinkChoice::Xdp(XdpOptions::default()))).unwrap_err();
     assert_eq!(error.exit_status(), 4, "{error}");
     let fallen = host(&lab, Side::A, config(loopback, LinkChoice::XdpOrUdp(XdpOptions::default()))).unwrap();
-    let notes = &fallen.standing().notes;
+    let notes = &fallen.status().notes;
     assert!(notes.iter().any(|note| note.starts_with("the link is udp: xdp lo: ")), "{notes:?}");
     assert!(fallen.early().is_none());
 }
@@ -114,7 +114,7 @@ fn where_a_queue_stays_busy_the_choice_decides() {
     assert!(error.to_string().starts_with(why), "{error}");
     assert_eq!(lab.program(Side::A), None);
     let fallen = host(&lab, Side::A, config(ips[0], LinkChoice::XdpOrUdp(XdpOptions::default()))).unwrap();
-    let notes = &fallen.standing().notes;
+    let notes = &fallen.status().notes;
     assert!(notes.iter().any(|note| note.starts_with(&format!("the link is udp: {why}"))), "{notes:?}");
     assert!(fallen.early().is_none());
     assert_eq!(lab.program(Side::A), None);
@@ -122,14 +122,14 @@ fn where_a_queue_stays_busy_the_choice_decides() {
     exchange(&fallen, &b);
 }
 
-/// Somebody who has the queue of the first host, once the kernel has let go of it.
-fn until_held(lab: &Lab) -> Bare {
+/// A program that has the queue of the first host, once the kernel has let go of it.
+fn until_held(lab: &Lab) -> BareXdp {
     let start = std::time::Instant::now();
     loop {
         let held = lab.on(Side::A, || {
             let index = Netlink::open()?.interface_by_name(Side::A.interface())?.unwrap().index;
             let end = |side: Side| ([2, 0, 0, 0, 0, 1], SocketAddr::new(side.v4(), 9));
-            Bare::sender(index, end(Side::A), end(Side::B), 100)
+            BareXdp::sender(index, end(Side::A), end(Side::B), 100)
         });
         match held {
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
@@ -149,8 +149,8 @@ fn who_is_just_ending_is_waited_for_where_packets_are_shortened() {
     }
     let ips = [Side::A.v4(), Side::B.v4()];
     let Some([a, _b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
-    assert!(a.standing().notes.iter().any(|note| note.contains("longer ones do not fit")), "{:?}", a.standing().notes);
-    // On another port: that of a socket is nobody's to wait for.
+    assert!(a.status().notes.iter().any(|note| note.contains("longer ones do not fit")), "{:?}", a.status().notes);
+    // On another port: that of a socket will not become free.
     let other =
         || HostConfig { bind: SocketAddr::new(ips[0], 0), ..config(ips[0], LinkChoice::Xdp(XdpOptions::default())) };
     let error = host(&lab, Side::A, other()).unwrap_err();
@@ -162,7 +162,7 @@ fn who_is_just_ending_is_waited_for_where_packets_are_shortened() {
     });
     let again = host(&lab, Side::A, other()).unwrap();
     ending.join().unwrap();
-    let notes = &again.standing().notes;
+    let notes = &again.status().notes;
     assert!(notes.iter().any(|note| note.contains("longer ones do not fit")), "{notes:?}");
 }
 

@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use host::{Host, KEY, LIMIT, config, data, hosts, settle, until};
 use lab::{Lab, Side};
 use laxity_core::frames::Frames;
-use laxity_core::receive::{ArrivalClass, Expected};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel};
 use laxity_core::units::Duration;
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::sys::now;
@@ -77,7 +77,7 @@ fn a_flood_of_one_class_takes_no_frame_from_the_others() {
     settle(&mut a, &mut b);
     b.expect(1, here, ArrivalClass::BestEffort);
     b.expect(2, here, ArrivalClass::RealTime);
-    // Nobody looks, and best effort sends a hundred times what may wait.
+    // The link is not looked at, and best effort sends a hundred times what may wait.
     const FLOOD: u64 = 25_600;
     for sequence in 0..FLOOD {
         if a.link.room() == 0 {
@@ -110,7 +110,7 @@ fn what_breaks_the_contract_ends_in_the_kernel_and_is_told() {
     let (here, there) = (a.address(), b.address());
     settle(&mut a, &mut b);
     // Eleven packets at once, then one an hour.
-    let expected = Expected {
+    let expected = ExpectedChannel {
         peer: here,
         key: KEY,
         class: ArrivalClass::RealTime,
@@ -133,18 +133,18 @@ fn what_breaks_the_contract_ends_in_the_kernel_and_is_told() {
     });
     assert!(told.iter().all(|(place, _)| *place == 7));
     assert_eq!(b.link.poll_policed(), None);
-    // Whoever has the place next begins anew.
-    b.link.expect(7, &Expected { spacing: Duration::ZERO, ..expected }).unwrap();
+    // The next channel at the place begins anew.
+    b.link.expect(7, &ExpectedChannel { spacing: Duration::ZERO, ..expected }).unwrap();
     assert_eq!(b.link.poll_policed(), None);
     b.link.expect_nothing(7);
     a.send(7, 0, 7, there);
     a.flush();
     let status = b.link.status();
-    until("nobody is there", || status.early().unknown == 1);
+    until("no channel is there", || status.early().unknown == 1);
 }
 
 #[test]
-fn who_is_dropped_all_the_time_keeps_nobody_else_from_being_told() {
+fn a_channel_that_is_dropped_all_the_time_keeps_no_other_from_being_told() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     let (here, there) = (a.address(), b.address());
@@ -153,14 +153,15 @@ fn who_is_dropped_all_the_time_keeps_nobody_else_from_being_told() {
     for place in [3, 8] {
         let class = ArrivalClass::RealTime;
         let (spacing, tolerance) = (hour, Duration::ZERO);
-        let expected = Expected { peer: here, key: KEY, class, packet: 1000, max_message: 1000, spacing, tolerance };
+        let expected =
+            ExpectedChannel { peer: here, key: KEY, class, packet: 1000, max_message: 1000, spacing, tolerance };
         b.link.expect(place, &expected).unwrap();
         a.send(place, 0, 0, there);
     }
     a.flush();
     assert_eq!(b.collect(2).len(), 2);
     a.send(8, 1, 0, there);
-    // Another one of the first each time that somebody asks.
+    // Another one of the first each time that it is asked.
     let (mut told, mut sequence) = ([0; 2], 1);
     until("the other one is told", || {
         a.send(3, sequence, 0, there);
@@ -189,9 +190,9 @@ fn a_datagram_in_fragments_is_nobodys() {
     settle(&mut a, &mut b);
     let status = b.link.status();
     let before = (status.early().malformed, b.link.counters().received_frames);
-    let stranger = lab.on(Side::A, || UdpSocket::bind((Side::A.v6(), 0))).unwrap();
+    let unknown = lab.on(Side::A, || UdpSocket::bind((Side::A.v6(), 0))).unwrap();
     for number in 1..=5 {
-        stranger.send_to(&[0; 4000], b.address()).unwrap();
+        unknown.send_to(&[0; 4000], b.address()).unwrap();
         until("its first part is dropped", || status.early().malformed == before.0 + number);
     }
     assert_eq!(b.collect_within(Duration::from_millis(200), 1).len(), 0);
@@ -302,8 +303,8 @@ fn counted(lab: &Lab, b: &Host, to: SocketAddr) -> EarlyFigures {
         let before = status.early().malformed;
         until("what is no packet is counted", || {
             // It may be lost where the interface was set otherwise just now, or come in on a queue without the program: another each time.
-            let stranger = lab.on(Side::A, || UdpSocket::bind((Side::A.v4(), 0))).unwrap();
-            stranger.send_to(b"no packet", to).unwrap();
+            let unknown = lab.on(Side::A, || UdpSocket::bind((Side::A.v4(), 0))).unwrap();
+            unknown.send_to(b"no packet", to).unwrap();
             status.early().malformed > before
         });
     }
@@ -412,7 +413,7 @@ fn an_address_that_is_lost_and_comes_back_is_survived() {
     settle(&mut a, &mut b);
     lab.remove_address(Side::A, Side::A.v4());
     let there = b.address();
-    // There is no way from an address that nobody has: what the socket is given is lost, and counted.
+    // There is no way from an address that no host has: what the socket is given is lost, and counted.
     until("nothing leaves by the ring", || {
         a.send(0, 0, 0, there);
         a.flush();

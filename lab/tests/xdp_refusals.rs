@@ -1,4 +1,4 @@
-//! What AF_XDP cannot be had for, in network namespaces: each says what is the matter and what to do, and leaves nothing behind.
+//! Cases in which AF_XDP is unavailable, in network namespaces: each says what the problem is and what to do, and leaves nothing behind.
 
 #[path = "common/link.rs"]
 mod host;
@@ -72,7 +72,7 @@ fn who_is_just_ending_is_waited_for() {
         std::thread::sleep(std::time::Duration::from_millis(300));
         drop(a);
     });
-    // On another port: that of a socket is nobody's to wait for.
+    // On another port: that of a socket will not become free.
     let other = XdpConfig { bind: SocketAddr::new(Side::A.v4(), 0), ..config(Side::A.v4()) };
     Host::open(&lab, Side::A, other).unwrap();
     ending.join().unwrap();
@@ -141,7 +141,7 @@ fn maps_of(program: u32) -> Option<Vec<u32>> {
 
 /// A socket of AF_XDP that has a receive queue, and its memory.
 #[derive(Debug)]
-struct Held {
+struct HeldQueue {
     // The socket goes first.
     _socket: OwnedFd,
     _memory: Box<[Page]>,
@@ -152,7 +152,7 @@ struct Held {
 struct Page([u8; 4096]);
 
 /// Takes a receive queue, as any program may.
-fn held(lab: &Lab, side: Side, queue: u32) -> io::Result<Held> {
+fn held(lab: &Lab, side: Side, queue: u32) -> io::Result<HeldQueue> {
     use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt, xdp};
     lab.on(side, || {
         let index = Netlink::open()?.interface_by_name(side.interface())?.unwrap().index;
@@ -171,7 +171,7 @@ fn held(lab: &Lab, side: Side, queue: u32) -> io::Result<Held> {
         sockopt::set_xdp_umem_completion_ring_size(&socket, 4)?;
         sockopt::set_xdp_tx_ring_size(&socket, 4)?;
         rustix::net::bind(&socket, &xdp::SocketAddrXdp::new(xdp::SocketAddrXdpFlags::XDP_COPY, index, queue))?;
-        Ok(Held { _socket: socket, _memory: memory })
+        Ok(HeldQueue { _socket: socket, _memory: memory })
     })
 }
 

@@ -2,11 +2,14 @@
 //!
 //! `cargo run --release -p laxity --example pipeline -- [--seconds 10] [--processor 0] [--hogs N] [--flood]`
 //!
-//! Capture, encoder and display are upcalls, what the encoder sends goes over a real-time channel, to the host itself. Each upcall is released when the
-//! stage before it is done by its bound, so the bounds add up: from the instant of capture, which travels with the frame, to the frame in the hand of
-//! the display. The frames have the sizes of a film (`examples/film-sizes.inc`); the encoder is a stand-in that takes a fixed time for each row of
-//! macroblocks. Delays are measured by stamps in the frames: a host does not take its own word for its clock, so it counts the delay of a channel to
-//! itself from the message's first packet on. Beside it, if asked for: threads of ordinary priority that want the same processor, and best effort on the same host.
+//! Capture, encoder and display are upcalls. The encoder sends over a real-time channel, to the host itself. Each upcall is
+//! released when the stage before it is done by its bound. So the bounds add up: from the instant of capture, which travels with
+//! the frame, to the frame at the display. The frames have the sizes of a film (`examples/film-sizes.inc`). The encoder is a
+//! stand-in that takes a fixed time for each row of macroblocks.
+//!
+//! Delays are measured by stamps in the frames: a host does not take its own statement about its clock as
+//! proof, so it counts the delay of a channel to itself from the message's first packet on. On request there are also threads of ordinary priority that
+//! want the same processor, and best effort on the same host.
 //!
 //! Exit status: 0; 1 if a frame missed its end-to-end deadline by Laxity's fault, or was altered; 2 for arguments; 3 if it was refused.
 
@@ -15,9 +18,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration as StdDuration;
 
-use laxity::upcall::{Progress, Run, Upcall, UpcallFigures, UpcallSpec, Upcalls, UpcallsConfig};
-use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Scheduling, Sender};
-use laxity_core::contract::Contract;
+use laxity::upcall::{Progress, Upcall, UpcallFigures, UpcallRun, UpcallSpec, Upcalls, UpcallsConfig};
+use laxity::{ChannelSpec, Contract, Error, Host, HostConfig, Receiver, Scheduling, Sender, ms};
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{now, pin, thread_processor_time};
@@ -26,15 +28,16 @@ type Failure = Box<dyn std::error::Error>;
 
 const SIZES: &str = include_str!("../../examples/film-sizes.inc");
 const PERIOD: Duration = Duration::from_millis(40);
-/// From capture to display: four periods.
+/// The time from capture to display: four periods.
 const END_TO_END: Duration = Duration::from_millis(160);
 /// 720 lines.
 const ROWS: u32 = 45;
 const ROWS_BETWEEN_YIELDS: u32 = 5;
 const ROW: Duration = Duration::from_micros(80);
-/// What the encoder declares: its rows, and to write the frame.
+/// The cost that the encoder declares: its rows, and writing the frame.
 const ENCODING: Duration = Duration::from_millis(4);
-/// What goes in front of a frame: its number, when it was captured, how many gaps the host's executive had seen then, when it was given to the channel.
+/// The head of a frame: its number, the time of its capture, the executive's gaps by then, and the time at which it was given to
+/// the channel.
 const HEAD: usize = 32;
 
 struct Arguments {
@@ -69,15 +72,15 @@ fn sizes() -> Result<Vec<usize>, Failure> {
     Ok(words.map(str::parse).collect::<Result<_, _>>()?)
 }
 
-/// A frame on its way from capture to encoder.
+/// A frame in transit from capture to encoder.
 #[derive(Clone, Copy)]
-struct Raw {
+struct RawFrame {
     number: u64,
     captured: Instant,
     gaps: u64,
 }
 
-/// The picture's bytes, from its number: what arrives can be compared with what was sent.
+/// The picture's bytes, made from its number, so that received and sent pictures can be compared.
 fn paint(number: u64, bytes: &mut [u8]) {
     let mut word = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     for chunk in bytes.chunks_mut(8) {
@@ -91,28 +94,29 @@ fn field(message: &[u8], place: usize) -> u64 {
     bytes.map_or(u64::MAX, u64::from_le_bytes)
 }
 
-/// What one frame took, stage by stage.
+/// The delays of one frame, stage by stage.
 #[derive(Clone, Copy)]
-struct Seen {
+struct StageTimes {
     /// From capture until the encoder gave it to the channel.
     sent: Duration,
     /// From capture until it was complete at the receiver.
     complete: Duration,
     /// From capture until the display had it.
     in_hand: Duration,
-    /// How often, when it was captured and when it was displayed, the platform had taken more of the executive's time at once than bounds count on.
+    /// The number of times that the platform had taken more of the executive's time at once than bounds count on, at capture and
+    /// at display.
     gaps: (u64, u64),
 }
 
-/// What the display has seen.
+/// The records of the display.
 #[derive(Default)]
-struct Display {
-    frames: Vec<Option<Seen>>,
+struct DisplayRecord {
+    frames: Vec<Option<StageTimes>>,
     altered: u64,
     scratch: Vec<u8>,
 }
 
-impl Display {
+impl DisplayRecord {
     fn take(&mut self, message: &laxity::Message, gaps: u64) {
         let (number, captured, before, sent) =
             (field(message, 0), field(message, 1), field(message, 2), field(message, 3));
@@ -126,28 +130,28 @@ impl Display {
                 let since = |at: Instant| at.since(Instant::from_nanos(captured));
                 let complete = since(message.completion());
                 let sent = since(Instant::from_nanos(sent));
-                *place = Some(Seen { sent, complete, in_hand: since(at), gaps: (before, gaps) });
+                *place = Some(StageTimes { sent, complete, in_hand: since(at), gaps: (before, gaps) });
             }
             _ => self.altered += 1,
         }
     }
 }
 
-/// Which run of an upcall it is, counted by the clock, whatever was run or skipped before.
-struct Turns {
+/// The number of an upcall's run, counted by the clock, whatever was run or skipped before.
+struct RunClock {
     begin: Arc<OnceLock<Instant>>,
     last: u64,
     due: Arc<AtomicU64>,
 }
 
-impl Turns {
-    fn number(&self, run: &Run<'_>) -> u64 {
+impl RunClock {
+    fn number(&self, run: &UpcallRun<'_>) -> u64 {
         let (release, begin) = (run.release().unwrap_or(Instant::ZERO), self.begin.get());
         let number = begin.map_or(0, |begin| release.since(*begin).div_floor(PERIOD));
         self.due.store(number + 1, Relaxed);
         number
     }
-    /// What a handler returns that is done with this run.
+    /// The result of a handler that has done this run.
     fn done(&self, number: u64) -> Progress {
         if number >= self.last { Progress::Finished } else { Progress::Done }
     }
@@ -163,10 +167,10 @@ struct Stage {
 impl Stage {
     fn create<H>(upcalls: &Upcalls, name: &str, spec: UpcallSpec, last: u64, handler: H) -> Result<Self, Error>
     where
-        H: FnOnce(Turns) -> Box<dyn FnMut(&mut Run<'_>) -> Progress + Send>,
+        H: FnOnce(RunClock) -> Box<dyn FnMut(&mut UpcallRun<'_>) -> Progress + Send>,
     {
         let (begin, due) = (Arc::default(), Arc::default());
-        let turns = Turns { begin: Arc::clone(&begin), last, due: Arc::clone(&due) };
+        let turns = RunClock { begin: Arc::clone(&begin), last, due: Arc::clone(&due) };
         Ok(Self { upcall: upcalls.create(name, spec, handler(turns))?, begin, due })
     }
     fn bound(&self) -> Result<Duration, Failure> {
@@ -183,29 +187,29 @@ struct Stages {
     capture: Stage,
     encode: Stage,
     display: Stage,
-    seen: Arc<Mutex<Display>>,
-    /// Frames that the channel did not take.
+    seen: Arc<Mutex<DisplayRecord>>,
+    /// Frames that the channel did not accept.
     unsent: mpsc::Receiver<String>,
-    channel: laxity::Watch,
+    channel: laxity::ChannelWatch,
 }
 
 fn encoder(
-    raw: mpsc::Receiver<Raw>,
+    raw: mpsc::Receiver<RawFrame>,
     mut sender: Sender,
     sizes: Vec<usize>,
     failed: mpsc::Sender<String>,
-    turns: Turns,
-) -> impl FnMut(&mut Run<'_>) -> Progress + Send + 'static {
+    turns: RunClock,
+) -> impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static {
     let mut buffer = vec![0; HEAD + sizes.iter().max().unwrap_or(&0)];
-    let mut frame: Option<Raw> = None;
+    let mut frame: Option<RawFrame> = None;
     move |run| {
         let turn = turns.number(run);
-        // Each run has the frame of its number. One of a run that was skipped is too late; the next one may be there already.
+        // Each run has the frame of its number. The frame of a skipped run is too late; the next one may be there already.
         while frame.is_none_or(|frame| frame.number < turn) {
             let Ok(next) = raw.try_recv() else { break };
             frame = Some(next);
         }
-        let Some(Raw { number, captured, gaps }) = frame.filter(|frame| frame.number == turn) else {
+        let Some(RawFrame { number, captured, gaps }) = frame.filter(|frame| frame.number == turn) else {
             return turns.done(turn);
         };
         let progress = run.each(|_| {
@@ -245,8 +249,8 @@ fn create(
         Box::new(move |run| {
             let number = turns.number(run);
             if let (Some(captured), true) = (run.release(), number < frames) {
-                // Without room the encoder is frames behind, and this one is missing at the end.
-                let _ = captures.try_send(Raw { number, captured, gaps: capturing.gaps().0 });
+                // Without room the encoder is frames behind, and this frame is missing at the end.
+                let _ = captures.try_send(RawFrame { number, captured, gaps: capturing.gaps().count });
             }
             turns.done(number)
         })
@@ -255,17 +259,17 @@ fn create(
     let spec = every.taking(ENCODING).batch(ROWS).block(ROWS_BETWEEN_YIELDS);
     let encode =
         Stage::create(upcalls, "encode", spec, last, |turns| Box::new(encoder(raw, sender, sizes, failed, turns)))?;
-    let seen = Display { frames: vec![None; frames as usize], ..Display::default() };
+    let seen = DisplayRecord { frames: vec![None; frames as usize], ..DisplayRecord::default() };
     let (channel, seen) = (receiver.watch(), Arc::new(Mutex::new(seen)));
     let shown = Arc::clone(&seen);
-    // Two frames at most, when the platform had held one up.
+    // Two frames at most, after the platform had held one up.
     let spec = every.taking(Duration::from_micros(800)).batch(2).block(1);
     let display = Stage::create(upcalls, "display", spec, last, |turns| {
         Box::new(move |run| {
             let number = turns.number(run);
             let progress = run.each(|_| {
                 if let (Ok(message), Ok(mut display)) = (receiver.try_recv(), shown.lock()) {
-                    display.take(&message, displaying.gaps().0);
+                    display.take(&message, displaying.gaps().count);
                 }
             });
             if run.left() > 0 { progress } else { turns.done(number) }
@@ -274,7 +278,7 @@ fn create(
     Ok(Stages { capture, encode, display, seen, unsent, channel })
 }
 
-/// How long each stage may take, with everything that is admitted.
+/// The longest time of each stage, with everything that is admitted.
 #[derive(Clone, Copy)]
 struct Bounds {
     capture: Duration,
@@ -300,7 +304,7 @@ impl Bounds {
     }
 }
 
-/// Whose fault it is that a frame was late, or never came.
+/// The cause of a frame that was late, or never came.
 #[derive(Default)]
 struct Misses {
     upcall: u64,
@@ -311,7 +315,7 @@ struct Misses {
     laxity: u64,
 }
 
-/// The evidence that a stage has of why it took longer than its bound; `None` if it has none, and Laxity answers for it.
+/// The evidence of a stage for a run longer than its bound; `None` if it has none, and the cause is Laxity.
 type Excuse = Option<fn(&mut Misses) -> &mut u64>;
 
 fn excuse_of(stage: &UpcallFigures) -> Excuse {
@@ -325,8 +329,8 @@ fn excuse_of(stage: &UpcallFigures) -> Excuse {
     }
 }
 
-/// `disturbed` is whether the platform took more of the executive's time than the bounds count on, while the frame was on its way or after the last one
-/// that was in time: the channel itself has no evidence of that, see above.
+/// `disturbed` is true if the platform took more of the executive's time than the bounds count on, while the frame was in transit
+/// or after the last one that was in time. The channel itself has no evidence of that, see above.
 fn excuse_of_channel(channel: &Figures, disturbed: bool) -> Excuse {
     let misses = channel.misses;
     match () {
@@ -338,8 +342,8 @@ fn excuse_of_channel(channel: &Figures, disturbed: bool) -> Excuse {
     }
 }
 
-/// Each frame that missed, by the first stage that took longer than its bound and has a cause for it.
-fn judge(seen: &Display, bounds: &Bounds, upcalls: &[UpcallFigures; 3], channel: &Figures) -> (u64, u64, Misses) {
+/// The frames that missed, each with the first stage that took longer than its bound and has a cause for it.
+fn judge(seen: &DisplayRecord, bounds: &Bounds, upcalls: &[UpcallFigures; 3], channel: &Figures) -> (u64, u64, Misses) {
     let [capture, encode, display] = upcalls.each_ref().map(excuse_of);
     let (mut late, mut missing, mut misses, mut gaps) = (0, 0, Misses::default(), 0);
     for frame in &seen.frames {
@@ -382,7 +386,7 @@ fn print_stage(stage: &Stage, figures: &UpcallFigures, due: u64) {
     );
 }
 
-fn print_channel(channel: &Figures, seen: &Display) {
+fn print_channel(channel: &Figures, seen: &DisplayRecord) {
     let most = |of: Option<Duration>| of.unwrap_or(Duration::ZERO);
     let carried = seen.frames.iter().flatten().map(|frame| frame.complete.saturating_sub(frame.sent)).max();
     let m = channel.misses;
@@ -404,7 +408,7 @@ fn print_channel(channel: &Figures, seen: &Display) {
     );
 }
 
-/// Prints what happened; true if Laxity kept what it promised.
+/// Prints the results; true if Laxity kept its promises.
 fn report(stages: &Stages, bounds: &Bounds) -> Result<bool, Failure> {
     let each = [&stages.capture, &stages.encode, &stages.display];
     let due = each.map(|stage| stage.due.load(Relaxed));
@@ -449,8 +453,8 @@ fn hog(number: u32, stop: &Arc<AtomicBool>) {
     }
 }
 
-/// Best effort over the same host, as much as it takes, until `stop`: how many messages, sent and received.
-fn flood(host: &Host, stop: &Arc<AtomicBool>) -> Result<(laxity::Watch, laxity::Watch), Error> {
+/// Sends best effort over the same host, as much as it takes, until `stop`. Returns the number of messages sent and received.
+fn flood(host: &Host, stop: &Arc<AtomicBool>) -> Result<(laxity::ChannelWatch, laxity::ChannelWatch), Error> {
     let listener = host.listen("flood")?;
     let mut sender = host.open(host.address(), "flood", ChannelSpec::best_effort(1_400, 64)?)?;
     let mut receiver = listener.accept(None)?;
@@ -467,15 +471,15 @@ fn flood(host: &Host, stop: &Arc<AtomicBool>) -> Result<(laxity::Watch, laxity::
 /// The bounds of the stages are longer than the pipeline's deadline.
 #[derive(Debug, thiserror::Error)]
 #[error("refused: the bounds of the stages together are longer than the end-to-end deadline")]
-struct Refused;
+struct BoundsTooLong;
 
 fn play(arguments: &Arguments) -> Result<bool, Failure> {
     // Threads that are started from here on stay there, too.
     pin(arguments.processor)?;
     let sizes = sizes()?;
     let largest = sizes.iter().max().copied().unwrap_or(0) + HEAD;
-    let host = Arc::new(Host::start(HostConfig { claims: None, ..HostConfig::default() })?);
-    for note in &host.standing().notes {
+    let host = Arc::new(Host::start(HostConfig::default().advanced(|advanced| advanced.claims = None))?);
+    for note in &host.status().notes {
         eprintln!("note: {note}");
     }
     let config = UpcallsConfig { processor: Some(arguments.processor), ..UpcallsConfig::default() };
@@ -483,8 +487,8 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
     if !matches!(upcalls.scheduling(), Scheduling::Fifo(_)) {
         eprintln!("note: upcalls have no real-time priority: other threads can delay them");
     }
-    // A frame may leave as much before its logical arrival as the one before left after its capture: less than a period.
-    let contract = Contract::new(largest as u64, 1, PERIOD, 2, Duration::from_millis(60))?;
+    // A frame may leave before its logical arrival, by as much as the frame before left after its capture: less than a period.
+    let contract = Contract::messages(largest as u64).every(PERIOD.into()).burst(2).within(ms(60))?;
     let listener = host.listen("video")?;
     let sender = host.open(host.address(), "video", ChannelSpec::real_time(contract))?;
     let receiver = listener.accept(None)?;
@@ -503,7 +507,7 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
         bounds.end_to_end()
     );
     if bounds.end_to_end() > END_TO_END {
-        return Err(Box::new(Refused));
+        return Err(Box::new(BoundsTooLong));
     }
     hog(arguments.hogs, &stop);
     let first = now() + Duration::from_millis(100);
@@ -537,7 +541,7 @@ fn main() -> ExitCode {
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("{error}");
-            let refused = error.is::<Refused>().then_some(3);
+            let refused = error.is::<BoundsTooLong>().then_some(3);
             ExitCode::from(refused.or(error.downcast_ref().map(Error::exit_status)).unwrap_or(1))
         }
     }

@@ -1,4 +1,4 @@
-//! Receives a guaranteed channel: `cargo run --example receive`, then `cargo run --example send` in another terminal.
+//! Receives a guaranteed channel: `cargo run -p laxity --example receive`, then `cargo run -p laxity --example send` in another terminal.
 
 use laxity::{DEFAULT_PORT, Error, Host, HostConfig};
 
@@ -9,7 +9,7 @@ fn main() -> Result<(), Error> {
     println!("waiting on {}", host.address());
 
     let mut receiver = listener.accept(None)?;
-    println!("{} sends, every message within {:?}", receiver.grant().peer, receiver.grant().bound);
+    println!("{} sends, every message within {}", receiver.grant().peer, receiver.grant().deadline.unwrap());
     loop {
         match receiver.recv() {
             Ok(message) => {

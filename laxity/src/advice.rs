@@ -1,43 +1,43 @@
-//! What to do about a refusal: what would fit at this host, and which of its channels stand in the way.
+//! Advice about a refusal: requests that would fit at this host, and its channels that are in the way.
 //!
 //! Only for a channel that this host's application asks for, in that application's thread and on a copy of what is admitted: a peer
-//! cannot cause the work, and nobody waits for it. Above [`MOST`] channels it is not done.
+//! cannot cause the work, and no other application waits for it. Above [`MOST`] channels it is not done.
 //!
 //! What fits here need not fit at the other host. So that host is asked about each value before it is told ([`of_all_hosts`]): what an
 //! application reads is granted if it asks for that, as it stands, before another channel is admitted.
 
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::answer::{Fits, Role};
+use laxity_core::admission::answer::{Alternatives, Role};
 use laxity_core::admission::pair::MOST_TRIED;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId};
 use laxity_core::contract::{Contract, ContractError, Service};
 use laxity_core::event::Name;
 use laxity_core::units::Duration;
 
-use crate::control::State;
+use crate::control::ControlState;
 use crate::error::{Advice, Error};
 use crate::grant::ChannelSpec;
 
-/// Most channels among which those that stand in the way are looked for.
+/// The largest number of channels among which those in the way are looked for.
 const MOST: usize = 256;
 
 /// Everything that advice is made from, so that nothing is locked meanwhile.
-pub(crate) struct Question {
+pub(crate) struct AdviceInputs {
     admission: Admission,
     names: Vec<(ReservationId, Name)>,
 }
 
-impl State {
-    /// What is admitted, to ask about; `None` if there are too many channels.
-    pub(crate) fn question(&self, admission: Admission) -> Option<Question> {
+impl ControlState {
+    /// The admitted channels, to ask about; `None` if there are too many.
+    pub(crate) fn question(&self, admission: Admission) -> Option<AdviceInputs> {
         let names = self.channels().filter_map(|known| Some((known.reservation?, known.name)));
         let names: Vec<(ReservationId, Name)> = names.take(MOST + 1).collect();
-        (names.len() <= MOST).then_some(Question { admission, names })
+        (names.len() <= MOST).then_some(AdviceInputs { admission, names })
     }
 }
 
-impl Question {
+impl AdviceInputs {
     /// Advice for a sending channel of whose deadline so much is `outside` this host.
     pub(crate) fn ask(&self, contract: &Contract, outside: Duration) -> Box<Advice> {
         let fits = self.admission.what_fits(contract, Role::Sends, outside);
@@ -70,8 +70,8 @@ const MOST_QUESTIONS: usize = 8;
 /// For so long questions are asked: a slow peer delays the refusal by one more answer at most.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
-/// What came of a question.
-enum Said {
+/// The result of a question.
+enum QuestionAnswer {
     Yes,
     /// The least deadline that would do by the host that refused, if any.
     No(Option<Duration>),
@@ -79,7 +79,7 @@ enum Said {
     Nothing,
 }
 
-impl Said {
+impl QuestionAnswer {
     fn of(answer: Result<(), Error>) -> Self {
         match answer {
             Ok(()) => Self::Yes,
@@ -94,7 +94,7 @@ impl Said {
     }
 }
 
-/// A refusal whose advice all hosts on the way stand behind. `ask` asks them what they would say to another contract.
+/// A refusal with advice that all hosts on the network path would grant. `ask` asks them about another contract.
 pub(crate) fn of_all_hosts(
     mut error: Error,
     spec: &ChannelSpec,
@@ -104,20 +104,20 @@ pub(crate) fn of_all_hosts(
     let Error::Refused { refusal, advice, .. } = &mut error else { return error };
     let begin = StdInstant::now();
     let mut said = |contract: Result<Contract, ContractError>| match contract {
-        _ if begin.elapsed() > PATIENCE => Said::Nothing,
-        Ok(contract) => Said::of(ask(ChannelSpec { service: Service::RealTime(contract), ..*spec })),
-        Err(_) => Said::No(None),
+        _ if begin.elapsed() > PATIENCE => QuestionAnswer::Nothing,
+        Ok(contract) => QuestionAnswer::of(ask(ChannelSpec { service: Service::RealTime(contract), ..*spec })),
+        Err(_) => QuestionAnswer::No(None),
     };
-    let fits = advice.as_ref().map_or_else(Fits::default, |advice| advice.fits);
+    let fits = advice.as_ref().map_or_else(Alternatives::default, |advice| advice.fits);
     let (mut next, mut found) = (fits.deadline.or(refusal.least_deadline), None);
     for _ in 0..MOST_TRIED {
         // As it is told.
         let Some(deadline) = next.map(Duration::rounded_up) else { break };
         match said(contract.with_deadline(deadline)) {
-            Said::Yes => (found, next) = (Some(deadline), None),
-            Said::No(longer) => next = longer.filter(|longer| *longer > deadline),
+            QuestionAnswer::Yes => (found, next) = (Some(deadline), None),
+            QuestionAnswer::No(longer) => next = longer.filter(|longer| *longer > deadline),
             // Then what is known here stays.
-            Said::Nothing => return error,
+            QuestionAnswer::Nothing => return error,
         }
     }
     let with = |max: u32, interval: Duration| {
@@ -135,18 +135,18 @@ pub(crate) fn of_all_hosts(
     let Some(max_message) = first(sizes, |bytes| said(with(bytes, contract.interval()))) else { return error };
     refusal.least_deadline = found;
     if let Some(advice) = advice {
-        advice.fits = Fits { deadline: found, interval, max_message };
+        advice.fits = Alternatives { deadline: found, interval, max_message };
     }
     error
 }
 
-/// The first value to which all say yes, if there is one; `None` if somebody does not answer.
-fn first<T: Copy>(values: impl Iterator<Item = T>, mut said: impl FnMut(T) -> Said) -> Option<Option<T>> {
+/// The first value that all hosts would grant, if there is one; `None` if a host does not answer.
+fn first<T: Copy>(values: impl Iterator<Item = T>, mut said: impl FnMut(T) -> QuestionAnswer) -> Option<Option<T>> {
     for value in values {
         match said(value) {
-            Said::Yes => return Some(Some(value)),
-            Said::No(_) => {}
-            Said::Nothing => return None,
+            QuestionAnswer::Yes => return Some(Some(value)),
+            QuestionAnswer::No(_) => {}
+            QuestionAnswer::Nothing => return None,
         }
     }
     Some(None)

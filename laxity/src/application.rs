@@ -7,7 +7,7 @@ use laxity_core::admission::{Refusal, Utilisation};
 use laxity_core::event::End;
 
 use crate::port::{Port, ReceiveSlot, SendSlot};
-use crate::receiver::Accepted;
+use crate::receiver::AcceptedChannel;
 
 /// An application in another process.
 pub(crate) trait Application: std::fmt::Debug + Send + Sync {
@@ -22,14 +22,14 @@ pub(crate) trait Application: std::fmt::Debug + Send + Sync {
     /// As [`Application::sending`].
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal>;
     /// A channel that it listens for is open.
-    fn accepted(&self, accepted: Accepted);
+    fn accepted(&self, accepted: AcceptedChannel);
     /// A channel did not come to be after all.
     fn not_opened(&self, port: &Arc<Port>);
     /// A channel has ended.
     fn ended(&self, port: &Arc<Port>, end: End);
 }
 
-/// What serves such applications, as long as the executive lives.
+/// The server of such applications, as long as the executive lives.
 pub(crate) trait Serves: std::fmt::Debug + Send + Sync {
     /// The executive is about to end: lets no application in any more, has those that are there send nothing more, and waits until what they had sent is sent on.
     fn leave(&mut self);

@@ -1,21 +1,21 @@
 //! Admission of incoming traffic on a live host: everything that this host receives is admitted against its port and its looks ([`laxity_core::admission::incoming`]),
 //! and best effort is told how far apart its packets have to start.
 //!
-//! Somebody who asks for a channel that needs best effort to be slower waits until it is: each sender is told (STATUS), and again every
-//! [`AGAIN`]; its answer (KEEPALIVE) comes behind everything that it sent before. Who has not answered after [`PATIENCE`] is closed, and counts no
-//! more. What may be faster again is told so, and nobody waits for that.
+//! An application that asks for a channel that needs best effort to be slower waits until it is. Each sender is told (STATUS), and again
+//! every [`AGAIN`]; its answer (KEEPALIVE) comes behind everything that it sent before. A sender that has not answered after [`PATIENCE`]
+//! is closed, and counts no more. A sender that may be faster again is told so, and no request waits for this.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::incoming::{Flow, FlowId, Incoming, Room, Source};
+use laxity_core::admission::incoming::{Flow, FlowId, FlowSource, IncomingGrant, IncomingTraffic};
 use laxity_core::admission::{Admission, Refusal};
 use laxity_core::contract::{Contract, Service};
-use laxity_core::event::{ChannelId, Pace, Request};
+use laxity_core::event::{ChannelId, PeerRequest, SenderPace};
 use laxity_core::units::Duration;
 
-use crate::control::State;
-use crate::executive::Command;
+use crate::control::ControlState;
+use crate::executive::ExecutiveCommand;
 
 /// The time after which a sender that has not answered is told again.
 const AGAIN: StdDuration = StdDuration::from_millis(50);
@@ -24,10 +24,10 @@ const PATIENCE: StdDuration = StdDuration::from_millis(500);
 
 /// The incoming traffic, and the senders that are told to be slower.
 pub(crate) struct Arrivals {
-    pub(crate) incoming: Incoming,
+    pub(crate) incoming: IncomingTraffic,
     /// Addresses of hosts as numbers.
     hasher: RandomState,
-    /// Somebody waits for best effort to be slower.
+    /// True if a request waits for best effort to be slower.
     waits: bool,
     /// True on a host that is being measured: nothing is limited there.
     is_free: bool,
@@ -35,25 +35,19 @@ pub(crate) struct Arrivals {
 
 /// A channel's part in that.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct IncomingShare {
     id: FlowId,
     /// The spacing that a best-effort channel was told last, and the one it confirmed; zero is none.
     asked: Duration,
     confirmed: Duration,
-    /// When it was told so first and last.
+    /// The times of the first and the last STATUS.
     told: Option<(StdInstant, StdInstant)>,
 }
 
-impl Part {
+impl IncomingShare {
     pub(crate) fn spacing(&self) -> Duration {
         self.asked
     }
-}
-
-/// A newcomer that fits, or will when best effort is slower.
-pub(crate) enum Found {
-    Fits(Room),
-    Waits,
 }
 
 fn spaced(spacing: Duration) -> Option<Duration> {
@@ -62,27 +56,27 @@ fn spaced(spacing: Duration) -> Option<Duration> {
 
 impl Arrivals {
     pub(crate) fn new(admission: &Admission, is_free: bool) -> Self {
-        Self { incoming: Incoming::new(admission), hasher: RandomState::new(), waits: false, is_free }
+        Self { incoming: IncomingTraffic::new(admission), hasher: RandomState::new(), waits: false, is_free }
     }
 
     /// Where what is asked for comes from. Each executive has a link of its own.
-    fn source(&self, request: &Request) -> Source {
+    fn source(&self, request: &PeerRequest) -> FlowSource {
         let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
-        let Pace { rate, ahead, spacing } = request.pace;
-        Source { host: self.hasher.hash_one((ip, port)), rate, ahead, spacing }
+        let SenderPace { rate, ahead, spacing } = request.pace;
+        FlowSource { host: self.hasher.hash_one((ip, port)), rate, ahead, spacing }
     }
 }
 
-impl State {
+impl ControlState {
     /// The flow of a real-time channel, as it is analysed.
-    pub(crate) fn real_time_flow(&self, request: &Request, contract: &Contract) -> Flow {
+    pub(crate) fn real_time_flow(&self, request: &PeerRequest, contract: &Contract) -> Flow {
         Flow::real_time(self.arrivals.source(request), contract, request.packet, contract.deadline())
     }
 
     /// The least deadline with which the newcomer would be let in, `elsewhere` of it being spent otherwise; `None` if none helps.
     pub(crate) fn least_deadline(
         &self,
-        request: &Request,
+        request: &PeerRequest,
         contract: &Contract,
         elsewhere: Duration,
     ) -> Option<Duration> {
@@ -91,25 +85,25 @@ impl State {
     }
 
     /// The flow of a best-effort channel, if that is what is asked for.
-    pub(crate) fn best_effort_flow(&self, request: &Request) -> Option<Flow> {
+    pub(crate) fn best_effort_flow(&self, request: &PeerRequest) -> Option<Flow> {
         let is_it = matches!(request.service, Service::BestEffort { .. });
         is_it.then(|| Flow::best_effort(self.arrivals.source(request), request.packet, None))
     }
 
-    /// Asks whether a newcomer fits that can wait for `most`; tells best effort to be slower if that is needed.
-    pub(crate) fn find_room(&mut self, flow: &Flow, most: Duration) -> Result<Found, Refusal> {
+    /// Asks whether a newcomer fits that can wait for `most`; `None` if it will when best effort is slower, which is told to be.
+    pub(crate) fn find_room(&mut self, flow: &Flow, most: Duration) -> Result<Option<IncomingGrant>, Refusal> {
         if self.arrivals.is_free {
-            return Ok(Found::Fits(Room { wait: Duration::ZERO, allowance: Duration::ZERO, spacing: None }));
+            return Ok(Some(IncomingGrant { wait: Duration::ZERO, allowance: Duration::ZERO, spacing: None }));
         }
         let room = self.arrivals.incoming.room(flow, most)?;
         let needed = room.spacing.unwrap_or(Duration::ZERO);
         let is_ready = self.parts().all(|part| part.confirmed >= needed);
         self.arrivals.waits = !is_ready;
         if is_ready {
-            return Ok(Found::Fits(room));
+            return Ok(Some(room));
         }
         self.ask(needed);
-        Ok(Found::Waits)
+        Ok(None)
     }
 
     /// What it would be granted to wait, best effort being slower if need be.
@@ -118,15 +112,15 @@ impl State {
     }
 
     /// Lets a flow in.
-    pub(crate) fn arrive(&mut self, flow: Flow, room: &Room, is_best_effort: bool) -> Part {
+    pub(crate) fn arrive(&mut self, flow: Flow, room: &IncomingGrant, is_best_effort: bool) -> IncomingShare {
         let spacing = room.spacing.filter(|_| is_best_effort).unwrap_or(Duration::ZERO);
         let id = self.arrivals.incoming.insert(flow, room.allowance);
         self.arrivals.incoming.set_spacing(id, spaced(spacing));
-        Part { id, asked: spacing, confirmed: spacing, told: None }
+        IncomingShare { id, asked: spacing, confirmed: spacing, told: None }
     }
 
     /// A flow is gone: the others may be faster.
-    pub(crate) fn depart(&mut self, part: Option<Part>) {
+    pub(crate) fn depart(&mut self, part: Option<IncomingShare>) {
         let Some(part) = part else { return };
         self.arrivals.incoming.remove(part.id);
         if !self.arrivals.is_free {
@@ -145,7 +139,7 @@ impl State {
     }
 
     /// The parts of best effort.
-    fn parts(&self) -> impl Iterator<Item = &Part> {
+    fn parts(&self) -> impl Iterator<Item = &IncomingShare> {
         let best_effort = self.channels().filter(|known| known.service.contract().is_none());
         best_effort.filter_map(|known| known.part.as_ref())
     }
@@ -170,7 +164,7 @@ impl State {
 
     fn tell(&mut self, asked: Vec<(ChannelId, Duration)>) {
         for (channel, spacing) in asked {
-            self.push_command(Command::Space { channel, spacing });
+            self.push_command(ExecutiveCommand::Space { channel, spacing });
         }
     }
 
@@ -192,7 +186,7 @@ impl State {
         self.tell(again);
         for (channel, id) in gone {
             self.arrivals.incoming.remove(id);
-            self.push_command(Command::Close(channel));
+            self.push_command(ExecutiveCommand::Close(channel));
         }
     }
 

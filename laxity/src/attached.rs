@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
@@ -15,44 +14,39 @@ use laxity_core::platform::Platform;
 use laxity_core::send::SendCounters;
 use laxity_link::{LinkKind, sys};
 use laxity_shm::Region;
-use laxity_shm::ring::{Reader, Shape, Writer};
+use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
-use crate::attach::layout::{self, CHANNELS, Place};
-use crate::attach::mailbox::{Empties, Fills};
-use crate::attach::protocol::{Ask, Channel, Figured, Said, Spec, Status, Tell, Told, VERSION};
-use crate::attach::socket::{Came, Socket};
-use crate::calibration::{Backing, Costs, Premises};
+use crate::attach::layout::{self, CHANNELS, ChannelMemory};
+use crate::attach::mailbox::{ReceiveMailbox, SendMailbox};
+use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedSpec, VERSION};
+use crate::attach::socket::{ReceiveResult, Socket};
+use crate::calibration::{Backing, Premises};
+use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
-use crate::home::Home;
+use crate::host_status::HostStatus;
 use crate::platform_file;
-use crate::port::{self, Counted, Port, ReceivePort, SendPort};
-use crate::realtime::Scheduling;
-use crate::receiver::{Accepted, AcceptedPort, Unclaimed};
+use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, SendPath, SendPort};
+use crate::receiver::{AcceptedChannel, AcceptedPort, UnclaimedChannel};
 use crate::streams::{StreamReport, StreamSpec};
 
-/// How long the executive's process may take to let an application in.
+/// The time that the executive's process may take to let an application in.
 const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
 
-/// What the executive's host is.
-pub(crate) struct HostTold {
+/// The description of the executive's host.
+pub(crate) struct HostInfo {
     pub(crate) pid: u32,
     pub(crate) address: SocketAddr,
     /// It is there to serve, and comes back if it ends.
     pub(crate) stays: bool,
-    pub(crate) link: LinkKind,
     pub(crate) has_key: bool,
-    pub(crate) costs: Costs,
-    pub(crate) backing: Backing,
-    pub(crate) scheduling: Scheduling,
-    pub(crate) memory_locked: bool,
-    pub(crate) kept_awake: bool,
-    pub(crate) notes: Vec<String>,
+    pub(crate) status: HostStatus,
 }
 
 /// An application that is attached.
-pub(crate) struct Attached {
+#[derive(Debug)]
+pub(crate) struct ExecutiveConnection {
     socket: Socket,
     region: Arc<Region>,
     bell: Arc<Doorbell>,
@@ -63,10 +57,10 @@ pub(crate) struct Attached {
     course: AtomicU8,
     /// Threads that are about to put a message into a mailbox.
     putting: AtomicU32,
-    state: Mutex<State>,
+    state: Mutex<ConnectionState>,
 }
 
-/// What becomes of an attachment.
+/// The state of an attachment.
 mod course {
     /// The executive runs.
     pub(super) const RUNS: u8 = 0;
@@ -80,43 +74,36 @@ mod course {
     pub(super) const LEFT: u8 = 4;
 }
 
-#[derive(Default)]
-struct State {
+#[derive(Debug, Default)]
+struct ConnectionState {
     next_ticket: u64,
-    answers: BTreeMap<u64, mpsc::SyncSender<Answer>>,
+    answers: BTreeMap<u64, mpsc::SyncSender<TicketAnswer>>,
     /// By their places in the bell.
-    channels: BTreeMap<u32, Held>,
-    listeners: BTreeMap<String, mpsc::Sender<Accepted>>,
+    channels: BTreeMap<u32, AttachedChannel>,
+    listeners: BTreeMap<String, mpsc::Sender<AcceptedChannel>>,
 }
 
 /// A channel of this application.
-struct Held {
+#[derive(Debug)]
+struct AttachedChannel {
     port: Weak<Port>,
     is_sent: bool,
 }
 
-/// What a ticket is answered with.
-enum Answer {
-    Opened(Result<(Place, Grant, Arc<Port>), Error>),
-    Listens,
-    Refused(Said),
-    Counted(Option<Box<Figured>>),
-    Status(Box<Status>),
-    Streams(Vec<StreamReport>),
+/// The answer to a ticket.
+enum TicketAnswer {
+    /// The channel is there already: its end may be told next.
+    Opened(Result<(ChannelMemory, Grant, Arc<Port>), Error>),
+    /// All others, as they came.
+    Told(AttachReply),
 }
 
-impl fmt::Debug for Attached {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").field("pid", &self.pid).field("course", &self.course).finish_non_exhaustive()
-    }
-}
-
-impl Attached {
+impl ExecutiveConnection {
     /// Attaches to the executive that serves at a socket.
     ///
     /// # Errors
     /// No process serves there, or it does not let this application in.
-    pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostTold), Error> {
+    pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostInfo), Error> {
         let failed = |source| Error::Attach { socket: path.to_owned(), source };
         let socket = Socket::connect(path).map_err(failed)?;
         let user = socket.peer().map_err(failed)?.user;
@@ -130,57 +117,55 @@ impl Attached {
         let until = StdInstant::now() + TO_ATTACH;
         let next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
-            match socket.receive::<Tell>(None, Some(left)) {
-                Ok(Came::Message(Tell::NotAttached { status, why }, _)) => {
+            match socket.receive::<AttachReply>(None, Some(left)) {
+                Ok(ReceiveResult::Message(AttachReply::NotAttached { status, why }, _)) => {
                     break Err(Error::Served { status, text: why });
                 }
-                Ok(Came::Message(tell, descriptors)) => break Ok((tell, descriptors)),
-                Ok(Came::Gone) => break Err(gone()),
+                Ok(ReceiveResult::Message(tell, descriptors)) => break Ok((tell, descriptors)),
+                Ok(ReceiveResult::Gone) => break Err(gone()),
                 // Or a signal came.
-                Ok(Came::Nothing) if left.is_zero() => break Err(silent()),
-                Ok(Came::Nothing) => {}
+                Ok(ReceiveResult::Nothing) if left.is_zero() => break Err(silent()),
+                Ok(ReceiveResult::Nothing) => {}
                 Err(error) => break Err(failed(error)),
             }
         };
         // One that refuses may have said so and gone already: what it said is still there.
-        let _ = socket.send(&Ask::Attach { version: VERSION, command }, &[]);
-        let (Tell::Region { bytes }, descriptors) = next()? else { return Err(silent()) };
+        let _ = socket.send(&AttachRequest::Attach { version: VERSION, command }, &[]);
+        let (AttachReply::Region { bytes }, descriptors) = next()? else { return Err(silent()) };
         let Ok([memory, bell]) = <[_; 2]>::try_from(descriptors) else { return Err(silent()) };
         let region = Arc::new(Region::map(std::os::fd::AsFd::as_fd(&memory), bytes).map_err(failed)?);
         drop(memory);
         let bell = Arc::new(layout::bell(&region, bell.into()).map_err(failed)?);
-        socket.send(&Ask::Mapped, &[]).map_err(failed)?;
+        socket.send(&AttachRequest::Mapped, &[]).map_err(failed)?;
         // Anything else: it is about to end.
-        let (Tell::Attached(told), _) = next()? else { return Err(gone()) };
-        let Told {
-            pid,
-            address,
-            stays,
-            is_xdp,
-            has_key,
-            platform,
-            level,
-            why,
-            scheduling,
-            memory_locked,
-            kept_awake,
-            mut notes,
-        } = *told;
-        let platform = platform_file::parse(&platform, "the executive's platform", Platform::assumed_host())?;
-        notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
-        let told = HostTold {
-            pid,
-            address,
-            stays,
-            link: if is_xdp { LinkKind::Xdp } else { LinkKind::Udp },
-            has_key,
+        let (AttachReply::Attached(told), _) = next()? else { return Err(gone()) };
+        let mut told = *told;
+        let pid = told.pid;
+        // Shared memory carries instants. A socket does not leave the kernel, so only a time namespace can make the clocks differ.
+        let own = sys::clock_identity();
+        if told.clock != own || own == 0 {
+            let found = match own.min(told.clock) {
+                0 => "may have another clock than this process (one of them cannot read /proc)",
+                _ => "is in another time namespace, and has another clock than this process",
+            };
+            let text = format!(
+                "process {pid}, which serves at {}, {found}: end it, or take an executive of your own (--placement thread, with claims in another directory)",
+                path.display()
+            );
+            return Err(Error::Served { status: 5, text });
+        }
+        let platform = platform_file::parse(&told.platform, "the executive's platform", Platform::assumed_host())?;
+        told.notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
+        let status = HostStatus {
             costs: platform.into(),
-            backing: Backing::told(level, why),
-            scheduling,
-            memory_locked,
-            kept_awake,
-            notes,
+            backing: Backing::told(told.level, told.why),
+            link: if told.is_xdp { LinkKind::Xdp } else { LinkKind::Udp },
+            scheduling: told.scheduling,
+            memory_locked: told.memory_locked,
+            kept_awake: told.kept_awake,
+            notes: told.notes,
         };
+        let host = HostInfo { pid, address: told.address, stays: told.stays, has_key: told.has_key, status };
         sys::watch_forks();
         let state = Mutex::default();
         let (course, putting, forks) = (AtomicU8::new(course::RUNS), AtomicU32::new(0), sys::forks());
@@ -188,8 +173,8 @@ impl Attached {
         let listening = Arc::downgrade(&attached);
         let thread = std::thread::Builder::new().name("laxity-attached".to_owned());
         let thread = thread.spawn(move || listen(&listening));
-        thread.map_err(|source| Error::System { what: "starting a thread", source })?;
-        Ok((attached, told))
+        thread.map_err(Error::system("starting a thread"))?;
+        Ok((attached, host))
     }
 
     /// The executive's process.
@@ -197,7 +182,7 @@ impl Attached {
         self.pid
     }
 
-    /// Whether the executive is there, and not about to end.
+    /// True if the executive runs, and is not about to end.
     pub(crate) fn is_taking(&self) -> bool {
         self.course.load(Ordering::SeqCst) == course::RUNS
     }
@@ -214,7 +199,7 @@ impl Attached {
 
     /// The executive is about to end: from now on nothing is put into a mailbox, and what is there is sent on.
     fn let_go(&self) {
-        /// How long a thread may take to put a message in that it has begun to.
+        /// The time that a thread may take to put in a message that it has begun.
         const TO_PUT: StdDuration = StdDuration::from_secs(1);
         if self.course.fetch_max(course::LEAVES, Ordering::SeqCst) != course::RUNS {
             return;
@@ -233,17 +218,17 @@ impl Attached {
             .collect();
         drop(state);
         for (place, port) in sending {
-            let _ = self.say(&Ask::Close { place });
+            let _ = self.say(&AttachRequest::Close { place });
             port.signal.notify();
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks, and waits for the answer.
-    fn ask(&self, ask: impl FnOnce(u64) -> Ask) -> Result<Answer, Error> {
+    fn ask(&self, ask: impl FnOnce(u64) -> AttachRequest) -> Result<TicketAnswer, Error> {
         let (sender, answer) = mpsc::sync_channel(1);
         let mut state = self.state();
         // With the lock: who loses the executive forgets those who wait for its answers.
@@ -258,13 +243,13 @@ impl Attached {
         }
         match answer.recv().map_err(|_| self.why_gone())? {
             // It is about to end, and refuses everything.
-            Answer::Refused(_) if !self.is_taking() => Err(self.why_gone()),
-            Answer::Refused(said) => Err(said.error()),
+            TicketAnswer::Told(AttachReply::Refused { .. }) if !self.is_taking() => Err(self.why_gone()),
+            TicketAnswer::Told(AttachReply::Refused { error, .. }) => Err(error.error()),
             answer => Ok(answer),
         }
     }
 
-    fn say(&self, ask: &Ask) -> Result<(), Error> {
+    fn say(&self, ask: &AttachRequest) -> Result<(), Error> {
         use std::io::ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset, NotConnected, WouldBlock};
         self.socket.send(ask, &[]).map_err(|error| {
             // One that is stopped does not read; one that is gone the thread that hears finds, once it has heard what was told last.
@@ -288,17 +273,20 @@ impl Attached {
 
     pub(crate) fn open(&self, peer: SocketAddr, name: String, spec: &ChannelSpec) -> Result<(SendPort, Grant), Error> {
         self.check_taking()?;
-        let Answer::Opened(opened) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
+        let TicketAnswer::Opened(opened) =
+            self.ask(|ticket| AttachRequest::Open { ticket, peer, name, spec: EncodedSpec::of(spec) })?
+        else {
             return Err(Error::Stopped);
         };
         let (memory, grant, port) = opened?;
-        let ends = memory.ring(&self.region).and_then(|ring| Writer::new(ring, memory.shape));
+        let ends = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
-        Ok((port::port_of_other(Box::new(Fills::new(writer, rung, memory.shape.bytes)), port), grant))
+        let mailbox = SendPath::Other(Box::new(SendMailbox::new(writer, rung, memory.shape.bytes)));
+        Ok((SendPort { mailbox, port }, grant))
     }
 
     /// Receives by a name: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<AcceptedChannel>, Error> {
         self.check_taking()?;
         let (sender, receiver) = mpsc::channel();
         let name = name.as_str().to_owned();
@@ -307,7 +295,7 @@ impl Attached {
             Entry::Occupied(_) => return Err(Error::NameInUse(name)),
             Entry::Vacant(place) => place.insert(sender),
         };
-        let asked = self.ask(|ticket| Ask::Listen { ticket, name: name.clone(), from });
+        let asked = self.ask(|ticket| AttachRequest::Listen { ticket, name: name.clone(), from });
         if let Err(error) = asked {
             self.state().listeners.remove(&name);
             return Err(error);
@@ -315,89 +303,93 @@ impl Attached {
         Ok(receiver)
     }
 
-    /// What the executive saw of what its bounds rest on, how many gaps it had and the longest.
+    /// The executive's view of the premises of its bounds, the number of its gaps, and the longest gap.
     pub(crate) fn status(&self) -> Option<(Premises, u64, laxity_core::units::Duration)> {
-        match self.ask(|ticket| Ask::Status { ticket }) {
-            Ok(Answer::Status(status)) => Some((status.premises(), status.gaps, status.largest_gap)),
+        match self.ask(|ticket| AttachRequest::Status { ticket }) {
+            Ok(TicketAnswer::Told(AttachReply::Status { status, .. })) => {
+                Some((status.premises(), status.gaps, status.largest_gap))
+            }
             _ => None,
         }
     }
 
     pub(crate) fn add_stream(&self, spec: StreamSpec) -> Result<StreamReport, Error> {
-        self.one_stream(|ticket| Ask::AddStream { ticket, spec: Box::new(spec) })
+        let streams = self.ask_streams(|ticket| AttachRequest::AddStream { ticket, spec: Box::new(spec) });
+        streams?.pop().ok_or(Error::Stopped)
     }
 
     pub(crate) fn remove_stream(&self, name: &str) -> Result<StreamReport, Error> {
-        self.one_stream(|ticket| Ask::RemoveStream { ticket, name: name.to_owned() })
+        let streams = self.ask_streams(|ticket| AttachRequest::RemoveStream { ticket, name: name.to_owned() });
+        streams?.pop().ok_or(Error::Stopped)
     }
 
     pub(crate) fn streams(&self) -> Result<Vec<StreamReport>, Error> {
-        match self.ask(|ticket| Ask::Streams { ticket })? {
-            Answer::Streams(streams) => Ok(streams),
-            _ => Err(Error::Stopped),
-        }
+        self.ask_streams(|ticket| AttachRequest::Streams { ticket })
     }
 
-    fn one_stream(&self, ask: impl FnOnce(u64) -> Ask) -> Result<StreamReport, Error> {
+    fn ask_streams(&self, ask: impl FnOnce(u64) -> AttachRequest) -> Result<Vec<StreamReport>, Error> {
         match self.ask(ask)? {
-            Answer::Streams(mut streams) => streams.pop().ok_or(Error::Stopped),
+            TicketAnswer::Told(AttachReply::Streams { streams, .. }) => Ok(streams),
             _ => Err(Error::Stopped),
         }
     }
 
     /// A channel that is open: its memory, what was granted, and its port.
-    fn channel(&self, channel: &Channel, is_sent: bool) -> Result<(Place, Grant, Arc<Port>), Error> {
-        let &Channel { place, at, slots, bytes, .. } = channel;
-        let memory = Place { at, shape: Shape { slots, bytes }, is_sent };
+    fn channel(&self, channel: &EncodedChannel, is_sent: bool) -> Result<(ChannelMemory, Grant, Arc<Port>), Error> {
+        let &EncodedChannel { place, at, slots, bytes, .. } = channel;
+        let memory = ChannelMemory { at, shape: RingShape { slots, bytes }, is_sent };
         let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
         let (grant, port) = (channel.grant()?, Port::new(signal));
         port.assign(place);
-        self.state().channels.insert(place, Held { port: Arc::downgrade(&port), is_sent });
+        self.state().channels.insert(place, AttachedChannel { port: Arc::downgrade(&port), is_sent });
         Ok((memory, grant, port))
     }
 
-    fn received(&self, channel: &Channel) -> Result<(ReceivePort, Grant), Error> {
+    fn received(&self, channel: &EncodedChannel) -> Result<(ReceivePort, Grant), Error> {
         let (memory, grant, port) = self.channel(channel, false)?;
-        let Shape { slots, bytes } = memory.shape;
-        let reader = memory.ring(&self.region).and_then(|ring| Reader::new(ring, memory.shape));
+        let RingShape { slots, bytes } = memory.shape;
+        let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
         let reader = reader.ok_or(Error::Stopped)?;
-        let empties = Empties::new(reader, slots, bytes);
+        let empties = ReceiveMailbox::new(reader, slots, bytes);
         let returned = empties.returned();
-        Ok((port::receive_port_of_other(Box::new(empties), returned, port), grant))
+        Ok((ReceivePort { mailbox: Inlet::Other(Box::new(empties)), returned, port }, grant))
     }
 
-    fn hear(self: &Arc<Self>, tell: Tell) {
-        let answered = |ticket: u64, answer: Answer| {
+    fn hear(self: &Arc<Self>, tell: AttachReply) {
+        let answered = |ticket: u64, answer: TicketAnswer| {
             if let Some(waiting) = self.state().answers.remove(&ticket) {
                 let _ = waiting.send(answer);
             }
         };
         match tell {
-            Tell::Region { .. } | Tell::Attached(_) | Tell::NotAttached { .. } => {}
-            // Here and not where it is waited for: its end may be told next.
-            Tell::Opened { ticket, channel } => answered(ticket, Answer::Opened(self.channel(&channel, true))),
-            Tell::Listens { ticket } => answered(ticket, Answer::Listens),
-            Tell::Refused { ticket, error } => answered(ticket, Answer::Refused(error)),
-            Tell::Counted { ticket, figures } => answered(ticket, Answer::Counted(figures)),
-            Tell::Streams { ticket, streams } => answered(ticket, Answer::Streams(streams)),
-            Tell::Status { ticket, status } => answered(ticket, Answer::Status(status)),
-            Tell::Accepted { channel } => {
+            AttachReply::Region { .. } | AttachReply::Attached(_) | AttachReply::NotAttached { .. } => {}
+            AttachReply::Opened { ticket, channel } => {
+                answered(ticket, TicketAnswer::Opened(self.channel(&channel, true)))
+            }
+            AttachReply::Listens { ticket }
+            | AttachReply::Refused { ticket, .. }
+            | AttachReply::Counted { ticket, .. }
+            | AttachReply::Streams { ticket, .. }
+            | AttachReply::Status { ticket, .. } => answered(ticket, TicketAnswer::Told(tell)),
+            AttachReply::Accepted { channel } => {
                 let Ok((port, grant)) = self.received(&channel) else { return };
                 let own = Arc::clone(&port.port);
-                let unclaimed = Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), Arc::clone(&own));
-                let accepted = Accepted { port: AcceptedPort::Here(port, None), grant, unclaimed: Some(unclaimed) };
+                let unclaimed =
+                    UnclaimedChannel::new(&(Arc::clone(self) as Arc<dyn ChannelExecutive>), Arc::clone(&own));
+                let accepted =
+                    AcceptedChannel { port: AcceptedPort::Local(port, None), grant, unclaimed: Some(unclaimed) };
                 let listener = self.state().listeners.get(&accepted.grant.name).cloned();
                 // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {
                     let _ = listener.send(accepted);
                 }
             }
-            Tell::Leaving => self.let_go(),
-            Tell::Ended { place, end, figures } => {
+            AttachReply::Leaving => self.let_go(),
+            AttachReply::Ended { place, end, figures } => {
                 // Locked until it is told: a channel that is forgotten meanwhile has its memory given to another one.
                 let state = self.state();
                 if let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) {
-                    port.set_counted((*figures).into(), true);
+                    port.set_counted(*figures, true);
                     port.set_end(end.end());
                 }
             }
@@ -420,13 +412,14 @@ impl Attached {
         ports.iter().for_each(|port| port.set_end(End::PeerLost));
     }
 
-    /// What is told of it now; once it is over, or let go of, what was told last.
-    fn counted(&self, port: &Port) -> Counted {
+    /// The present figures of a channel; once it has ended or was released, the last ones.
+    fn counted(&self, port: &Port) -> ChannelCounters {
         if let Some(place) = port.index().filter(|_| port.end().is_none())
-            && let Ok(Answer::Counted(Some(counted))) = self.ask(|ticket| Ask::Figures { ticket, place })
+            && let Ok(TicketAnswer::Told(AttachReply::Counted { figures: Some(counted), .. })) =
+                self.ask(|ticket| AttachRequest::Figures { ticket, place })
             && port.index() == Some(place)
         {
-            port.set_counted((*counted).into(), false);
+            port.set_counted(*counted, false);
         }
         port.counted()
     }
@@ -437,19 +430,19 @@ impl Attached {
 }
 
 /// Hears what is told, until either side is gone.
-fn listen(attached: &Weak<Attached>) {
+fn listen(attached: &Weak<ExecutiveConnection>) {
     /// Looks whether this side is there that often.
     const LOOK: StdDuration = StdDuration::from_millis(200);
     while let Some(here) = attached.upgrade() {
-        match here.socket.receive::<Tell>(None, Some(LOOK)) {
-            Ok(Came::Message(tell, _)) => here.hear(tell),
-            Ok(Came::Nothing) => {}
-            Ok(Came::Gone) | Err(_) => return here.lose(),
+        match here.socket.receive::<AttachReply>(None, Some(LOOK)) {
+            Ok(ReceiveResult::Message(tell, _)) => here.hear(tell),
+            Ok(ReceiveResult::Nothing) => {}
+            Ok(ReceiveResult::Gone) | Err(_) => return here.lose(),
         }
     }
 }
 
-impl Home for Attached {
+impl ChannelExecutive for ExecutiveConnection {
     fn check_running(&self) -> Result<(), Error> {
         match self.course.load(Ordering::SeqCst) {
             _ if self.is_copy() => Err(Error::Forked),
@@ -484,7 +477,7 @@ impl Home for Attached {
     fn close(&self, port: &Arc<Port>) {
         // A copy that fork(2) made closes nothing of the process that it was copied from.
         if let Some(place) = port.index().filter(|_| port.end().is_none() && !self.is_copy()) {
-            let _ = self.say(&Ask::Close { place });
+            let _ = self.say(&AttachRequest::Close { place });
         }
     }
 
@@ -495,7 +488,8 @@ impl Home for Attached {
             port.retire();
             state.channels.remove(&place);
             drop(state);
-            let _ = self.say(&Ask::Forget { place });
+            port.leave_memory();
+            let _ = self.say(&AttachRequest::Forget { place });
         }
     }
 
@@ -505,6 +499,7 @@ impl Home for Attached {
         let here = port.statistics.send_counters();
         counters.refused += here.refused;
         counters.violations.size += here.violations.size;
+        counters.violations.burst += here.violations.burst;
         counters
     }
 
@@ -524,6 +519,6 @@ impl Home for Attached {
             return;
         }
         self.state().listeners.remove(name.as_str());
-        let _ = self.say(&Ask::Unlisten { name: name.as_str().to_owned() });
+        let _ = self.say(&AttachRequest::Unlisten { name: name.as_str().to_owned() });
     }
 }

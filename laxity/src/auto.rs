@@ -1,77 +1,65 @@
-//! Where a host's executive is: in this process, or in another one to which it attaches; and what is done when that one ends.
+//! The place of a host's executive: this process, or another one to which the host attaches; and the change when that process
+//! ends.
 //!
-//! The paper's stack is a library in each process or a server for all of them (*nps*, §3). Here it is the library of one process that serves the
-//! others, and any of them may follow it.
+//! The paper has a library in each process, or a server for all of them [nps §3]. Here the library of one process serves the
+//! others, and any of them may replace it.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_link::sys;
 
-use crate::attached::{Attached, HostTold};
+use crate::attached::{ExecutiveConnection, HostInfo};
 use crate::claims::ClaimDirectory;
+use crate::config::HostConfig;
 use crate::error::Error;
-use crate::guard::Covers;
-use crate::host::{Attachment, Host, HostConfig, own_name};
+use crate::guard::Coverage;
+use crate::host::{Attachment, Host, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
 use crate::serving::access::Access;
-use crate::serving::{ServeConfig, claim, default_place, place_in, place_of_host};
-use crate::standing::Standing;
+use crate::serving::{ServeConfig, claim, default_socket, host_socket, socket_in};
 
-/// How long it may take until another process serves, which is about to, or has let go of its place.
+/// The limit until another process serves that is about to, or has given up its socket.
 const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
-/// How often it is looked meanwhile.
+/// The interval of looks in that time.
 const LOOK: StdDuration = StdDuration::from_millis(10);
 
 impl Host {
-    /// Attaches to the executive that serves at the configured place.
+    /// Attaches to the executive that serves at the configured socket.
     pub(crate) fn attach(config: &HostConfig) -> Result<Self, Error> {
-        let command = config.command.clone().unwrap_or_else(own_name);
-        let attach = |socket: &Path| Attached::attach(socket, command.clone());
-        // The host's own server, if this user may have it, before those of the user's processes.
-        let is_default = config.server.is_none() && !matches!(config.claims, Some(ClaimDirectory::At(_)));
-        let host = place_of_host().filter(|_| is_default).map(|socket| attach(&socket));
+        let command = config.advanced.command.clone().unwrap_or_else(own_name);
+        let attach = |socket: &Path| ExecutiveConnection::attach(socket, command.clone());
+        // The host's own server, if this user may use it, comes before those of the user's processes.
+        let is_default = config.server.is_none() && !matches!(config.advanced.claims, Some(ClaimDirectory::At(_)));
+        let host = host_socket().filter(|_| is_default).map(|socket| attach(&socket));
         let (attached, told) = match host {
             Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&config.place())?,
             Some(attached) => attached?,
             None => attach(&config.place())?,
         };
-        let HostTold {
-            pid,
-            address,
-            stays,
-            link,
-            has_key,
-            costs,
-            backing,
-            scheduling,
-            memory_locked,
-            kept_awake,
-            notes,
-        } = told;
+        let HostInfo { pid, address, stays, has_key, status } = told;
         if config.key.is_some() {
             attached.leave();
             return Err(Error::KeyElsewhere);
         }
-        if config.guard.is_some() && Covers::of(&costs.platform) == Covers::Laxity {
+        if config.guard.is_some() && Coverage::of(&status.costs.platform) == Coverage::Laxity {
             attached.leave();
             return Err(Error::GuardElsewhere { pid });
         }
-        let is_real_time = matches!(scheduling, Scheduling::Fifo(_));
-        if let Some(priority) = config.fifo_priority.filter(|_| !is_real_time)
+        let is_real_time = matches!(status.scheduling, Scheduling::Fifo(_));
+        if let Some(priority) = config.advanced.fifo_priority.filter(|_| !is_real_time)
             && may_be_real_time(priority)
         {
             attached.leave();
             return Err(Error::ServedBelow { pid });
         }
-        let standing = Standing { costs, backing, link, scheduling, memory_locked, kept_awake, notes };
-        // Else this process could not be what that one was.
-        let follows = config.placement == Placement::Auto && !stays && !has_key && link == config.link.kind();
-        Ok(Self::of_attached(attached, address, standing, Attachment { config: config.clone(), follows }))
+        // Otherwise this process could not take the place of that one.
+        let follows = config.placement == Placement::Auto && !stays && !has_key && status.link == config.link.kind();
+        Ok(Self::of_attached(attached, address, status, Attachment { config: config.clone(), follows }))
     }
 
-    /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
+    /// Attaches to the executive that serves at the configured socket; if there is none, becomes it.
     pub(crate) fn attach_or_serve(config: HostConfig) -> Result<Self, Error> {
         let place = config.place();
         let until = StdInstant::now() + TO_SETTLE;
@@ -81,10 +69,10 @@ impl Host {
                 attached => return attached,
             }
             if config.server.is_none() {
-                // Where it meets others is there.
-                config.claims.as_ref().map(ClaimDirectory::directory).transpose()?;
+                // The directory in which it meets others exists.
+                config.advanced.claims.as_ref().map(ClaimDirectory::directory).transpose()?;
             }
-            // Before there is an executive: of several processes that begin at once only one makes it.
+            // Before the executive is made, so that of several processes that begin at once only one makes it.
             match claim(&place) {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
@@ -92,80 +80,89 @@ impl Host {
                     host.keep_serving(Box::new(serving));
                     return Ok(host);
                 }
-                // That one is about to serve, or to end.
+                // The other process is about to serve, or to end.
                 Err(Error::Serves { .. }) if StdInstant::now() < until => std::thread::sleep(LOOK),
                 Err(error @ Error::Serves { .. }) => return Err(error),
                 Err(error) => {
                     let mut host = Self::start_own(config)?;
-                    host.standing.notes.push(format!("other processes cannot attach to this one: {error}"));
+                    host.status.notes.push(format!("other processes cannot attach to this one: {error}"));
                     return Ok(host);
                 }
             }
         }
     }
 
-    /// Whether the executive is another process's.
+    /// True if the executive is in another process, to which this host is attached.
     pub fn is_attached(&self) -> bool {
         self.attached().is_some()
     }
 
-    /// The process of the executive: this one, or the one to which it is attached. Grants hold as long as that process lives.
+    /// The process id of the executive: this process, or the one to which the host is attached. Grants hold as long as it lives.
     pub fn executive(&self) -> u32 {
         self.attached().map_or_else(std::process::id, |attached| attached.pid())
     }
 
-    /// What is wrong with the guard of its link, if there is one, as of a second ago at most; `None` if the executive is another process's.
+    /// The problem of the link's guard ([`GuardConfig`](crate::GuardConfig)), as of a second ago at most. `None` if there is no problem or no guard,
+    /// or if the executive is in another process.
     pub fn guard_problem(&self) -> Option<String> {
-        self.here().ok()?.guard.as_ref()?.problem()
+        self.local().ok()?.guard.as_ref()?.problem()
     }
 
-    /// Finds another executive, after that of another process has ended ([`Error::is_of_lost_executive`]): attaches to the process that serves
-    /// now, or, with [`Placement::Auto`] and if none does, becomes the executive and serves the others, at the address that the old one had. One that was there to serve
-    /// ([`Host::serve`]), had a key, or another kind of link, is not followed but waited for. Waits up to five seconds. Channels and listeners of the old one are over: they are to be opened again. True if the executive is now in this process.
+    /// Finds a new executive after the process of the old one has ended ([`Error::is_of_lost_executive`]). True if the executive
+    /// is now in this process.
     ///
-    /// A host whose executive is in this process, or there still, stays as it is.
+    /// The host attaches to the process that serves now. If none does and the placement is [`Placement::Auto`], it becomes the
+    /// executive and serves the others, at the address that the old one had. It does not replace an executive that was started to
+    /// serve ([`Host::serve`]), had a key, or had another kind of link: it waits for the next one instead.
+    ///
+    /// The call takes up to five seconds. All channels and listeners of the old executive have ended and must be opened again. A
+    /// host whose executive still runs stays as it is.
     ///
     /// # Errors
-    /// As [`Host::start`]. It can be tried again.
+    /// As [`Host::start`]. The call can be repeated.
     pub fn reattach(&mut self) -> Result<bool, Error> {
         let Some((attached, attachment)) = self.attached().zip(self.attachment.as_deref()) else { return Ok(true) };
         if attached.is_taking() {
             return Ok(false);
         }
         let Attachment { mut config, follows } = attachment.clone();
-        (config.bind, config.any_port) = (self.address(), false);
+        (config.bind, config.advanced.any_port) = (self.address(), false);
         let (old, until) = (self.executive(), StdInstant::now() + TO_SETTLE);
-        // What that one has claimed it still has for a moment.
+        // The claims of the old executive may last a moment longer.
         let is_claimed = |error: &Error| matches!(error, Error::Claimed { holder, .. } if holder.pid == old);
+        let channels = std::sync::Arc::clone(&self.channels);
         *self = loop {
             let again = if follows { Self::attach_or_serve(config.clone()) } else { Self::attach(&config) };
             match again {
-                // One that has been killed may not have let go of its port yet; a server may be on its way again.
+                // A killed process may not have released its port yet; a server may be starting again.
                 Err(error)
                     if StdInstant::now() < until
-                        && (error.is_unserved() || error.is_port_in_use() || is_claimed(&error)) =>
+                        && (error.is_unserved() || error.address_in_use().is_some() || is_claimed(&error)) =>
                 {
                     std::thread::sleep(LOOK);
                 }
                 again => break again?,
             }
         };
+        // They have ended, and are still held.
+        self.channels = channels;
         Ok(self.attached().is_none())
     }
 }
 
 impl HostConfig {
-    /// The socket at which it attaches, or other processes do: [`HostConfig::server`], or the one for the directory of its claims.
+    /// The path of the socket at which this host attaches, or at which other processes attach to it: [`HostConfig::server`], or the
+    /// one for the directory of its claims.
     pub fn place(&self) -> PathBuf {
-        match (&self.server, &self.claims) {
+        match (&self.server, &self.advanced.claims) {
             (Some(socket), _) => socket.clone(),
-            (None, Some(ClaimDirectory::At(directory))) => place_in(directory),
-            (None, _) => default_place(),
+            (None, Some(ClaimDirectory::At(directory))) => socket_in(directory),
+            (None, _) => default_socket(),
         }
     }
 }
 
-/// Whether this process may have that SCHED_FIFO priority: a thread tries.
+/// True if this process may have that SCHED_FIFO priority: a thread tries it.
 fn may_be_real_time(priority: u8) -> bool {
     let tries = std::thread::spawn(move || sys::real_time(priority).is_ok());
     tries.join().unwrap_or(false)

@@ -25,7 +25,7 @@
 //!
 //! **What is counted.** A completion after the bound though within the deadline, unless what delayed it explains that: the same
 //! evidence as for a late message (gaps at either host beyond the envelope, the way), with the bound in the deadline's place.
-//! Neither counts what messages before it defer it by (`Delivered::deferred`), if those came late.
+//! Neither counts what messages before it defer it by (`DeliveredMessage::deferred`), if those came late.
 //!
 //! **What it costs.** The work grows with the square of the number of different channels (5 ms for 256 of them when it was
 //! measured), so above [`MOST`] channels every bound is the deadline.
@@ -35,12 +35,12 @@ use laxity_core::admission::{Admission, Settings, Utilisation};
 use laxity_core::contract::Contract;
 use laxity_core::limits;
 
-use crate::control::{Known, Shared, State};
+use crate::control::{ChannelEntry, ControlState, HostShared};
 
 /// Most channels with reservations of which bounds are computed.
 const MOST: usize = 256;
 
-impl Shared {
+impl HostShared {
     /// Long-run shares of processor and link that are in use, parts per million.
     pub(crate) fn utilisation(&self) -> Utilisation {
         self.state().admission.utilisation_ppm()
@@ -63,7 +63,7 @@ impl Shared {
     }
 }
 
-impl State {
+impl ControlState {
     /// Channels have come, or are served in another way: what is published has to be computed again.
     pub(crate) fn review_bounds(&mut self) {
         self.bounds_are_stale = true;
@@ -78,7 +78,7 @@ impl State {
         if !self.proves_bounds {
             return;
         }
-        let receives = |known: &Known| known.is_receiving && known.reservation.is_some();
+        let receives = |known: &ChannelEntry| known.is_receiving && known.reservation.is_some();
         if !self.channels().any(receives) {
             return;
         }

@@ -6,7 +6,7 @@
 //! what changes between two looks, of which only the sum is known.
 //!
 //! The looks come four times in a lag, from a thread just less urgent than the executive, which so does not wait for it; on a host with a second processor
-//! the kernel runs it there. How late it was is told ([`Lateness`]).
+//! the kernel runs it there. How late it was is told ([`CeilingLateness`]).
 
 use std::io;
 use std::sync::Arc;
@@ -58,15 +58,15 @@ impl Ceiling {
     }
 }
 
-/// How late the ceiling was.
+/// The lateness of the ceiling.
 #[derive(Debug, Default)]
-pub(crate) struct Lateness {
+pub(crate) struct CeilingLateness {
     times: AtomicU64,
     /// Of the longest, ns.
     longest: AtomicU64,
 }
 
-impl Lateness {
+impl CeilingLateness {
     /// In words, if it ever was later than the bounds contain.
     pub(crate) fn told(&self, interface: &str, lag: Duration) -> Option<String> {
         let times = self.times.load(Ordering::Relaxed);
@@ -81,26 +81,32 @@ impl Lateness {
     }
 }
 
-/// What moves the ceiling of an interface.
+/// The component that moves the ceiling of an interface.
 #[derive(Debug)]
-pub(crate) struct Follower {
+pub(crate) struct CeilingFollower {
     ceiling: Ceiling,
+    classes: GuardClasses,
     lag: Duration,
-    /// What the executive has sent since its start, bytes.
+    /// The bytes that the executive has sent since its start.
     sent: Arc<AtomicU64>,
-    lateness: Arc<Lateness>,
-    /// What it had sent at the last look, and when that was.
+    lateness: Arc<CeilingLateness>,
+    /// The bytes that it had sent at the last look, and the time of the look.
     last: (u64, Instant),
     /// The ceiling that is in force, if that is known.
     in_force: Option<u64>,
 }
 
-impl Follower {
-    pub(crate) fn new(classes: &GuardClasses, lag: Duration, sent: Arc<AtomicU64>, lateness: Arc<Lateness>) -> Self {
+impl CeilingFollower {
+    pub(crate) fn new(
+        classes: GuardClasses,
+        lag: Duration,
+        sent: Arc<AtomicU64>,
+        lateness: Arc<CeilingLateness>,
+    ) -> Self {
         let last = (sent.load(Ordering::Relaxed), sys::now());
         // What streams have is not for others. As if these had had all of the rest until now: the first ceiling is made of what Laxity uses from here on.
         let ceiling = Ceiling::new(classes.rate - classes.streams.rate, classes.floor);
-        Self { ceiling, lag, sent, lateness, last, in_force: Some(classes.ceiling) }
+        Self { ceiling, classes, lag, sent, lateness, last, in_force: Some(classes.ceiling) }
     }
 
     /// Others have had no more than their floor until now, which is in force.
@@ -108,14 +114,15 @@ impl Follower {
         self.last = (self.sent.load(Ordering::Relaxed), sys::now());
     }
 
-    /// How long to wait until the next look.
+    /// The time until the next look.
     pub(crate) fn pause(&self) -> StdDuration {
-        StdDuration::from_nanos(self.lag.as_nanos() / LOOKS)
+        self.lag.mul_ratio(1, LOOKS).into()
     }
 
     /// Looks, and sets the ceiling if it is another one. One that the kernel refuses to set is too late.
-    pub(crate) fn follow(&mut self, netlink: &mut Netlink, interface: u32, classes: &GuardClasses) {
-        self.look(sys::now, |ceiling| netlink.set_ceiling(interface, ceiling, classes));
+    pub(crate) fn follow(&mut self, netlink: &mut Netlink, interface: u32) {
+        let classes = self.classes;
+        self.look(sys::now, |ceiling| netlink.set_ceiling(interface, ceiling, &classes));
     }
 
     fn look(&mut self, clock: impl Fn() -> Instant, set: impl FnOnce(u64) -> io::Result<()>) {
@@ -157,7 +164,7 @@ mod tests {
     const LAG: u64 = 4_000_000;
 
     #[derive(Clone, Debug)]
-    struct Step {
+    struct TestStep {
         /// Thousandths of a lag.
         span: u64,
         /// Percent of what may be.
@@ -167,9 +174,9 @@ mod tests {
         change: u64,
     }
 
-    fn step() -> impl Strategy<Value = Step> {
+    fn step() -> impl Strategy<Value = TestStep> {
         let share = || prop_oneof![Just(0u64), Just(100), 0..=100u64];
-        (1u64..800, 0..=100u64, [share(), share()], 0..=100u64).prop_map(|(span, delay, shares, change)| Step {
+        (1u64..800, 0..=100u64, [share(), share()], 0..=100u64).prop_map(|(span, delay, shares, change)| TestStep {
             span,
             delay,
             shares,
@@ -179,7 +186,7 @@ mod tests {
 
     /// How far a link of RATE falls behind, in bytes: others send all that they may, and Laxity a share of the rest, which changes within each step. A step is from one
     /// look to the next; what followed from the look at its beginning comes into force within it.
-    fn behind(floor: u64, steps: &[Step]) -> u64 {
+    fn behind(floor: u64, steps: &[TestStep]) -> u64 {
         let mut ceiling = Ceiling::new(RATE, floor);
         let (mut in_force, mut queue, mut most) = (RATE, 0.0f64, 0.0f64);
         let mut spent = 0;
@@ -226,9 +233,9 @@ mod tests {
     fn what_is_not_set_is_told_and_set_again() {
         let streams = StreamClasses::default();
         let classes = GuardClasses { rate: RATE, floor: RATE / 20, ceiling: RATE / 20, mtu: 1_500, streams };
-        let lateness = Arc::new(Lateness::default());
+        let lateness = Arc::new(CeilingLateness::default());
         let lag = Duration::from_nanos(LAG);
-        let mut follower = Follower::new(&classes, lag, Arc::default(), Arc::clone(&lateness));
+        let mut follower = CeilingFollower::new(classes, lag, Arc::default(), Arc::clone(&lateness));
         let start = follower.last.1;
         let at = |millis| move || start + Duration::from_millis(millis);
         let mut tries = Vec::new();
@@ -255,7 +262,7 @@ mod tests {
     fn streams_have_their_part_beside_it() {
         let streams = StreamClasses { rate: RATE / 5, most: 8 };
         let classes = GuardClasses { rate: RATE, floor: RATE / 20, ceiling: RATE / 20, mtu: 1_500, streams };
-        let mut follower = Follower::new(&classes, Duration::from_nanos(LAG), Arc::default(), Arc::default());
+        let mut follower = CeilingFollower::new(classes, Duration::from_nanos(LAG), Arc::default(), Arc::default());
         let start = follower.last.1;
         for millis in 1..9 {
             follower.look(|| start + Duration::from_millis(millis), |_| Ok(()));
@@ -286,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_is_late_is_told() {
-        let lateness = Lateness::default();
+        let lateness = CeilingLateness::default();
         assert_eq!(lateness.told("a0", Duration::from_millis(4)), None);
         lateness.times.fetch_add(2, Ordering::Relaxed);
         lateness.longest.fetch_max(5_000_000, Ordering::Relaxed);

@@ -13,134 +13,131 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::{Contract, SendingStages, Service};
-use laxity_core::endpoint::{Incoming, Reception};
-use laxity_core::event::{ChannelId, End, Event, Name, Request};
+use laxity_core::endpoint::{ReceiveGrant, ReceiveSetup};
+use laxity_core::event::{ChannelId, End, Event, Name, PeerRequest};
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, WakeSet, now, thread_processor_time};
+use laxity_link::sys::{WakeSet, now, thread_processor_time};
 
 use crate::application::Application;
-use crate::arrivals::{Arrivals, Part};
+use crate::arrivals::{Arrivals, IncomingShare};
 use crate::calibration::{Backing, Guarantee};
+use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Inline, Notice, Published};
+use crate::executive::{ExecutiveCommand, InlineExecutive, Notice, PublishedCounters};
 use crate::experiments::Marks;
 use crate::grant::Grant;
-use crate::guard::{Covers, Watched};
-use crate::handler_kernel::Reserve;
+use crate::guard::{Coverage, GuardWatch};
+use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
-use crate::home::Home;
-use crate::listening::{Listening, Listens};
-use crate::port::{Port, SendPort, Slot};
-use crate::rearranging::Begins;
-use crate::receiver::{Accepted, Unclaimed};
-use crate::reception::{Admitted, Needs, in_packets};
-use crate::requests::{Asking, Requests};
-use crate::signal::Signal;
-use crate::upcall_figures::Record;
+use crate::listening::{ListenTarget, ListenedName};
+use crate::port::{ExecutivePort, Port, SendPort};
+use crate::rearranging::PeerAcceptance;
+use crate::receiver::{AcceptedChannel, UnclaimedChannel};
+use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
+use crate::requests::{RequestQueue, WaitingRequest};
+use crate::signal::Notifier;
+use crate::upcall_figures::UpcallRecord;
 
-/// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
+/// The time for which a receiving channel that has ended stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
 const LINGER: StdDuration = StdDuration::from_millis(500);
 
 /// Notices of the executive that are looked at together.
 const BATCH: usize = 64;
 
-/// How a host treats its channels.
+/// The rules by which a host treats its channels.
 #[derive(Clone, Debug)]
-pub(crate) struct Behaviour {
+pub(crate) struct ControlSettings {
     pub(crate) lease: Duration,
     pub(crate) hold_sending: bool,
     pub(crate) hold_receiving: bool,
-    /// What channels may hold in all.
+    /// The holdings that channels may have in all.
     pub(crate) whole: Holdings,
     /// Frames beside those that the channels that receive best effort share.
     pub(crate) shared_frames: usize,
-    /// Whether the host serves its channels in the order that the bounds are computed for.
-    pub(crate) proves_bounds: bool,
-    /// What guarantee its grants have.
+    /// The guarantee of its grants.
     pub(crate) backing: Backing,
-    /// What the executive saw of what that rests on.
-    pub(crate) published: Arc<Published>,
-    /// Whether it is measured: then nothing is refused for what comes in.
-    pub(crate) is_metered: bool,
+    /// The executive's view of the premises of that guarantee.
+    pub(crate) published: Arc<PublishedCounters>,
     /// The guard of its link, and the address that its packets are from.
-    pub(crate) guard: Option<(Watched, IpAddr)>,
+    pub(crate) guard: Option<(GuardWatch, IpAddr)>,
 }
 
-/// What application threads, the control thread and the executive share of a host.
-pub(crate) struct Shared {
+/// The state of a host that application threads, the control thread and the executive share.
+pub(crate) struct HostShared {
     pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) notified: Arc<Signal>,
+    pub(crate) notified: Arc<Notifier>,
     pub(crate) stopped: Arc<AtomicBool>,
     /// The executive, if applications' threads do its work.
-    pub(crate) inline: Option<Arc<dyn Inline>>,
+    pub(crate) inline: Option<Arc<dyn InlineExecutive>>,
     /// For handlers in the kernel.
-    pub(crate) kernel: Option<Reserve>,
-    /// How often the process had been forked when it began.
+    pub(crate) kernel: Option<HandlerReserve>,
+    /// The number of forks of the process when the host began.
     pub(crate) forks: u32,
     pub(crate) platform: Platform,
-    pub(crate) behaviour: Behaviour,
-    /// How long a frame may wait until it is found.
+    pub(crate) behaviour: ControlSettings,
+    /// The longest time that a frame may wait until it is found.
     pub(crate) input_delay: Duration,
     /// Notified when the executive serves its channels as admission reckons with.
     pub(crate) rearranged: Condvar,
-    /// Whom it serves beside this process.
-    pub(crate) served: Served,
-    commands: Mutex<rtrb::Producer<Command>>,
-    state: Mutex<State>,
+    /// The applications that it serves in other processes.
+    pub(crate) served: AttachedApplications,
+    pub(crate) commands: Mutex<rtrb::Producer<ExecutiveCommand>>,
+    pub(crate) state: Mutex<ControlState>,
 }
 
-/// What is shared by all that serve applications of other processes with one executive.
+/// The state that all servers of one executive share.
 #[derive(Default)]
-pub(crate) struct Served {
+pub(crate) struct AttachedApplications {
     /// Their bells, and the descriptors that upcalls read, once there may be some.
     bells: OnceLock<Arc<WakeSet>>,
-    /// How many there are, those that are about to attach included.
+    /// The number of applications, including those that are about to attach.
     pub(crate) applications: AtomicUsize,
 }
 
-/// What the control thread knows of the channels.
-pub(crate) struct State {
+/// The control thread's state of the channels.
+pub(crate) struct ControlState {
     pub(crate) admission: Admission,
-    pub(crate) listeners: Vec<Listening>,
-    tickets: BTreeMap<u64, Ticket>,
-    pub(crate) channels: BTreeMap<ChannelId, Known>,
+    pub(crate) listeners: Vec<ListenedName>,
+    tickets: BTreeMap<u64, PendingChannel>,
+    pub(crate) channels: BTreeMap<ChannelId, ChannelEntry>,
     pub(crate) unreachable: Vec<SocketAddr>,
     /// Channels that are over, and when they are released: until then they hold what they held.
-    pub(crate) lingering: Vec<(StdInstant, ChannelId, Known)>,
+    pub(crate) lingering: Vec<(StdInstant, ChannelId, ChannelEntry)>,
     next_ticket: u64,
-    /// What a batch of notices leads to, in its order; waits until the bounds allow for it.
-    outcomes: Vec<Outcome>,
+    /// The results of a batch of notices, in order; they wait until the bounds allow for them.
+    outcomes: Vec<NoticeEffect>,
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
     /// While the executive changes how channels are served: those that their receivers have accepted meanwhile.
-    pub(crate) rearranging: Option<Vec<Begins>>,
+    pub(crate) rearranging: Option<Vec<PeerAcceptance>>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
-    pub(crate) upcalls: Vec<(crate::upcall_reservations::Reservation, Arc<Record>)>,
+    pub(crate) upcalls: Vec<(crate::upcall_reservations::UpcallReservation, Arc<UpcallRecord>)>,
 }
 
-/// What a notice leads to.
-enum Outcome {
-    Command(Command),
+/// The result of a notice.
+enum NoticeEffect {
+    Command(ExecutiveCommand),
     /// The channel is open: its opener learns it, or the channel is closed again.
     Opened {
-        opened: Opened,
-        reply: mpsc::SyncSender<Result<Opened, Error>>,
+        opened: OpenedChannel,
+        reply: mpsc::SyncSender<Result<OpenedChannel, Error>>,
     },
 }
 
-/// A channel on its way into the endpoint.
-pub(crate) enum Ticket {
-    Opening { known: Known },
-    Accepting { known: Known, accepted: Box<Accepted>, listener: Listens },
+/// A channel in transit into the endpoint.
+pub(crate) struct PendingChannel {
+    pub(crate) known: ChannelEntry,
+    /// The channel and where to, if a peer opens it.
+    pub(crate) accepted: Option<(Box<AcceptedChannel>, ListenTarget)>,
 }
 
 /// A channel in the endpoint.
-pub(crate) struct Known {
+pub(crate) struct ChannelEntry {
     pub(crate) port: Arc<Port>,
     pub(crate) peer: SocketAddr,
     pub(crate) reservation: Option<ReservationId>,
@@ -151,83 +148,38 @@ pub(crate) struct Known {
     pub(crate) name: Name,
     pub(crate) service: Service,
     /// Its part in what comes in, if it is received.
-    pub(crate) part: Option<Part>,
-    /// Whose it is, if that is an application in another process.
+    pub(crate) part: Option<IncomingShare>,
+    /// The application that has the channel, if it is in another process.
     pub(crate) application: Option<Arc<dyn Application>>,
-    /// Who waits for `open` to come to an end.
+    /// The thread that waits for the end of `open`.
     pub(crate) opener: Option<Opener>,
 }
 
 pub(crate) struct Opener {
-    pub(crate) reply: mpsc::SyncSender<Result<Opened, Error>>,
+    pub(crate) reply: mpsc::SyncSender<Result<OpenedChannel, Error>>,
     pub(crate) port: OpenedPort,
 }
 
 /// A channel's application is here, or in another process.
 pub(crate) enum OpenedPort {
-    Here(SendPort),
-    There(Arc<Port>),
+    Local(SendPort),
+    Remote(Arc<Port>),
 }
 
 /// A sending channel that is open.
-pub(crate) struct Opened {
+pub(crate) struct OpenedChannel {
     pub(crate) channel: ChannelId,
     pub(crate) port: OpenedPort,
     pub(crate) grant: Grant,
     pub(crate) marks: Marks,
 }
 
-impl Shared {
-    pub(crate) fn new(
-        platform: Platform,
-        admission: Admission,
-        behaviour: Behaviour,
-        doorbell: Arc<Doorbell>,
-        notified: Arc<Signal>,
-        stopped: Arc<AtomicBool>,
-        commands: rtrb::Producer<Command>,
-    ) -> Self {
-        let (commands, rearranged) = (Mutex::new(commands), Condvar::new());
-        let state = State {
-            arrivals: Arrivals::new(&admission, behaviour.is_metered),
-            listeners: Vec::new(),
-            tickets: BTreeMap::new(),
-            channels: BTreeMap::new(),
-            unreachable: Vec::new(),
-            lingering: Vec::new(),
-            next_ticket: 0,
-            outcomes: Vec::new(),
-            bounds_are_stale: false,
-            counted_on: admission.platform().interference.envelopes.clone(),
-            rearranging: None,
-            proves_bounds: behaviour.proves_bounds,
-            upcalls: Vec::new(),
-            admission,
-        };
-        let input_delay = state.admission.input_delay();
-        let state = Mutex::new(state);
-        Self {
-            doorbell,
-            notified,
-            stopped,
-            inline: None,
-            kernel: None,
-            forks: sys::forks(),
-            platform,
-            behaviour,
-            input_delay,
-            served: Served::default(),
-            rearranged,
-            commands,
-            state,
-        }
-    }
-
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+impl HostShared {
+    pub(crate) fn state(&self) -> MutexGuard<'_, ControlState> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The bells of other processes and the descriptors that upcalls read, which the executive waits for once it is told so ([`Command::Serve`]).
+    /// The bells of other processes and the descriptors that upcalls read, which the executive waits for once it is told so ([`ExecutiveCommand::Serve`]).
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -240,7 +192,7 @@ impl Shared {
     }
 
     /// Hands a command to the executive and wakes it.
-    pub(crate) fn command(&self, mut command: Command) {
+    pub(crate) fn command(&self, mut command: ExecutiveCommand) {
         let mut commands = self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         while let Err(rtrb::PushError::Full(back)) = commands.push(command) {
             if self.stopped.load(Ordering::SeqCst) {
@@ -258,13 +210,13 @@ impl Shared {
         let channel =
             self.state().channels.iter().find(|(_, known)| Arc::ptr_eq(&known.port, port)).map(|(channel, _)| *channel);
         if let Some(channel) = channel {
-            self.command(Command::Close(channel));
+            self.command(ExecutiveCommand::Close(channel));
         }
     }
 
     /// The control thread: serves notices until the executive stops.
     pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
-        let (mut requests, mut asking) = (Requests::new(now()), Vec::with_capacity(2 * BATCH));
+        let (mut requests, mut asking) = (RequestQueue::new(now()), Vec::with_capacity(2 * BATCH));
         let mut charged = thread_processor_time();
         loop {
             let seen = self.notified.seen();
@@ -273,7 +225,7 @@ impl Shared {
                 match notices.pop() {
                     Ok(Notice::Event(Event::Requested(request))) => {
                         asking.push(request.peer.ip());
-                        requests.push(now(), request.peer.ip(), Asking { request, may_rearrange: true });
+                        requests.push(now(), request.peer.ip(), WaitingRequest { request, may_rearrange: true });
                     }
                     Ok(notice) => self.handle(notice),
                     Err(_) => break,
@@ -297,7 +249,7 @@ impl Shared {
     /// since `charged`, waking up included.
     fn decide(
         &self,
-        requests: &mut Requests<Asking>,
+        requests: &mut RequestQueue<WaitingRequest>,
         asking: &mut Vec<IpAddr>,
         charged: &mut Duration,
     ) -> Option<StdDuration> {
@@ -327,7 +279,7 @@ impl Shared {
         rest.map(|rest| StdDuration::from_nanos(rest.as_nanos()))
     }
 
-    /// Nobody will answer any more: whoever waits learns it.
+    /// No answers will come any more: all threads that wait are told.
     pub(crate) fn give_up(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.rearranged.notify_all();
@@ -347,17 +299,17 @@ impl Shared {
         state.bounds_are_stale |= counted_on.is_some();
         state.publish_bounds();
         if let Some(interference) = counted_on {
-            self.command(Command::CountOn(Box::new(interference)));
+            self.command(ExecutiveCommand::CountOn(Box::new(interference)));
         }
         let outcomes = std::mem::take(&mut state.outcomes);
         drop(state);
         for outcome in outcomes {
             match outcome {
-                Outcome::Command(command) => self.command(command),
-                Outcome::Opened { opened, reply } => {
+                NoticeEffect::Command(command) => self.command(command),
+                NoticeEffect::Opened { opened, reply } => {
                     let channel = opened.channel;
                     if reply.send(Ok(opened)).is_err() {
-                        self.command(Command::Close(channel));
+                        self.command(ExecutiveCommand::Close(channel));
                     }
                 }
             }
@@ -374,7 +326,7 @@ impl Shared {
         let next = state.lingering.iter().map(|(until, ..)| until.saturating_duration_since(now)).min();
         drop(state);
         for channel in due {
-            self.command(Command::Release(channel));
+            self.command(ExecutiveCommand::Release(channel));
         }
         next
     }
@@ -383,7 +335,7 @@ impl Shared {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
             Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
-                self.accepted(Begins { channel, receive, same_clock, marks: Marks { place, key, packet } });
+                self.accepted(PeerAcceptance { channel, receive, same_clock, marks: Marks { place, key, packet } });
             }
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
             Notice::Event(Event::Spaced { channel, spacing }) => self.state().slowed(channel, spacing),
@@ -405,37 +357,36 @@ impl Shared {
 
     fn installed(self: &Arc<Self>, ticket: u64, result: Result<ChannelId, Refusal>) {
         let mut state = self.state();
-        let Some(ticket) = state.tickets.remove(&ticket) else { return };
-        match (ticket, result) {
-            (Ticket::Opening { known }, Ok(channel)) => {
-                state.channels.insert(channel, known);
-            }
-            (Ticket::Accepting { known, mut accepted, listener }, Ok(channel)) => {
+        let Some(PendingChannel { known, accepted }) = state.tickets.remove(&ticket) else { return };
+        match result {
+            Ok(channel) => {
                 let port = Arc::clone(&known.port);
                 state.channels.insert(channel, known);
                 drop(state);
-                // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
-                accepted.unclaimed = Some(Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), port));
-                listener.accepted(*accepted);
-            }
-            (Ticket::Opening { known }, Err(refusal)) => {
-                state.release(&known);
-                if let Some(opener) = known.opener {
-                    let _ = opener.reply.send(Err(Error::refused_here(refusal, None)));
+                if let Some((mut accepted, listener)) = accepted {
+                    // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
+                    let home = Arc::clone(self) as Arc<dyn ChannelExecutive>;
+                    accepted.unclaimed = Some(UnclaimedChannel::new(&home, port));
+                    listener.accepted(*accepted);
                 }
             }
-            (Ticket::Accepting { known, .. }, Err(_)) => {
+            Err(refusal) => {
                 state.release(&known);
                 drop(state);
-                known.is_not_opened();
+                // The one that opens a channel tells its application itself.
+                match (known.opener, &known.application) {
+                    (Some(opener), _) => drop(opener.reply.send(Err(Error::refused_here(refusal, None)))),
+                    (None, Some(application)) => application.not_opened(&known.port),
+                    (None, None) => {}
+                }
             }
         }
     }
 
     /// A peer asks for a channel. False if that has to wait, because the stages are changing, or best effort is told to be slower.
-    fn requested(&self, asking: &mut Asking) -> bool {
+    fn requested(&self, asking: &mut WaitingRequest) -> bool {
         let mut state = self.state();
-        let Asking { request, may_rearrange } = asking;
+        let WaitingRequest { request, may_rearrange } = asking;
         if state.is_rearranging() {
             return false;
         }
@@ -445,29 +396,34 @@ impl Shared {
             false => self.admit(&mut state, request, may_rearrange),
         };
         if let Err(refusal) = decided {
-            state.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
+            state.push_command(ExecutiveCommand::Refuse { request: *request, refusal });
         }
         decided != Ok(false)
     }
 
     /// The receiving half of admission, and everything that the channel needs. False if it has to wait.
-    fn admit(&self, state: &mut State, request: &Request, may_rearrange: &mut bool) -> Result<bool, Refusal> {
+    fn admit(
+        &self,
+        state: &mut ControlState,
+        request: &PeerRequest,
+        may_rearrange: &mut bool,
+    ) -> Result<bool, Refusal> {
         let listener =
             state.listener(request).ok_or_else(|| Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor))?;
-        let Some(Admitted { reservation, upstream, stage, part, arrival }) =
+        let Some(ReceptionGrant { reservation, upstream, stage, part, arrival }) =
             self.admit_receiving(state, request, may_rearrange)?
         else {
             return Ok(false);
         };
         let input_delay = self.input_delay + arrival;
         let platform = &self.platform;
-        let Needs { messages, packets, holds } = self.needs(request, upstream, stage);
+        let ReceiveMemory { messages, packets, holds } = self.needs(request, upstream, stage);
         let transit = state.admission.look_ahead().max(request.pace.ahead)
             + platform.link.occupancy(platform.packet)
             + platform.propagation
             + platform.clock_error
             + input_delay;
-        let reception = Reception {
+        let reception = ReceiveGrant {
             stage,
             input_delay,
             upstream,
@@ -478,13 +434,10 @@ impl Shared {
             packets,
         };
         if let Err(refusal) = state.has_room(self.behaviour.whole, request, holds) {
-            if let Some(id) = reservation {
-                state.admission.release(id);
-            }
-            state.depart(Some(part));
+            state.give_back(reservation, Some(part));
             return Err(refusal);
         }
-        let incoming = Incoming::new(request, reception).spaced(part.spacing());
+        let incoming = ReceiveSetup::new(request, reception).spaced(part.spacing());
         let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
         let takes = || {
             let contract = request.service.contract();
@@ -495,10 +448,7 @@ impl Shared {
         let (receive_port, slot) = match made {
             Ok(made) => made,
             Err(refusal) => {
-                if let Some(id) = reservation {
-                    state.admission.release(id);
-                }
-                state.depart(Some(part));
+                state.give_back(reservation, Some(part));
                 return Err(refusal);
             }
         };
@@ -508,14 +458,14 @@ impl Shared {
             service: request.service,
             stages: SendingStages::default(),
             receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
-            bound: request.service.contract().map(Contract::deadline),
+            deadline: request.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &request.service),
             // Only its sender knows.
-            covers: Covers::Laxity,
+            covers: Coverage::Laxity,
             same_clock: request.same_clock,
             executive: std::process::id(),
         };
-        let known = Known {
+        let known = ChannelEntry {
             port: Arc::clone(receive_port.port()),
             peer: request.peer,
             reservation,
@@ -528,22 +478,22 @@ impl Shared {
             application: listener.application(),
             opener: None,
         };
-        let accepted = Box::new(Accepted { port: receive_port, grant, unclaimed: None });
-        let ticket = state.ticket(Ticket::Accepting { known, accepted, listener });
-        let slot = Box::new(Slot::Receive(slot));
+        let accepted = Box::new(AcceptedChannel { port: receive_port, grant, unclaimed: None });
+        let ticket = state.ticket(PendingChannel { known, accepted: Some((accepted, listener)) });
+        let slot = Box::new(ExecutivePort::Receive(slot));
         state.review_bounds();
-        state.outcomes.push(Outcome::Command(Command::Accept { ticket, request: *request, incoming, slot }));
+        state.push_command(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });
         Ok(true)
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
-    pub(crate) fn accepted(&self, begins: Begins) {
+    pub(crate) fn accepted(&self, begins: PeerAcceptance) {
         let mut guard = self.state();
         let state = &mut *guard;
         if let Some(accepted) = &mut state.rearranging {
             return accepted.push(begins);
         }
-        let Begins { channel, receive, same_clock, marks } = begins;
+        let PeerAcceptance { channel, receive, same_clock, marks } = begins;
         let Some(known) = state.channels.get_mut(&channel) else { return };
         let Some(opener) = known.opener.take() else { return };
         let platform = &self.platform;
@@ -556,7 +506,7 @@ impl Shared {
                     Err(refusal) => {
                         let peer = known.peer;
                         let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
-                        return state.outcomes.push(Outcome::Command(Command::Close(channel)));
+                        return state.push_command(ExecutiveCommand::Close(channel));
                     }
                 }
             }
@@ -568,29 +518,29 @@ impl Shared {
             service: known.service,
             stages,
             receive,
-            bound: known.service.contract().map(Contract::deadline),
+            deadline: known.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &known.service),
             covers: self.covers(known.peer),
             same_clock,
             executive: std::process::id(),
         };
-        let opened = Opened { channel, port: opener.port, grant, marks };
+        let opened = OpenedChannel { channel, port: opener.port, grant, marks };
         state.review_bounds();
-        state.outcomes.push(Outcome::Command(Command::Begin { channel, stages }));
-        state.outcomes.push(Outcome::Opened { opened, reply: opener.reply });
+        state.push_command(ExecutiveCommand::Begin { channel, stages });
+        state.outcomes.push(NoticeEffect::Opened { opened, reply: opener.reply });
     }
 
-    /// Whose traffic on its link is in the bound of a channel to `peer`.
-    fn covers(&self, peer: SocketAddr) -> Covers {
+    /// The traffic on its link that is in the bound of a channel to `peer`.
+    fn covers(&self, peer: SocketAddr) -> Coverage {
         match &self.behaviour.guard {
-            Some((guard, from)) if !guard.covers(*from, peer.ip()) => Covers::Laxity,
-            _ => Covers::of(&self.platform),
+            Some((guard, from)) if !guard.covers(*from, peer.ip()) => Coverage::Laxity,
+            _ => Coverage::of(&self.platform),
         }
     }
 
-    /// How far this host stands behind a channel; best effort has no promise to stand behind.
+    /// The guarantee of this host for a channel; best effort has none.
     fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
-        let Behaviour { backing, published, .. } = &self.behaviour;
+        let ControlSettings { backing, published, .. } = &self.behaviour;
         let is_withdrawn = || published.premises.lock().unwrap_or_else(PoisonError::into_inner).are_withdrawn();
         let promises = service.contract().is_some() && !is_withdrawn();
         if promises { backing.guarantee(admission) } else { Guarantee::default() }
@@ -606,7 +556,7 @@ impl Shared {
         if known.is_receiving && matches!(end, End::Closed { .. }) {
             state.lingering.push((StdInstant::now() + LINGER, channel, known));
         } else {
-            state.outcomes.push(Outcome::Command(Command::Release(channel)));
+            state.push_command(ExecutiveCommand::Release(channel));
         }
         drop(state);
         if let Some(opener) = opener {
@@ -616,29 +566,44 @@ impl Shared {
     }
 }
 
-impl Known {
-    /// It did not come to be: an application in another process gets its memory back.
-    pub(crate) fn is_not_opened(&self) {
-        if let Some(application) = &self.application {
-            application.not_opened(&self.port);
+impl ControlState {
+    /// That of a host without channels. With `is_metered` the host is being measured: then incoming traffic is not refused.
+    pub(crate) fn new(admission: Admission, proves_bounds: bool, is_metered: bool) -> Self {
+        Self {
+            arrivals: Arrivals::new(&admission, is_metered),
+            listeners: Vec::new(),
+            tickets: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            unreachable: Vec::new(),
+            lingering: Vec::new(),
+            next_ticket: 0,
+            outcomes: Vec::new(),
+            bounds_are_stale: false,
+            counted_on: admission.platform().interference.envelopes.clone(),
+            rearranging: None,
+            proves_bounds,
+            upcalls: Vec::new(),
+            admission,
         }
     }
-}
 
-impl State {
-    pub(crate) fn ticket(&mut self, ticket: Ticket) -> u64 {
+    pub(crate) fn ticket(&mut self, ticket: PendingChannel) -> u64 {
         self.next_ticket += 1;
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
     }
-    fn release(&mut self, known: &Known) {
-        if let Some(id) = known.reservation {
-            self.admission.release(id);
-        }
-        self.depart(known.part);
+    fn release(&mut self, known: &ChannelEntry) {
+        self.give_back(known.reservation, known.part);
     }
 
-    /// What bounds count on from now on, if that is not what the executive was told.
+    fn give_back(&mut self, reservation: Option<ReservationId>, part: Option<IncomingShare>) {
+        if let Some(id) = reservation {
+            self.admission.release(id);
+        }
+        self.depart(part);
+    }
+
+    /// The envelopes on which bounds count from now on, if the executive was told others.
     fn counts_anew(&mut self) -> Option<Interference> {
         let interference = &self.admission.platform().interference;
         if interference.envelopes == self.counted_on {
@@ -648,14 +613,12 @@ impl State {
         Some(interference.clone())
     }
 
-    pub(crate) fn push_command(&mut self, command: Command) {
-        self.outcomes.push(Outcome::Command(command));
+    pub(crate) fn push_command(&mut self, command: ExecutiveCommand) {
+        self.outcomes.push(NoticeEffect::Command(command));
     }
-    /// All channels, those on their way in included.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = &Known> {
-        let tickets = self.tickets.values().map(|ticket| match ticket {
-            Ticket::Opening { known } | Ticket::Accepting { known, .. } => known,
-        });
+    /// All channels, including those in transit into the endpoint.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &ChannelEntry> {
+        let tickets = self.tickets.values().map(|ticket| &ticket.known);
         tickets.chain(self.channels.values())
     }
 }

@@ -1,4 +1,4 @@
-//! How applications tell the executive that their channel has something for it.
+//! The doorbell by which applications tell the executive that their channel has work for it.
 //!
 //! One bit a channel, and one bit for each word of them: ringing is two atomic operations, hearing a few, and neither ever
 //! waits for another thread. That matters: a queue in which a producer first takes a place and then fills it can be caught in
@@ -6,46 +6,41 @@
 
 use crate::executive::fault::{self, Fault};
 use crate::port::Port;
-use crate::sync::{AtomicU32, Ordering, Wake, Words, fence};
+use crate::sync::{AtomicU32, Ordering, RingWord, Wake, fence};
 
 const BITS: usize = u64::BITS as usize;
 
-/// Who has rung, and whether the executive must be woken to hear it.
+/// The channels that have rung, and the need to wake the executive for them.
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     /// One bit a channel.
-    words: Words,
+    words: RingWord,
     /// One bit for each word that may have a bit set.
-    summary: Words,
+    summary: RingWord,
     /// Those that rang while the executive slept held, and can wait until it is not ([`Doorbell::ring_later`]).
-    later: Words,
+    later: RingWord,
     /// Each 0 or 1. [`HELD`]: the executive sleeps, and what is not current has to wait because an upcall is ready. [`SLEEPING`]: it sleeps.
-    flags: Words,
-    /// The word at which the executive looks first: everybody gets a turn.
+    flags: RingWord,
+    /// The word at which the executive looks first, so that each channel gets a turn.
     next: AtomicU32,
     pub(crate) wake: Wake,
 }
 
 const SLEEPING: usize = 0;
 const HELD: usize = 1;
-/// How many there are.
+/// The number of flags.
 pub(crate) const FLAGS: usize = 2;
-
-fn zeros(bits: usize) -> Words {
-    Words::zeros(bits.div_ceil(BITS))
-}
 
 impl Doorbell {
     /// A bell for `channels` channels.
     pub(crate) fn new(channels: usize) -> std::io::Result<Self> {
-        let words = zeros(channels.max(1));
-        let summary = zeros(words.len());
-        let later = zeros(channels.max(1));
-        Ok(Self::over([words, summary, later, Words::zeros(FLAGS)], Wake::new()?))
+        let words = channels.max(1).div_ceil(BITS);
+        let sizes = [words, words.div_ceil(BITS), words, FLAGS];
+        Ok(Self::over(sizes.map(RingWord::zeros), Wake::new()?))
     }
 
     /// A bell for 64 channels whose words another process has, too: one each of who rang, of all words, of who can wait, and two flags.
-    pub(crate) fn over([words, summary, later, flags]: [Words; 4], wake: Wake) -> Self {
+    pub(crate) fn over([words, summary, later, flags]: [RingWord; 4], wake: Wake) -> Self {
         Self { words, summary, later, flags, next: AtomicU32::new(0), wake }
     }
 
@@ -120,7 +115,7 @@ impl Doorbell {
         }
     }
 
-    /// The next channel that rang, whose bit is cleared: whoever rings from now on is heard again. For the executive only.
+    /// The next channel that rang, whose bit is cleared: if it rings again from now on, it is heard again. For the executive only.
     pub(crate) fn next(&self) -> Option<u32> {
         let start = self.next.load(Ordering::Relaxed) as usize % self.words.len();
         // The words from `start` on, then those before it; whole summary words that are empty are skipped.
@@ -169,7 +164,7 @@ impl Doorbell {
         self.words[0].load(Ordering::Acquire) & known != 0
     }
 
-    /// True if nobody has rung, or only somebody whose bit was heard already.
+    /// True if no channel has rung, or only channels whose bits were heard already.
     pub(crate) fn is_silent(&self) -> bool {
         self.summary.iter().all(|word| word.load(Ordering::Acquire) == 0)
             || self.words.iter().all(|word| word.load(Ordering::Acquire) == 0)
@@ -243,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_gets_a_turn_while_the_first_ones_ring_without_end() {
+    fn each_channel_gets_a_turn_while_the_first_ones_ring_without_end() {
         let bell = Doorbell::new(1000).unwrap();
         bell.set(900);
         let heard = (0..200).any(|_| {

@@ -6,8 +6,9 @@
 
 use laxity_core::processor::Preemption;
 
+use crate::config::HostConfig;
 use crate::error::Error;
-use crate::host::{Host, HostConfig};
+use crate::host::Host;
 use crate::sender::Sender;
 
 /// What each packet of a channel carries, by which its receiver knows it.
@@ -32,8 +33,8 @@ pub fn marks(sender: &Sender) -> Marks {
 /// # Errors
 /// As [`Host::start`].
 pub fn start_without_promises(config: HostConfig, preemption: Preemption) -> Result<Host, Error> {
-    let mut host = Host::start_prepared(config, false, |endpoint| endpoint.set_preemption(preemption))?;
-    host.standing
+    let mut host = Host::start_prepared(config, false, |endpoint| endpoint.set_preemption(preemption), None)?;
+    host.status
         .notes
         .push(format!("handlers are replaced by the rule of an experiment, {preemption:?}: no grant holds"));
     Ok(host)

@@ -1,4 +1,4 @@
-//! What is asked for, and the answer yes.
+//! The request for a channel, and the positive answer.
 
 use std::net::SocketAddr;
 
@@ -7,60 +7,73 @@ use laxity_core::units::Duration;
 
 use crate::calibration::Guarantee;
 use crate::error::Error;
-use crate::guard::Covers;
+use crate::guard::Coverage;
 
-/// The answer yes.
+/// The positive answer to a request for a channel: the promise, and its conditions.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The channel's name.
     pub name: String,
     /// The other host.
     pub peer: SocketAddr,
-    /// What was granted.
+    /// The service that was granted.
     pub service: Service,
-    /// The sending host's stages, the handover included (sender).
+    /// The parts of the deadline for the sending host: processor (with the hand-over from the application) and link. Only the sender
+    /// knows them; a receiver has zeros.
     pub stages: SendingStages,
-    /// The receiving host's stage.
+    /// The part of the deadline for the receiving host.
     pub receive: Duration,
-    /// The delay that is promised, from logical arrival to delivery: the deadline; `None` for best effort. The worst case
-    /// that is computed as channels come and go is in the receiver's figures.
-    pub bound: Option<Duration>,
-    /// How far this host stands behind its part of that; of the other host's part only that host can tell.
+    /// The promised delay from logical arrival to delivery: the deadline of the contract. `None` for best effort.
+    ///
+    /// The bound, the computed worst case, changes as channels come and go: [`Figures::bound`](crate::Figures::bound) of the receiver.
+    pub deadline: Option<Duration>,
+    /// The guarantee of this host for its part of the promise. The other host knows the guarantee of its own part.
     pub guarantee: Guarantee,
-    /// Whose traffic on the sending host's link the promise covers, as of the opening. A receiver does not know, and has [`Covers::Laxity`].
-    pub covers: Covers,
-    /// Whether both hosts share a clock, so that the delay between them can be measured.
+    /// The traffic on the sending host's link that the promise covers, as of the opening. A receiver does not know it, and always
+    /// has [`Coverage::Laxity`].
+    pub covers: Coverage,
+    /// True if both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,
-    /// The process whose executive keeps the promise at this host: if it ends, the channel does.
+    /// The id of the process whose executive keeps the promise at this host. If it ends, the channel ends.
     pub executive: u32,
 }
 
-/// What to open.
+/// The request for a channel: its service, and its options. A [`Contract`] converts into one with the default options.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelSpec {
-    /// Real-time with its contract, or best effort.
+    /// The service: real time with its contract, or best effort.
     pub service: Service,
-    /// What happens to messages beyond the contract.
+    /// The policy for messages beyond the contract; [`Overload::Block`] by default.
     pub overload: Overload,
-    /// The level under the fixed-priority policy, 0 first.
+    /// The level, 0 (first) to 31, if the host serves its channels by fixed priorities
+    /// ([`AdvancedConfig::policy`](crate::AdvancedConfig::policy)). Other policies ignore it.
     pub priority: u8,
-    /// How much its sender makes up for after it was held up, if the policy is [`Overload::Block`]: it runs as much early until it is back in
-    /// time. At most [`MAX_CATCH_UP`](laxity_core::limits::MAX_CATCH_UP). `None` is [`STALL`](laxity_core::limits::STALL), or nothing where
-    /// [`HostConfig::hold_sending`](crate::HostConfig::hold_sending) keeps messages that are early.
+    /// The time by which a sender that was held up may run ahead of its contract until it has caught up, if the policy is
+    /// [`Overload::Block`] ([`Contract::with_catch_up`]). Zero to one second ([`MAX_CATCH_UP`](crate::limits::MAX_CATCH_UP)).
+    ///
+    /// `None` (the default) is 10 ms ([`STALL`](crate::limits::STALL)), or zero with
+    /// [`AdvancedConfig::hold_sending`](crate::AdvancedConfig::hold_sending), which holds early messages.
     pub catch_up: Option<Duration>,
 }
 
+impl From<Contract> for ChannelSpec {
+    /// As [`ChannelSpec::real_time`].
+    fn from(contract: Contract) -> Self {
+        Self::real_time(contract)
+    }
+}
+
 impl ChannelSpec {
-    /// A real-time channel; a sender beyond its contract waits.
+    /// Requests a real-time channel. A sender that is ahead of its contract waits.
     pub fn real_time(contract: Contract) -> Self {
         Self { service: Service::RealTime(contract), overload: Overload::Block, priority: 0, catch_up: None }
     }
 
-    /// A best-effort channel for messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when
-    /// the queue is full.
+    /// Requests a best-effort channel for messages of at most `max_message` bytes (1 to 16 MiB), of which `queue` may wait (1 to 4,096).
+    /// A sender waits when the queue is full.
     ///
     /// # Errors
-    /// If either is out of range.
+    /// [`Error::Contract`] if either value is out of range.
     pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, Error> {
         let service = Service::best_effort(max_message, queue)?;
         Ok(Self { service, overload: Overload::Block, priority: 31, catch_up: None })

@@ -1,19 +1,22 @@
-//! The guard of a host's link: packets of other programs of this host go below Laxity's on the way out, and have a floor, so that they never starve.
+//! The guard of a host's link: packets of other programs of this host are sent after Laxity's, and have a floor, so that they
+//! never starve.
 //!
-//! Without it a host promises what it can keep as long as its link is its own. What other programs send through the same interface waits in the
-//! same queue, before Laxity's packets or behind them, and no bound contains that. The guard makes two classes of the interface's queue
-//! ([`laxity_link::netlink::Netlink::guard`]): Laxity, which is served first, and others. Then a packet of Laxity waits at most for what others have in the
-//! device and on the wire already. That is a term of every bound, [`Platform::foreign`], and grants say that they cover the host
-//! ([`Covers`]). For the floor Laxity gives up as much of the link's rate.
+//! Without a guard a host keeps its promises only as long as its link is its own. Packets of other programs wait in the same
+//! queue of the interface, before or between Laxity's packets, and no bound contains that. The guard divides the interface's
+//! queue into two classes ([`laxity_link::netlink::Netlink::guard`]): Laxity, which is served first, and others. Then a packet of
+//! Laxity waits at most for the packets of others that are in the device or on the wire already. This is a term of every bound,
+//! [`Platform::foreign`], and grants say that they cover the host ([`Coverage`]). Laxity gives up as much of the link's rate as the
+//! floor of others needs.
 //!
-//! What was changed stands in the [ledger](crate::ledger) before it is changed, and is undone when the host ends; after `kill -9` by the next one,
-//! by `laxity doctor`, or by the guardian of the command. A discipline that is there already is left alone, and the guard refused.
+//! Each change is recorded in the [ledger](crate::ledger) before it is made, and is undone when the host ends. After `kill -9`
+//! the next host undoes it, or `laxity doctor`, or the guardian of the command. A queueing discipline that exists already is left
+//! alone, and the guard is refused.
 //!
-//! Packets of AF_XDP pass by the queueing disciplines. There others have the floor and no more: a fixed part of the link, by default a quarter. Or their ceiling
-//! is moved with what Laxity uses ([`crate::ceiling`]), and every bound contains the lag.
+//! Packets of AF_XDP bypass the queueing disciplines. Then others have a fixed part of the link and no more, by default a
+//! quarter. Or their ceiling follows Laxity's use of the link ([`crate::ceiling`]), and every bound contains the lag.
 //!
-//! **Leaves out.** Processes with CAP_NET_ADMIN or CAP_NET_RAW that name Laxity's class as their own; interfaces that others stand
-//! on (VLANs, bridges); what comes in.
+//! **Leaves out.** Processes with CAP_NET_ADMIN or CAP_NET_RAW that claim Laxity's class for their packets; interfaces on which
+//! others stand (VLANs, bridges); incoming packets.
 
 use std::io;
 use std::net::IpAddr;
@@ -27,59 +30,69 @@ use laxity_core::units::{Duration, Rate};
 use laxity_link::LinkKind;
 use laxity_link::netlink::{GuardClasses, Interface, Netlink, StreamClasses};
 use laxity_link::sys;
-use laxity_link::xdp::steer::Steering;
+use laxity_link::xdp::steer::InterfaceStreams;
 
-use crate::ceiling::{Follower, Lateness};
+use crate::ceiling::{CeilingFollower, CeilingLateness};
 use crate::claims::NetworkNamespace;
-use crate::ledger::{Change, Found, GuardedInterface, Ledger, LedgerError, Owned};
+use crate::ledger::{Change, GuardedInterface, JournalReport, Ledger, LedgerError, OwnedChanges};
 use crate::link_rate::{is_loopback, sending_interfaces};
 use crate::text::DisplayRate;
 
-/// Others have a twentieth of the link in any case.
+/// The floor of others, as a divisor of the link's rate: a twentieth.
 const FLOOR: u64 = 20;
-/// A quarter where they have no more than that: what Laxity leaves of the rest is lost to them.
+/// The floor over AF_XDP: a quarter, because others have no more than that. What Laxity leaves of the rest is lost to them.
 const XDP_FLOOR: u64 = 4;
-/// Less than a packet every second or two is no floor.
+/// The least floor: below a packet every second or two it is none.
 const LEAST_FLOOR: u64 = 1_000;
-/// How late others may give back what Laxity uses.
+/// The range of the delay with which others give back what Laxity uses.
 const LAGS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(50);
-/// How often it is looked whether the guard is still there.
+/// The interval at which the guard is checked.
 const LOOK: StdDuration = StdDuration::from_secs(1);
-/// How often it is looked whether another one has ended.
+/// The interval at which the end of another guard is checked.
 const RETRY: StdDuration = StdDuration::from_millis(20);
-/// How long another guard may take to end that is about to.
+/// The time that another guard which is about to end may take.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
-/// A guard for the interface by which a host sends.
+/// A guard for the interface by which a host sends: packets of other programs are sent after Laxity's, but have a floor.
+///
+/// It needs CAP_NET_ADMIN, a link whose rate is known, and one Ethernet interface without a queueing discipline that another program
+/// has set up. docs/guard.md describes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GuardConfig {
-    /// What other programs may send in any case: 1,000 bytes a second at least, and less than the link's rate less 0.4 %, of which Laxity has the rest. `None` is a
-    /// twentieth of the link's rate; over AF_XDP, where it is also all that they may send, a quarter.
+    /// The rate at which other programs can always send: at least 1,000 bytes a second, and less than 99.6 % of the link's rate.
+    /// Laxity has the rest.
+    ///
+    /// `None` (the default) is a twentieth of the link's rate. Over AF_XDP without a [`lag`](Self::lag), where others may send no more
+    /// than the floor, it is a quarter.
     pub floor: Option<Rate>,
-    /// Over AF_XDP: lets other programs have what Laxity leaves, too. Until they give back what Laxity begins to use so much time may pass, 1 to 50 ms, and nearly
-    /// as much is in every bound. The floor is a twentieth of the link's rate then. `None` leaves them their floor. Over UDP they have what is left without any lag.
+    /// The lag, over AF_XDP: other programs may also use what Laxity leaves of the link, and give it back within this time when Laxity
+    /// needs it; 1 to 50 ms.
+    ///
+    /// Nearly as much is in every bound. With `None` (the default) others have only their floor. Over UDP others always have what is
+    /// left, without a lag, and this must be `None`.
     pub lag: Option<Duration>,
 }
 
-/// Whose traffic on the sending host's link a bound contains.
+/// The traffic on the sending host's link that a bound contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub enum Covers {
-    /// That of this executive alone. What other programs of the host send may delay it.
+pub enum Coverage {
+    /// The traffic of this executive alone. Packets of other programs of the host may delay it.
     #[default]
     Laxity,
-    /// That of all programs of this host: there is a guard, or the platform says what they may have on the link at once.
+    /// The traffic of all programs of this host: there is a guard, or the platform states what other programs may have on the
+    /// link at once.
     Host,
 }
 
-impl Covers {
+impl Coverage {
     pub(crate) fn of(platform: &Platform) -> Self {
         if platform.foreign.is_zero() { Self::Laxity } else { Self::Host }
     }
 }
 
-/// Why there is no guard.
+/// The reason why an interface cannot be guarded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
@@ -93,38 +106,38 @@ pub enum GuardError {
     Interfaces {
         /// The address of the host.
         address: IpAddr,
-        /// Their names, or that there is none.
+        /// The names of the interfaces, or that there is none.
         found: String,
     },
-    /// The interface is not one that can be guarded.
+    /// The interface cannot be guarded.
     #[error(
         "{interface} can have no guard and no streams: it is {found}; expected an Ethernet interface that nothing else stands on"
     )]
     Kind {
         /// The interface.
         interface: String,
-        /// What it is.
+        /// The kind of the interface.
         found: String,
     },
-    /// How fast the link is is not known: it is assumed, or a virtual interface's.
+    /// The rate of the link is not known: it is assumed, or that of a virtual interface.
     #[error(
         "a guard needs the rate of the link, and the interface does not tell that of a wire: link_rate in [platform] gives it"
     )]
     Rate,
-    /// Others would be too late, or need not be.
+    /// The lag is out of range, or the link needs none.
     #[error(
         "the guard's lag is {found}, expected 1ms to 50ms, over AF_XDP alone: over UDP others have what is left without a lag"
     )]
     Lag {
-        /// What was asked for.
+        /// The lag that was requested.
         found: Duration,
     },
-    /// Others would have all of it, or nothing.
+    /// The floor is out of range: others would have the whole link, or nothing.
     #[error("the guard's floor is {}, expected 1KB/s at least, and with what streams have less than {}, the link's rate less 0.4 %", DisplayRate(*.floor), DisplayRate(*.rate))]
     Floor {
-        /// Bytes a second.
+        /// The floor that was requested, in bytes a second.
         floor: u64,
-        /// Likewise.
+        /// The link's rate less 0.4 %, in bytes a second.
         rate: u64,
     },
     /// The interface has a discipline that Laxity did not make.
@@ -151,9 +164,9 @@ pub enum GuardError {
     /// The kernel refused.
     #[error("{what}: {source}")]
     System {
-        /// What was asked for.
+        /// The operation.
         what: String,
-        /// What it said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -175,61 +188,51 @@ impl GuardError {
     }
 }
 
-/// What is to be done before a host promises anything.
-pub(crate) enum GuardPlan {
-    /// Nothing but to say this.
-    None(Vec<String>),
-    /// To set up a guard.
-    Guard(Planned, String),
+/// The steps before a host promises anything.
+pub(crate) struct GuardPlan {
+    notes: Vec<String>,
+    /// The guard to set up, if there is to be one.
+    guard: Option<PlannedGuard>,
 }
 
 impl GuardPlan {
-    /// For a host whose link is of this kind, bound to an address or on the interface that is named; `streams` is the share that is kept for them, in parts per
-    /// million. With a guard the platform becomes one with it.
+    /// Plans the guard of a host whose link is of this kind, bound to an address or on the named interface. `streams` is the
+    /// share that is reserved for streams, in parts per million. With a guard the platform becomes one with it.
     ///
     /// # Errors
-    /// There can be no guard; or none is wanted, and one of another host is on the interface.
+    /// There can be no guard; or none is requested, and that of another host is on the interface.
     pub(crate) fn of_host(
         (config, streams): (Option<&GuardConfig>, Option<u64>),
         kind: LinkKind,
         at: (IpAddr, Option<&str>),
         (platform, link_is_known): (&mut Platform, bool),
     ) -> Result<Self, GuardError> {
-        let Some(config) = config else { return unguarded(at.0, at.1).map(Self::None) };
-        let planned = Planned::new((config, streams), kind, at, (platform, link_is_known))?;
-        let note = planned.note(platform);
-        Ok(Self::Guard(planned, note))
+        let Some(config) = config else { return Ok(Self { notes: unguarded(at.0, at.1)?, guard: None }) };
+        let planned = PlannedGuard::new((config, streams), kind, at, (platform, link_is_known))?;
+        Ok(Self { notes: vec![planned.note(platform)], guard: Some(planned) })
     }
 
-    /// Does it, and adds what is to be said. `wire_bytes` is what the host takes of the wire, if its packets pass by the queueing disciplines, and `priority` that of its
-    /// executive.
+    /// Carries out the plan, and adds its notes. `wire_bytes` counts what the host puts on the wire, if its packets bypass the
+    /// queueing disciplines. `priority` is that of its executive.
     pub(crate) fn set_up(
         self,
         (wire_bytes, priority): (Option<Arc<AtomicU64>>, Option<u8>),
         notes: &mut Vec<String>,
     ) -> Result<Option<Guard>, GuardError> {
-        match self {
-            Self::None(said) => {
-                notes.extend(said);
-                Ok(None)
-            }
-            Self::Guard(planned, note) => {
-                notes.push(note);
-                planned.set_up(wire_bytes, priority).map(Some)
-            }
-        }
+        notes.extend(self.notes);
+        self.guard.map(|planned| planned.set_up(wire_bytes, priority)).transpose()
     }
 }
 
-/// A guard that can be, before it is there.
-pub(crate) struct Planned {
+/// A guard that is possible, before it is set up.
+struct PlannedGuard {
     interface: u32,
     name: String,
     classes: GuardClasses,
     lag: Option<Duration>,
 }
 
-impl Planned {
+impl PlannedGuard {
     fn new(
         (config, streams): (&GuardConfig, Option<u64>),
         kind: LinkKind,
@@ -238,7 +241,7 @@ impl Planned {
     ) -> Result<Self, GuardError> {
         let interface = interface_of_host(address, named)?;
         let rate = platform.link.rate.ok_or(GuardError::Rate)?;
-        // Of a link that is not known a guard would be too narrow for others, or no guard at all.
+        // Without a known rate a guard would be too narrow for others, or no guard at all.
         if !link_is_known {
             return Err(GuardError::Rate);
         }
@@ -255,17 +258,17 @@ impl Planned {
         let ceiling = if kind == LinkKind::Udp { whole } else { floor };
         let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams };
         platform.link.rate = Some(ours);
-        // What comes in has all of it.
+        // Incoming traffic has the whole link.
         platform.receive_rate.get_or_insert(rate);
         let shaped = Rate::bytes_per_second(whole).unwrap_or(ours);
         platform.foreign += shaped.time_for(classes.foreign_bytes());
-        // Of what others have beyond their floor, until their ceiling follows.
+        // The part of others beyond their floor, until their ceiling follows.
         platform.foreign += config.lag.map_or(Duration::ZERO, |lag| lag.mul_ratio(whole - floor, whole));
         platform.validate()?;
         Ok(Self { interface: interface.index, name: interface.name.clone(), classes, lag: config.lag })
     }
 
-    /// What is to be said of it.
+    /// The note about the guard.
     fn note(&self, platform: &Platform) -> String {
         let GuardClasses { rate, floor, ceiling, .. } = self.classes;
         let more = match self.lag {
@@ -297,18 +300,19 @@ impl Planned {
         // If this fails, dropping `owned` takes the journal away.
         netlink.guard(interface, &classes).map_err(failed)?;
         let (is_over, is_gone) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let lateness = Arc::new(Lateness::default());
-        let follower = lag.zip(wire_bytes).map(|(lag, sent)| Follower::new(&classes, lag, sent, Arc::clone(&lateness)));
+        let lateness = Arc::new(CeilingLateness::default());
+        let follower =
+            lag.zip(wire_bytes).map(|(lag, sent)| CeilingFollower::new(classes, lag, sent, Arc::clone(&lateness)));
         let watching = (Arc::clone(&is_over), Arc::clone(&is_gone));
         let watch = std::thread::Builder::new()
             .name("laxity-guard".to_owned())
             .spawn(move || {
                 if follower.is_some() {
-                    // Without it the ceiling is late more often, which is told.
+                    // Without a priority the ceiling is late more often, which is reported.
                     let _ = sys::precise_timers();
                     let _ = priority.map_or(Ok(()), |executive| sys::real_time(executive.saturating_sub(1).max(1)));
                 }
-                watch(&mut netlink, interface, (&watching.0, &watching.1), follower.map(|follower| (follower, classes)))
+                watch(&mut netlink, interface, (&watching.0, &watching.1), follower)
             })
             .map_err(failed)?;
         let (late, process) = (lag.map(|lag| (lateness, lag)), std::process::id());
@@ -316,20 +320,20 @@ impl Planned {
     }
 }
 
-/// What streams have of a link of so many bytes a second: a share in parts per million.
+/// The part of a link of so many bytes a second that streams have: a share in parts per million.
 fn stream_classes(link: u64, share_ppm: u64) -> StreamClasses {
     let rate = u128::from(link) * u128::from(share_ppm) / 1_000_000;
-    StreamClasses { rate: u64::try_from(rate).unwrap_or(link), most: Steering::MOST as u32 }
+    StreamClasses { rate: u64::try_from(rate).unwrap_or(link), most: InterfaceStreams::MOST as u32 }
 }
 
 fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
     move |source| GuardError::System { what: what.to_owned(), source }
 }
 
-/// Says what became of guards that hosts left which were killed.
+/// Reports what became of guards that killed hosts left behind.
 ///
 /// # Errors
-/// One is still on an interface by which a host sends that has none itself: its packets would go with those of others.
+/// A guard is still on an interface by which a host without one sends: its packets would be in the class of others.
 fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardError> {
     let mut said = Vec::new();
     let Ok(mut netlink) = Netlink::open() else { return Ok(said) };
@@ -347,8 +351,8 @@ fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardE
         };
         let Some(interface) = interfaces_of(&all, address, named).into_iter().find(is_guarded) else { return Ok(said) };
         let found = Ledger::of_this_host().map(|ledger| ledger.recover()).unwrap_or_default();
-        said.extend(found.iter().flat_map(Found::lines));
-        // One that has just ended, or was killed, has its guard for a moment.
+        said.extend(found.iter().flat_map(JournalReport::lines));
+        // A host that has just ended or was killed has its guard for a moment longer.
         if Instant::now() >= until {
             return Err(GuardError::Others { interface: interface.name.clone() });
         }
@@ -356,7 +360,7 @@ fn unguarded(address: IpAddr, named: Option<&str>) -> Result<Vec<String>, GuardE
     }
 }
 
-/// Whether packets to `peer` leave by the interface, or not at all.
+/// True if packets to `peer` leave by the interface, or cannot leave at all.
 fn leaves_by(interface: u32, from: IpAddr, peer: IpAddr) -> bool {
     let from = Some(from).filter(|from| from.is_ipv4() == peer.is_ipv4());
     let route = Netlink::open().and_then(|mut netlink| netlink.route(peer, from));
@@ -366,12 +370,12 @@ fn leaves_by(interface: u32, from: IpAddr, peer: IpAddr) -> bool {
 fn interfaces_of<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Vec<&'a Interface> {
     match named {
         Some(name) => all.iter().filter(|interface| interface.name == name).collect(),
-        // One that has lost its carrier may have it again.
+        // An interface that lost its carrier may get it again.
         None => sending_interfaces(all, address, |interface| interface.is_up),
     }
 }
 
-/// The interface by which a host with this address sends, if it is one that can be guarded and have streams.
+/// The interface by which a host with this address sends, if it can be guarded and have streams.
 pub(crate) fn interface_of_host(address: IpAddr, named: Option<&str>) -> Result<Interface, GuardError> {
     let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
     only_interface(&all, address, named).cloned()
@@ -395,22 +399,20 @@ fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>
     }
 }
 
-/// Looks whether the guard is there until `is_over`, moves its ceiling if something follows what Laxity uses, and removes it: true if it is there no more. One that is
-/// gone is not set up again: whatever removed it had a reason.
+/// Checks the guard until `is_over`, lets its ceiling follow Laxity's use of the link if it has a follower, and removes it. True
+/// if the guard is gone. A guard that another program removed is not set up again: there was a reason.
 fn watch(
     netlink: &mut Netlink,
     interface: u32,
     (is_over, is_gone): (&AtomicBool, &AtomicBool),
-    mut follower: Option<(Follower, GuardClasses)>,
+    mut follower: Option<CeilingFollower>,
 ) -> bool {
     let mut looked: Option<Instant> = None;
-    if let Some((follower, _)) = &mut follower {
-        follower.begin();
-    }
+    follower.iter_mut().for_each(CeilingFollower::begin);
     while !is_over.load(Ordering::Relaxed) {
         if looked.is_none_or(|at| at.elapsed() >= LOOK) {
             let found = netlink.root_discipline(interface);
-            // What the kernel does not answer says nothing.
+            // If the kernel does not answer, nothing is known.
             if found.is_ok_and(|found| found.is_none_or(|found| found.handle != GuardClasses::HANDLE)) {
                 is_gone.store(true, Ordering::Relaxed);
                 follower = None;
@@ -419,31 +421,31 @@ fn watch(
         }
         let pause = match &mut follower {
             None => LOOK,
-            Some((follower, classes)) => {
-                follower.follow(netlink, interface, classes);
+            Some(follower) => {
+                follower.follow(netlink, interface);
                 follower.pause()
             }
         };
         std::thread::park_timeout(pause);
     }
-    // By the connection that it has: the thread that ends the host may be in another network namespace by now.
+    // Over the existing connection: the thread that ends the host may be in another network namespace by now.
     netlink.unguard(interface).is_ok()
 }
 
-/// A guard, as it was found to be a second ago at most.
+/// A guard as of its last check, a second ago at most.
 #[derive(Clone, Debug)]
-pub(crate) struct Watched {
+pub(crate) struct GuardWatch {
     interface: u32,
     is_gone: Arc<AtomicBool>,
 }
 
-impl Watched {
-    /// Whether it is still there.
+impl GuardWatch {
+    /// True if the guard is still there.
     pub(crate) fn is_there(&self) -> bool {
         !self.is_gone.load(Ordering::Relaxed)
     }
 
-    /// Whether packets from the address `from` to `peer` are guarded.
+    /// True if packets from the address `from` to `peer` are guarded.
     pub(crate) fn covers(&self, from: IpAddr, peer: IpAddr) -> bool {
         self.is_there() && leaves_by(self.interface, from, peer)
     }
@@ -455,28 +457,28 @@ pub(crate) struct Guard {
     interface: u32,
     name: String,
     classes: GuardClasses,
-    owned: Owned,
+    owned: OwnedChanges,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
-    /// How late its ceiling was, and what bounds contain of that, if it is moved.
-    late: Option<(Arc<Lateness>, Duration)>,
+    /// The lag of its ceiling, and the lag that bounds contain, if the ceiling moves.
+    late: Option<(Arc<CeilingLateness>, Duration)>,
     watch: Option<JoinHandle<bool>>,
-    /// That which set it up, and not one that was forked from it.
+    /// The process that set it up, to tell it from a forked copy.
     process: u32,
 }
 
 impl Guard {
-    /// How it was set up.
+    /// The classes that were set up.
     pub(crate) fn classes(&self) -> GuardClasses {
         self.classes
     }
 
-    /// For those that have to know whether it covers something.
-    pub(crate) fn watched(&self) -> Watched {
-        Watched { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }
+    /// A view of the guard, for components that need to know whether it covers a packet.
+    pub(crate) fn watched(&self) -> GuardWatch {
+        GuardWatch { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }
     }
 
-    /// What it was found to lack, in words.
+    /// The problems that were found, in words.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = || format!("the guard of {} is gone: packets of other programs may be in the way", self.name);
         let late = || self.late.as_ref().and_then(|(lateness, lag)| lateness.told(&self.name, *lag));

@@ -1,22 +1,28 @@
-//! Event upcalls in the process: an application's handler of a channel's messages, which runs as soon as one is complete [events §3.2].
+//! Event handlers: functions of an application that handle a channel's messages as soon as they are complete [events §3.2].
 //!
-//! The executive calls it in the step that completes the message: no thread is woken, no scheduler is asked, and what it sends is on its way before
-//! anything else is done. So it is admitted with the channel. A listener declares what a handler takes at most ([`HandlerSpec`]); that is a part of each
-//! message's work from then on, in the bound of this channel and in what others wait for. The host has to be started for steps that long
-//! ([`HostConfig::longest_iteration`](crate::HostConfig::longest_iteration)), as for upcalls on the executive's own thread. Then a receiver's handler can be installed, replaced and taken out at any
-//! time, while messages come ([`Receiver::on_message`](crate::Receiver::on_message)).
+//! The executive calls the handler in the step that completes the message. No thread is woken and no scheduler is asked, and a
+//! reply is on its way before the executive does anything else. Therefore a handler is admitted with its channel:
+//!
+//! - The listener declares the time that a handler takes at most ([`HandlerSpec`]). From then on this time is a part of each
+//!   message's work, in the bound of this channel and in the waiting time of others.
+//! - The host must be started for steps of that length
+//!   ([`AdvancedConfig::longest_iteration`](crate::AdvancedConfig::longest_iteration)), as for upcalls on the executive's own
+//!   thread.
+//! - The receiver can then install, replace and remove handlers at any time, while messages arrive
+//!   ([`Receiver::on_message`](crate::Receiver::on_message)).
+//!
+//! A handler is a function of the program on the executive's thread ([`Handler::new`]), a WebAssembly module there (`wasm`, with the
+//! feature of that name), or a function in the kernel ([`kernel`]).
 //!
 //! ```
 //! use laxity::handler::{Disposition, Handler, HandlerSpec};
-//! use laxity::{ChannelSpec, Host, HostConfig, ListenConfig};
-//! use laxity_core::contract::Contract;
-//! use laxity_core::platform::Platform;
-//! use laxity_core::units::Duration;
+//! use laxity::units::Duration;
+//! use laxity::{ChannelSpec, Contract, Host, HostConfig, ListenConfig, Platform};
 //!
 //! # fn main() -> Result<(), laxity::Error> {
 //! let us = Duration::from_micros;
-//! let config = HostConfig { longest_iteration: us(200), ..HostConfig::with_costs(Platform::assumed_host()) };
-//! let host = || Host::start(HostConfig { claims: None, ..config.clone() });
+//! let config = HostConfig::emulated(Platform::assumed_host()).advanced(|advanced| advanced.longest_iteration = us(200).into());
+//! let host = || Host::start(config.clone());
 //! let (robot, operator) = (host()?, host()?);
 //!
 //! // The robot answers each message itself, which takes it 50 µs at most.
@@ -44,10 +50,13 @@
 //! # }
 //! ```
 //!
-//! **What a handler may do** stands in docs/events.md. It must not wait: calls of this library that would do so are refused ([`Error::InHandler`]). One
-//! that takes more than it declared is counted, and taken out if that is more than its budget, as one that panics; messages then go to the
-//! channel's queue, and the next [`recv`](crate::Receiver::recv) says so, once ([`Error::HandlerEnded`]). What it took too long is no excuse for
-//! Laxity: other channels' misses because of it are called `laxity`, as of an upcall on the executive's thread.
+//! **Rules for handlers** are in docs/events.md. A handler must not wait: calls of this library that would wait are refused
+//! ([`Error::InHandler`]). A run that takes more time than was declared is counted. If a run takes more than the handler's budget, or
+//! panics, the handler is removed. Messages then go to the channel's queue, and the next [`recv`](crate::Receiver::recv) reports
+//! this, once ([`Error::HandlerEnded`]).
+//!
+//! Misses of other channels because a handler took too long have the cause [`Cause::Laxity`], as with an upcall on the executive's
+//! thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -58,27 +67,27 @@ use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
 
+use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
 #[doc(inline)]
 pub use crate::handler_kernel as kernel;
-use crate::handler_kernel::{Channel, InKernel};
-pub(crate) use crate::handler_record::Record;
+use crate::handler_kernel::{HandledChannel, KernelHandler};
+pub(crate) use crate::handler_record::HandlerRecord;
 pub use crate::handler_record::{HandlerFigures, HandlerState};
 #[cfg(feature = "wasm")]
 #[doc(inline)]
 pub use crate::handler_wasm as wasm;
-use crate::home::Home;
-use crate::port::{Handling, Inbound, Port, Told};
+use crate::port::{InboundMessage, MessageHandling, MessageInfo, Port};
 use crate::realtime;
 use crate::sender::Sender;
-use crate::upcall_figures::add;
+use crate::statistics::add;
 
-/// Words that a handler shares with its application ([`Event::set`]).
+/// The number of words of 64 bits that a handler shares with its application ([`Event::set`]).
 pub const STATE_WORDS: usize = 16;
 
-/// What a handler of messages declares.
+/// The declaration of a message handler: its cost and its budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandlerSpec {
     cost: Duration,
@@ -86,70 +95,75 @@ pub struct HandlerSpec {
 }
 
 impl HandlerSpec {
-    /// A handler that takes so much of the processor for a message at most: 1 ns to what the host was started for
-    /// ([`Platform::longest_handler`](laxity_core::platform::Platform::longest_handler)). Whatever message the channel may have: where its sender may exceed the contract's size
-    /// ([`Overload::Decay`](laxity_core::contract::Overload::Decay)), that is four times as long. Its budget is twice its cost.
+    /// Declares a handler that takes at most `cost` of the processor for a message, with a budget of twice that.
+    ///
+    /// The range is 1 ns to the longest handler for which the host was started
+    /// ([`Platform::longest_handler`](crate::Platform::longest_handler): a little less than
+    /// [`AdvancedConfig::longest_iteration`](crate::AdvancedConfig::longest_iteration)). Declare the time for the worst message of the
+    /// channel. If the sender may exceed the contract's size ([`Overload::Decay`](crate::Overload::Decay)), a message can be four times
+    /// as long.
     pub fn taking(cost: Duration) -> Self {
         Self { cost, budget: cost * 2 }
     }
-    /// It is taken out if it takes more than this for one message; no less than its cost.
+    /// Sets the budget, twice the cost by default: a handler that takes more for one message is removed. A budget of less than the
+    /// cost is taken as the cost.
     #[must_use]
     pub fn within(self, budget: Duration) -> Self {
         Self { budget: budget.max(self.cost), ..self }
     }
-    /// What it takes of the processor for a message at most.
+    /// The declared processor time for a message.
     pub fn cost(&self) -> Duration {
         self.cost
     }
-    /// What it may take before it is taken out.
+    /// The processor time for a message after which the handler is removed.
     pub fn budget(&self) -> Duration {
         self.budget
     }
 }
 
-/// What becomes of a message after its handler.
+/// The result of a handler: whether the application receives the message, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It is done with; the application's threads do not notice.
+    /// The message is done. It does not reach the channel's queue, and no thread is woken.
     Done,
-    /// It goes to the channel's queue, and the application is woken.
+    /// The message goes to the channel's queue, and the application is woken.
     Deliver,
 }
 
 /// Code that handles messages on the executive's thread.
-pub(crate) trait Code: Send {
-    /// One message. `Err`: it cannot go on.
+pub(crate) trait MessageCode: Send {
+    /// Handles one message. `Err`: the handler cannot go on.
     fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()>;
-    /// It will be given messages of at most so many bytes, and may take so long for each.
+    /// Prepares for messages of at most so many bytes, and the time that the record declares for each.
     ///
     /// # Errors
-    /// It cannot be.
-    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error>;
+    /// The handler cannot run under these limits.
+    fn prepare(&mut self, max_message: usize, record: &Arc<HandlerRecord>) -> Result<(), Error>;
 }
 
-struct Native<F>(F);
+struct NativeHandler<F>(F);
 
-impl<F: FnMut(&mut Event<'_>) -> Disposition + Send> Code for Native<F> {
+impl<F: FnMut(&mut Event<'_>) -> Disposition + Send> MessageCode for NativeHandler<F> {
     fn on_message(&mut self, event: &mut Event<'_>) -> Result<Disposition, ()> {
         Ok((self.0)(event))
     }
-    fn prepare(&mut self, _: usize, _: &HandlerSpec, _: &Arc<Record>) -> Result<(), Error> {
+    fn prepare(&mut self, _: usize, _: &Arc<HandlerRecord>) -> Result<(), Error> {
         Ok(())
     }
 }
 
-/// Where a handler runs.
-enum Place {
+/// The place where a handler runs.
+enum HandlerLocation {
     /// On the executive's thread.
-    Process(Box<dyn Code>),
+    Process(Box<dyn MessageCode>),
     /// In the kernel, as the packet arrives.
     Kernel(Box<laxity_link::xdp::handler::Module>),
 }
 
 /// A handler of a channel's messages.
 pub struct Handler {
-    place: Place,
-    reply: Option<Sender>,
+    place: HandlerLocation,
+    pub(crate) reply: Option<Sender>,
 }
 
 impl std::fmt::Debug for Handler {
@@ -159,68 +173,59 @@ impl std::fmt::Debug for Handler {
 }
 
 impl Handler {
-    /// A function of this program, for those who trust their own code: nothing ends it but itself.
+    /// Makes a handler of a function of this program. The function is trusted: the executive waits until it returns.
     pub fn new(on_message: impl FnMut(&mut Event<'_>) -> Disposition + Send + 'static) -> Self {
-        Self::of(Native(on_message))
+        Self::of(NativeHandler(on_message))
     }
 
-    pub(crate) fn of(code: impl Code + 'static) -> Self {
-        Self { place: Place::Process(Box::new(code)), reply: None }
+    pub(crate) fn of(code: impl MessageCode + 'static) -> Self {
+        Self { place: HandlerLocation::Process(Box::new(code)), reply: None }
     }
 
     pub(crate) fn in_kernel(module: laxity_link::xdp::handler::Module) -> Self {
-        Self { place: Place::Kernel(Box::new(module)), reply: None }
+        Self { place: HandlerLocation::Kernel(Box::new(module)), reply: None }
     }
 
     /// Its function, if it is for the kernel.
     pub(crate) fn module(&self) -> Option<&laxity_link::xdp::handler::Module> {
-        match &self.place {
-            Place::Kernel(module) => Some(module),
-            Place::Process(_) => None,
-        }
-    }
-
-    pub(crate) fn reply(&self) -> Option<&Sender> {
-        self.reply.as_ref()
-    }
-
-    pub(crate) fn reply_mut(&mut self) -> Option<&mut Sender> {
-        self.reply.as_mut()
+        if let HandlerLocation::Kernel(module) = &self.place { Some(module) } else { None }
     }
 
     /// # Errors
-    /// [`Error::ReplyElsewhere`]: it is to reply on a channel of another executive than the one with this doorbell.
+    /// [`Error::ReplyElsewhere`] if the reply channel is of another executive than the one with this doorbell.
     pub(crate) fn check_reply(&self, doorbell: &Arc<Doorbell>) -> Result<(), Error> {
         let is_here = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), doorbell);
         if self.reply.as_ref().is_none_or(is_here) { Ok(()) } else { Err(Error::ReplyElsewhere) }
     }
 
     /// # Errors
-    /// As [`Code::prepare`]; it is for the kernel.
-    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+    /// As [`MessageCode::prepare`]; or the handler is for the kernel.
+    fn prepare(&mut self, max_message: usize, record: &Arc<HandlerRecord>) -> Result<(), Error> {
         match &mut self.place {
-            Place::Process(code) => code.prepare(max_message, spec, record),
-            Place::Kernel(_) => {
+            HandlerLocation::Process(code) => code.prepare(max_message, record),
+            HandlerLocation::Kernel(_) => {
                 let problem = "it has messages of channels only".to_owned();
                 Err(Error::InKernel { problem, status: 2 })
             }
         }
     }
 
-    /// The channel that it may answer on, which is its own from here on: of the same host as the channel that it handles, or as the upcalls that it is
-    /// called among, and within its contract. Upcalls of no host have those of any.
+    /// Gives the handler a channel on which to reply, within the contract of that channel.
+    ///
+    /// The handler owns the channel from here on. It must be a channel of the same host as the channel that the handler serves, or as
+    /// the upcalls among which the handler runs. Upcalls without a host can use a channel of any host.
     #[must_use]
     pub fn replying_on(self, channel: Sender) -> Self {
         Self { reply: Some(channel), ..self }
     }
 }
 
-/// A message, and what its handler may do.
+/// A message and its properties, with the operations that its handler may use.
 pub struct Event<'a> {
     message: &'a [u8],
-    told: &'a Told,
+    told: &'a MessageInfo,
     reply: Option<&'a mut Sender>,
-    record: &'a Record,
+    record: &'a HandlerRecord,
 }
 
 impl std::fmt::Debug for Event<'_> {
@@ -238,22 +243,23 @@ impl<'a> Event<'a> {
     pub fn sequence(&self) -> u64 {
         self.told.sequence
     }
-    /// When its application sent it ([`Message::sent`](crate::Message::sent)).
+    /// The time at which its application sent it ([`Message::sent`](crate::Message::sent)).
     pub fn sent(&self) -> Instant {
         self.told.sent
     }
-    /// When it was complete.
+    /// The time at which it was complete.
     pub fn completion(&self) -> Instant {
         self.told.completion
     }
-    /// Whose fault it is that it is late; `None` if it is in time.
+    /// The cause of its lateness; `None` if it is in time.
     pub fn late(&self) -> Option<Cause> {
         self.told.evidence.map(|evidence| evidence.cause)
     }
-    /// Sends `message` on the handler's reply channel, if its contract has room now. Never waits.
+    /// Sends `message` on the handler's reply channel, if the channel's contract has room now. Never waits.
     ///
     /// # Errors
-    /// [`Error::NoReply`] if the handler has none; else as [`Sender::try_send`]. What was not sent is counted.
+    /// [`Error::NoReply`] if the handler has no reply channel; else as [`Sender::try_send`]. Replies that were not sent are
+    /// counted.
     pub fn reply(&mut self, message: &[u8]) -> Result<(), Error> {
         let sent = match &mut self.reply {
             Some(channel) => channel.try_send(message),
@@ -262,14 +268,15 @@ impl<'a> Event<'a> {
         add(if sent.is_ok() { &self.record.replies } else { &self.record.unsent }, 1);
         sent
     }
-    /// Sets one of the words that the application can read ([`HandlerFigures::state_word`]). They stay when a handler is replaced.
+    /// Sets one of the words that the application can read ([`HandlerFigures::state_word`]). The words stay when a handler is
+    /// replaced.
     ///
     /// # Panics
-    /// If there is no such word ([`STATE_WORDS`]): then the handler is taken out.
+    /// If there is no such word ([`STATE_WORDS`]). Then the handler is removed.
     pub fn set(&mut self, word: usize, value: u64) {
         self.record.word(word).store(value, SeqCst);
     }
-    /// The word's value.
+    /// The value of one of the words.
     ///
     /// # Panics
     /// As [`Event::set`].
@@ -278,61 +285,61 @@ impl<'a> Event<'a> {
     }
 }
 
-/// A handler on its way to the executive, or back; `None` if there is to be none.
-type Moved = Option<Box<Handler>>;
+/// A handler in transit to the executive, or back; `None` for no handler.
+type HandlerChange = Option<Box<Handler>>;
 
 /// The application's side of a channel's handlers.
 #[derive(Debug)]
-pub(crate) struct Installer {
-    /// Bytes of the largest message that the channel may have.
+pub(crate) struct HandlerInstaller {
+    /// The largest message of the channel, in bytes.
     largest: usize,
-    install: rtrb::Producer<Moved>,
-    back: rtrb::Consumer<Moved>,
-    record: Arc<Record>,
+    install: rtrb::Producer<HandlerChange>,
+    back: rtrb::Consumer<HandlerChange>,
+    record: Arc<HandlerRecord>,
     /// The handler, if it is in the kernel.
-    kernel: Option<InKernel>,
+    kernel: Option<KernelHandler>,
 }
 
-/// Both sides of the handlers of a channel, whose messages have up to so many bytes.
-pub(crate) fn handling(spec: HandlerSpec, largest: usize) -> (Installer, Box<dyn Handling>) {
+/// Makes both sides of a channel's handlers. `largest` is the size of its largest message, in bytes.
+pub(crate) fn handling(spec: HandlerSpec, largest: usize) -> (HandlerInstaller, Box<dyn MessageHandling>) {
     let (install, installed) = rtrb::RingBuffer::new(1);
     let (give, back) = rtrb::RingBuffer::new(1);
-    let record = Arc::new(Record::new(spec));
+    let record = Arc::new(HandlerRecord::new(spec));
     let executive = Handlers { installed, give, present: None, record: Arc::clone(&record) };
-    (Installer { largest, install, back, record, kernel: None }, Box::new(executive))
+    (HandlerInstaller { largest, install, back, record, kernel: None }, Box::new(executive))
 }
 
-impl Installer {
+impl HandlerInstaller {
     pub(crate) fn figures(&self) -> HandlerFigures {
-        self.kernel.as_ref().map_or_else(|| self.record.figures(), |kernel| kernel.figures(&self.record))
+        self.kernel.as_ref().map_or_else(|| self.record.figures(), KernelHandler::figures)
     }
 
-    /// How a handler ended by itself, once.
+    /// The way in which a handler ended by itself, once.
     pub(crate) fn has_ended(&mut self) -> Option<HandlerState> {
-        if let Some(state) = self.kernel.as_mut().and_then(InKernel::has_ended) {
+        if let Some(state) = self.kernel.as_mut().and_then(KernelHandler::has_ended) {
             return Some(state);
         }
-        // One that is read and written most of the time is not written to for that.
+        // The word is mostly read and rarely written, so it is not written without need.
         if self.record.ended.load(Relaxed) == HandlerState::Absent as u8 {
             return None;
         }
         HandlerState::from_repr(self.record.ended.swap(HandlerState::Absent as u8, SeqCst))
     }
 
-    /// Has another handler, or none, have the messages, and waits until it has: the next message is the new one's. The old one comes back; `None`
-    /// if the channel has ended.
+    /// Installs another handler or none, and waits until the executive has it: the next message is that handler's. Returns the
+    /// old handler; `None` if the channel has ended.
     ///
     /// # Errors
-    /// The handler cannot be, or the executive is gone.
+    /// The handler is not valid, or the executive is gone.
     pub(crate) fn exchange(
         &mut self,
-        handler: Moved,
-        home: &Arc<dyn Home>,
+        handler: HandlerChange,
+        home: &Arc<dyn ChannelExecutive>,
         port: &Arc<Port>,
         grant: &Grant,
     ) -> Result<Option<Option<Handler>>, Error> {
         check_may_wait()?;
-        // Also that this is no copy that fork(2) made, which shares what is in the kernel.
+        // This also checks that the process is no copy that fork(2) made, which shares the state in the kernel.
         home.check_running()?;
         if port.end().is_some() {
             return Ok(None);
@@ -340,38 +347,37 @@ impl Installer {
         if let Some(handler) = &handler {
             handler.check_reply(home.doorbell())?;
         }
-        let (in_kernel, mut in_process) = match handler {
-            Some(handler) if handler.module().is_some() => (Some(handler), None),
-            other => (None, other),
-        };
-        if let Some(handler) = &mut in_process {
-            handler.prepare(self.largest, &self.record.spec, &self.record)?;
-        }
-        let Some(handler) = in_kernel else {
-            // Both have the same words: first one has them, then the other.
-            let Some(before) = self.kernel.take() else { return self.exchange_in_process(in_process, home, port) };
-            before.stop(home, port);
-            before.words_to(&self.record);
-            if let Err(error) = self.exchange_in_process(in_process, home, port) {
-                // If nothing can take its place, it stays.
-                before.resume();
-                self.kernel = Some(before);
-                return Err(error);
+        let handler = match handler {
+            Some(handler) if handler.module().is_some() => handler,
+            mut in_process => {
+                if let Some(handler) = &mut in_process {
+                    handler.prepare(self.largest, &self.record)?;
+                }
+                // Both share the state words: first one handler has them, then the other.
+                let Some(before) = self.kernel.take() else { return self.exchange_in_process(in_process, home, port) };
+                before.stop();
+                before.words_to(&self.record);
+                if let Err(error) = self.exchange_in_process(in_process, home, port) {
+                    // If no other handler can be installed, the old one stays.
+                    before.resume();
+                    self.kernel = Some(before);
+                    return Err(error);
+                }
+                return Ok(Some(Some(before.finish())));
             }
-            return Ok(Some(Some(before.finish(home, port, &self.record))));
         };
         let Some(contract) = grant.service.contract() else { return Err(Error::NoHandler) };
-        let (contract, peer, same_clock, largest) = (*contract, grant.peer, grant.same_clock, self.largest);
-        let channel = Channel { home, port, contract, peer, same_clock, largest };
-        // What stands against it is known before anything is changed.
-        InKernel::check(&handler, &channel)?;
-        // No message finds none between one in the kernel and the next; the one in the process goes before.
+        let (peer, same_clock, largest) = (grant.peer, grant.same_clock, self.largest);
+        let channel = HandledChannel { home, port, contract: *contract, peer, same_clock, largest };
+        // All reasons against it are known before anything changes.
+        KernelHandler::check(&handler, &channel)?;
+        // No message finds the place empty between one handler in the kernel and the next; a handler in the process is removed
+        // first.
         let old = if self.kernel.is_some() { Some(None) } else { self.exchange_in_process(None, home, port)? };
-        let installed = InKernel::install(handler, &channel, (&self.record.spec, &self.record), self.kernel.as_mut());
-        let installed = match installed {
+        let installed = match KernelHandler::install(handler, &channel, &self.record, self.kernel.as_mut()) {
             Ok(installed) => installed,
             Err(error) => {
-                // The channel is as it was.
+                // The channel is unchanged.
                 if let Some(Some(old)) = old {
                     self.exchange_in_process(Some(Box::new(old)), home, port)?;
                 }
@@ -379,42 +385,42 @@ impl Installer {
             }
         };
         Ok(match self.kernel.replace(installed) {
-            Some(before) => Some(Some(before.take_out(home, port, &self.record))),
+            Some(before) => Some(Some(before.take_out())),
             None => old,
         })
     }
 
-    /// Has the executive hear of what a handler in the kernel did so far, if it can be waited for.
-    pub(crate) fn have_told(&self, home: &Arc<dyn Home>, port: &Arc<Port>) {
-        if let Some(kernel) = &self.kernel
-            && check_may_wait().is_ok()
-        {
-            kernel.have_told(home, port, 20);
+    /// Tells the executive what a handler in the kernel did so far, if the executive can be waited for.
+    pub(crate) fn have_told(&self) {
+        if let Some(kernel) = self.kernel.as_ref().filter(|_| check_may_wait().is_ok()) {
+            kernel.have_told(20);
         }
     }
 
-    /// The channel stays open, and its handler in the kernel where it is: to take it out would be to wait.
+    /// The channel stays open, and its handler stays in the kernel: removing it would have to wait.
     pub(crate) fn leave(&mut self) {
-        std::mem::forget(self.kernel.take());
+        if let Some(kernel) = self.kernel.take() {
+            kernel.leave();
+        }
     }
 
-    /// The channel is about to be closed: what its handler in the kernel did has to be told before.
-    pub(crate) fn take_out(&mut self, home: &Arc<dyn Home>, port: &Arc<Port>) {
+    /// The channel is about to be closed: the executive has to know before what its handler in the kernel did.
+    pub(crate) fn take_out(&mut self) {
         match self.kernel.take() {
-            // A copy that fork(2) made shares what is in the kernel, and takes nothing out of it.
-            Some(kernel) if matches!(home.check_running(), Err(Error::Forked)) => std::mem::forget(kernel),
-            Some(kernel) => drop(kernel.take_out(home, port, &self.record)),
+            // A copy that fork(2) made shares the handler in the kernel, and does not remove it.
+            Some(kernel) if matches!(kernel.home.check_running(), Err(Error::Forked)) => kernel.leave(),
+            Some(kernel) => drop(kernel.take_out()),
             None => {}
         }
     }
 
     fn exchange_in_process(
         &mut self,
-        handler: Moved,
-        home: &Arc<dyn Home>,
+        handler: HandlerChange,
+        home: &Arc<dyn ChannelExecutive>,
         port: &Arc<Port>,
     ) -> Result<Option<Option<Handler>>, Error> {
-        // One at a time, for it is waited for.
+        // One at a time, because the caller waits for it.
         let _ = self.install.push(handler);
         loop {
             let seen = port.signal.seen();
@@ -431,20 +437,20 @@ impl Installer {
     }
 }
 
-/// Whether the calling thread may wait for the executive.
+/// Checks that the calling thread may wait for the executive.
 ///
 /// # Errors
-/// [`Error::InHandler`]: it is the executive's own.
+/// [`Error::InHandler`] if it is the executive's own thread.
 pub(crate) fn check_may_wait() -> Result<(), Error> {
     if realtime::is_executive() { Err(Error::InHandler) } else { Ok(()) }
 }
 
 /// The executive's side.
 struct Handlers {
-    installed: rtrb::Consumer<Moved>,
-    give: rtrb::Producer<Moved>,
-    present: Moved,
-    record: Arc<Record>,
+    installed: rtrb::Consumer<HandlerChange>,
+    give: rtrb::Producer<HandlerChange>,
+    present: HandlerChange,
+    record: Arc<HandlerRecord>,
 }
 
 impl std::fmt::Debug for Handlers {
@@ -453,14 +459,14 @@ impl std::fmt::Debug for Handlers {
     }
 }
 
-impl Handling for Handlers {
+impl MessageHandling for Handlers {
     fn cost(&self) -> Duration {
         if self.record.is_installed() { self.record.spec.cost } else { Duration::ZERO }
     }
 
     fn exchange(&mut self) -> bool {
         let Ok(handler) = self.installed.pop() else { return false };
-        // How the old one ended is not told of the new one.
+        // The new handler is not charged with the end of the old one.
         self.record.ended.store(HandlerState::Absent as u8, SeqCst);
         let is_there = handler.is_some();
         let old = std::mem::replace(&mut self.present, handler);
@@ -470,7 +476,7 @@ impl Handling for Handlers {
         true
     }
 
-    fn run(&mut self, inbound: &Inbound) -> (bool, Duration) {
+    fn run(&mut self, inbound: &InboundMessage) -> (bool, Duration) {
         let installed = self.present.as_deref_mut().filter(|_| self.record.is_installed());
         let Some(handler) = installed else { return (false, Duration::ZERO) };
         let (disposition, took) = handler.call(&inbound.message, &inbound.told, &self.record);
@@ -479,15 +485,15 @@ impl Handling for Handlers {
 }
 
 impl Handler {
-    /// Gives it a message, counts what it does, and takes it out if it may not go on.
-    fn call(&mut self, message: &[u8], told: &Told, record: &Record) -> (Disposition, Duration) {
-        let Self { place: Place::Process(code), reply } = self else {
+    /// Gives a message to the handler, counts its work, and removes the handler if it may not go on.
+    fn call(&mut self, message: &[u8], told: &MessageInfo, record: &HandlerRecord) -> (Disposition, Duration) {
+        let Self { place: HandlerLocation::Process(code), reply } = self else {
             return (Disposition::Deliver, Duration::ZERO);
         };
         let mut event = Event { message, told, reply: reply.as_mut(), record };
         let (own, began) = (sys::thread_processor_time(), sys::now());
         let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
-        // Of that, what others took of the processor is of interest only if it is too long: to ask is a system call.
+        // The time that other threads took of it matters only if it is too long: asking for it is a system call.
         let took = match sys::now().since(began) {
             took if took <= record.spec.cost => took,
             took => took.min(sys::thread_processor_time().saturating_sub(own)),
@@ -506,7 +512,7 @@ impl Handler {
         let disposition = match handled {
             Ok(returned) => returned.unwrap_or(Disposition::Deliver),
             Err(panic) => {
-                // To drop it could panic again, and is the executive's work no more than to free it.
+                // Dropping it could panic again, and freeing it is not the executive's work.
                 std::mem::forget(panic);
                 Disposition::Deliver
             }
@@ -516,76 +522,81 @@ impl Handler {
         (disposition, took)
     }
 
-    /// The channel that it replied on.
+    /// Returns its reply channel.
     pub fn into_reply(self) -> Option<Sender> {
         self.reply
     }
 
-    /// An upcall's, with messages of at most so many bytes, and who looks at it.
+    /// Makes the handler of an upcall, with messages of at most so many bytes, and a view of its figures.
     ///
     /// # Errors
-    /// It cannot be.
-    pub(crate) fn into_upcall(mut self, spec: HandlerSpec, largest: usize) -> Result<(OfUpcall, HandlerWatch), Error> {
-        let record = Arc::new(Record::new(spec));
-        self.prepare(largest, &spec, &record)?;
+    /// The handler cannot be that of an upcall.
+    pub(crate) fn into_upcall(
+        mut self,
+        spec: HandlerSpec,
+        largest: usize,
+    ) -> Result<(UpcallHandler, HandlerWatch), Error> {
+        let record = Arc::new(HandlerRecord::new(spec));
+        self.prepare(largest, &record)?;
         record.set_state(HandlerState::Installed);
         let watch = HandlerWatch(Arc::clone(&record));
-        Ok((OfUpcall { handler: self, record, sequence: 0 }, watch))
+        Ok((UpcallHandler { handler: self, record, sequence: 0 }, watch))
     }
 }
 
 /// The handler of a timer, or of what is read from a descriptor.
-pub(crate) struct OfUpcall {
+pub(crate) struct UpcallHandler {
     handler: Handler,
-    record: Arc<Record>,
+    record: Arc<HandlerRecord>,
     sequence: u64,
 }
 
-impl OfUpcall {
-    /// The upcall was released at `release`, and before that so many times in vain; whether it goes on.
+impl UpcallHandler {
+    /// Calls the handler for a release of the upcall at `release`, after `skipped` releases without a run. False if it does not
+    /// go on.
     pub(crate) fn call(&mut self, message: &[u8], release: Instant, skipped: u64) -> bool {
         self.sequence += skipped;
         let Self { handler, record, sequence } = self;
-        let told = Told {
+        let told = MessageInfo {
             sequence: *sequence,
             sent: release,
             logical_arrival: release,
             completion: sys::now(),
-            ..Told::default()
+            ..MessageInfo::default()
         };
         handler.call(message, &told, record);
         *sequence += 1;
         record.is_installed()
     }
 
-    /// There are no more messages.
+    /// No more messages come.
     pub(crate) fn end(&self, how: HandlerState) {
         self.record.end(how);
     }
 }
 
-/// What a handler did with these messages, without a channel, or with as many as it took until it ended.
+/// The work of a handler for these messages, without a channel; ends early if the handler does.
 #[cfg(feature = "wasm-tests")]
 pub(crate) fn try_out<M: AsRef<[u8]>>(
     mut handler: Handler,
-    record: &Record,
+    record: &HandlerRecord,
     messages: impl Iterator<Item = M>,
 ) -> HandlerFigures {
     record.set_state(HandlerState::Installed);
     for message in messages {
         if record.is_installed() {
-            handler.call(message.as_ref(), &Told::default(), record);
+            handler.call(message.as_ref(), &MessageInfo::default(), record);
         }
     }
     record.figures()
 }
 
-/// Looks at what the handler of an upcall does, from any thread.
+/// Reads the figures of an upcall's handler, from any thread.
 #[derive(Clone, Debug)]
-pub struct HandlerWatch(Arc<Record>);
+pub struct HandlerWatch(Arc<HandlerRecord>);
 
 impl HandlerWatch {
-    /// What it did so far.
+    /// The figures so far.
     pub fn figures(&self) -> HandlerFigures {
         self.0.figures()
     }

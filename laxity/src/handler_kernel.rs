@@ -1,78 +1,84 @@
-//! Handlers in the kernel (as [`laxity::handler::kernel`](crate::handler::kernel)): one C function, which has each message as its packet arrives, before
-//! any scheduler is asked [events §3.2].
+//! Handlers in the kernel (`laxity::handler::kernel`): one C function, called for each message as its packet arrives, before any
+//! process is scheduled `[events §3.2]`.
 //!
-//! It is written against [`HEADER`], compiled with `clang -O2 -g -target bpf -c`, and replies, if it does, without any process of this host
-//! being woken. What it may do stands in docs/events.md; all else is refused when it is installed, with the reason. The host has to
-//! be on the fast path, and to have been started with time for it ([`XdpOptions::handlers`](crate::XdpOptions::handlers)); the channel's messages have to fit one
-//! packet, and [`LONGEST_MESSAGE`].
+//! The function is written against [`HEADER`] and compiled with `clang -O2 -g -target bpf -c`. Its reply leaves without waking
+//! any process of this host. The rules are in docs/events.md; a function that breaks one is refused when it is installed, with
+//! the reason.
+//!
+//! The host must use AF_XDP, and must be started with time for such handlers
+//! ([`XdpOptions::handlers`](crate::XdpOptions::handlers)). The channel's messages must fit one packet, and [`LONGEST_MESSAGE`].
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration as StdDuration;
 
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, wait};
-use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, Install, Installed, Prober};
+use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, InstallRequest, InstalledHandler, Prober};
 pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
-use laxity_link::xdp::{Mode, Status, Xdp};
+use laxity_link::xdp::{Mode, Xdp, XdpStatus};
 
+use crate::channel_executive::ChannelExecutive;
 use crate::error::Error;
-use crate::handler::{Handler, HandlerFigures, HandlerSpec, HandlerState, Record, STATE_WORDS};
-use crate::home::Home;
+use crate::handler::{Handler, HandlerFigures, HandlerRecord, HandlerState, STATE_WORDS};
 use crate::link::DROPPING_PERIOD;
 use crate::port::Port;
 
-/// What the kernel takes for a message beside the handler: to find it, to copy it, and to make a packet of the reply. Assumed; the
-/// benchmark `event-dispatch` measures the whole.
+/// The kernel's time for a message beside the handler: finding it, copying it, and making a packet of the reply. Assumed; the
+/// benchmark `event-dispatch` measures the sum.
 const AROUND: Duration = Duration::from_micros(3);
-/// Messages that may have been delayed on their way, and come together with those that are in time. Further ones go to the application's queue.
+/// The number of messages that may be delayed in transit and arrive together with messages that are in time. Further ones go to
+/// the application's queue.
 const DELAYED: u64 = 16;
 
-/// A function for the kernel.
+/// A compiled C function for the kernel.
 #[derive(Debug)]
 pub struct Module(link::Module);
 
 impl Module {
-    /// Reads an object file of `clang -target bpf`, and makes its maps. The second value is told of messages, for the application.
+    /// Loads an object file of `clang -target bpf`, given by its bytes, and makes its maps. The second value receives the handler's
+    /// notices for the application.
     ///
     /// # Errors
-    /// [`Error::Module`]: what it has that a handler may not have; [`Error::InKernel`] if the user may make no maps.
+    /// [`Error::Module`] if the file contains something that a handler may not have; [`Error::InKernel`] if the user may make no
+    /// maps.
     pub fn new(object: &[u8]) -> Result<(Self, Notices), Error> {
         let (module, notices) = link::Module::new(object)?;
         Ok((Self(module), Notices(notices)))
     }
 
-    /// A map of its own, by its name in the source.
+    /// Returns a map of the module by its name in the C source; `None` if there is no such map.
     pub fn map(&self, name: &str) -> Option<Arc<ModuleMap>> {
         self.0.map(name)
     }
 
-    /// The handler. The kernel's verifier sees it when it is installed.
+    /// Makes the handler. The kernel's verifier checks it when it is installed.
     pub fn handler(self) -> Handler {
         Handler::in_kernel(self.0)
     }
 }
 
-/// What a handler tells its application (`LAXITY_TELL`): messages that it was done with, in the order in which they came. What is not read in time is
-/// lost, and counted ([`HandlerFigures::untold`]).
+/// The queue of notices from a handler to its application (the result `LAXITY_TELL`): messages that the handler has handled, in their
+/// order.
+///
+/// A notice that is not read in time is lost, and counted ([`HandlerFigures::untold`]).
 #[derive(Debug)]
 pub struct Notices(link::Notices);
 
 impl Notices {
-    /// The next one; waits for it at most `timeout`.
+    /// Returns the next notice; waits for `timeout` at most.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] after the timeout; what the kernel says of the wait.
+    /// [`Error::WouldBlock`] after the timeout; the kernel's error if waiting fails.
     pub fn wait(&mut self, timeout: StdDuration) -> Result<Notice, Error> {
         if let Some(notice) = self.0.poll() {
             return Ok(notice);
         }
-        let timeout = Duration::from_nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX));
-        wait(&[(self.0.as_fd(), Interest::Readable)], Some(timeout))
-            .map_err(|source| Error::System { what: "waiting for a handler", source })?;
+        wait(&[(self.0.as_fd(), Interest::Readable)], Some(timeout.into()))
+            .map_err(Error::system("waiting for a handler"))?;
         self.0.poll().ok_or(Error::WouldBlock)
     }
 }
@@ -94,40 +100,45 @@ fn refused(problem: impl Into<String>) -> Error {
     Error::InKernel { problem: problem.into(), status: 2 }
 }
 
-/// What a host has for handlers in the kernel.
+/// The resources of a host for handlers in the kernel.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct HandlerReserve {
     handlers: Arc<Handlers>,
-    /// Whether the interface is still there, with the program that calls them.
-    link: Arc<Status>,
-    /// Where the driver takes frames back itself.
+    /// The state of the interface, and of the program that calls the handlers.
+    link: Arc<XdpStatus>,
+    /// Set where the driver takes frames back itself.
     prober: Option<Prober>,
-    /// Frames between its hosts are authenticated, which nothing in the kernel can check.
+    /// True if frames are authenticated, which nothing in the kernel can check.
     is_keyed: bool,
-    /// What others may send follows what the executive has sent.
+    /// True if the ceiling of other programs follows what the executive has sent.
     has_ceiling: bool,
     platform: Platform,
-    left: Mutex<Left>,
+    left: Mutex<PeriodBudget>,
 }
 
-/// What they may take in each period, all of them, what is left of it, and what others than the channel that gave it back can have only a period later.
+/// The time that all handlers may take in each period: in all, what is left, and the part that only the channel that returned it
+/// may have before a period is over.
 #[derive(Debug)]
-struct Left {
+struct PeriodBudget {
     whole: Duration,
     now: Duration,
     later: Vec<(Instant, Duration, Arc<Port>)>,
 }
 
-impl Reserve {
+impl HandlerReserve {
     pub(crate) fn new(link: &Xdp, whole: Duration, (is_keyed, has_ceiling): (bool, bool), platform: Platform) -> Self {
-        // Otherwise they leave as the kernel's own do.
+        // Otherwise replies leave as the kernel's own packets do.
         let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
-        let left = Mutex::new(Left { whole, now: whole, later: Vec::new() });
+        let left = Mutex::new(PeriodBudget { whole, now: whole, later: Vec::new() });
         Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, left }
     }
 
+    fn left(&self) -> MutexGuard<'_, PeriodBudget> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
-        let mut left = self.left.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut left = self.left();
         let whole = left.whole;
         left.take(sys::now(), share, port).map_err(|left| {
             let problem = format!(
@@ -136,21 +147,17 @@ impl Reserve {
             Error::InKernel { problem, status: 3 }
         })
     }
-
-    fn give_back(&self, share: Duration, port: &Arc<Port>) {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner).give_back(sys::now(), share, port);
-    }
 }
 
-impl Left {
-    /// Takes as much for the channel of `port`.
+impl PeriodBudget {
+    /// Takes so much time for the channel of `port`.
     ///
     /// # Errors
-    /// What is left is less.
+    /// Less than that is left; how much.
     fn take(&mut self, now: Instant, share: Duration, port: &Arc<Port>) -> Result<(), Duration> {
         let come = self.later.extract_if(.., |(at, ..)| *at <= now).map(|(_, share, _)| share.as_nanos()).sum();
         self.now = (self.now + Duration::from_nanos(come)).min(self.whole);
-        // The channel that gave some of it back goes on at its rate, and may have that at once.
+        // The channel that returned some of the time goes on at its rate, and may have that part at once.
         let mut missing = share.saturating_sub(self.now);
         let own: Duration =
             self.later.iter().filter(|(.., of)| Arc::ptr_eq(of, port)).map(|(_, share, _)| *share).sum();
@@ -173,34 +180,43 @@ impl Left {
     }
 }
 
-/// A channel whose messages are to be handled.
-pub(crate) struct Channel<'a> {
-    pub(crate) home: &'a Arc<dyn Home>,
+/// A channel whose messages a handler is to handle.
+pub(crate) struct HandledChannel<'a> {
+    pub(crate) home: &'a Arc<dyn ChannelExecutive>,
     pub(crate) port: &'a Arc<Port>,
     pub(crate) contract: Contract,
     pub(crate) peer: std::net::SocketAddr,
     pub(crate) same_clock: bool,
-    /// Bytes of the largest message that may come.
+    /// The largest message that may come, in bytes.
     pub(crate) largest: usize,
 }
 
-/// A handler that is installed, with what is kept of it here.
+/// An installed handler, and its state in this process.
 #[derive(Debug)]
-pub(crate) struct InKernel {
-    installed: Installed,
-    link: Arc<Status>,
+pub(crate) struct KernelHandler {
+    installed: InstalledHandler,
+    link: Arc<XdpStatus>,
     handler: Box<Handler>,
     share: Duration,
     is_told: bool,
+    pub(crate) home: Arc<dyn ChannelExecutive>,
+    port: Arc<Port>,
+    record: Arc<HandlerRecord>,
 }
 
-impl InKernel {
-    /// Whether the kernel would take it, and its replies would arrive. May take seconds.
-    pub(crate) fn check(handler: &Handler, channel: &Channel<'_>) -> Result<(), Error> {
+impl KernelHandler {
+    /// The handler stays in the kernel, and with it what the kernel uses of this process.
+    pub(crate) fn leave(self) {
+        let Self { installed, handler, .. } = self;
+        std::mem::forget((installed, handler));
+    }
+
+    /// Checks that the kernel would accept the handler, and that its replies would arrive. May take seconds.
+    pub(crate) fn check(handler: &Handler, channel: &HandledChannel<'_>) -> Result<(), Error> {
         let (reserve, _) = Self::reserve_of(handler, channel)?;
         let module = handler.module().ok_or(HandlerError::NoChannel)?;
         reserve.handlers.check(module)?;
-        let Some(sender) = handler.reply() else { return Ok(()) };
+        let Some(sender) = &handler.reply else { return Ok(()) };
         let peer = sender.grant().peer;
         if peer != channel.peer {
             let problem = format!("it is to reply to {peer}, and the messages come from {}", channel.peer);
@@ -209,8 +225,8 @@ impl InKernel {
         reserve.prober.as_ref().map_or(Ok(()), |prober| prober.probe(peer)).map_err(Error::from)
     }
 
-    /// What the host has for it, and bytes of the longest message that it can have.
-    fn reserve_of<'a>(handler: &Handler, channel: &Channel<'a>) -> Result<(&'a Reserve, usize), Error> {
+    /// The host's resources for the handler, and the largest message that it can handle, in bytes.
+    fn reserve_of<'a>(handler: &Handler, channel: &HandledChannel<'a>) -> Result<(&'a HandlerReserve, usize), Error> {
         let reserve = channel.home.kernel().ok_or_else(|| refused("it takes a host on the fast path (link xdp)"))?;
         if reserve.link.is_gone() {
             return Err(refused("the interface of the host is gone, or the program was taken off it"));
@@ -218,7 +234,7 @@ impl InKernel {
         if reserve.is_keyed {
             return Err(refused("frames of this host are authenticated, which no handler in the kernel can check"));
         }
-        if reserve.has_ceiling && handler.reply().is_some() {
+        if reserve.has_ceiling && handler.reply.is_some() {
             return Err(refused(
                 "it is to reply, and the guard's ceiling follows what the executive sends (GuardConfig::lag)",
             ));
@@ -230,17 +246,17 @@ impl InKernel {
         Ok((reserve, most))
     }
 
-    /// Installs it, in the place of the one that is there; it was checked.
+    /// Installs the checked handler, in place of the present one.
     pub(crate) fn install(
         mut handler: Box<Handler>,
-        channel: &Channel<'_>,
-        (spec, record): (&HandlerSpec, &Record),
+        channel: &HandledChannel<'_>,
+        record: &Arc<HandlerRecord>,
         before: Option<&mut Self>,
     ) -> Result<Self, Error> {
-        let Channel { port, contract, same_clock, .. } = channel;
+        let HandledChannel { home, port, contract, same_clock, .. } = channel;
         let (reserve, most) = Self::reserve_of(&handler, channel)?;
         let place = port.index().ok_or(HandlerError::NoChannel)?;
-        let (reply, wire) = match handler.reply_mut() {
+        let (reply, wire) = match &mut handler.reply {
             None => (None, Duration::ZERO),
             Some(sender) => {
                 let grant = sender.grant();
@@ -248,42 +264,55 @@ impl InKernel {
                 (Some(sender.lend_to_kernel(most)?), wire)
             }
         };
-        // A thousandth less, so that a clock that is faster than ours uses nothing up.
+        // A thousandth less, so that a clock that is faster than ours does not use anything up.
         let interval = contract.interval();
         let every = interval.saturating_sub(interval.mul_ratio(1, 1024));
         let tolerance = contract.most_ahead() + interval * DELAYED;
         let deadline = same_clock.then(|| contract.deadline());
-        let (cost, budget, least) = (spec.cost(), spec.budget(), contract.min_message());
+        let (cost, budget, least) = (record.spec.cost(), record.spec.budget(), contract.min_message());
         let words = std::array::from_fn(|word| record.word(word).load(SeqCst));
         let one_before = before.as_ref().map(|before| &before.installed);
-        // What was delivered before must not be handled as a copy.
+        // A message that was delivered before must not be handled as a copy.
         let next = port.statistics.next();
-        let what =
-            Install { place, before: one_before, words, next, least, every, tolerance, cost, budget, deadline, reply };
-        // Nothing orders what it sends: that takes from the link what it takes, and from the bounds as much.
+        let what = InstallRequest {
+            place,
+            before: one_before,
+            words,
+            next,
+            least,
+            every,
+            tolerance,
+            cost,
+            budget,
+            deadline,
+            reply,
+        };
+        // Replies are not scheduled: they take from the link, and from the bounds, what they take.
         let share = (cost + AROUND + wire) * what.most_messages(DROPPING_PERIOD);
         let module = handler.module().ok_or(HandlerError::NoChannel)?;
-        // Both go on at one rate: what the one before had is this one's.
+        // Both use one allowance: what the former handler had left is the new one's.
         let carried = before.as_ref().map_or(Duration::ZERO, |before| before.share.min(share));
         reserve.take(share.saturating_sub(carried), port)?;
         let installed = reserve.handlers.install(module, &what, || port.index() == Some(place));
-        let installed = installed.inspect_err(|_| reserve.give_back(share.saturating_sub(carried), port))?;
-        // Nor what was delivered meanwhile.
+        let installed =
+            installed.inspect_err(|_| reserve.left().give_back(sys::now(), share.saturating_sub(carried), port))?;
+        // Nor a message that was delivered meanwhile.
         installed.begin_at(port.statistics.next());
         if let Some(before) = before {
             before.share = before.share.saturating_sub(carried);
         }
-        Ok(Self { installed, link: Arc::clone(&reserve.link), handler, share, is_told: false })
+        let (link, home, port) = (Arc::clone(&reserve.link), Arc::clone(home), Arc::clone(port));
+        Ok(Self { installed, link, handler, share, is_told: false, home, port, record: Arc::clone(record) })
     }
 
-    /// How it ended by itself, once.
+    /// The way in which it ended by itself, once.
     pub(crate) fn has_ended(&mut self) -> Option<HandlerState> {
         let state = self.state();
         if self.is_told || state == HandlerState::Installed {
             return None;
         }
         self.is_told = true;
-        // Whatever becomes of the interface: who was told that it has ended counts on that.
+        // This holds whatever becomes of the interface: the application that was told of the end relies on it.
         self.installed.stop();
         Some(state)
     }
@@ -296,63 +325,63 @@ impl InKernel {
         }
     }
 
-    /// Takes it out. What it did is counted with `record`, and told to the executive.
-    pub(crate) fn take_out(self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
-        self.stop(home, port);
-        self.words_to(record);
-        self.finish(home, port, record)
+    /// Removes the handler. Its figures are added to the channel's record, and told to the executive.
+    pub(crate) fn take_out(self) -> Handler {
+        self.stop();
+        self.words_to(&self.record);
+        self.finish()
     }
 
-    /// It was stopped, and what has its words now may have changed them.
-    pub(crate) fn finish(mut self, home: &Arc<dyn Home>, port: &Arc<Port>, record: &Record) -> Handler {
-        record.count_in_kernel(&self.installed.counts());
-        if let Some(reply) = self.handler.reply_mut() {
+    /// Removes a stopped handler. The words are not copied: their new owner may have changed them.
+    pub(crate) fn finish(mut self) -> Handler {
+        self.record.count_in_kernel(&self.installed.counts());
+        if let Some(reply) = &mut self.handler.reply {
             reply.come_back(self.installed.next_reply());
         }
-        if let Some(reserve) = home.kernel() {
-            reserve.give_back(self.share, port);
+        if let Some(reserve) = self.home.kernel() {
+            reserve.left().give_back(sys::now(), self.share, &self.port);
         }
         *self.handler
     }
 
-    /// Has it have no more messages, and waits until it is at none, and the executive has heard of all.
-    pub(crate) fn stop(&self, home: &Arc<dyn Home>, port: &Arc<Port>) {
+    /// Stops the handler, and waits until it is at no message and the executive knows of all that it did.
+    pub(crate) fn stop(&self) {
         self.installed.stop();
-        // One that was called just before it was stopped has begun then.
+        // A call just before the stop has begun by then.
         std::thread::sleep(StdDuration::from_millis(1));
-        self.have_told(home, port, 500);
+        self.have_told(500);
     }
 
-    /// It was stopped, and has messages again, unless it had ended.
+    /// Lets a stopped handler have messages again, unless it has ended.
     pub(crate) fn resume(&self) {
         if !self.is_told {
             self.installed.resume();
         }
     }
 
-    /// Waits until it is at no message, and the executive has heard of all that it did; at most so many ms.
-    pub(crate) fn have_told(&self, home: &Arc<dyn Home>, port: &Arc<Port>, most: u32) {
+    /// Waits until the handler is at no message and the executive knows of all that it did; for `most` ms at most.
+    pub(crate) fn have_told(&self, most: u32) {
         for _ in 0..most {
-            if self.installed.is_through() || home.check_running().is_err() {
+            if self.installed.is_through() || self.home.check_running().is_err() {
                 break;
             }
-            home.doorbell().ring(port);
+            self.home.doorbell().ring(&self.port);
             std::thread::sleep(StdDuration::from_millis(1));
         }
     }
 
-    /// What it did, with what handlers before it did.
-    pub(crate) fn figures(&self, record: &Record) -> HandlerFigures {
-        let all = Record::new(record.spec);
-        all.count_in(record);
+    /// Its figures, with those of the handlers before it.
+    pub(crate) fn figures(&self) -> HandlerFigures {
+        let all = HandlerRecord::new(self.record.spec);
+        all.count_in(&self.record);
         all.count_in_kernel(&self.installed.counts());
         self.words_to(&all);
         all.set_state(self.state());
         all.figures()
     }
 
-    /// What follows it goes on with its words.
-    pub(crate) fn words_to(&self, record: &Record) {
+    /// Copies its words to the next handler.
+    pub(crate) fn words_to(&self, record: &HandlerRecord) {
         for word in 0..STATE_WORDS {
             record.word(word).store(self.installed.word(word).load(SeqCst), SeqCst);
         }
@@ -362,7 +391,7 @@ impl InKernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::signal::Signal;
+    use crate::signal::Notifier;
 
     const MS: fn(u64) -> Duration = Duration::from_millis;
 
@@ -372,12 +401,12 @@ mod tests {
 
     #[test]
     fn what_is_given_back_is_the_channels_at_once_and_others_a_period_later() {
-        let [one, other] = [(); 2].map(|()| Port::new(Signal::default()));
-        let mut left = Left { whole: MS(10), now: MS(10), later: Vec::new() };
+        let [one, other] = [(); 2].map(|()| Port::new(Notifier::default()));
+        let mut left = PeriodBudget { whole: MS(10), now: MS(10), later: Vec::new() };
         assert_eq!(left.take(at(0), MS(7), &one), Ok(()));
         assert_eq!(left.take(at(0), MS(4), &other), Err(MS(3)));
         left.give_back(at(1), MS(7), &one);
-        // What was left all the time is everybody's.
+        // The part that was left all the time is for all channels.
         assert_eq!(left.take(at(2), MS(3), &other), Ok(()));
         assert_eq!(left.take(at(2), MS(1), &other), Err(MS(0)));
         // A part of its own; it cannot have more than that.

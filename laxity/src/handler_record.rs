@@ -1,4 +1,4 @@
-//! What is counted of handlers: by the executive, or in the kernel, and read by the application.
+//! The figures of handlers: counted by the executive or in the kernel, and read by the application.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -8,63 +8,66 @@ use strum::{FromRepr, IntoStaticStr};
 
 use crate::handler::{HandlerSpec, STATE_WORDS};
 use crate::statistics::Histogram;
-use crate::upcall_figures::add;
+use crate::statistics::add;
 
-/// What a handler does at the moment.
+/// The state of a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
 pub enum HandlerState {
-    /// There is none: messages go to the channel's queue.
+    /// There is no handler: messages go to the channel's queue.
     Absent = 0,
-    /// It has the messages as they are complete.
+    /// It handles messages as they complete.
     Installed = 1,
-    /// It panicked, and has no more messages.
+    /// It panicked, and gets no more messages.
     Panicked = 2,
-    /// It took more than its budget for a message, and has no more of them.
+    /// It took more than its budget for a message, and gets no more of them.
     OverBudget = 3,
-    /// It trapped, or used up its fuel, and has no more messages.
+    /// It is a WebAssembly module that trapped, or used up its fuel (its number of operators for a message). It gets no more messages.
     Trapped = 4,
     /// The descriptor that is read for it is at its end ([`Upcalls::create_reader`](crate::upcall::Upcalls::create_reader)).
     EndOfFile = 5,
-    /// Reading that descriptor has failed, and is not tried again.
+    /// Reading its descriptor failed. The read is not tried again.
     ReadFailed = 6,
-    /// It was in the kernel, and the interface is gone, or its program was taken off: nothing arrives where it is.
+    /// It was in the kernel, and the interface is gone or its program was removed: it gets no packets any more.
     LinkGone = 7,
 }
 
-/// What was counted of a channel's handlers so far.
+/// The figures of a channel's handlers so far.
 #[derive(Clone, Debug)]
 pub struct HandlerFigures {
-    /// What the handler does.
+    /// The state of the present handler.
     pub state: HandlerState,
-    /// What it declared.
+    /// The declaration of the listener ([`ListenConfig::handler`](crate::ListenConfig::handler)), or of the upcall.
     pub spec: HandlerSpec,
-    /// Messages that handlers had.
+    /// Messages that handlers handled.
     pub runs: u64,
-    /// Of these, how many then went to the channel's queue.
+    /// Messages that handlers then sent on to the channel's queue.
     pub delivered: u64,
     /// Replies that were sent.
     pub replies: u64,
-    /// Replies that were not, because the reply channel's contract had no room, was closed, or there was none.
+    /// Replies that were not sent: the reply channel's contract had no room, the channel was closed, or there was none.
     pub unsent: u64,
-    /// Messages that a handler in the kernel did not have, because they came faster than the contract has it: they went to the channel's queue.
+    /// Messages that bypassed a handler in the kernel because they came faster than the contract allows. They went to the
+    /// channel's queue.
     pub beyond: u64,
-    /// Packets that a handler in the kernel dropped: copies, and messages that later ones had overtaken, or that were delivered before it was installed.
+    /// Packets that a handler in the kernel dropped: copies, messages that a later one had overtaken, and messages that were
+    /// delivered before it was installed.
     pub stale: u64,
-    /// Messages that a handler in the kernel could not tell the application of, which had not read those before.
+    /// Messages of which a handler in the kernel could not tell the application, because the application had not read earlier
+    /// notices.
     pub untold: u64,
     /// Runs that took more of the processor than was declared.
     pub over_cost: u64,
-    /// What runs took of the processor: the largest that was seen is the evidence for what was declared.
+    /// The processor time of runs. Compare the largest value with the declared cost.
     pub took: Latencies,
-    /// From when its application sent it until a handler in the kernel was done with a message, where that can be told: the clocks are one.
+    /// The time from sending to the end of a run of a handler in the kernel, if both hosts share a clock.
     pub response: Latencies,
     words: [u64; STATE_WORDS],
 }
 
 impl HandlerFigures {
-    /// A word that handlers have set, 0 at first.
+    /// The value of a word that handlers set; 0 at first.
     ///
     /// # Panics
     /// If there is no such word ([`STATE_WORDS`]).
@@ -73,12 +76,12 @@ impl HandlerFigures {
     }
 }
 
-/// What the executive publishes of a channel's handlers.
+/// The figures that the executive publishes of a channel's handlers.
 #[derive(Debug)]
-pub(crate) struct Record {
+pub(crate) struct HandlerRecord {
     pub(crate) spec: HandlerSpec,
     pub(crate) state: AtomicU8,
-    /// How a handler ended, until the application was told.
+    /// The way in which a handler ended, until the application is told.
     pub(crate) ended: AtomicU8,
     pub(crate) runs: AtomicU64,
     pub(crate) delivered: AtomicU64,
@@ -93,7 +96,7 @@ pub(crate) struct Record {
     pub(crate) words: [AtomicU64; STATE_WORDS],
 }
 
-impl Record {
+impl HandlerRecord {
     pub(crate) fn new(spec: HandlerSpec) -> Self {
         let zero = || AtomicU64::new(0);
         Self {
@@ -114,12 +117,12 @@ impl Record {
         }
     }
 
-    /// A word that its handlers share with the application.
+    /// A word that the handlers share with the application.
     pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
         &self.words[word]
     }
 
-    /// Adds what another one has counted.
+    /// Adds the figures of another record.
     pub(crate) fn count_in(&self, other: &Self) {
         for (own, other) in self.counters().into_iter().zip(other.counters()) {
             add(own, other.load(Relaxed));
@@ -131,7 +134,7 @@ impl Record {
         }
     }
 
-    /// Adds what a handler in the kernel has counted.
+    /// Adds the figures of a handler in the kernel.
     pub(crate) fn count_in_kernel(&self, counts: &HandlerCounts) {
         let HandlerCounts { runs, done, replies, unsent, beyond, stale, untold, over_cost, .. } = *counts;
         let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, stale, untold, over_cost];
@@ -146,16 +149,8 @@ impl Record {
     }
 
     fn counters(&self) -> [&AtomicU64; 8] {
-        [
-            &self.runs,
-            &self.delivered,
-            &self.replies,
-            &self.unsent,
-            &self.beyond,
-            &self.stale,
-            &self.untold,
-            &self.over_cost,
-        ]
+        let Self { runs, delivered, replies, unsent, beyond, stale, untold, over_cost, .. } = self;
+        [runs, delivered, replies, unsent, beyond, stale, untold, over_cost]
     }
 
     pub(crate) fn set_state(&self, state: HandlerState) {
@@ -166,7 +161,7 @@ impl Record {
         self.state.load(Relaxed) == HandlerState::Installed as u8
     }
 
-    /// The handler has no message any more. Its memory is its application's to free.
+    /// The handler gets no more messages. The application frees its memory.
     #[cold]
     pub(crate) fn end(&self, how: HandlerState) {
         self.set_state(how);

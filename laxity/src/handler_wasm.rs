@@ -1,54 +1,56 @@
-//! Handlers of messages in WebAssembly: code that is not trusted, on the executive's thread.
+//! Handlers of messages in WebAssembly: untrusted code on the executive's thread.
 //!
-//! A module is compiled and instantiated when its handler is installed, by the application's thread; its memory cannot grow, and all of it is touched
-//! then. Each message has so much fuel as fits into what was declared: the worst time that a unit of fuel takes is measured with code that was
-//! written to be slow ([`FuelCost`]). What it wants done it says through four functions, and that is done when it has returned.
+//! The application's thread compiles and instantiates a module when it installs the handler. The module's memory cannot grow, and
+//! all of it is touched then. Fuel counts the operators that the module executes. Each message has as much fuel as fits into the
+//! declared cost: the worst time of a unit of fuel is measured with code that was written to be slow ([`FuelCost`]). A module that uses
+//! up its fuel is removed. It may import four functions; their effects take place when it has returned.
 //!
 //! | A module exports | |
 //! |---|---|
 //! | `memory` | its memory, of [`MAX_PAGES`] pages at most |
-//! | `laxity_buffer(bytes: i32) -> i32` | where messages of up to so many bytes are put; 0 if it has no room for them. Called once |
-//! | `on_message(address: i32, bytes: i32) -> i32` | handles one: 0 is [`Disposition::Done`], 1 [`Disposition::Deliver`]; with any other value it is taken out |
+//! | `laxity_buffer(bytes: i32) -> i32` | the address for messages of up to `bytes` bytes; 0 if it has no room for them. Called once |
+//! | `on_message(address: i32, bytes: i32) -> i32` | handles one message: 0 is [`Disposition::Done`], 1 [`Disposition::Deliver`]; after any other value the handler is removed |
 //!
 //! | It may import from `laxity` | |
 //! |---|---|
-//! | `reply(address: i32, bytes: i32) -> i32` | a message for the reply channel, sent when the handler returns, [`MAX_REPLIES`] for each message at most: 0, or -1 if it is one too many or too long |
+//! | `reply(address: i32, bytes: i32) -> i32` | sends a message on the reply channel when the handler returns, [`MAX_REPLIES`] for each message at most: 0, or -1 for one too many or too long |
 //! | `set(word: i32, value: i64)`, `get(word: i32) -> i64` | [`Event::set`], [`Event::get`] |
 //! | `late() -> i32` | 1 if the message was late |
 //!
-//! Nothing else can be imported. Vectors, threads, several memories and 64-bit ones are refused; so is what is no module but compiled code.
+//! Nothing else can be imported. Vectors, threads, several memories and 64-bit memories are refused, and so is compiled code in
+//! place of a module.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Instant as StdInstant;
 
 use laxity_core::units::Duration;
 use wasmtime::{
-    Caller, Config, Engine, Extern, ExternType, Instance, Linker, Memory, Module as Compiled, ResourceLimiter, Store,
-    TypedFunc, ValType,
+    Caller, Config, Engine, Extern, ExternType, Instance, Linker, Memory, Module as Compiled, Store, StoreLimits,
+    StoreLimitsBuilder, TypedFunc, ValType,
 };
 
 use crate::error::Error;
-use crate::handler::{Code, Disposition, Event, Handler, HandlerSpec, Record, STATE_WORDS};
-use crate::wasm_shape::{MEMORY, Shape, operator_costs, wrong};
+use crate::handler::{Disposition, Event, Handler, HandlerRecord, HandlerSpec, MessageCode, STATE_WORDS};
+use crate::wasm_shape::{MEMORY, ModuleShape, operator_costs, wrong};
 
-/// Bytes of a module at most.
+/// The largest size of a module, in bytes.
 pub const MAX_MODULE: usize = 256 << 10;
-/// Pages of 64 KiB that a module's memory has at most.
+/// The largest memory of a module, in pages of 64 KiB.
 pub const MAX_PAGES: u64 = 16;
-/// Elements of a module's tables at most.
+/// The largest number of elements of a module's tables.
 pub const MAX_ELEMENTS: u64 = 1_000;
-/// Replies to one message at most.
+/// The largest number of replies to one message.
 pub const MAX_REPLIES: usize = 4;
-/// Bytes of all replies to one message at most.
+/// The largest size of all replies to one message, in bytes.
 pub const MAX_REPLY_BYTES: usize = 64 << 10;
 
-/// Bytes of the stack that a handler may use.
+/// The stack of a handler, in bytes.
 const STACK: usize = 64 << 10;
-/// Fuel for what a module does before its first message.
+/// Fuel for the work of a module before its first message.
 const START: u64 = 10_000_000;
-/// Fuel of a call of ours.
+/// Fuel for a call of an imported function.
 const CALL: u64 = 80;
-/// What sending a reply takes when the handler has returned: set aside for as many as there may be.
+/// The time to send a reply when the handler has returned: set aside for as many as there may be.
 const REPLY: Duration = Duration::from_micros(2);
 /// Bytes of a page, and of a line of a cache.
 const PAGE: u64 = 64 << 10;
@@ -89,22 +91,23 @@ fn said(what: &str, error: &wasmtime::Error) -> Error {
     wrong(format!("{what}: {}", all.trim()))
 }
 
-/// A module that was compiled. Each handler that is made of it is an instance of its own.
+/// A compiled module. Each handler that is made of it is an instance of its own.
 #[derive(Clone, Debug)]
 pub struct Module {
     compiled: Compiled,
-    shape: Shape,
+    shape: ModuleShape,
     /// Pages of its memory.
     pages: u64,
-    /// Whether it may reply.
+    /// True if it may reply.
     replies: bool,
 }
 
 impl Module {
-    /// Compiles a module, in its binary form. That takes some milliseconds, more for large ones, of the calling thread.
+    /// Compiles a module in its binary form. This takes some milliseconds of the calling thread, more for large modules.
     ///
     /// # Errors
-    /// [`Error::Module`]: it is larger than [`MAX_MODULE`], no module, or imports, exports or asks for what it cannot have.
+    /// [`Error::Module`] if it is larger than [`MAX_MODULE`], is no module, or imports, exports or asks for something that is not
+    /// allowed.
     pub fn new(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() > MAX_MODULE {
             return Err(wrong(format!("it has {} bytes, expected at most {MAX_MODULE}", bytes.len())));
@@ -113,7 +116,7 @@ impl Module {
             return Err(wrong("it does not begin as a WebAssembly module of version 1 does (in its binary form)"));
         }
         let engine = ENGINE.as_ref().map_err(|problem| wrong(format!("the compiler cannot be set up: {problem}")))?;
-        let shape = Shape::of(bytes)?;
+        let shape = ModuleShape::of(bytes)?;
         let compiled = Compiled::from_binary(engine, bytes).map_err(|error| said("it cannot be compiled", &error))?;
         for import in compiled.imports() {
             let function = match (import.module(), import.ty()) {
@@ -151,20 +154,20 @@ impl Module {
         Ok(Self { compiled, shape, pages, replies })
     }
 
-    /// A handler of its own memory.
+    /// Makes a handler, with a memory of its own.
     pub fn handler(&self) -> Handler {
-        Handler::of(Wasm { module: self.clone(), running: None })
+        Handler::of(WasmHandler { module: self.clone(), running: None })
     }
 }
 
-/// What a unit of fuel takes at worst, and what a call takes beside it.
+/// The worst time of a unit of fuel, and of a call beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FuelCost {
-    /// A thousand units.
+    /// The time of a thousand units.
     pub thousand: Duration,
-    /// From the executive into the handler and back, with nothing in any cache.
+    /// The time of a call from the executive into the handler and back, with nothing in any cache.
     pub entry: Duration,
-    /// What it takes longer to have a line of memory that is in no cache.
+    /// The additional time for a line of memory that is in no cache.
     pub miss: Duration,
 }
 
@@ -188,10 +191,10 @@ fn calmest(mut before: impl FnMut(), mut run: impl FnMut()) -> u64 {
 }
 
 impl FuelCost {
-    /// Of this process's host: measured when it is first asked for, which takes some tens of milliseconds.
+    /// Measures the costs on this host. The first call in a process takes some tens of milliseconds.
     ///
     /// # Errors
-    /// The compiler cannot be set up.
+    /// If the compiler cannot be set up.
     pub fn of_this_host() -> Result<Self, Error> {
         static MEASURED: LazyLock<Result<FuelCost, String>> =
             LazyLock::new(|| FuelCost::measure().map_err(|error| error.to_string()));
@@ -201,7 +204,7 @@ impl FuelCost {
     fn measure() -> Result<Self, Error> {
         let module = Module::new(include_bytes!("adversaries/adversaries.wasm"))?;
         let none = |error: wasmtime::Error| said("measuring what fuel takes", &error);
-        let record = Arc::new(Record::new(HandlerSpec::taking(Duration::from_secs(1))));
+        let record = Arc::new(HandlerRecord::new(HandlerSpec::taking(Duration::from_secs(1))));
         let (mut store, instance) = instantiate(&module, &record)?;
         let exports: Vec<String> = module.compiled.exports().map(|export| export.name().to_owned()).collect();
         let mut slowest = 1;
@@ -253,11 +256,12 @@ impl FuelCost {
 }
 
 /// What an instance's calls find.
-struct Inside {
-    record: Arc<Record>,
+#[derive(Debug)]
+struct InstanceState {
+    record: Arc<HandlerRecord>,
     memory: Option<Memory>,
-    /// Set once it has all that it will ever have.
-    is_complete: bool,
+    /// What it may still grow to: nothing, once it has all that it will ever have.
+    limits: StoreLimits,
     is_late: bool,
     /// The replies, one behind the other, and where each ends.
     replies: Vec<u8>,
@@ -265,32 +269,13 @@ struct Inside {
     count: usize,
 }
 
-impl std::fmt::Debug for Inside {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inside").finish_non_exhaustive()
-    }
-}
-
-impl ResourceLimiter for Inside {
-    fn memory_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(!self.is_complete && desired as u64 <= MAX_PAGES << 16)
-    }
-    fn table_growing(&mut self, _: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        Ok(!self.is_complete && desired as u64 <= MAX_ELEMENTS)
-    }
-    fn instances(&self) -> usize {
-        1
-    }
-    fn memories(&self) -> usize {
-        1
-    }
-    fn tables(&self) -> usize {
-        4
-    }
+fn limits(memory: u64, elements: u64) -> StoreLimits {
+    let limits = StoreLimitsBuilder::new().memory_size(memory as usize).table_elements(elements as usize);
+    limits.instances(1).memories(1).tables(4).build()
 }
 
 /// Takes what a call of ours costs beside the operator.
-fn charge(caller: &mut Caller<'_, Inside>, fuel: u64) -> wasmtime::Result<()> {
+fn charge(caller: &mut Caller<'_, InstanceState>, fuel: u64) -> wasmtime::Result<()> {
     let left = caller.get_fuel()?;
     caller.set_fuel(left.checked_sub(fuel).ok_or(wasmtime::Trap::OutOfFuel)?)
 }
@@ -299,10 +284,10 @@ fn word(word: i32) -> wasmtime::Result<usize> {
     usize::try_from(word).ok().filter(|word| *word < STATE_WORDS).ok_or_else(|| wasmtime::Trap::TableOutOfBounds.into())
 }
 
-fn linker(engine: &Engine) -> wasmtime::Result<Linker<Inside>> {
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<InstanceState>> {
     use std::sync::atomic::Ordering::SeqCst;
     let mut linker = Linker::new(engine);
-    linker.func_wrap("laxity", "reply", |mut caller: Caller<'_, Inside>, address: i32, bytes: i32| {
+    linker.func_wrap("laxity", "reply", |mut caller: Caller<'_, InstanceState>, address: i32, bytes: i32| {
         charge(&mut caller, CALL.saturating_add(u64::from(bytes.cast_unsigned()).saturating_mul(2)))?;
         let Some(memory) = caller.data().memory else { return Ok(-1) };
         let (contents, inside) = memory.data_and_store_mut(&mut caller);
@@ -318,16 +303,16 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Inside>> {
         inside.count += 1;
         wasmtime::Result::Ok(0)
     })?;
-    linker.func_wrap("laxity", "set", |mut caller: Caller<'_, Inside>, number: i32, value: i64| {
+    linker.func_wrap("laxity", "set", |mut caller: Caller<'_, InstanceState>, number: i32, value: i64| {
         charge(&mut caller, CALL)?;
         caller.data().record.word(word(number)?).store(value.cast_unsigned(), SeqCst);
         wasmtime::Result::Ok(())
     })?;
-    linker.func_wrap("laxity", "get", |mut caller: Caller<'_, Inside>, number: i32| {
+    linker.func_wrap("laxity", "get", |mut caller: Caller<'_, InstanceState>, number: i32| {
         charge(&mut caller, CALL)?;
         wasmtime::Result::Ok(caller.data().record.word(word(number)?).load(SeqCst).cast_signed())
     })?;
-    linker.func_wrap("laxity", "late", |mut caller: Caller<'_, Inside>| {
+    linker.func_wrap("laxity", "late", |mut caller: Caller<'_, InstanceState>| {
         charge(&mut caller, CALL)?;
         wasmtime::Result::Ok(i32::from(caller.data().is_late))
     })?;
@@ -335,19 +320,19 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<Inside>> {
 }
 
 /// An instance that has all its memory.
-fn instantiate(module: &Module, record: &Arc<Record>) -> Result<(Store<Inside>, Instance), Error> {
+fn instantiate(module: &Module, record: &Arc<HandlerRecord>) -> Result<(Store<InstanceState>, Instance), Error> {
     let engine = module.compiled.engine();
-    let inside = Inside {
+    let inside = InstanceState {
         record: Arc::clone(record),
         memory: None,
-        is_complete: false,
+        limits: limits(MAX_PAGES << 16, MAX_ELEMENTS),
         is_late: false,
         replies: Vec::with_capacity(MAX_REPLY_BYTES),
         ends: [0; MAX_REPLIES],
         count: 0,
     };
     let mut store = Store::new(engine, inside);
-    store.limiter(|inside| inside);
+    store.limiter(|inside| &mut inside.limits);
     let failed = |error: wasmtime::Error| said("it cannot be started", &error);
     store.set_fuel(START).map_err(failed)?;
     let instance =
@@ -361,19 +346,19 @@ fn instantiate(module: &Module, record: &Arc<Record>) -> Result<(Store<Inside>, 
         page[0] = std::hint::black_box(byte);
     });
     let inside = store.data_mut();
-    (inside.memory, inside.is_complete) = (Some(memory), true);
+    (inside.memory, inside.limits) = (Some(memory), limits(0, 0));
     Ok((store, instance))
 }
 
 /// A handler that is a module's.
-struct Wasm {
+struct WasmHandler {
     module: Module,
-    running: Option<Running>,
+    running: Option<MeteredCall>,
 }
 
 /// What a message takes.
-struct Running {
-    store: Store<Inside>,
+struct MeteredCall {
+    store: Store<InstanceState>,
     memory: Memory,
     on_message: TypedFunc<(i32, i32), i32>,
     address: i32,
@@ -382,13 +367,13 @@ struct Running {
 }
 
 /// Where messages of up to so many bytes are put: what the module says.
-fn buffer(store: &mut Store<Inside>, instance: &Instance, bytes: i32) -> Result<i32, Error> {
+fn buffer(store: &mut Store<InstanceState>, instance: &Instance, bytes: i32) -> Result<i32, Error> {
     let buffer: TypedFunc<i32, i32> = export(store, instance, "laxity_buffer", "(i32) -> i32")?;
     buffer.call(store, bytes).map_err(|error| said("laxity_buffer failed", &error))
 }
 
 fn export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
-    store: &mut Store<Inside>,
+    store: &mut Store<InstanceState>,
     instance: &Instance,
     name: &str,
     expected: &str,
@@ -398,16 +383,15 @@ fn export<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(
         .map_err(|error| said(&format!("its export {name} is not as expected, {expected}"), &error))
 }
 
-impl Running {
+impl MeteredCall {
     /// An instance for messages of up to `room` bytes, which lie where `buffer` says.
     fn new(
         module: &Module,
         room: usize,
-        spec: &HandlerSpec,
-        record: &Arc<Record>,
-        buffer: impl FnOnce(&mut Store<Inside>, &Instance, i32) -> Result<i32, Error>,
+        record: &Arc<HandlerRecord>,
+        buffer: impl FnOnce(&mut Store<InstanceState>, &Instance, i32) -> Result<i32, Error>,
     ) -> Result<Self, Error> {
-        let cost = FuelCost::of_this_host()?;
+        let (cost, spec) = (FuelCost::of_this_host()?, record.spec);
         let Some(fuel) = cost.within(spec.cost(), room as u64, module) else {
             return Err(wrong(format!(
                 "a cost of {} leaves it too little fuel: a call takes {}, a thousand units {}, a line of memory {}, a reply {REPLY}; {} units are set \
@@ -449,12 +433,12 @@ impl Running {
     }
 }
 
-impl Code for Wasm {
-    fn prepare(&mut self, max_message: usize, spec: &HandlerSpec, record: &Arc<Record>) -> Result<(), Error> {
+impl MessageCode for WasmHandler {
+    fn prepare(&mut self, max_message: usize, record: &Arc<HandlerRecord>) -> Result<(), Error> {
         // Another instance runs first, so that no page of the code is met for the first time by a message. What it does goes nowhere.
-        let mut first = Running::new(&self.module, max_message, spec, &Arc::new(Record::new(*spec)), buffer)?;
-        let _ = first.call(&[], false);
-        self.running = Some(Running::new(&self.module, max_message, spec, record, buffer)?);
+        let unseen = Arc::new(HandlerRecord::new(record.spec));
+        let _ = MeteredCall::new(&self.module, max_message, &unseen, buffer)?.call(&[], false);
+        self.running = Some(MeteredCall::new(&self.module, max_message, record, buffer)?);
         Ok(())
     }
 
@@ -475,13 +459,13 @@ impl Code for Wasm {
     }
 }
 
-/// What a handler did that was tried out.
+/// The result of a handler that was tried out.
 #[cfg(feature = "wasm-tests")]
 #[derive(Clone, Copy, Debug)]
-pub struct Tried {
-    /// What it is in the end.
+pub struct TrialResult {
+    /// Its state at the end.
     pub state: crate::handler::HandlerState,
-    /// What it took of the processor for a message at most.
+    /// Its longest processor time for a message.
     pub longest: Duration,
 }
 
@@ -491,14 +475,14 @@ pub struct Tried {
 /// # Errors
 /// It is refused.
 #[cfg(feature = "wasm-tests")]
-pub fn try_out(bytes: &[u8], spec: HandlerSpec, address: i32) -> Result<Tried, Error> {
+pub fn try_out(bytes: &[u8], spec: HandlerSpec, address: i32) -> Result<TrialResult, Error> {
     let module = Module::new(bytes)?;
-    let record = Arc::new(Record::new(spec));
-    let place = |store: &mut Store<Inside>, instance: &Instance, bytes| {
+    let record = Arc::new(HandlerRecord::new(spec));
+    let place = |store: &mut Store<InstanceState>, instance: &Instance, bytes| {
         Ok(buffer(store, instance, bytes).unwrap_or(address).max(address))
     };
-    let running = Some(Running::new(&module, 64, &spec, &record, place)?);
-    let handler = Handler::of(Wasm { module, running });
+    let running = Some(MeteredCall::new(&module, 64, &record, place)?);
+    let handler = Handler::of(WasmHandler { module, running });
     let figures = crate::handler::try_out(handler, &record, (0..20u64).map(u64::to_le_bytes));
-    Ok(Tried { state: figures.state, longest: figures.took.max.unwrap_or_default() })
+    Ok(TrialResult { state: figures.state, longest: figures.took.max.unwrap_or_default() })
 }

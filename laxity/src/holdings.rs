@@ -1,17 +1,17 @@
-//! What channels take of this host, and how much of it those of one peer may have.
+//! The use of this host by channels, and the part of it that the channels of one peer may have.
 //!
 //! No host's channels may hold more than what is left for all others once they have it. The first host that asks can have half,
-//! another one half of what is left, and so on: whoever comes always finds something, however many ask and whatever for, and
-//! nobody has to say beforehand how many there will be (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+//! another one half of what is left, and so on: every host that comes finds something, however many ask and whatever for, and
+//! the number of hosts does not have to be known beforehand (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
 //! Networking 6(2), 1998, there for the buffers of a switch).
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::packets;
-use laxity_core::event::Request;
+use laxity_core::event::PeerRequest;
 
-use crate::control::{Known, State};
+use crate::control::{ChannelEntry, ControlState};
 
-/// What channels take.
+/// The resources that channels hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Holdings {
     pub(crate) channels: u64,
@@ -54,17 +54,18 @@ impl Holdings {
     }
 }
 
-impl State {
+impl ControlState {
     /// Whether the host that asks may have this; best effort has half of the whole at most, so that some is left for real-time
     /// channels.
-    pub(crate) fn has_room(&self, whole: Holdings, request: &Request, asked: Holdings) -> Result<(), Refusal> {
-        let held = |counts: &dyn Fn(&Known) -> bool| {
+    pub(crate) fn has_room(&self, whole: Holdings, request: &PeerRequest, asked: Holdings) -> Result<(), Refusal> {
+        let held = |counts: &dyn Fn(&ChannelEntry) -> bool| {
             let all = self.channels().chain(self.lingering.iter().map(|(.., known)| known));
             all.filter(|known| counts(known)).map(|known| known.holds).sum()
         };
-        let is_its =
-            |known: &Known| known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical();
-        let is_best_effort = |known: &Known| known.is_receiving && known.service.contract().is_none();
+        let is_its = |known: &ChannelEntry| {
+            known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical()
+        };
+        let is_best_effort = |known: &ChannelEntry| known.is_receiving && known.service.contract().is_none();
         if request.service.contract().is_none() {
             let its = held(&|known| is_its(known) && is_best_effort(known));
             whole.half().grant(held(&is_best_effort), its, asked)?;
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_comes_finds_as_much_as_any_other_host_has() {
+    fn a_new_host_finds_as_much_as_any_other_host_has() {
         let asked = Holdings { channels: 1, frames: 0, bytes: 1 << 10 };
         for hosts in 1..20 {
             let (each, all) = taken(hosts, asked);

@@ -1,280 +1,196 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
-use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, MAX_PEER_CLOCKS, SharedKey};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, LinkConfig, MAX_PEER_CLOCKS};
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, Wake};
-use laxity_link::xdp::Status;
+use laxity_link::xdp::XdpStatus;
 use laxity_link::{Counters, LinkKind};
 
 use crate::application::Serves;
-use crate::attached::Attached;
-use crate::calibration::{Claims, Costs, Premises, Running};
-use crate::claims::{Claim, ClaimDirectory, Claiming};
-use crate::control::{Behaviour, Opened, OpenedPort, Shared};
+use crate::attached::ExecutiveConnection;
+use crate::calibration::{Costs, ExecutiveSetup, Premises, WindowClaims};
+use crate::channel_executive::ChannelExecutive;
+use crate::claims::{ClaimAttempt, OwnFile};
+use crate::config::HostConfig;
+use crate::control::{AttachedApplications, ControlSettings, ControlState, HostShared, OpenedChannel, OpenedPort};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Executive, Looped, Meter, Parts, Published, Sampling};
+use crate::executive::{
+    Executive, ExecutiveCommand, ExecutiveParts, LoopedPackets, Meter, PublishedCounters, Sampling,
+};
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
-use crate::guard::{Guard, GuardConfig, GuardPlan, interface_of_host};
+use crate::guard::{Guard, GuardPlan, interface_of_host};
 use crate::holdings::Holdings;
-use crate::home::Home;
-use crate::link::{self, DropAllowance, LinkChoice, Wire};
+use crate::host_status::HostStatus;
+use crate::link::{self, DropAllowance, LinkWithFrames};
 use crate::listening::{ListenConfig, Listener};
 use crate::opening::checked_name;
-use crate::placement::{Manner, Placement, launch};
+use crate::placement::{ExecutiveConfig, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sender::Sender;
-use crate::signal::Signal;
-use crate::standing::Standing;
-use crate::streams::{Streams, StreamsConfig};
+use crate::signal::Notifier;
+use crate::snapshot::{ChannelList, Direction, EarlySnapshot, Gaps, Snapshot};
+use crate::streams::Streams;
 
-/// The port of a host's first executive.
+/// The default UDP port of the `laxity` command and of addresses without a port: 5709. A [`Host`] takes it only if
+/// [`HostConfig::bind`] says so.
 pub const DEFAULT_PORT: u16 = 5709;
 
-/// Which part of a host's frames the channels that receive best effort share.
+/// The part of a host's frames that best-effort receivers share: one in so many.
 const BEST_EFFORT_PART: usize = 8;
 
-/// How a host is set up.
-#[derive(Clone, Debug)]
-pub struct HostConfig {
-    /// The address of its link; port 0 takes any.
-    pub bind: SocketAddr,
-    /// How it reaches the network.
-    pub link: LinkChoice,
-    /// The costs that admission reasons with and the link is paced by: a [`Platform`] or a
-    /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
-    /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]), with the link that `bind` has ([`Costs::at`]).
-    pub costs: Option<Costs>,
-    /// How handlers are ordered. Under fixed priorities the rule is [`Rule::Levels`]. Rate-monotonic is for
-    /// upcalls: no bounds are proved for channels that are served so, and the host says so.
-    pub policy: Policy,
-    /// Whether messages that are ahead of their logical arrival wait for it before they are sent. Otherwise they leave as soon as nothing else
-    /// wants processor and link: the delay is less, and varies more.
-    pub hold_sending: bool,
-    /// Whether messages that come before their logical arrival here wait for it before they are delivered: little jitter.
-    pub hold_receiving: bool,
-    /// Most channels at once. Of these, of `frames` and of `receive_memory` the channels from one host get no more than stays for
-    /// all others: half, if there are no others. Those that receive best effort get no more than half in all.
-    pub channels: usize,
-    /// Frames that channels may hold together. An eighth of them is shared by the channels that receive best effort.
-    pub frames: usize,
-    /// Bytes of message buffers that peers' channels may take here; what they ask for beyond that is refused.
-    pub receive_memory: u64,
-    /// How long a peer may be silent before its channel is closed; 400 ms to 60 s.
-    pub lease: Duration,
-    /// Which threads do the executive's work. With [`Placement::Server`] it is another process's, and only `server` and `command` count here: all else is as
-    /// that process has it.
-    pub placement: Placement,
-    /// The socket of the executive to attach to, or to serve at; `None` is [`default_place`](crate::serving::default_place), or its like in the directory of `claims`.
-    pub server: Option<PathBuf>,
-    /// How long the executive looks on with nothing to do before it sleeps, from when it last had something to do; zero (the default) to 1 ms
-    /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
-    /// [`Placement::Inline`] the threads in `recv` do so that wait for frames. The bounds do not change.
-    ///
-    /// It spins no longer than its thread had no processor before, of which it keeps 10 ms at most: no more than half of any longer time, and by itself never
-    /// into the kernel's throttle of real-time threads, as long as the thread's own work takes nine tenths of what that allows at most. Threads that are
-    /// as urgent have their turn between two looks; less urgent ones wait on that processor until it sleeps. Where it must not spin
-    /// [`Standing::notes`] says so: where that throttle leaves 10/11 of its period or less, where the executive's thread may use one processor only
-    /// (placement `thread`) or the machine has only one, and inline without a real-time priority; inline only threads that are exactly as urgent as the executive spin. A thread under SCHED_DEADLINE never does, as it does none of
-    /// the executive's work.
-    pub spin: Duration,
-    /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.
-    pub fifo_priority: Option<u8>,
-    /// Whether to lock the process's memory, where that is permitted without limit.
-    pub lock_memory: bool,
-    /// Whether to keep the processors of this host from idling deeply as long as it lives, so that the executive wakes up
-    /// sooner (`/dev/cpu_dma_latency` held at 0), where that is permitted. It costs power.
-    pub keep_awake: bool,
-    /// Where the host claims its link and the processors of the thread that starts it, for itself alone: another executive that needs one of them is refused
-    /// ([`Error::Claimed`]). `None` claims nothing and looks at no claim, for a host that is emulated beside others.
-    pub claims: Option<ClaimDirectory>,
-    /// What the process calls itself in its claim, for those that are refused because of it; `None` takes its name.
-    pub command: Option<String>,
-    /// The longest iteration of an upcall on the executive's own thread ([`Host::trusted_upcalls`](crate::Host::trusted_upcalls)); zero if there
-    /// will be none. It is a term of every bound, granted or not, so it cannot grow later.
-    pub longest_iteration: Duration,
-    /// The key that this host and its peers have ([`key::read`](crate::key::read)). With one, whoever does not have it gets no
-    /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
-    /// ([`Platform::authenticated`]). Without one nothing is authenticated.
-    pub key: Option<SharedKey>,
-    /// Keeps what other programs of this host send behind its packets on the link. With `None` that may delay them, and grants say so
-    /// ([`Grant::covers`](crate::Grant::covers)); and an interface that is guarded for another host is refused. To attach to an executive that has none is refused ([`Error::GuardElsewhere`]).
-    pub guard: Option<GuardConfig>,
-    /// Keeps a share of the processor, and with a guard of the link, for flows of kernel sockets ([`Host::add_stream`]). A process that attaches to an executive
-    /// has what that keeps.
-    pub streams: Option<StreamsConfig>,
-    /// Whether to take a free port if the one of `bind` is in use.
-    pub any_port: bool,
-}
-
-impl Default for HostConfig {
-    /// Loopback, any port, the costs of this host, real-time where permitted.
-    fn default() -> Self {
-        Self {
-            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            link: LinkChoice::Udp,
-            costs: None,
-            policy: Policy::EarliestDeadline,
-            hold_sending: false,
-            hold_receiving: false,
-            channels: 256,
-            frames: 16_384,
-            receive_memory: 256 << 20,
-            lease: Duration::from_secs(2),
-            placement: Placement::Auto,
-            server: None,
-            spin: Duration::ZERO,
-            fifo_priority: Some(70),
-            lock_memory: true,
-            keep_awake: false,
-            claims: Some(ClaimDirectory::Default),
-            command: None,
-            longest_iteration: Duration::ZERO,
-            key: None,
-            guard: None,
-            streams: None,
-            any_port: false,
-        }
-    }
-}
-
-impl HostConfig {
-    /// The default, but for the costs: those of a platform that nobody measured, or of a calibration.
-    pub fn with_costs(costs: impl Into<Costs>) -> Self {
-        Self { costs: Some(costs.into()), ..Self::default() }
-    }
-}
-
-/// A host: its executive, in this process or in another one to which this one is attached. Dropping it closes its channels, and stops the threads of its own.
+/// A host: the channels of this process, and the executive that serves them.
+///
+/// Begin with [`Host::start`]. Then [`Host::open`] opens a channel to send on, and [`Host::listen`] accepts channels to receive
+/// on; the [crate's page](crate) has an example.
+///
+/// The executive runs in this process, or in another process to which this one is attached ([`Placement`]). Dropping the host
+/// closes its channels, and stops the threads that it started.
 pub struct Host {
-    executive: Executives,
+    executive: HostExecutive,
     address: SocketAddr,
-    pub(crate) standing: Standing,
-    /// Whether its executive has a key, if that is in this process.
+    pub(crate) status: HostStatus,
+    /// True if the executive is in this process and has a key.
     pub(crate) has_key: bool,
-    /// If it is attached.
+    /// Set if the host is attached to another process.
     pub(crate) attachment: Option<Box<Attachment>>,
+    /// The channels of this process.
+    pub(crate) channels: Arc<ChannelList>,
 }
 
-/// How a host came to the executive of another process.
+/// The setting with which a host attached to the executive of another process.
 #[derive(Clone)]
 pub(crate) struct Attachment {
-    /// How it was set up.
+    /// The configuration of the host.
     pub(crate) config: HostConfig,
-    /// It may take that one's place when it ends; else it waits for the next one.
+    /// True if the host may become the executive when the other process ends; else it waits for the next server.
     pub(crate) follows: bool,
 }
 
-/// Where its executive is.
-enum Executives {
-    Here(Box<Here>),
-    There(Arc<Attached>),
+/// The place of the executive: this process or another one.
+enum HostExecutive {
+    Local(Box<LocalExecutive>),
+    Remote(Arc<ExecutiveConnection>),
 }
 
-impl Drop for Executives {
+impl Drop for HostExecutive {
     fn drop(&mut self) {
-        if let Self::There(attached) = self {
+        if let Self::Remote(attached) = self {
             attached.leave();
         }
     }
 }
 
 /// An executive in this process. Dropping it closes its channels and stops the threads.
-pub(crate) struct Here {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) published: Arc<Published>,
-    /// What the early demultiplexer does, if there is one.
-    early: Option<Arc<Status>>,
-    /// Frames a second that it may drop.
+pub(crate) struct LocalExecutive {
+    pub(crate) shared: Arc<HostShared>,
+    pub(crate) published: Arc<PublishedCounters>,
+    /// Counters of the early demultiplexer; `None` with a UDP socket.
+    early: Option<Arc<XdpStatus>>,
+    /// The allowance for frames that the demultiplexer drops.
     allowed_drops: Option<DropAllowance>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
-    /// Those that it has for kernel sockets, as long as there is a guard.
+    /// Streams of kernel sockets, as long as there is a guard.
     pub(crate) streams: Option<Arc<Streams>>,
-    /// Until its threads have ended, and before another host may have the link.
+    /// Dropped after the threads have ended, and before another host may have the link.
     pub(crate) guard: Option<Guard>,
-    /// What it has of this host for itself, until its threads have ended.
-    _claim: Option<Claim>,
+    /// The link and processors that it has claimed, until its threads have ended.
+    _claim: Option<OwnFile>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
-    /// From when on its upcalls are ready.
+    /// The time from which on its upcalls are ready.
     pub(crate) readiness: Arc<Readiness>,
-    /// One thread of upcalls shares the executive's processor.
+    /// True if a thread of upcalls shares the executive's processor.
     pub(crate) has_upcalls: Arc<AtomicBool>,
-    /// There are upcalls on the executive's own thread.
+    /// True if there are upcalls on the executive's own thread.
     pub(crate) has_trusted_upcalls: Arc<AtomicBool>,
-    /// It serves other processes as long as it lives. Given up last: the next one to serve takes its port.
+    /// The server of other processes. Given up last: the next process to serve takes its port.
     serving: Option<Box<dyn Serves>>,
 }
 
 impl std::fmt::Debug for Host {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").field("address", &self.address).field("standing", &self.standing).finish()
+        f.debug_struct("Host").field("address", &self.address).field("standing", &self.status).finish()
     }
 }
 
 impl Host {
-    /// Starts a host: binds its link, claims link and processors, allocates everything, starts its threads.
+    /// Starts a host: binds its link, claims link and processors, allocates all memory, and starts its threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, another executive has claimed the link or
-    /// one of the processors, claims cannot be read or written, or the system is out of resources. Nothing is half started.
+    /// [`Error::Platform`] or [`Error::PapersMachine`] if the costs are not valid, [`Error::Spin`] if
+    /// [`spin`](crate::AdvancedConfig::spin) is out of range, [`Error::Link`] if the address is unavailable, [`Error::Xdp`] if AF_XDP
+    /// is, [`Error::Claimed`] if another executive has claimed the link or one of the processors, [`Error::Claims`] if claims cannot
+    /// be read or written, [`Error::System`] if the system is out of resources. With [`Placement::Server`], [`Error::Attach`] if no
+    /// process serves. A host that fails to start leaves nothing behind.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         match config.placement {
             Placement::Server => Self::attach(&config),
-            // That claims nothing, and says no place, is alone.
-            Placement::Auto if config.claims.is_some() || config.server.is_some() => Self::attach_or_serve(config),
+            // A host that claims nothing and names no socket shares with no other process.
+            Placement::Auto if config.advanced.claims.is_some() || config.server.is_some() => {
+                let bind =
+                    (!config.advanced.any_port && config.bind != HostConfig::default().bind).then_some(config.bind);
+                let host = Self::attach_or_serve(config)?;
+                match bind {
+                    Some(bind) if host.is_attached() && !listens_at(host.address, bind) => {
+                        Err(Error::BindElsewhere { pid: host.executive(), address: host.address, bind })
+                    }
+                    _ => Ok(host),
+                }
+            }
             Placement::Auto => Self::start_own(config),
             Placement::Thread | Placement::Inline => Self::start_own(config),
         }
     }
 
-    /// An executive in this process.
+    /// Starts a host with the executive in this process.
     pub(crate) fn start_own(config: HostConfig) -> Result<Self, Error> {
-        let proves_bounds = config.policy != Policy::RateMonotonic;
-        Self::start_prepared(config, proves_bounds, |_| {})
+        let proves_bounds = config.advanced.policy != Policy::RateMonotonic;
+        Self::start_prepared(config, proves_bounds, |_| {}, None)
     }
 
     pub(crate) fn of_attached(
-        attached: Arc<Attached>,
+        attached: Arc<ExecutiveConnection>,
         address: SocketAddr,
-        standing: Standing,
+        status: HostStatus,
         attachment: Attachment,
     ) -> Self {
         Self {
-            executive: Executives::There(attached),
+            executive: HostExecutive::Remote(attached),
             address,
-            standing,
+            status,
             has_key: false,
             attachment: Some(Box::new(attachment)),
+            channels: Arc::default(),
         }
     }
 
-    /// The executive of another process, if it is that.
-    pub(crate) fn attached(&self) -> Option<&Arc<Attached>> {
+    /// The connection to the executive of another process, if the host is attached.
+    pub(crate) fn attached(&self) -> Option<&Arc<ExecutiveConnection>> {
         match &self.executive {
-            Executives::Here(_) => None,
-            Executives::There(attached) => Some(attached),
+            HostExecutive::Local(_) => None,
+            HostExecutive::Remote(attached) => Some(attached),
         }
     }
 
-    /// Serves as long as it lives.
+    /// Keeps the server as long as the executive lives.
     pub(crate) fn keep_serving(&mut self, serving: Box<dyn Serves>) {
-        if let Executives::Here(here) = &mut self.executive {
+        if let HostExecutive::Local(here) = &mut self.executive {
             here.serving = Some(serving);
         }
     }
@@ -282,40 +198,31 @@ impl Host {
     /// The executive of this process.
     ///
     /// # Errors
-    /// It is another process's.
-    pub(crate) fn here(&self) -> Result<&Here, Error> {
+    /// [`Error::Elsewhere`] if the executive is in another process.
+    pub(crate) fn local(&self) -> Result<&LocalExecutive, Error> {
         match &self.executive {
-            Executives::Here(here) => Ok(here),
-            Executives::There(_) => Err(Error::Elsewhere),
+            HostExecutive::Local(here) => Ok(here),
+            HostExecutive::Remote(_) => Err(Error::Elsewhere),
         }
     }
 
-    fn home(&self) -> Arc<dyn Home> {
+    fn home(&self) -> Arc<dyn ChannelExecutive> {
         match &self.executive {
-            Executives::Here(here) => Arc::clone(&here.shared) as Arc<dyn Home>,
-            Executives::There(attached) => Arc::clone(attached) as Arc<dyn Home>,
+            HostExecutive::Local(here) => Arc::clone(&here.shared) as Arc<dyn ChannelExecutive>,
+            HostExecutive::Remote(attached) => Arc::clone(attached) as Arc<dyn ChannelExecutive>,
         }
     }
 
-    /// As [`Host::start`], after `prepare` has had the endpoint. `proves_bounds` is whether it then serves its channels in the
-    /// order that the bounds are computed for.
+    /// As [`Host::start`]; `prepare` is called with the endpoint before the threads start. `proves_bounds` is true if the host
+    /// then serves its channels in the order for which the bounds are computed. With `sampling` every piece of the executive's work is recorded.
     pub(crate) fn start_prepared(
-        config: HostConfig,
-        proves_bounds: bool,
-        prepare: impl FnOnce(&mut Endpoint),
-    ) -> Result<Self, Error> {
-        Self::start_metered(config, proves_bounds, prepare, None)
-    }
-
-    /// As [`Host::start_prepared`]; with `sampling` every piece of the executive's work is recorded.
-    pub(crate) fn start_metered(
         config: HostConfig,
         proves_bounds: bool,
         prepare: impl FnOnce(&mut Endpoint),
         sampling: Option<Box<Sampling>>,
     ) -> Result<Self, Error> {
-        if config.spin > limits::MAX_SPIN {
-            return Err(Error::Spin { found: config.spin });
+        if Duration::from(config.advanced.spin) > limits::MAX_SPIN {
+            return Err(Error::Spin { found: config.advanced.spin.into() });
         }
         let at_bind = |costs: Costs| costs.at(config.bind.ip());
         let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
@@ -323,7 +230,7 @@ impl Host {
         if config.key.is_some() {
             platform = platform.authenticated();
         }
-        platform.upcall_step = platform.upcall_step.max(config.longest_iteration);
+        platform.upcall_step = platform.upcall_step.max(config.advanced.longest_iteration.into());
         if config.placement == Placement::Inline {
             if !platform.upcall_step.is_zero() {
                 return Err(Error::UpcallsInline);
@@ -334,13 +241,17 @@ impl Host {
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
-        let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { Rule::Split };
-        let settings = Settings { rule, send_early: !config.hold_sending, receive_early: !config.hold_receiving };
+        let rule = if config.advanced.policy == Policy::FixedPriority { Rule::Levels } else { Rule::Split };
+        let settings = Settings {
+            rule,
+            send_early: !config.advanced.hold_sending,
+            receive_early: !config.advanced.hold_receiving,
+        };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
-        let claiming = match &config.claims {
+        let claiming = match &config.advanced.claims {
             Some(place) => {
-                let command = config.command.clone().unwrap_or_else(own_name);
-                Some(Claiming::begin(place, config.bind, config.link.interface(), &command)??)
+                let command = config.advanced.command.clone().unwrap_or_else(own_name);
+                Some(ClaimAttempt::begin(place, config.bind, config.link.interface(), &command)??)
             }
             None => None,
         };
@@ -350,11 +261,11 @@ impl Host {
         let (address, early) = (bound.address(), bound.status());
         let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if early.is_none() && shortened.take().is_some() {
-            // It is a socket after all.
+            // The link became a socket after all.
             platform = longest;
         }
         let (mut allowed_drops, mut early_notes) = (None, Vec::new());
-        if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
+        if let (Some(early), Some(options)) = (&early, config.link.xdp()) {
             let allowance = DropAllowance::new(early, options);
             allowance.check()?;
             let (period, cost) = allowance.interference();
@@ -381,7 +292,7 @@ impl Host {
             Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
-        let guard = guard.set_up((bound.wire_bytes(), config.fifo_priority), &mut early_notes)?;
+        let guard = guard.set_up((bound.wire_bytes(), config.advanced.fifo_priority), &mut early_notes)?;
         if guard.is_some() {
             bound.take_own_class()?;
         }
@@ -400,22 +311,22 @@ impl Host {
         };
         early_notes.extend(streams.as_ref().and_then(|streams| streams.note.clone()));
         let system = |what| move |source| Error::System { what, source };
-        let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
+        let doorbell = Arc::new(Doorbell::new(config.advanced.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
-        let shared_frames = config.frames / BEST_EFFORT_PART;
+        let shared_frames = config.advanced.frames / BEST_EFFORT_PART;
         let mut endpoint = Endpoint::new(Config {
-            channels: config.channels,
-            frames: config.frames - shared_frames,
+            channels: config.advanced.channels,
+            frames: config.advanced.frames - shared_frames,
             upcalls: if platform.upcall_step.is_zero() { 0 } else { limits::MAX_TRUSTED_UPCALLS },
             best_effort_frames: shared_frames,
             peer_clocks: ClockConfig::of(&admission),
             packet: platform.packet,
             quantum: platform.quantum,
-            policy: config.policy,
+            policy: config.advanced.policy,
             links: vec![LinkConfig {
                 model: admission.platform().link,
                 look_ahead,
-                horizon: if config.hold_sending { Duration::ZERO } else { Duration::MAX },
+                horizon: if config.advanced.hold_sending { Duration::ZERO } else { Duration::MAX },
                 best_effort: platform.best_effort,
             }],
             handover: platform.handover,
@@ -427,7 +338,7 @@ impl Host {
         });
         prepare(&mut endpoint);
         let mut notes = Vec::new();
-        if config.policy == Policy::RateMonotonic {
+        if config.advanced.policy == Policy::RateMonotonic {
             notes.push("rate-monotonic: bounds are those of earliest deadline first, and not proved".to_owned());
         }
         if config.key.is_some() {
@@ -439,26 +350,26 @@ impl Host {
         notes.extend(link::room_for_signalling(&config, &platform));
         notes.extend(crate::witnesses::missing(Path::new("/")));
         notes.extend(shortened.into_iter().chain(early_notes).chain(bound.notes));
-        let memory = config.lock_memory.then(realtime::lock_memory).transpose();
+        let memory = config.advanced.lock_memory.then(realtime::lock_memory).transpose();
         let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));
-        let awake = config.keep_awake.then(realtime::keep_awake).transpose();
+        let awake = config.advanced.keep_awake.then(realtime::keep_awake).transpose();
         let awake = awake.inspect_err(|error| notes.push(format!("processors may idle deeply: {error}")));
         let awake = awake.ok().flatten();
-        let (command_writer, commands) = rtrb::RingBuffer::new(1024 + config.channels);
-        let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
-        let notified = Arc::new(Signal::default());
+        let (command_writer, commands) = rtrb::RingBuffer::new(1024 + config.advanced.channels);
+        let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.advanced.channels);
+        let notified = Arc::new(Notifier::default());
         let stopped = Arc::new(AtomicBool::new(false));
         let readiness = Arc::new(Readiness::default());
         let is_metered = sampling.is_some();
-        let claims = Claims::of(costs.calibration.as_deref());
+        let claims = WindowClaims::of(costs.calibration.as_deref());
         let meter = Meter::new(sys::now(), &platform, &claims, sampling);
-        let premises = meter.premises().with_room_for(config.channels.min(MAX_PEER_CLOCKS));
-        let published = Published { premises: Mutex::new(premises), ..Published::default() };
+        let premises = meter.premises().with_room_for(config.advanced.channels.min(MAX_PEER_CLOCKS));
+        let published = PublishedCounters { premises: Mutex::new(premises), ..PublishedCounters::default() };
         let published = Arc::new(published);
-        let parts = Parts {
+        let parts = ExecutiveParts {
             endpoint,
             platform: platform.clone(),
-            channels: config.channels,
+            channels: config.advanced.channels,
             commands,
             notices,
             notified: Arc::clone(&notified),
@@ -466,16 +377,20 @@ impl Host {
             published: Arc::clone(&published),
             stopped: Arc::clone(&stopped),
             readiness: Arc::clone(&readiness),
-            looped: Looped::new(link::own(address), batch),
+            looped: LoopedPackets::new(link::own(address), batch),
             meter,
             waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
         };
-        let manner = Manner { placement: config.placement, fifo: config.fifo_priority, spin: config.spin };
+        let manner = ExecutiveConfig {
+            placement: config.placement,
+            fifo: config.advanced.fifo_priority,
+            spin: config.advanced.spin.into(),
+        };
         let (report, reported) = mpsc::sync_channel(1);
         let kernel = bound.wire.reserve(&config, &platform);
         let launched = match bound.wire {
-            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
-            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
+            LinkWithFrames::Udp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
+            LinkWithFrames::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
         };
         let (executive_thread, inline) = launched.map_err(system("starting the executive's thread"))?;
         let (scheduling, could_not) = reported.recv().unwrap_or((Scheduling::Ordinary, Vec::new()));
@@ -483,7 +398,7 @@ impl Host {
         if inline.is_some() && !matches!(scheduling, Scheduling::Fifo(_)) {
             notes.push("no thread does the executive's work (inline): it has no real-time priority itself".to_owned());
         }
-        let running = Running {
+        let running = ExecutiveSetup {
             link,
             scheduling,
             memory_locked: memory.is_ok_and(|asked| asked.is_some()),
@@ -491,45 +406,47 @@ impl Host {
             throttle: realtime::throttle(),
             proves_bounds,
         };
-        let standing = Standing::new(costs, &running, notes);
-        standing.backing.keep_claims(&mut platform);
+        let status = HostStatus::new(costs, &running, notes);
+        status.backing.keep_claims(&mut platform);
         let admission = admission.with_claims_of(&platform);
-        let mut shared = Shared::new(
-            platform,
-            admission,
-            Behaviour {
-                lease: config.lease,
-                hold_sending: config.hold_sending,
-                hold_receiving: config.hold_receiving,
-                whole: Holdings {
-                    channels: config.channels as u64,
-                    frames: (config.frames - shared_frames) as u64,
-                    bytes: config.receive_memory,
-                },
-                shared_frames,
-                proves_bounds,
-                backing: standing.backing.clone(),
-                published: Arc::clone(&published),
-                is_metered,
-                guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
-            },
+        let shared = Arc::new(HostShared {
             doorbell,
             notified,
             stopped,
-            command_writer,
-        );
-        (shared.inline, shared.kernel) = (inline, kernel);
-        let shared = Arc::new(shared);
+            inline,
+            kernel,
+            forks: sys::forks(),
+            platform,
+            behaviour: ControlSettings {
+                lease: config.advanced.lease.into(),
+                hold_sending: config.advanced.hold_sending,
+                hold_receiving: config.advanced.hold_receiving,
+                whole: Holdings {
+                    channels: config.advanced.channels as u64,
+                    frames: (config.advanced.frames - shared_frames) as u64,
+                    bytes: config.advanced.receive_memory,
+                },
+                shared_frames,
+                backing: status.backing.clone(),
+                published: Arc::clone(&published),
+                guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
+            },
+            input_delay: admission.input_delay(),
+            rearranged: Condvar::new(),
+            served: AttachedApplications::default(),
+            commands: Mutex::new(command_writer),
+            state: Mutex::new(ControlState::new(admission, proves_bounds, is_metered)),
+        });
         let serving = Arc::clone(&shared);
         let control = std::thread::Builder::new()
             .name("laxity-control".to_owned())
             .spawn(move || {
-                let _giving_up = GivingUp(Arc::clone(&serving));
+                let _giving_up = ShutdownGuard(Arc::clone(&serving));
                 serving.serve(notice_reader);
             })
             .map_err(system("starting the control thread"));
         let executive = Some(executive_thread);
-        let mut here = Here {
+        let mut here = LocalExecutive {
             shared,
             published,
             early,
@@ -547,131 +464,162 @@ impl Host {
         };
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
-        let (executive, has_key) = (Executives::Here(Box::new(here)), config.key.is_some());
-        Ok(Self { executive, address, standing, has_key, attachment: None })
+        let (executive, has_key) = (HostExecutive::Local(Box::new(here)), config.key.is_some());
+        Ok(Self { executive, address, status, has_key, attachment: None, channels: Arc::default() })
     }
 
-    /// The address of its link, with the real port.
+    /// The local address of the host, with the port that was bound: the `peer` for which other hosts call [`Host::open`].
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What it could and could not have.
-    pub fn standing(&self) -> &Standing {
-        &self.standing
+    /// The rights and resources that the host got, and those that it did not.
+    pub fn status(&self) -> &HostStatus {
+        &self.status
     }
 
-    /// The costs that it reasons with.
+    /// The costs with which admission computes bounds.
     pub fn platform(&self) -> &Platform {
-        self.here().map_or(&self.standing.costs.platform, |here| &here.shared.platform)
+        self.local().map_or(&self.status.costs.platform, |here| &here.shared.platform)
     }
 
-    /// Receives channels that peers open to `name`.
+    /// Listens for channels that peers open to `name`: 1 to 64 printable ASCII characters without space and `/`.
+    ///
+    /// [`Listener::accept`] then returns the channels, one [`Receiver`](crate::Receiver) each.
     ///
     /// # Errors
-    /// If the name cannot be, or is received here already.
+    /// [`Error::Name`] if the name is not valid, [`Error::NameInUse`] if it has a listener already, [`Error::Refused`] if the host
+    /// has 1,024 listeners ([`limits::MAX_LISTENERS`]).
     pub fn listen(&self, name: &str) -> Result<Listener, Error> {
         self.listen_with(name, ListenConfig::default())
     }
 
-    /// As [`Host::listen`], for some peers only, or with handlers.
+    /// As [`Host::listen`], with a restriction to one peer address, or with handlers.
     ///
     /// # Errors
-    /// As [`Host::listen`]; [`Error::HandlerCost`] if a handler is declared that takes longer than the host was started for, [`Error::Elsewhere`] if its
-    /// executive is another process's.
+    /// As [`Host::listen`]. [`Error::HandlerCost`] if a handler declares more time than the host was started for.
+    /// [`Error::Elsewhere`] if a handler is declared and the executive is in another process.
     pub fn listen_with(&self, name: &str, config: ListenConfig) -> Result<Listener, Error> {
         let name = checked_name(name)?;
         let config = ListenConfig { from: config.from.map(|from| from.to_canonical()), ..config };
         let accepted = match &self.executive {
-            Executives::Here(here) => here.shared.listen(name, config)?,
-            Executives::There(_) if config.handler.is_some() => return Err(Error::Elsewhere),
-            Executives::There(attached) => attached.listen(name, config.from)?,
+            HostExecutive::Local(here) => here.shared.listen(name, config)?,
+            HostExecutive::Remote(_) if config.handler.is_some() => return Err(Error::Elsewhere),
+            HostExecutive::Remote(attached) => attached.listen(name, config.from)?,
         };
-        Ok(Listener::new(name, accepted, self.home()))
+        Ok(Listener { name, accepted, home: self.home(), channels: Arc::clone(&self.channels) })
     }
 
-    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if the peer does not answer. A refusal waits for what the
-    /// peer says to that which would fit, up to four seconds more.
+    /// Opens a channel to the receiver `name` at `peer`, which must listen by that name ([`Host::listen`]).
+    ///
+    /// `spec` is a [`Contract`](crate::Contract) for a real-time channel whose sender waits if it is ahead of the contract, or a
+    /// [`ChannelSpec`] for best effort or other options.
+    ///
+    /// The call waits for the answer: up to two seconds if the peer does not answer. After a refusal it asks the peer which other
+    /// contracts would fit, which takes up to four seconds more.
     ///
     /// # Errors
-    /// Refused by either side (with the reason and what would fit), no answer, another version.
-    pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
+    /// [`Error::Refused`] by either host, with the reason and what would fit; [`Error::NoAnswer`] also if only one of the hosts has
+    /// a key, or another one; [`Error::Version`] if the peer speaks another version; [`Error::Name`] if the name is not valid.
+    pub fn open(&self, peer: SocketAddr, name: &str, spec: impl Into<ChannelSpec>) -> Result<Sender, Error> {
+        let spec = spec.into();
         let opened = match &self.executive {
-            Executives::Here(here) => match here.shared.open_channel((peer, name), spec, None)? {
-                Opened { port: OpenedPort::Here(port), grant, marks, .. } => (port, grant, marks),
-                Opened { port: OpenedPort::There(_), .. } => return Err(Error::Stopped),
+            HostExecutive::Local(here) => match here.shared.open_channel((peer, name), spec, None)? {
+                OpenedChannel { port: OpenedPort::Local(port), grant, marks, .. } => (port, grant, marks),
+                OpenedChannel { port: OpenedPort::Remote(_), .. } => return Err(Error::Stopped),
             },
-            Executives::There(attached) => {
+            HostExecutive::Remote(attached) => {
                 let (port, grant) = attached.open(peer, checked_name(name)?.as_str().to_owned(), &spec)?;
                 (port, grant, Marks::default())
             }
         };
-        Ok(Sender::new(opened, self.home(), spec.overload))
+        let sender = Sender::new(opened, self.home(), spec.overload);
+        self.channels.add(Direction::Sends, sender.watch());
+        Ok(sender)
     }
 
-    /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep; `None` if the executive is another
-    /// process's.
-    pub fn endpoint_counters(&self) -> Option<EndpointCounters> {
-        self.here().ok().map(|here| *locked(&here.published.frames))
-    }
-
-    /// What the link did so far; `None` if the executive is another process's.
-    pub fn link_counters(&self) -> Option<Counters> {
-        self.here().ok().map(|here| *locked(&here.published.link))
-    }
-
-    /// The early demultiplexer of its interface, and what it does with frames before they come here; `None` with a UDP socket.
-    pub fn early(&self) -> Option<&Status> {
-        self.here().ok()?.early.as_deref()
-    }
-
-    /// How many frames a second may be dropped early by the bounds, and at what cost; `None` with a UDP socket.
-    pub fn allowed_drops(&self) -> Option<DropAllowance> {
-        let here = self.here().ok()?;
-        here.early.as_ref().and(here.allowed_drops)
-    }
-
-    /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.
-    pub fn gaps(&self) -> (u64, Duration) {
-        match &self.executive {
-            Executives::Here(here) => {
-                let longest = here.published.largest_gap.load(Ordering::Relaxed);
-                (here.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
-            }
-            Executives::There(attached) => {
-                attached.status().map_or((0, Duration::ZERO), |(_, gaps, longest)| (gaps, longest))
-            }
-        }
-    }
-
-    /// What the bounds rest on, as the executive saw it until it last slept: windows in which more was stolen than the
-    /// platform's envelopes allow, work that took longer than its cost, and peers with another clock.
-    pub fn premises(&self) -> Premises {
-        match &self.executive {
-            Executives::Here(here) => locked(&here.published.premises).clone(),
-            Executives::There(attached) => attached.status().map(|(premises, ..)| premises).unwrap_or_default(),
-        }
-    }
-
-    /// Long-run shares of processor and link that are admitted, in parts per million.
+    /// Takes all figures of the host at once.
     ///
-    /// # Errors
-    /// [`Error::Elsewhere`] if the executive is another process's.
-    pub fn utilisation(&self) -> Result<laxity_core::admission::Utilisation, Error> {
-        Ok(self.here()?.shared.utilisation())
+    /// This takes some microseconds for each channel. If the executive is in another process, it waits for the answers of that
+    /// process.
+    pub fn snapshot(&self) -> Snapshot {
+        let here = self.local().ok();
+        let (premises, gaps) = self.watched();
+        Snapshot {
+            channels: self.channels.snapshots(),
+            link: self.link_counters(),
+            early: here.and_then(|here| Some(EarlySnapshot::new(here.early.as_deref()?, here.allowed_drops))),
+            frames: here.map(|here| *locked(&here.published.frames)),
+            premises,
+            gaps,
+            utilisation: here.map(|here| here.shared.utilisation()),
+        }
+    }
+
+    /// The counters of the link; `None` if the executive is in another process.
+    pub fn link_counters(&self) -> Option<Counters> {
+        self.local().ok().map(|here| *locked(&here.published.link))
+    }
+
+    /// The counters of the early demultiplexer, the program of an AF_XDP link that judges frames before they reach the host; `None`
+    /// with a UDP socket, or if the executive is in another process.
+    pub fn early(&self) -> Option<&XdpStatus> {
+        self.local().ok()?.early.as_deref()
+    }
+
+    /// The rounds of the executive that took longer than the platform's figures allow. A round is the time from one look at the
+    /// inputs to the next.
+    pub fn gaps(&self) -> Gaps {
+        match &self.executive {
+            HostExecutive::Local(here) => here.gaps(),
+            HostExecutive::Remote(_) => self.watched().1,
+        }
+    }
+
+    /// The premises of the bounds, and how often each was broken, as of the executive's last sleep.
+    ///
+    /// These are windows in which more time was stolen than the platform's envelopes allow, work that took longer than its cost,
+    /// and the clocks of peers.
+    pub fn premises(&self) -> Premises {
+        self.watched().0
+    }
+
+    fn watched(&self) -> (Premises, Gaps) {
+        match &self.executive {
+            HostExecutive::Local(here) => (locked(&here.published.premises).clone(), here.gaps()),
+            HostExecutive::Remote(attached) => {
+                let status = attached.status();
+                status.map(|(premises, count, longest)| (premises, Gaps { count, longest })).unwrap_or_default()
+            }
+        }
     }
 }
 
-impl Drop for Here {
+impl LocalExecutive {
+    fn gaps(&self) -> Gaps {
+        let longest = Duration::from_nanos(self.published.largest_gap.load(Ordering::Relaxed));
+        Gaps { count: self.published.gaps.load(Ordering::Relaxed), longest }
+    }
+}
+
+impl Drop for LocalExecutive {
     fn drop(&mut self) {
         if let Some(serving) = &mut self.serving {
             serving.leave();
         }
-        self.shared.command(Command::Stop);
+        self.shared.command(ExecutiveCommand::Stop);
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
             let _ = thread.join();
         }
     }
+}
+
+/// Whether a link at `address` has what `bind` asks for.
+fn listens_at(address: SocketAddr, bind: SocketAddr) -> bool {
+    let (ip, wanted) = (address.ip().to_canonical(), bind.ip().to_canonical());
+    // A socket for all addresses of IPv6 takes those of IPv4, too.
+    let is_among_all = ip.is_unspecified() && (ip.is_ipv6() || wanted.is_ipv4());
+    [0, address.port()].contains(&bind.port()) && (ip == wanted || is_among_all)
 }
 
 /// The name of this process.
@@ -679,12 +627,12 @@ pub(crate) fn own_name() -> String {
     std::fs::read_to_string("/proc/self/comm").map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Tells everybody who waits that nobody answers any more, however the control thread ended, and ends the executive.
-struct GivingUp(Arc<Shared>);
+/// Tells all threads that wait that no answer will come, and ends the executive, however the control thread ended.
+struct ShutdownGuard(Arc<HostShared>);
 
-impl Drop for GivingUp {
+impl Drop for ShutdownGuard {
     fn drop(&mut self) {
-        self.0.command(Command::Stop);
+        self.0.command(ExecutiveCommand::Stop);
         self.0.give_up();
     }
 }

@@ -1,4 +1,20 @@
-//! The key that hosts share: a file that only its owner may read.
+//! The key with which hosts authenticate each other, in a file that only its owner can read.
+//!
+//! A host that has a key ([`HostConfig::key`](crate::HostConfig::key)) authenticates its frames, and exchanges them only with hosts
+//! that have the same key. `(umask 077; openssl rand -hex 32 > FILE)` makes a file with a new key.
+//!
+//! ```
+//! # let directory = std::env::temp_dir().join(format!("laxity-key-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory)?;
+//! # let file = directory.join("key");
+//! # std::fs::write(&file, "00ff".repeat(16))?;
+//! # std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+//! use laxity::HostConfig;
+//!
+//! let config = HostConfig { key: Some(laxity::key::read(&file)?), ..HostConfig::default() };
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 use std::fs::OpenOptions;
 use std::io::{self, Read};
@@ -12,21 +28,22 @@ pub use laxity_core::endpoint::SharedKey;
 use crate::error::Error;
 
 const KEY_BYTES: usize = 32;
-/// What it is written as, with a line's end.
+/// The text of a key with a line's end.
 const MOST_TEXT_BYTES: u64 = 2 * KEY_BYTES as u64 + 1;
 
-/// Reads a key: 64 hexadecimal digits, and at most a line's end behind them (`openssl rand -hex 32`). The file has to be a regular
-/// one that belongs to this user or to root, and that nobody else may read or write.
+/// Reads a key from a file: 64 hexadecimal digits, with at most one line end after them.
+///
+/// The file must be a regular file that belongs to this user or to root, and that no other user can read or write (mode 600 or 400).
 ///
 /// # Errors
-/// [`Error::Key`]: what is wrong with the file; what stands in it is never told.
+/// [`Error::Key`] with the problem of the file. The error never shows the file's contents.
 pub fn read(path: impl AsRef<Path>) -> Result<SharedKey, Error> {
     let path = path.as_ref();
     read_file(path).map_err(|source| Error::Key { file: path.display().to_string(), source })
 }
 
 fn read_file(path: &Path) -> io::Result<SharedKey> {
-    // A pipe without a writer is not waited for.
+    // The open does not wait for the writer of a pipe.
     let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     let user = rustix::process::geteuid().as_raw();

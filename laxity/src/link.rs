@@ -1,4 +1,4 @@
-//! Which link a host has, and how it gets it.
+//! The link of a host, and how it is bound.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -13,76 +13,87 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::netlink::{GuardClasses, Netlink};
 use laxity_link::udp::{Udp, UdpConfig};
-use laxity_link::xdp::steer::Steering;
-use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
-use laxity_link::{Link, LinkError, LinkKind};
+use laxity_link::xdp::steer::InterfaceStreams;
+use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Xdp, XdpConfig, XdpError, XdpStatus};
+use laxity_link::{Link, LinkKind};
 
+use crate::config::HostConfig;
 use crate::error::Error;
-use crate::executive::Own;
-use crate::handler_kernel::Reserve;
-use crate::host::HostConfig;
+use crate::executive::OwnAddresses;
+use crate::handler_kernel::HandlerReserve;
 
-/// The number of the link that a host has.
+/// The number of a host's only link.
 pub(crate) const ONLY_LINK: LinkId = 0;
 
-/// How a host reaches the network.
+/// The kind of link by which a host reaches the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LinkChoice {
-    /// A UDP socket of the kernel. No rights needed.
+    /// A UDP socket of the kernel. It needs no rights. This is the default.
     #[default]
     Udp,
-    /// AF_XDP with early demultiplexing, or an error that says why not.
+    /// AF_XDP with early demultiplexing: a program in the kernel judges each frame before the network stack works on it. It needs Linux
+    /// 5.12, and root or CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON. Where it is unavailable, the host fails to start.
     Xdp(XdpOptions),
-    /// AF_XDP where that can be had; else a UDP socket, and a note in [`Standing`](crate::Standing) that says why.
+    /// AF_XDP where it is available; else a UDP socket, and a note with the reason in [`HostStatus`](crate::HostStatus).
     XdpOrUdp(XdpOptions),
 }
 
 impl LinkChoice {
-    /// What it is, or would rather be.
+    /// The preferred kind of link: AF_XDP unless this is [`LinkChoice::Udp`].
     pub fn kind(&self) -> LinkKind {
-        match self {
-            Self::Udp => LinkKind::Udp,
-            Self::Xdp(_) | Self::XdpOrUdp(_) => LinkKind::Xdp,
-        }
+        if self.xdp().is_some() { LinkKind::Xdp } else { LinkKind::Udp }
     }
 
-    /// The interface that it names.
+    /// The interface that the options name.
     pub(crate) fn interface(&self) -> Option<&str> {
+        self.xdp()?.interface.as_deref()
+    }
+
+    /// The options of AF_XDP, if that is tried.
+    pub(crate) fn xdp(&self) -> Option<&XdpOptions> {
         match self {
             Self::Udp => None,
-            Self::Xdp(options) | Self::XdpOrUdp(options) => options.interface.as_deref(),
+            Self::Xdp(options) | Self::XdpOrUdp(options) => Some(options),
         }
     }
 }
 
-/// How to drive an interface with AF_XDP.
+/// Settings of an AF_XDP link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// The interface; `None` takes the one that has the address of `bind`.
+    /// The name of the interface. `None` (the default) takes the one that has the address of [`HostConfig::bind`]; an address such as
+    /// 0.0.0.0 needs a name.
     pub interface: Option<String>,
-    /// The VLAN to tag packets with, if the interface is not a VLAN's itself ([`XdpConfig::vlan`]).
+    /// The VLAN with which packets are tagged, 1 to 4094 ([`XdpConfig::vlan`]). `None` (the default) takes that of the interface, if
+    /// it is the interface of a VLAN.
     pub vlan: Option<u16>,
-    /// Where in the kernel the demultiplexer runs.
+    /// The place of the demultiplexer in the kernel: by default in the driver, or behind it if the driver takes no program.
     pub mode: Mode,
-    /// Whether the executive's thread drives the interface's queues itself.
+    /// Busy polling: the executive's thread drives the interface's queues itself. `None` (the default) leaves them to the kernel.
     pub busy_poll: Option<BusyPoll>,
-    /// How many frames a second may be dropped early, of strangers and contract breakers. What dropping them costs is taken from the
-    /// processor in every bound; whether there are more is watched.
+    /// The number of frames a second that may be dropped early: frames of unknown peers, and frames beyond a contract. 50,000 by
+    /// default.
+    ///
+    /// The processor time for dropping so many is in every bound. The host counts excesses
+    /// ([`EarlySnapshot::most_dropped_per_second`](crate::snapshot::EarlySnapshot::most_dropped_per_second)).
     pub dropped_per_second: u64,
-    /// What driver and kernel take for such a frame beside the program, whose time is measured when the link is made. This is not:
-    /// the livelock benchmark measures the whole on a virtual pair.
+    /// The time that driver and kernel take for a dropped frame, beside the demultiplexer's program; 1 µs by default.
+    ///
+    /// The program's own time is measured when the host starts; this part is assumed.
     pub frame_overhead: Duration,
-    /// How many frames may wait on each receive queue, of real-time channels, control frames, and best effort; more are lost
-    /// ([`XdpConfig::waiting`]).
+    /// The numbers of frames that may wait on each receive queue: of real-time channels, control frames, and best effort, 1 to 32,768
+    /// each; 512, 512 and 256 by default. Each is rounded up to a power of two. Further frames are lost ([`XdpConfig::waiting`]).
     pub waiting: [u32; 3],
-    /// What handlers in the kernel may take in each tenth of a second, all together with what their replies take of the link: below a
-    /// tenth of a second. It is in every bound from the start ([`handler::kernel`](crate::handler::kernel)).
+    /// The time that all [handlers in the kernel](crate::handler::kernel) together may take in each tenth of a second, including the
+    /// link time of their replies; less than a tenth of a second. Zero (the default) allows no such handlers.
+    ///
+    /// It is in every bound from the start.
     pub handlers: Duration,
 }
 
 impl Default for XdpOptions {
-    /// The interface of the address, in the driver if it can, 50,000 dropped frames a second at 1 µs and what the program takes, as many
-    /// that wait as the link itself proposes, and no handlers in the kernel.
+    /// The interface of the address, in the driver if possible, 50,000 dropped frames a second at 1 µs beside the program's time,
+    /// the link's own default of waiting frames, and no handlers in the kernel.
     fn default() -> Self {
         Self {
             interface: None,
@@ -98,10 +109,10 @@ impl Default for XdpOptions {
 }
 
 impl XdpOptions {
-    /// What handlers in the kernel may take, as interference.
+    /// The time for handlers in the kernel, as interference.
     ///
     /// # Errors
-    /// They would take all.
+    /// It would be all time.
     pub(crate) fn for_handlers(&self) -> Result<Option<(Duration, Duration)>, Error> {
         let Self { handlers, .. } = self;
         if *handlers >= DROPPING_PERIOD {
@@ -111,8 +122,10 @@ impl XdpOptions {
         Ok(Some((DROPPING_PERIOD, *handlers)).filter(|_| !handlers.is_zero()))
     }
 
-    /// Bytes of memory that the frames of a host with `config` take at most on an interface of so many receive queues. They must be
-    /// lockable: RLIMIT_MEMLOCK, or CAP_IPC_LOCK.
+    /// Computes the largest number of bytes that the frames of a host with `config` take, on an interface with `queues` receive
+    /// queues.
+    ///
+    /// This memory must be lockable: by RLIMIT_MEMLOCK, or with CAP_IPC_LOCK.
     pub fn most_locked(&self, config: &HostConfig, queues: u32) -> u64 {
         /// A frame is a page at most.
         const FRAME: u64 = 4096;
@@ -124,87 +137,86 @@ impl XdpOptions {
 }
 
 /// A link, and the frames that it moves.
-pub(crate) enum Wire {
+pub(crate) enum LinkWithFrames {
     Udp(Box<Udp>, HeapFrames),
     Xdp(Box<Xdp>, KernelFrames),
 }
 
-impl Wire {
-    /// What it has for handlers in the kernel.
-    pub(crate) fn reserve(&self, config: &HostConfig, platform: &Platform) -> Option<Reserve> {
-        let (Wire::Xdp(link, _), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (self, &config.link)
-        else {
-            return None;
-        };
+impl LinkWithFrames {
+    /// The time and state that the link has for handlers in the kernel.
+    pub(crate) fn reserve(&self, config: &HostConfig, platform: &Platform) -> Option<HandlerReserve> {
+        let LinkWithFrames::Xdp(link, _) = self else { return None };
+        let options = config.link.xdp()?;
         let has_ceiling = config.guard.as_ref().is_some_and(|guard| guard.lag.is_some());
-        Some(Reserve::new(link, options.handlers, (config.key.is_some(), has_ceiling), platform.clone()))
+        Some(HandlerReserve::new(link, options.handlers, (config.key.is_some(), has_ceiling), platform.clone()))
     }
 }
 
-/// A link that was bound, and what is to be said of it.
-pub(crate) struct Bound {
-    pub(crate) wire: Wire,
+/// A link that was bound, and the notes about it.
+pub(crate) struct BoundLink {
+    pub(crate) wire: LinkWithFrames,
     pub(crate) notes: Vec<String>,
 }
 
-impl Bound {
+impl BoundLink {
     pub(crate) fn address(&self) -> SocketAddr {
         match &self.wire {
-            Wire::Udp(link, _) => link.local_address(),
-            Wire::Xdp(link, _) => link.local_address(),
+            LinkWithFrames::Udp(link, _) => link.local_address(),
+            LinkWithFrames::Xdp(link, _) => link.local_address(),
         }
     }
 
-    /// Its packets are of Laxity's class where the interface is guarded.
+    /// Puts the link's packets into Laxity's class where the interface is guarded.
     pub(crate) fn take_own_class(&self) -> Result<(), Error> {
         match &self.wire {
-            Wire::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
-            Wire::Xdp(..) => Ok(()),
+            LinkWithFrames::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
+            LinkWithFrames::Xdp(..) => Ok(()),
         }
     }
 
-    /// Bytes that it has taken of the wire so far, where its packets pass by the queueing disciplines.
+    /// Bytes that the link has put on the wire so far, if its packets bypass the queueing disciplines.
     pub(crate) fn wire_bytes(&self) -> Option<Arc<AtomicU64>> {
-        match &self.wire {
-            Wire::Udp(..) => None,
-            Wire::Xdp(link, _) => Some(link.wire_bytes()),
-        }
+        self.xdp().map(Xdp::wire_bytes)
     }
 
-    /// Its part of the program that steers packets into streams; a program of its own where the link has none.
-    pub(crate) fn steering(&mut self, interface: u32) -> Result<Steering, Error> {
+    /// The part of the link's program that steers packets into streams; a program of its own where the link has none.
+    pub(crate) fn steering(&mut self, interface: u32) -> Result<InterfaceStreams, Error> {
         let port = self.address().port();
         let steering = match &mut self.wire {
-            Wire::Udp(..) => Steering::open(interface)?,
-            Wire::Xdp(link, _) => link.take_steering().ok_or(Error::Stopped)?,
+            LinkWithFrames::Udp(..) => InterfaceStreams::open(interface)?,
+            LinkWithFrames::Xdp(link, _) => link.take_steering().ok_or(Error::Stopped)?,
         };
         steering.leave_alone(port);
         Ok(steering)
     }
 
-    /// What the early demultiplexer does, for whoever watches.
-    pub(crate) fn status(&self) -> Option<Arc<Status>> {
+    /// Counters of the early demultiplexer.
+    pub(crate) fn status(&self) -> Option<Arc<XdpStatus>> {
+        self.xdp().map(Xdp::status)
+    }
+
+    fn xdp(&self) -> Option<&Xdp> {
         match &self.wire {
-            Wire::Udp(..) => None,
-            Wire::Xdp(link, _) => Some(link.status()),
+            LinkWithFrames::Udp(..) => None,
+            LinkWithFrames::Xdp(link, _) => Some(link),
         }
     }
 }
 
-/// Over how long the time is counted that dropping frames early takes: as often as somebody looks whether there were more.
+/// The period over which the time for early drops is counted: the same in which the monitor looks for an excess.
 pub(crate) const DROPPING_PERIOD: Duration = Duration::from_millis(100);
 
-/// What bounds contain for frames that are dropped early.
+/// The allowance in all bounds for frames that are dropped early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DropAllowance {
-    /// So many a second.
+    /// The number of frames a second.
     pub frames_per_second: u64,
-    /// What each takes: the program, as measured, and [`XdpOptions::frame_overhead`].
+    /// The time for each frame: the measured time of the program, and [`XdpOptions::frame_overhead`].
     pub cost: Duration,
 }
 
 impl DropAllowance {
-    pub(crate) fn new(status: &Status, options: &XdpOptions) -> Self {
+    pub(crate) fn new(status: &XdpStatus, options: &XdpOptions) -> Self {
         let cost = status.opened().drop_cost + options.frame_overhead;
         Self { frames_per_second: options.dropped_per_second, cost }
     }
@@ -217,7 +229,7 @@ impl DropAllowance {
         if frames_per_second < most { Ok(()) } else { Err(Error::Drops { frames_per_second, cost, most }) }
     }
 
-    /// What they may take from the processor, as interference: the period, and so much in each.
+    /// The time that drops may take from the processor, as interference: the period, and the time in each.
     pub(crate) fn interference(&self) -> (Duration, Duration) {
         let a_second = self.cost * self.frames_per_second;
         let share = a_second.mul_ratio(DROPPING_PERIOD.as_nanos(), Duration::from_secs(1).as_nanos());
@@ -225,10 +237,11 @@ impl DropAllowance {
     }
 }
 
-/// Makes packets as short as the interface of the fast path needs them. What handling them costs is at most what longer ones cost.
+/// Makes packets as short as the interface of the fast path needs them. Shorter packets cost no more than longer ones.
 pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
     let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
-    // What is wrong with the interface is said when it is opened. Somebody who still drives it is nothing wrong: they are waited for then.
+    // Problems of the interface are reported when it is opened. That another process still drives it is no problem: opening waits
+    // for it.
     let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(around_payload(config))?;
     let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
     let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);
@@ -255,11 +268,11 @@ fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
     }
 }
 
-/// Binds the link, to another port if the one that is asked for is in use and another one will do; says so then.
-pub(crate) fn bind(config: &HostConfig, platform: &Platform, batch: usize) -> Result<Bound, Error> {
+/// Binds the link. If the requested port is in use and another will do, takes another and notes it.
+pub(crate) fn bind(config: &HostConfig, platform: &Platform, batch: usize) -> Result<BoundLink, Error> {
     let wire = |address| wire(config, platform, batch, address);
     let address = match wire(config.bind) {
-        Err(error) if config.any_port => in_use(&error).ok_or(error)?,
+        Err(error) if config.advanced.any_port => error.address_in_use().ok_or(error)?,
         bound => return bound,
     };
     let mut bound = wire(SocketAddr::new(address.ip(), 0))?;
@@ -267,72 +280,61 @@ pub(crate) fn bind(config: &HostConfig, platform: &Platform, batch: usize) -> Re
     Ok(bound)
 }
 
-/// The address that somebody else has, if that is what is wrong.
-fn in_use(error: &Error) -> Option<SocketAddr> {
-    match error {
-        Error::Link(LinkError::AddressInUse { address })
-        | Error::Xdp(XdpError::Udp(LinkError::AddressInUse { address })) => Some(*address),
-        _ => None,
-    }
-}
-
-/// Beside the channels' frames: a batch on its way out, one on its way in, one of the host's to itself, and control frames.
+/// Beside the channels' frames: a batch to be sent, a batch received, one that the host sends to itself, and control frames.
 fn frames(config: &HostConfig, batch: usize) -> usize {
-    config.frames + 5 * batch
+    config.advanced.frames + 5 * batch
 }
 
-/// What a host that is bound to that address sends to itself. Without knowledge of its addresses packets to those go through the network.
-pub(crate) fn own(bound: SocketAddr) -> Own {
+/// The addresses by which a host that is bound to `bound` reaches itself. If the system does not tell its addresses, packets to
+/// them go through the network.
+pub(crate) fn own(bound: SocketAddr) -> OwnAddresses {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces()).unwrap_or_default();
-    Own::new(bound, &interfaces)
+    OwnAddresses::new(bound, &interfaces)
 }
 
-fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
+fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<BoundLink, Error> {
     let frames = frames(config, batch);
     let packet = platform.packet.max(512) as usize + around_payload(config);
-    let udp = || -> Result<Wire, Error> {
+    let udp = |notes| -> Result<BoundLink, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
-        Ok(Wire::Udp(Box::new(link), HeapFrames::new(frames, packet)))
+        Ok(BoundLink { wire: LinkWithFrames::Udp(Box::new(link), HeapFrames::new(frames, packet)), notes })
     };
-    let xdp = |options: &XdpOptions| -> Result<Wire, Error> {
-        if config.channels > MAX_PLACES {
-            let (found, most) = (config.channels as u64, MAX_PLACES as u64);
+    let xdp = |options: &XdpOptions| -> Result<BoundLink, Error> {
+        if config.advanced.channels > MAX_PLACES {
+            let (found, most) = (config.advanced.channels as u64, MAX_PLACES as u64);
             return Err(XdpError::Config { field: "channels", found, least: 1, most }.into());
         }
-        let (link, frames) =
-            Xdp::open(&XdpConfig { batch, frames, packet, peers: config.channels, ..xdp_config(address, options) })?;
-        Ok(Wire::Xdp(Box::new(link), frames))
+        let (link, frames) = Xdp::open(&XdpConfig {
+            batch,
+            frames,
+            packet,
+            peers: config.advanced.channels,
+            ..xdp_config(address, options)
+        })?;
+        let notes = link.status().opened().notes.clone();
+        Ok(BoundLink { wire: LinkWithFrames::Xdp(Box::new(link), frames), notes })
     };
     match &config.link {
-        LinkChoice::Udp => Ok(Bound { wire: udp()?, notes: Vec::new() }),
-        LinkChoice::Xdp(options) => Ok(with_notes(xdp(options)?)),
+        LinkChoice::Udp => udp(Vec::new()),
+        LinkChoice::Xdp(options) => xdp(options),
         LinkChoice::XdpOrUdp(options) => match xdp(options) {
-            Ok(wire) => Ok(with_notes(wire)),
-            // The port is what is wrong: that would be so with a socket, too.
-            Err(error) if in_use(&error).is_some() => Err(error),
-            Err(error) => Ok(Bound { wire: udp()?, notes: vec![format!("the link is udp: {error}")] }),
+            // If the problem is the port, a socket would have it, too.
+            Err(error) if error.address_in_use().is_none() => udp(vec![format!("the link is udp: {error}")]),
+            bound => bound,
         },
     }
 }
 
-fn with_notes(wire: Wire) -> Bound {
-    let mut notes = Vec::new();
-    if let Wire::Xdp(link, _) = &wire {
-        notes.extend(link.status().opened().notes.iter().cloned());
-    }
-    Bound { wire, notes }
-}
-
-/// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
+/// A note, if best effort may start so seldom that the keep-alives of all channels need more.
 pub(crate) fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
     let Starts { spacing, .. } = platform.best_effort.starts?;
-    let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
+    let lease = Duration::from(config.advanced.lease).clamp(MIN_LEASE, MAX_LEASE);
     let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
-    (most < config.channels as u64).then(|| {
+    (most < config.advanced.channels as u64).then(|| {
         format!(
             "best effort starts every {spacing}: enough for the keep-alives of {most} channels with a lease of {lease}, \
              not of {}",
-            config.channels
+            config.advanced.channels
         )
     })
 }
@@ -350,16 +352,17 @@ mod tests {
         let error = allowance(909_091).check().unwrap_err();
         assert_eq!(error.exit_status(), 2);
         let text = error.to_string();
-        assert!(text.starts_with("909091 frames a second") && text.ends_with("expected fewer than 909091"), "{text}");
+        assert!(text.starts_with("expected fewer than 909091 frames a second"), "{text}");
+        assert!(text.contains("909091, at 1.1us each"), "{text}");
         assert!(DropAllowance { frames_per_second: u64::MAX, cost }.check().is_err());
     }
 
     #[test]
     fn what_may_wait_is_what_was_asked_for_and_takes_memory() {
-        let config = HostConfig { frames: 1000, ..HostConfig::default() };
+        let config = HostConfig::default().advanced(|advanced| advanced.frames = 1000);
         let usual = XdpOptions::default();
         assert_eq!(usual.waiting, [512, 512, 256]);
-        // 1,000 of channels, 320 of batches, 128 on their way out, and what may wait on each queue.
+        // 1,000 of channels, 320 of batches, 128 to be sent, and those that may wait on each queue.
         assert_eq!(usual.most_locked(&config, 1), (1000 + 320 + 128 + 1280) * 4096);
         let asked = XdpOptions { waiting: [1000, 1, 3], ..usual };
         assert_eq!(xdp_config(config.bind, &asked).waiting, [1000, 1, 3]);

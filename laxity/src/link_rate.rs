@@ -1,4 +1,4 @@
-//! How fast the link of a host is, if that was neither measured nor given: what the interfaces tell by which it sends.
+//! The rate of a host's link, if it was neither measured nor given: the interfaces by which the host sends tell it.
 //!
 //! A driver knows the rate of its wire. Loopback, a virtual pair and a tap have no wire: a packet is through when the call that hands
 //! it over returns, so they are as fast as that call, whose cost C_l is in every bound, too. Whatever does not tell is assumed to have

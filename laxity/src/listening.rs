@@ -1,4 +1,4 @@
-//! By which names channels are received, and by whom: applications of this process, or of others that are attached to it.
+//! Names by which channels are received, for applications of this process and of others that are attached to it.
 
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
@@ -6,36 +6,38 @@ use std::time::Duration as StdDuration;
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::contract::Service;
-use laxity_core::event::{Name, Request};
+use laxity_core::event::{Name, PeerRequest};
 use laxity_core::limits::MAX_LISTENERS;
 use laxity_core::units::Duration;
 
 use crate::application::Application;
-use crate::control::{Shared, State};
+use crate::channel_executive::ChannelExecutive;
+use crate::control::{ControlState, HostShared};
 use crate::error::Error;
-use crate::executive::Command;
+use crate::executive::ExecutiveCommand;
 use crate::handler::{self, HandlerSpec, check_may_wait};
-use crate::home::Home;
 use crate::port::{self, ReceiveSlot};
-use crate::receiver::{Accepted, AcceptedPort, Receiver};
+use crate::receiver::{AcceptedChannel, AcceptedPort, Receiver};
+use crate::snapshot::{ChannelList, Direction};
 
 /// A name that peers may ask for.
-pub(crate) struct Listening {
+pub(crate) struct ListenedName {
     name: Name,
-    /// The only one who may, if it is not anybody.
+    /// The only address that may ask; `None` if any may.
     from: Option<IpAddr>,
-    listens: Listens,
+    listens: ListenTarget,
 }
 
-/// Who receives the channels of a name.
+/// The application that receives the channels of a name.
 #[derive(Clone)]
-pub(crate) enum Listens {
-    Here(mpsc::Sender<Accepted>, Option<HandlerSpec>),
-    There(Arc<dyn Application>),
+pub(crate) enum ListenTarget {
+    Local(mpsc::Sender<AcceptedChannel>, Option<HandlerSpec>),
+    Remote(Arc<dyn Application>),
 }
 
-impl Listens {
-    /// Both ends of the mailbox of a channel, for so many messages of so many bytes, which takes so much in the long run.
+impl ListenTarget {
+    /// Makes both ends of the mailbox of a channel, for so many messages of so many bytes. `takes` is the share that the channel
+    /// uses in the long run.
     ///
     /// # Errors
     /// The application has no memory left, or its user may have no more.
@@ -47,40 +49,40 @@ impl Listens {
         takes: impl FnOnce() -> Utilisation,
     ) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
         Ok(match self {
-            Self::Here(_, spec) => {
+            Self::Local(_, spec) => {
                 let (port, mut slot) = port::receiving(messages);
-                // Best effort has no contract that it could be a part of.
+                // A handler's cost is a part of a contract, and best effort has none.
                 let (installer, handling) =
                     spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
                 slot.handling = handling;
-                (AcceptedPort::Here(port, installer), slot)
+                (AcceptedPort::Local(port, installer), slot)
             }
-            Self::There(application) => {
+            Self::Remote(application) => {
                 let slot = Arc::clone(application).receiving(messages, bytes, takes())?;
-                (AcceptedPort::There(Arc::clone(&slot.port)), slot)
+                (AcceptedPort::Remote(Arc::clone(&slot.port)), slot)
             }
         })
     }
 
-    /// The channel is open. If its listener is gone, it is closed.
-    pub(crate) fn accepted(&self, accepted: Accepted) {
+    /// Hands over an open channel. If its listener is gone, the channel is closed.
+    pub(crate) fn accepted(&self, accepted: AcceptedChannel) {
         match self {
-            Self::Here(listener, _) => drop(listener.send(accepted)),
-            Self::There(application) => application.accepted(accepted),
+            Self::Local(listener, _) => drop(listener.send(accepted)),
+            Self::Remote(application) => application.accepted(accepted),
         }
     }
 
     pub(crate) fn application(&self) -> Option<Arc<dyn Application>> {
         match self {
-            Self::Here(..) => None,
-            Self::There(application) => Some(Arc::clone(application)),
+            Self::Local(..) => None,
+            Self::Remote(application) => Some(Arc::clone(application)),
         }
     }
 }
 
-impl Shared {
+impl HostShared {
     /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<Accepted>, Error> {
+    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<AcceptedChannel>, Error> {
         if let Some(spec) = &config.handler {
             let (found, most) = (spec.cost(), self.platform.longest_handler());
             if found.is_zero() || found > most {
@@ -88,21 +90,12 @@ impl Shared {
             }
         }
         let (sender, receiver) = mpsc::channel();
-        self.listen_as(name, config.from, Listens::Here(sender, config.handler))?;
+        self.listen_as(name, config.from, ListenTarget::Local(sender, config.handler))?;
         Ok(receiver)
     }
 
-    /// Listens on `name` for an application in another process, which is told of accepted channels.
-    pub(crate) fn listen_for(
-        &self,
-        name: Name,
-        from: Option<IpAddr>,
-        application: Arc<dyn Application>,
-    ) -> Result<(), Error> {
-        self.listen_as(name, from, Listens::There(application))
-    }
-
-    fn listen_as(&self, name: Name, from: Option<IpAddr>, listens: Listens) -> Result<(), Error> {
+    /// Has `listens` told of accepted channels of this name.
+    pub(crate) fn listen_as(&self, name: Name, from: Option<IpAddr>, listens: ListenTarget) -> Result<(), Error> {
         check_may_wait()?;
         let mut state = self.state();
         self.check_running()?;
@@ -112,53 +105,58 @@ impl Shared {
         if state.listeners.len() >= MAX_LISTENERS {
             return Err(Error::refused_here(Refusal::new(Code::Memory, Stage::ReceivingProcessor), None));
         }
-        state.listeners.push(Listening { name, from, listens });
+        state.listeners.push(ListenedName { name, from, listens });
         drop(state);
-        self.command(Command::Listen(name));
+        self.command(ExecutiveCommand::Listen(name));
         Ok(())
     }
 
     pub(crate) fn unlisten(&self, name: Name) {
         self.state().listeners.retain(|other| other.name != name);
-        self.command(Command::Unlisten(name));
+        self.command(ExecutiveCommand::Unlisten(name));
     }
 }
 
-impl State {
-    /// What is asked for by this name is handled as its listener declares.
-    pub(crate) fn note_handler(&self, request: &mut Request) {
+impl ControlState {
+    /// Adds the handler that the listener declares for this name to the request.
+    pub(crate) fn note_handler(&self, request: &mut PeerRequest) {
         if let Service::RealTime(contract) = request.service {
             let cost = match self.listener(request) {
-                Some(Listens::Here(_, Some(spec))) => spec.cost(),
+                Some(ListenTarget::Local(_, Some(spec))) => spec.cost(),
                 _ => Duration::ZERO,
             };
             request.service = Service::RealTime(contract.with_handler(cost));
         }
     }
 
-    pub(crate) fn listener(&self, request: &Request) -> Option<Listens> {
-        let is_meant = |listening: &&Listening| {
+    pub(crate) fn listener(&self, request: &PeerRequest) -> Option<ListenTarget> {
+        let is_meant = |listening: &&ListenedName| {
             listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
         };
         self.listeners.iter().find(is_meant).map(|listening| listening.listens.clone())
     }
 }
 
-/// How a name is listened for.
+/// Options of a listener, for [`Host::listen_with`](crate::Host::listen_with). The default has no restriction and no handlers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ListenConfig {
-    /// The only address whose peers may open channels to it; to all others there is no such name. A peer that forges that
-    /// address can ask, but is not told the answer. `None`: all may.
+    /// The only peer address that may open channels; for all other addresses the name does not exist. With `None` any peer may.
+    ///
+    /// A peer that forges the address can send requests, but does not get the answers.
     pub from: Option<IpAddr>,
-    /// What handlers of the messages of real-time channels declare, on the executive's thread; `None` if there will be none. See [`crate::handler`].
+    /// The declaration of handlers for the messages of real-time channels, on the executive's thread; `None` without handlers.
+    /// See [`crate::handler`].
     pub handler: Option<HandlerSpec>,
 }
 
-/// Receives the channels that peers open to one name. Dropping it stops listening; open channels go on.
+/// Accepts the channels that peers open to one name; [`Host::listen`](crate::Host::listen) returns it.
+///
+/// Dropping it stops listening. Channels that were accepted go on; channels that were not are closed.
 pub struct Listener {
-    name: Name,
-    accepted: mpsc::Receiver<Accepted>,
-    home: Arc<dyn Home>,
+    pub(crate) name: Name,
+    pub(crate) accepted: mpsc::Receiver<AcceptedChannel>,
+    pub(crate) home: Arc<dyn ChannelExecutive>,
+    pub(crate) channels: Arc<ChannelList>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -168,14 +166,13 @@ impl std::fmt::Debug for Listener {
 }
 
 impl Listener {
-    pub(crate) fn new(name: Name, accepted: mpsc::Receiver<Accepted>, home: Arc<dyn Home>) -> Self {
-        Self { name, accepted, home }
-    }
-
-    /// Waits for the next channel, at most `timeout`.
+    /// Returns the next channel that a peer has opened; waits for `timeout` at most, or without limit if it is `None`.
+    ///
+    /// The host grants a channel before this call returns it. Messages that come in until then wait in the channel's queue.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the executive has stopped.
+    /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the
+    /// executive has stopped.
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
         check_may_wait()?;
         let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
@@ -186,7 +183,9 @@ impl Listener {
                 mpsc::RecvTimeoutError::Disconnected => gone(),
             })?,
         };
-        Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)
+        let receiver = Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)?;
+        self.channels.add(Direction::Receives, receiver.watch());
+        Ok(receiver)
     }
 }
 

@@ -2,24 +2,25 @@
 
 use std::sync::{Arc, PoisonError};
 
-pub use crate::executive::{Histograms, Recorded, Recorder, Sampling};
+pub use crate::executive::{Histograms, Recorder, Sampling, WindowRecord};
 pub use crate::realtime::{keep_awake, lock_memory};
 pub use crate::statistics::Histogram;
 
+use crate::config::HostConfig;
 use crate::error::Error;
-use crate::host::{Host, HostConfig};
+use crate::host::Host;
 
 /// Starts a host that records its work; no bound is claimed for its channels.
 ///
 /// # Errors
 /// As [`Host::start`].
 pub fn start(config: HostConfig, sampling: Sampling) -> Result<Host, Error> {
-    Host::start_metered(config, false, |_| {}, Some(Box::new(sampling)))
+    Host::start_prepared(config, false, |_| {}, Some(Box::new(sampling)))
 }
 
 /// Stops the host: what it recorded of windows.
 pub fn stop(host: Host) -> Vec<Recorder> {
-    let Ok(published) = host.here().map(|here| Arc::clone(&here.published)) else { return Vec::new() };
+    let Ok(published) = host.local().map(|here| Arc::clone(&here.published)) else { return Vec::new() };
     drop(host);
     let sampled = published.sampled.lock().unwrap_or_else(PoisonError::into_inner).take();
     sampled.map_or_else(Vec::new, |sampling| sampling.windows)

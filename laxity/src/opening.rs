@@ -6,27 +6,27 @@ use std::sync::{Arc, mpsc};
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::buffers;
 use laxity_core::contract::{Overload, Service};
-use laxity_core::endpoint::{Destination, Outgoing};
-use laxity_core::event::{Name, Pace};
+use laxity_core::endpoint::{Destination, SendSetup};
+use laxity_core::event::{Name, SenderPace};
 use laxity_core::platform::LinkModel;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
 use crate::advice;
 use crate::application::Application;
-use crate::control::{Known, Opened, OpenedPort, Opener, Shared, Ticket};
+use crate::control::{ChannelEntry, HostShared, OpenedChannel, OpenedPort, Opener, PendingChannel};
 use crate::error::Error;
-use crate::executive::Command;
+use crate::executive::ExecutiveCommand;
 use crate::grant::{ChannelSpec, Grant};
 use crate::handler::check_may_wait;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::link::ONLY_LINK;
-use crate::port::{self, Port, SendSlot, Slot};
+use crate::port::{self, ExecutivePort, Port, SendSlot};
 use crate::sender::OpenRequest;
-use crate::wanted::Wanted;
+use crate::sender_request::SenderRequest;
 
-/// What the mailbox of a sending channel holds.
-struct Sizes {
+/// The sizes of a sending channel's mailbox.
+struct MailboxSize {
     messages: u32,
     packets: u32,
     /// Bytes of a packet, and of a message.
@@ -34,7 +34,7 @@ struct Sizes {
     bytes: usize,
 }
 
-impl Shared {
+impl HostShared {
     /// Opens a channel to receiver `name` at `peer`; `application` is whose it is, if that is one in another process. A refusal waits for what the peer
     /// says to that which would fit.
     pub(crate) fn open_channel(
@@ -42,7 +42,7 @@ impl Shared {
         (peer, name): (SocketAddr, &str),
         spec: ChannelSpec,
         application: Option<&Arc<dyn Application>>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedChannel, Error> {
         check_may_wait()?;
         let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
         let opened = self.ask(destination, spec, false, application);
@@ -60,8 +60,8 @@ impl Shared {
         spec: ChannelSpec,
     ) -> Result<(Arc<Port>, Grant), Error> {
         match self.open_channel((peer, name), spec, Some(&application))? {
-            Opened { port: OpenedPort::There(port), grant, .. } => Ok((port, grant)),
-            Opened { port: OpenedPort::Here(_), .. } => Err(Error::Stopped),
+            OpenedChannel { port: OpenedPort::Remote(port), grant, .. } => Ok((port, grant)),
+            OpenedChannel { port: OpenedPort::Local(_), .. } => Err(Error::Stopped),
         }
     }
 
@@ -72,7 +72,7 @@ impl Shared {
         spec: ChannelSpec,
         is_question: bool,
         application: Option<&Arc<dyn Application>>,
-    ) -> Result<Opened, Error> {
+    ) -> Result<OpenedChannel, Error> {
         let ChannelSpec { service, overload, priority, catch_up } = spec;
         let service = match service {
             Service::RealTime(contract) => Service::RealTime(match catch_up {
@@ -90,7 +90,7 @@ impl Shared {
         let (port, slot) = match application {
             None => {
                 let (port, slot) = port::sending(buffers, sizes.bytes);
-                (OpenedPort::Here(port), slot)
+                (OpenedPort::Local(port), slot)
             }
             Some(application) => {
                 let settings = self.state().admission.settings();
@@ -101,7 +101,7 @@ impl Shared {
                 let takes = self.takes(settings, contract.as_ref(), Role::Sends);
                 let slot = Arc::clone(application).sending(buffers, sizes.bytes, takes);
                 let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
-                (OpenedPort::There(Arc::clone(&slot.port)), slot)
+                (OpenedPort::Remote(Arc::clone(&slot.port)), slot)
             }
         };
         let own = Arc::clone(&slot.port);
@@ -114,34 +114,33 @@ impl Shared {
         opened
     }
 
-    fn sizes(&self, request: &OpenRequest) -> Sizes {
+    fn sizes(&self, request: &OpenRequest) -> MailboxSize {
         let platform = &self.platform;
-        let packet = match request.service {
-            Service::RealTime(_) => platform.packet,
-            Service::BestEffort { .. } => platform.best_effort.packet_max,
-        };
-        let (messages, packets) = match request.service {
+        let (packet, messages, packets) = match request.service {
             Service::RealTime(contract) => {
-                (buffers::send_messages(&contract), buffers::send_packets(&contract, platform))
+                (platform.packet, buffers::send_messages(&contract), buffers::send_packets(&contract, platform))
             }
-            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, packet)),
+            Service::BestEffort { queue, max_message } => {
+                let packet = platform.best_effort.packet_max;
+                (packet, queue, best_effort_packets(max_message, packet))
+            }
         };
         let oversize = match request.overload {
             Overload::Decay => laxity_core::limits::DECAY_FACTOR,
             _ => 1,
         };
         let bytes = request.service.max_message().saturating_mul(oversize) as usize;
-        Sizes { messages, packets, packet, bytes }
+        MailboxSize { messages, packets, packet, bytes }
     }
 
     /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
     fn admit_and_ask(
         &self,
         request: OpenRequest,
-        sizes: &Sizes,
+        sizes: &MailboxSize,
         (port, slot): (OpenedPort, SendSlot),
         application: Option<&Arc<dyn Application>>,
-    ) -> Result<mpsc::Receiver<Result<Opened, Error>>, Error> {
+    ) -> Result<mpsc::Receiver<Result<OpenedChannel, Error>>, Error> {
         let platform = &self.platform;
         let contract = request.service.contract().copied();
         let mut state = self.state();
@@ -154,7 +153,7 @@ impl Shared {
                 _ => contract,
             };
             let outside = platform.propagation + platform.clock_error;
-            let wanted = Wanted { contract: analysed, outside, priority: request.priority };
+            let wanted = SenderRequest { contract: analysed, outside, priority: request.priority };
             let (id, least);
             if request.is_question {
                 (state, least, handover) = self.would_send(state, &wanted)?;
@@ -173,13 +172,13 @@ impl Shared {
             work_conserving: !self.behaviour.hold_sending,
         };
         let outgoing =
-            Outgoing::new(request.destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
+            SendSetup::new(request.destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
         let ahead = state.admission.ahead();
-        let outgoing = outgoing.paced(Pace { rate, ahead, spacing }).handed_over_within(handover);
+        let outgoing = outgoing.paced(SenderPace { rate, ahead, spacing }).handed_over_within(handover);
         let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
         let (reply, answer) = mpsc::sync_channel(1);
-        let known = Known {
+        let known = ChannelEntry {
             port: Arc::clone(&slot.port),
             peer: request.destination.peer,
             reservation,
@@ -193,10 +192,10 @@ impl Shared {
             opener: Some(Opener { reply, port }),
         };
         state.unreachable.retain(|peer| *peer != request.destination.peer);
-        let ticket = state.ticket(Ticket::Opening { known });
+        let ticket = state.ticket(PendingChannel { known, accepted: None });
         drop(state);
         self.notified.notify();
-        self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
+        self.command(ExecutiveCommand::Open { ticket, outgoing, slot: Box::new(ExecutivePort::Send(slot)) });
         Ok(answer)
     }
 }

@@ -1,4 +1,4 @@
-//! Which threads do an executive's work.
+//! The threads that do an executive's work.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,76 +11,84 @@ use laxity_core::units::Duration;
 use laxity_link::{LinkOver, sys};
 
 use crate::application::Application;
-use crate::control::Shared;
+use crate::control::HostShared;
 use crate::error::Error;
-use crate::executive::{self, Executive, Inline, Monitor, Spin};
+use crate::executive::{self, Executive, InlineExecutive, Monitor, SpinState};
 use crate::port::Port;
 use crate::realtime::Scheduling;
-use crate::signal::Signal;
+use crate::signal::Notifier;
 
-/// Which threads do an executive's work.
+/// The process and the threads that do an executive's work ([`HostConfig::placement`](crate::HostConfig::placement)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// A thread of its own. Applications hand their messages over to it, and are handed theirs.
+    /// A thread of its own in this process. Applications hand messages to this thread, and it hands received messages to them. No
+    /// other process shares the executive, unless it is served ([`Host::serve`](crate::Host::serve)).
     Thread,
-    /// The applications' threads in [`Sender::send`](crate::Sender::send) and [`Receiver::recv`](crate::Receiver::recv), as far as they run
-    /// as SCHED_FIFO or SCHED_RR and stay on processors of the host; a thread of its own does what is due meanwhile, and for all others. No
-    /// hand-over and one wake-up less at each end, for which every bound contains the wake-up of the platform twice.
+    /// The applications' threads in [`Sender::send`](crate::Sender::send) and [`Receiver::recv`](crate::Receiver::recv), if they
+    /// run as SCHED_FIFO or SCHED_RR and stay on processors of the host.
     ///
-    /// What a thread runs as, and where, is looked at when it uses a channel of the host for the first time, and now and then after
-    /// that. While such a thread does the executive's work, and while it waits in `recv`, it has the executive's priority, and its own
-    /// again when it returns; one that has it anyway saves two system calls. Best effort is left to the executive's thread.
+    /// A thread of the executive does the work that is due when none of them is in these calls, all work for other threads, and best
+    /// effort. This placement saves the hand-over and one wake-up at each end; in return every bound contains the wake-up time of the
+    /// platform twice. Upcalls on the executive's thread, and handlers, are not possible.
+    ///
+    /// The scheduling and the processors of a thread are checked when it first uses a channel of the host, and now and then
+    /// afterwards. While the thread does the executive's work, and while it waits in `recv`, it has the executive's priority; on
+    /// return it gets its own back. A thread that has this priority anyway saves two system calls.
     Inline,
-    /// The executive of another process, to which this one attaches ([`Host::serve`](crate::Host::serve)): all channels of all processes stand in one order, on
-    /// one link. Messages go through memory that both processes have.
+    /// The executive of another process, to which this one attaches ([`Host::serve`](crate::Host::serve)).
+    ///
+    /// All channels of all processes are then scheduled together on one link. Messages go through memory that both processes share.
     Server,
-    /// The executive of another process, if one serves at the configured place; else that of this process, which serves others there as long as it lives. If
-    /// the process that serves ends, the others find the next one ([`Host::reattach`](crate::Host::reattach)). The address, the link, the costs and the key are those of
-    /// the process that serves; so a key cannot be given to another one's. One that claims nothing ([`HostConfig::claims`](crate::HostConfig::claims)) and has no
+    /// The executive of another process, if one serves at the configured socket ([`HostConfig::server`](crate::HostConfig::server));
+    /// else an executive in this process, which serves others there as long as it lives. This is the default.
+    ///
+    /// If the process that serves ends, the others find the next one ([`Host::reattach`](crate::Host::reattach)). The address,
+    /// the link, the costs and the key are those of the process that serves, so a process that attaches cannot have a key of its
+    /// own. A host that claims nothing ([`AdvancedConfig::claims`](crate::AdvancedConfig::claims)) and has no
     /// [`HostConfig::server`](crate::HostConfig::server) is alone, as with `Thread`.
     #[default]
     Auto,
 }
 
-/// The executive's thread; and what others do of its work, if they do.
-type Launched = (JoinHandle<()>, Option<Arc<dyn Inline>>);
+/// The executive's thread, and the share of its work that other threads do, if they do.
+type LaunchResult = (JoinHandle<()>, Option<Arc<dyn InlineExecutive>>);
 
-/// How an executive is to run.
+/// The settings with which an executive's thread runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Manner {
+pub(crate) struct ExecutiveConfig {
     pub(crate) placement: Placement,
     /// The SCHED_FIFO priority to ask for.
     pub(crate) fifo: Option<u8>,
-    /// How long to spin before a sleep.
+    /// The time for which to spin before a sleep.
     pub(crate) spin: Duration,
 }
 
-/// What the executive's thread runs as, and what it could not have.
-pub(crate) type Reported = (Scheduling, Vec<String>);
+/// The scheduling of the executive's thread, and the rights that it did not get.
+pub(crate) type StartReport = (Scheduling, Vec<String>);
 
-/// Starts the executive's thread, which says what it runs as.
+/// Starts the executive's thread, which reports its scheduling.
 pub(crate) fn launch<L, F>(
     executive: Executive<L, F>,
-    manner: Manner,
-    report: mpsc::SyncSender<Reported>,
-) -> io::Result<Launched>
+    manner: ExecutiveConfig,
+    report: mpsc::SyncSender<StartReport>,
+) -> io::Result<LaunchResult>
 where
     L: LinkOver<F> + Send + 'static,
     F: Frames + Send + 'static,
 {
-    let stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
-    let Manner { placement, fifo, spin } = manner;
+    let stopping = StopGuard(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
+    let ExecutiveConfig { placement, fifo, spin } = manner;
     let (monitor, alone) = match placement {
         Placement::Thread | Placement::Server | Placement::Auto => (None, Some(executive)),
         Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),
     };
-    let inline = monitor.clone().map(|monitor| monitor as Arc<dyn Inline>);
+    let inline = monitor.clone().map(|monitor| monitor as Arc<dyn InlineExecutive>);
     let thread = std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {
         let (scheduling, note) = schedule(fifo);
         let mut notes = Vec::from_iter(note);
-        let spin = Spin::new(spin, placement == Placement::Inline, scheduling).unwrap_or_else(|why| {
+        let spin = SpinState::new(spin, placement == Placement::Inline, scheduling).unwrap_or_else(|why| {
             notes.push(format!("the executive does not spin: {why}"));
-            Spin::default()
+            SpinState::default()
         });
         let _ = report.send((scheduling, notes));
         let _stopping = stopping;
@@ -93,36 +101,34 @@ where
     Ok((thread, inline))
 }
 
-/// Says that the executive has stopped, however it stopped.
-struct Stopping(Arc<AtomicBool>, Arc<Signal>);
+/// Reports that the executive has stopped, however it stopped.
+struct StopGuard(Arc<AtomicBool>, Arc<Notifier>);
 
-impl Drop for Stopping {
+impl Drop for StopGuard {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
         self.1.notify();
     }
 }
 
-/// Gives the calling thread the best scheduling that it may have, and says what it could not have.
+/// Gives the calling thread the best scheduling that is permitted, and reports what was not.
 pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
-    let mut note = None;
-    if let Some(priority) = fifo {
-        match sys::real_time(priority) {
-            Ok(()) => return (Scheduling::Fifo(priority), None),
-            Err(error) => {
-                note = Some(format!("no real-time priority ({error}): other threads can delay the executive"));
-            }
+    let note = match fifo.map(|priority| (priority, sys::real_time(priority))) {
+        Some((priority, Ok(()))) => return (Scheduling::Fifo(priority), None),
+        Some((_, Err(error))) => {
+            Some(format!("no real-time priority ({error}): other threads can delay the executive"))
         }
-    }
+        None => None,
+    };
     match sys::short_slice(Duration::from_micros(100)) {
         Ok(()) => (Scheduling::ShortSlice, note),
         Err(_) => (Scheduling::Ordinary, note),
     }
 }
 
-impl Shared {
+impl HostShared {
     /// # Errors
-    /// The executive is gone, or this is no place to ask it for anything.
+    /// The executive is gone, or the calling thread may not ask it for anything.
     pub(crate) fn check_running(&self) -> Result<(), Error> {
         match () {
             () if sys::forks() != self.forks => Err(Error::Forked),
@@ -132,7 +138,7 @@ impl Shared {
         }
     }
 
-    /// Whether the executive is gone.
+    /// True if the executive is gone.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
     }

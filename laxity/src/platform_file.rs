@@ -1,15 +1,14 @@
-//! The `[platform]` table of a file: the costs of a host, as calibration writes them or a person does.
+//! The `[platform]` table of a file: the costs of a host ([`Platform`]), written by a calibration or by hand.
 //!
-//! A key that is absent keeps its default. A key that is not known, a value of the wrong kind or unit, or one out of range
-//! is an error that names file, line and key, says what was found and what was expected; nothing of the file is then used.
-//! The letters are those of [channels Table 2b].
+//! A key that is absent keeps its default. A key that is not known, a value of the wrong kind or unit, or a value out of range
+//! is an error that names file, line and key, and says what was found and what was expected. docs/admit.md lists the keys.
 //!
 //! `machine = "papers"` describes the machine of the papers, for comparison: its defaults are those of Table 2b, and
 //! `link_mode` says whether link scheduling runs at interrupt level (`"inline"`) or on the adapter (`"offload"`). Its absent
 //! best effort is that of [channels §6]: messages of 60 KiB in packets of S.
 //!
 //! ```
-//! use laxity_core::platform::Platform;
+//! use laxity::Platform;
 //!
 //! let text = "[platform]\npacket = \"1400B\"\nquantum = 8\nlink_rate = \"100Mbit/s\"\n";
 //! let platform = laxity::platform_file::parse(text, "host.toml", Platform::assumed_host())?;
@@ -27,22 +26,23 @@ use laxity_core::platform::{
 use laxity_core::units::Duration;
 use toml::de::DeValue;
 
-use crate::source::{Entry, FileError, Source, Table};
+use crate::source::{Entry, FileError, SourceFile, Table};
 use crate::text::DisplaySize;
 
 pub(crate) use write::quoted;
 pub use write::table;
 
-/// Reads the `[platform]` table of `text`; absent keys are those of `defaults`, or of the papers for their machine.
+/// Reads the `[platform]` table of `text`. `file` is the name of the file in errors. Absent keys take the values of `defaults`, or those of
+/// the papers with `machine = "papers"`.
 ///
-/// A smaller `packet` than the default's takes the absent `link_floor`, `best_effort_packet_min` and
-/// `best_effort_packet_max` down with it. `[[platform.interference]]` and `[[platform.envelope]]` replace the default's terms,
+/// With a smaller `packet` than the default's, absent `link_floor`, `best_effort_packet_min` and `best_effort_packet_max` are no larger
+/// than that. `[[platform.interference]]` and `[[platform.envelope]]` replace the default's terms,
 /// they do not add to them.
 ///
 /// # Errors
 /// A mistake in the file.
 pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, FileError> {
-    let source = Source { text, file };
+    let source = SourceFile { text, file };
     let root = source.parse()?;
     let root = Table::root(source, &root);
     if let Some(entry) = root.get("calibration") {
@@ -50,7 +50,7 @@ pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, Fil
                        (laxity: --calibration FILE)";
         return Err(source.error(entry.key_at, "calibration", problem.to_owned()));
     }
-    root.only(&["platform"], "platform")?;
+    root.only("platform")?;
     match root.get("platform") {
         Some(entry) => read(&entry, defaults),
         None => Ok(defaults),
@@ -66,22 +66,22 @@ pub fn read(entry: &Entry<'_, '_>, defaults: Platform) -> Result<Platform, FileE
     let machine = machine(&table)?;
     let defaults = if machine.is_papers() { Platform::papers_table_2b() } else { defaults };
     let platform = Platform { machine, ..defaults };
-    let given = vec![("", table.at)];
-    let mut reading = Reading { source: table.source, platform, given, best_effort_bytes: None };
+    let mut reading = PartialPlatform { table: &table, platform, best_effort_bytes: None };
     table.entries().iter().try_for_each(|entry| reading.take(entry))?;
     reading.starts()?;
     reading.adapt_defaults();
     reading.best_effort_packets()?;
-    reading.platform.validate().map_err(|error| reading.out_of_range(&error))?;
+    reading.platform.validate().map_err(|error| {
+        let at = table.get(error.field).map_or(table.at, |entry| entry.at());
+        reading.out_of_range(&error, at)
+    })?;
     Ok(reading.platform)
 }
 
 /// Whose machine it is.
 fn machine(table: &Table<'_, '_>) -> Result<MachineModel, FileError> {
-    let is_papers = match table.get("machine") {
-        Some(machine) => machine.word(&[("papers", true), ("executive", false)])?,
-        None => false,
-    };
+    let machines = [("papers", true), ("executive", false)];
+    let is_papers = table.get("machine").map_or(Ok(false), |machine| machine.word(&machines))?;
     let Some(mode) = table.get("link_mode") else {
         return Ok(if is_papers { MachineModel::PapersInline } else { MachineModel::Executive });
     };
@@ -97,16 +97,14 @@ fn machine(table: &Table<'_, '_>) -> Result<MachineModel, FileError> {
 const OTHER_KEYS: &str = "interference, envelope, machine or link_mode";
 
 /// A `[platform]` table, half read.
-struct Reading<'a> {
-    source: Source<'a>,
+struct PartialPlatform<'a, 't, 'i> {
+    table: &'a Table<'t, 'i>,
     platform: Platform,
-    /// The keys that the file gives, each with its position; the table itself is the empty one.
-    given: Vec<(&'static str, usize)>,
     /// A best-effort message that is given in bytes, and where.
     best_effort_bytes: Option<(u64, usize)>,
 }
 
-impl Reading<'_> {
+impl PartialPlatform<'_, '_, '_> {
     fn take(&mut self, entry: &Entry<'_, '_>) -> Result<(), FileError> {
         // Read before everything else, because they choose the defaults.
         if matches!(entry.name, "machine" | "link_mode") {
@@ -120,7 +118,6 @@ impl Reading<'_> {
             let expected = PARAMETERS.iter().map(|parameter| parameter.name).chain([OTHER_KEYS]);
             return Err(entry.unknown(&expected.collect::<Vec<_>>().join(", ")));
         };
-        self.given.push((parameter.name, entry.at()));
         let platform = &mut self.platform;
         match parameter.field {
             Field::Bytes(bytes) => *bytes(platform) = entry.narrow(entry.size()?, " bytes")?,
@@ -139,79 +136,65 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn terms(&mut self, entry: &Entry<'_, '_>, terms: &Terms) -> Result<Vec<(Duration, Duration)>, FileError> {
+    fn terms(&self, entry: &Entry<'_, '_>, terms: &Terms) -> Result<Vec<(Duration, Duration)>, FileError> {
         let &Terms { keys, names, .. } = terms;
         let mut pairs = Vec::new();
         for table in entry.tables(&format!("tables with {} and {}: [[{}]]", keys[0], keys[1], entry.key))? {
-            table.only(&keys, &keys.join(" or "))?;
-            let mut found = [Duration::ZERO; 2];
+            table.only(&keys.join(" or "))?;
+            let (mut found, mut at) = ([Duration::ZERO; 2], [0; 2]);
             for (which, key) in keys.into_iter().enumerate() {
                 let Some(entry) = table.get(key) else {
                     let problem =
                         format!("platform.{} is missing, expected a span of time such as \"4ms\"", names[which]);
-                    return Err(self.source.error(table.at, &table.name, problem));
+                    return Err(table.source.error(table.at, &table.name, problem));
                 };
-                self.given.push((names[which], entry.at()));
-                found[which] = entry.span()?;
+                (found[which], at[which]) = (entry.span()?, entry.at());
             }
             // Checked here, where the line of a bad one is known.
-            terms.check(found.into()).map_err(|error| self.out_of_range(&error))?;
+            let wrong = |error: PlatformError| self.out_of_range(&error, at[usize::from(error.field == names[1])]);
+            terms.check(found.into()).map_err(wrong)?;
             pairs.push(found.into());
         }
         Ok(pairs)
     }
 
-    fn position(&self, key: &str) -> Option<usize> {
-        // Of several tables with the same key the last one read is the one that was checked.
-        self.given.iter().rev().find(|(name, _)| *name == key).map(|&(_, at)| at)
-    }
-
-    fn is_given(&self, key: &str) -> bool {
-        self.position(key).is_some()
-    }
-
     /// Policing needs both of its numbers.
     fn starts(&self) -> Result<(), FileError> {
-        let missing = |at, missing: &str, given: &str, example: &str| {
-            let key = format!("platform.{missing}");
-            let problem = format!("{key} is missing, expected {example}, because {given} is given");
-            Err(self.source.error(at, &key, problem))
+        let numbers = [
+            ("best_effort_burst", "a whole number such as 4"),
+            ("best_effort_spacing", "a span of time such as \"1ms\""),
+        ];
+        let [of_burst, of_spacing] = numbers.map(|(name, _)| self.table.get(name));
+        let (given, (name, example)) = match (of_burst, of_spacing) {
+            (Some(given), None) => (given, numbers[1]),
+            (None, Some(given)) => (given, numbers[0]),
+            _ => return Ok(()),
         };
-        let (burst, spacing) = ("best_effort_burst", "best_effort_spacing");
-        match (self.position(burst), self.position(spacing)) {
-            (Some(at), None) => missing(at, spacing, burst, "a span of time such as \"1ms\""),
-            (None, Some(at)) => missing(at, burst, spacing, "a whole number such as 4"),
-            _ => Ok(()),
-        }
+        let key = self.table.key(name);
+        let problem = format!("{key} is missing, expected {example}, because {} is given", given.name);
+        Err(self.table.source.error(given.at(), &key, problem))
     }
 
     /// Defaults were made for the default packet and the default C_l; others take those along that follow from them.
     fn adapt_defaults(&mut self) {
-        let (spacing, batch, floor, max, min, message) = (
-            self.is_given("packet_spacing"),
-            self.is_given("receive_batch"),
-            self.is_given("link_floor"),
-            self.is_given("best_effort_packet_max"),
-            self.is_given("best_effort_packet_min"),
-            self.is_given("best_effort_message"),
-        );
-        let at = self.position("").unwrap_or(0);
-        let platform = &mut self.platform;
-        if !spacing && !platform.machine.is_papers() {
+        let (table, platform) = (self.table, &mut self.platform);
+        let is_absent = |key| table.get(key).is_none();
+        if is_absent("packet_spacing") && !platform.machine.is_papers() {
             platform.link.spacing = LinkModel::usual_spacing(platform.link_cost);
         }
-        if !floor {
+        if is_absent("link_floor") {
             platform.link.floor_bytes = platform.link.floor_bytes.min(platform.packet);
         }
         let best_effort = &mut platform.best_effort;
+        let [max, min] = ["best_effort_packet_max", "best_effort_packet_min"].map(is_absent);
         if platform.machine.is_papers() {
-            if !message {
-                self.best_effort_bytes = Some((60 << 10, at));
+            if is_absent("best_effort_message") {
+                self.best_effort_bytes = Some((60 << 10, table.at));
             }
-            if !max {
+            if max {
                 best_effort.packet_max = platform.packet;
             }
-            if !min {
+            if min {
                 // All packets of a message are S long, but for the last one.
                 best_effort.packet_min = match self.best_effort_bytes {
                     Some((bytes @ 1.., _)) if platform.packet > 0 => {
@@ -221,13 +204,13 @@ impl Reading<'_> {
                 };
             }
         }
-        if !max {
+        if max {
             best_effort.packet_max = best_effort.packet_max.min(platform.packet);
         }
-        if !min {
+        if min {
             best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
         }
-        if !batch && !platform.machine.is_papers() {
+        if is_absent("receive_batch") && !platform.machine.is_papers() {
             platform.receive_batch = usual_batch(platform);
         }
     }
@@ -246,8 +229,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn out_of_range(&self, error: &PlatformError) -> FileError {
-        let at = self.position(error.field).or_else(|| self.position("")).unwrap_or(0);
+    fn out_of_range(&self, error: &PlatformError, at: usize) -> FileError {
         let shown = |value| match Parameter::named(error.field).map(|parameter| parameter.field) {
             Some(Field::Bytes(_)) => DisplaySize(value).to_string(),
             Some(Field::Count(_) | Field::Packets(_)) => value.to_string(),
@@ -258,8 +240,8 @@ impl Reading<'_> {
     }
 
     fn wrong(&self, at: usize, name: &str, found: &str, expected: &str) -> FileError {
-        let key = format!("platform.{name}");
-        self.source.error(at, &key, format!("{key} is {found}, expected {expected}"))
+        let key = self.table.key(name);
+        self.table.source.error(at, &key, format!("{key} is {found}, expected {expected}"))
     }
 }
 

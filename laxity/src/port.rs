@@ -1,9 +1,11 @@
 //! Between an application's thread and the executive: bounded mailboxes, one writer and one reader each.
 //!
 //! Between threads of one process messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
-//! other side the handler fills one, the application reads it and hands it back. Nobody copies or allocates, and the executive waits for nobody (between processes they are copied, [`crate::attach`]): where
-//! applications share a lock ([`Returned`]) it only tries.
-//! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
+//! other side the handler fills one, the application reads it and hands it back. No side copies or allocates, and the executive never waits
+//! for an application: where applications share a lock ([`ReturnedBuffers`]) it only tries. Between processes messages are copied
+//! ([`crate::attach`]).
+//!
+//! Applications announce messages through one [`crate::doorbell::Doorbell`] per executive, so that it looks only at ports that rang.
 
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
@@ -13,25 +15,25 @@ use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Evidence, Segments};
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::Outbound;
+use laxity_drive::OutboundMessage;
 
-use crate::signal::Signal;
+use crate::signal::Notifier;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 
-/// A message on its way to the application.
+/// A message in transit to the application.
 #[derive(Debug)]
-pub(crate) struct Inbound {
+pub(crate) struct InboundMessage {
     pub(crate) message: MessageBuf,
-    pub(crate) told: Told,
+    pub(crate) told: MessageInfo,
 }
 
-/// What the application is told of a message.
+/// The record of a message for the application.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct MessageInfo {
     pub(crate) sequence: u64,
     pub(crate) logical_arrival: Instant,
-    /// When its application sent it.
+    /// The time at which its application sent it.
     pub(crate) sent: Instant,
     pub(crate) completion: Instant,
     pub(crate) segments: Option<Segments>,
@@ -41,43 +43,39 @@ pub(crate) struct Told {
 }
 
 /// The executive's end of the mailbox of an application in another process, which fills it.
-pub(crate) trait Filled: std::fmt::Debug + Send {
+pub(crate) trait RemoteOutbox: std::fmt::Debug + Send {
     /// As [`SendSlot::take`].
-    fn take(&mut self) -> Option<Outbound>;
+    fn take(&mut self) -> Option<OutboundMessage>;
     /// As [`SendSlot::give`].
     fn give(&mut self, message: MessageBuf);
     /// As [`SendSlot::put_at`].
     fn put_at(&self, now: Instant, begin: Instant) -> Instant;
-    /// The application, and the channel's place in its bell.
-    fn bell(&self) -> (u32, u32);
 }
 
 /// The executive's end of the mailbox of an application in another process, which empties it.
-pub(crate) trait Emptied: std::fmt::Debug + Send {
+pub(crate) trait RemoteInbox: std::fmt::Debug + Send {
     /// As [`ReceiveSlot::push`].
-    fn push(&mut self, inbound: Inbound);
+    fn push(&mut self, inbound: InboundMessage);
     /// As [`ReceiveSlot::take_returned`].
     fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool;
-    /// As [`Filled::bell`].
-    fn bell(&self) -> (u32, u32);
 }
 
-/// What an application does with its messages on the executive's thread, as they are complete.
-pub(crate) trait Handling: std::fmt::Debug + Send {
-    /// What that may take for the next one; zero if nothing is done.
+/// The work of an application for its messages on the executive's thread, as they are complete.
+pub(crate) trait MessageHandling: std::fmt::Debug + Send {
+    /// The longest time of the work for the next message; zero without work.
     fn cost(&self) -> Duration;
     /// Does it in another way from now on, if it was told to: whether it was.
     fn exchange(&mut self) -> bool;
     /// Does it; whether the message is done with, and what that took. If not, it is for the application's queue.
-    fn run(&mut self, inbound: &Inbound) -> (bool, Duration);
+    fn run(&mut self, inbound: &InboundMessage) -> (bool, Duration);
 }
 
 /// The application's end of a mailbox that an executive in another process empties.
-pub(crate) trait Posting: std::fmt::Debug + Send {
+pub(crate) trait SendSide: std::fmt::Debug + Send {
     /// As [`SendPort::free`].
     fn free(&mut self) -> Option<MessageBuf>;
     /// As [`SendPort::put`].
-    fn put(&mut self, outbound: Outbound);
+    fn put(&mut self, outbound: OutboundMessage);
     /// As [`SendPort::has_rung`].
     fn has_rung(&mut self, now: Instant);
     /// As [`SendPort::pending`].
@@ -85,27 +83,28 @@ pub(crate) trait Posting: std::fmt::Debug + Send {
 }
 
 /// The application's end of a mailbox that an executive in another process fills.
-pub(crate) trait Fetching: std::fmt::Debug + Send {
+pub(crate) trait ReceiveSide: std::fmt::Debug + Send {
     /// As [`ReceivePort::pop`].
-    fn pop(&mut self) -> Option<Inbound>;
+    fn pop(&mut self) -> Option<InboundMessage>;
 }
 
-/// What the application, the executive and the control thread share of one channel.
+/// The state of one channel that the application, the executive and the control thread share.
 #[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) statistics: Statistics,
     /// Notified when a buffer came back, a message arrived or the channel ended.
-    pub(crate) signal: Signal,
+    pub(crate) signal: Notifier,
     end: OnceLock<End>,
     index: AtomicU32,
-    /// What the executive of another process told last of the channel.
-    /// And whether that was the last.
-    counted: std::sync::Mutex<(Counted, bool)>,
+    /// The latest figures of the channel from the executive of another process, and true if no more come.
+    counted: std::sync::Mutex<(ChannelCounters, bool)>,
+    /// Passes notifications of another process on to the descriptor.
+    pub(crate) passes_on: std::sync::Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-/// What became of a channel's messages.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Counted {
+/// The results of a channel's messages.
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(crate) struct ChannelCounters {
     pub(crate) sent: SendCounters,
     pub(crate) figures: Figures,
 }
@@ -113,13 +112,14 @@ pub(crate) struct Counted {
 const UNASSIGNED: u32 = u32::MAX;
 
 impl Port {
-    pub(crate) fn new(signal: Signal) -> Arc<Self> {
+    pub(crate) fn new(signal: Notifier) -> Arc<Self> {
         Arc::new(Self {
             statistics: Statistics::new(),
             signal,
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
             counted: Default::default(),
+            passes_on: Default::default(),
         })
     }
 
@@ -133,20 +133,20 @@ impl Port {
         Some(self.index.load(Ordering::Acquire)).filter(|index| *index != UNASSIGNED)
     }
 
-    /// The channel has left the executive; whoever still holds the port rings for nobody.
+    /// The channel has left the executive: a thread that still holds the port rings without effect.
     pub(crate) fn retire(&self) {
         self.index.store(UNASSIGNED, Ordering::Release);
     }
 
     /// What is told last stays.
-    pub(crate) fn set_counted(&self, counted: Counted, is_last: bool) {
+    pub(crate) fn set_counted(&self, counted: ChannelCounters, is_last: bool) {
         let mut known = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
         if !known.1 {
             *known = (counted, is_last);
         }
     }
 
-    pub(crate) fn counted(&self) -> Counted {
+    pub(crate) fn counted(&self) -> ChannelCounters {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
@@ -163,25 +163,27 @@ impl Port {
 /// The executive's side of a sending channel.
 #[derive(Debug)]
 pub(crate) struct SendSlot {
-    mailbox: Mailbox,
+    pub(crate) mailbox: Mailbox,
+    /// The application of another process, and the channel's place in its bell.
+    pub(crate) bell: Option<(u32, u32)>,
     pub(crate) port: Arc<Port>,
 }
 
 #[derive(Debug)]
-enum Mailbox {
+pub(crate) enum Mailbox {
     Own {
-        inbox: rtrb::Consumer<Outbound>,
+        inbox: rtrb::Consumer<OutboundMessage>,
         free: rtrb::Producer<MessageBuf>,
-        rung: Arc<Rung>,
-        /// How many messages were taken.
+        rung: Arc<RingTimes>,
+        /// The number of messages that were taken.
         taken: u64,
     },
-    Other(Box<dyn Filled>),
+    Other(Box<dyn RemoteOutbox>),
 }
 
 impl SendSlot {
     /// The oldest message in the mailbox.
-    pub(crate) fn take(&mut self) -> Option<Outbound> {
+    pub(crate) fn take(&mut self) -> Option<OutboundMessage> {
         match &mut self.mailbox {
             Mailbox::Own { inbox, taken, .. } => {
                 let outbound = inbox.pop().ok()?;
@@ -189,14 +191,6 @@ impl SendSlot {
                 Some(outbound)
             }
             Mailbox::Other(mailbox) => mailbox.take(),
-        }
-    }
-
-    /// The application in another process whose it is, and its place in that one's bell.
-    pub(crate) fn bell(&self) -> Option<(u32, u32)> {
-        match &self.mailbox {
-            Mailbox::Own { .. } => None,
-            Mailbox::Other(mailbox) => Some(mailbox.bell()),
         }
     }
 
@@ -226,9 +220,9 @@ pub(crate) fn rang_within(rang_at: Instant, now: Instant, begin: Instant) -> Ins
 
 /// When an application had put each message into its mailbox, and rung, ns. A place is used again once its message has been taken.
 #[derive(Debug)]
-pub(crate) struct Rung(Box<[AtomicU64]>);
+pub(crate) struct RingTimes(Box<[AtomicU64]>);
 
-impl Rung {
+impl RingTimes {
     fn new(messages: usize) -> Self {
         Self((0..=messages).map(|_| AtomicU64::new(0)).collect())
     }
@@ -246,30 +240,30 @@ impl Rung {
     }
 }
 
-/// Messages that applications have read. Any thread returns them; the executive looks only if nobody else does at that moment,
+/// Messages that applications have read. Any thread returns them; the executive looks only if no other thread does at that moment,
 /// so that it never waits for a thread of lower priority.
-pub(crate) struct Returned {
+pub(crate) struct ReturnedBuffers {
     messages: Mutex<Vec<MessageBuf>>,
     /// What else is to be done for each, if the executive is in another process, and as long as the channel has its memory.
-    returns: Option<Mutex<Option<Returns>>>,
+    returns: Option<Mutex<Option<ReturnHook>>>,
 }
 
-/// What is done for each message that is returned.
-type Returns = Box<dyn Fn() + Send>;
+/// The work for each message that is returned.
+type ReturnHook = Box<dyn Fn() + Send>;
 
-impl std::fmt::Debug for Returned {
+impl std::fmt::Debug for ReturnedBuffers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Returned").finish_non_exhaustive()
     }
 }
 
-impl Returned {
+impl ReturnedBuffers {
     fn new(messages: usize) -> Self {
         Self { messages: Mutex::new(Vec::with_capacity(messages)), returns: None }
     }
 
     /// Of a channel whose executive is in another process, to which each return is told.
-    pub(crate) fn telling(messages: usize, returns: Returns) -> Self {
+    pub(crate) fn telling(messages: usize, returns: ReturnHook) -> Self {
         Self { returns: Some(Mutex::new(Some(returns))), ..Self::new(messages) }
     }
 
@@ -313,32 +307,26 @@ impl Returned {
 /// The executive's side of a receiving channel.
 #[derive(Debug)]
 pub(crate) struct ReceiveSlot {
-    mailbox: Outlet,
+    pub(crate) mailbox: Outlet,
+    /// The application of another process, and the channel's place in its bell.
+    pub(crate) bell: Option<(u32, u32)>,
     pub(crate) port: Arc<Port>,
     /// Declared with the channel, if its application handles messages on the executive's thread.
-    pub(crate) handling: Option<Box<dyn Handling>>,
+    pub(crate) handling: Option<Box<dyn MessageHandling>>,
 }
 
 #[derive(Debug)]
-enum Outlet {
-    Own { outbox: rtrb::Producer<Inbound>, returned: Arc<Returned> },
-    Other(Box<dyn Emptied>),
+pub(crate) enum Outlet {
+    Own { outbox: rtrb::Producer<InboundMessage>, returned: Arc<ReturnedBuffers> },
+    Other(Box<dyn RemoteInbox>),
 }
 
 impl ReceiveSlot {
     /// Puts a message in. As many places as buffers: it fits.
-    pub(crate) fn push(&mut self, inbound: Inbound) {
+    pub(crate) fn push(&mut self, inbound: InboundMessage) {
         match &mut self.mailbox {
             Outlet::Own { outbox, .. } => drop(outbox.push(inbound)),
             Outlet::Other(mailbox) => mailbox.push(inbound),
-        }
-    }
-
-    /// As [`SendSlot::bell`].
-    pub(crate) fn bell(&self) -> Option<(u32, u32)> {
-        match &self.mailbox {
-            Outlet::Own { .. } => None,
-            Outlet::Other(mailbox) => Some(mailbox.bell()),
         }
     }
 
@@ -353,17 +341,17 @@ impl ReceiveSlot {
 
 /// The executive's side of a channel.
 #[derive(Debug)]
-pub(crate) enum Slot {
+pub(crate) enum ExecutivePort {
     Send(SendSlot),
     Receive(ReceiveSlot),
 }
 
-impl Slot {
+impl ExecutivePort {
     /// The application in another process whose channel it is, and the channel's place in its bell.
     pub(crate) fn other_bell(&self) -> Option<(u32, u32)> {
         match self {
-            Self::Send(slot) => slot.bell(),
-            Self::Receive(slot) => slot.bell(),
+            Self::Send(slot) => slot.bell,
+            Self::Receive(slot) => slot.bell,
         }
     }
 
@@ -378,55 +366,55 @@ impl Slot {
 /// The application's side of a sending channel.
 #[derive(Debug)]
 pub(crate) struct SendPort {
-    mailbox: Post,
+    pub(crate) mailbox: SendPath,
     pub(crate) port: Arc<Port>,
 }
 
 #[derive(Debug)]
-enum Post {
+pub(crate) enum SendPath {
     Own {
-        outbox: rtrb::Producer<Outbound>,
+        outbox: rtrb::Producer<OutboundMessage>,
         free: rtrb::Consumer<MessageBuf>,
-        rung: Arc<Rung>,
-        /// How many messages were put in.
+        rung: Arc<RingTimes>,
+        /// The number of messages that were put in.
         put: u64,
     },
-    Other(Box<dyn Posting>),
+    Other(Box<dyn SendSide>),
 }
 
 impl SendPort {
     /// A buffer for a message, if one is free.
     pub(crate) fn free(&mut self) -> Option<MessageBuf> {
         match &mut self.mailbox {
-            Post::Own { free, .. } => free.pop().ok(),
-            Post::Other(mailbox) => mailbox.free(),
+            SendPath::Own { free, .. } => free.pop().ok(),
+            SendPath::Other(mailbox) => mailbox.free(),
         }
     }
 
     /// Puts a message in. As many places as buffers: it fits.
-    pub(crate) fn put(&mut self, outbound: Outbound) {
+    pub(crate) fn put(&mut self, outbound: OutboundMessage) {
         match &mut self.mailbox {
-            Post::Own { outbox, .. } => drop(outbox.push(outbound)),
-            Post::Other(mailbox) => mailbox.put(outbound),
+            SendPath::Own { outbox, .. } => drop(outbox.push(outbound)),
+            SendPath::Other(mailbox) => mailbox.put(outbound),
         }
     }
 
     /// The application has put a message in, and rung.
     pub(crate) fn has_rung(&mut self, now: Instant) {
         match &mut self.mailbox {
-            Post::Own { rung, put, .. } => {
+            SendPath::Own { rung, put, .. } => {
                 rung.note(*put, now);
                 *put += 1;
             }
-            Post::Other(mailbox) => mailbox.has_rung(now),
+            SendPath::Other(mailbox) => mailbox.has_rung(now),
         }
     }
 
     /// Messages in the mailbox of an executive in another process that it has not given back: not taken, or not sent.
     pub(crate) fn pending(&mut self) -> u64 {
         match &mut self.mailbox {
-            Post::Own { .. } => 0,
-            Post::Other(mailbox) => mailbox.pending(),
+            SendPath::Own { .. } => 0,
+            SendPath::Other(mailbox) => mailbox.pending(),
         }
     }
 }
@@ -434,21 +422,21 @@ impl SendPort {
 /// The application's side of a receiving channel.
 #[derive(Debug)]
 pub(crate) struct ReceivePort {
-    mailbox: Inlet,
-    /// Where read messages go back; any thread that holds one may return it.
-    pub(crate) returned: Arc<Returned>,
+    pub(crate) mailbox: Inlet,
+    /// The place for messages that were read; any thread that holds one may return it.
+    pub(crate) returned: Arc<ReturnedBuffers>,
     pub(crate) port: Arc<Port>,
 }
 
 #[derive(Debug)]
-enum Inlet {
-    Own(rtrb::Consumer<Inbound>),
-    Other(Box<dyn Fetching>),
+pub(crate) enum Inlet {
+    Own(rtrb::Consumer<InboundMessage>),
+    Other(Box<dyn ReceiveSide>),
 }
 
 impl ReceivePort {
     /// The oldest message in the mailbox.
-    pub(crate) fn pop(&mut self) -> Option<Inbound> {
+    pub(crate) fn pop(&mut self) -> Option<InboundMessage> {
         match &mut self.mailbox {
             Inlet::Own(inbox) => inbox.pop().ok(),
             Inlet::Other(mailbox) => mailbox.pop(),
@@ -466,48 +454,24 @@ impl ReceivePort {
 
 /// Both sides of a sending channel's mailbox with `buffers` messages of `bytes` bytes.
 pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
-    let port = Port::new(Signal::default());
+    let port = Port::new(Notifier::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(buffers);
     let (mut give, free) = rtrb::RingBuffer::new(buffers);
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
-    let rung = Arc::new(Rung::new(buffers));
+    let rung = Arc::new(RingTimes::new(buffers));
     let mailbox = Mailbox::Own { inbox, free: give, rung: Arc::clone(&rung), taken: 0 };
-    let slot = SendSlot { mailbox, port: Arc::clone(&port) };
-    (SendPort { mailbox: Post::Own { outbox, free, rung, put: 0 }, port }, slot)
+    let slot = SendSlot { mailbox, bell: None, port: Arc::clone(&port) };
+    (SendPort { mailbox: SendPath::Own { outbox, free, rung, put: 0 }, port }, slot)
 }
 
 /// Both sides of a receiving channel's mailbox for `messages` messages.
 pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
-    let port = Port::new(Signal::default());
+    let port = Port::new(Notifier::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(messages);
-    let returned = Arc::new(Returned::new(messages));
+    let returned = Arc::new(ReturnedBuffers::new(messages));
     let mailbox = Outlet::Own { outbox, returned: Arc::clone(&returned) };
-    let slot = ReceiveSlot { mailbox, port: Arc::clone(&port), handling: None };
+    let slot = ReceiveSlot { mailbox, bell: None, port: Arc::clone(&port), handling: None };
     (ReceivePort { mailbox: Inlet::Own(inbox), returned, port }, slot)
-}
-
-/// The executive's side of a channel whose application is in another process.
-pub(crate) fn slot_of_other(mailbox: Box<dyn Filled>, port: Arc<Port>) -> SendSlot {
-    SendSlot { mailbox: Mailbox::Other(mailbox), port }
-}
-
-/// Likewise, of one that is received.
-pub(crate) fn receive_slot_of_other(mailbox: Box<dyn Emptied>, port: Arc<Port>) -> ReceiveSlot {
-    ReceiveSlot { mailbox: Outlet::Other(mailbox), port, handling: None }
-}
-
-/// The application's side of a channel whose executive is in another process.
-pub(crate) fn port_of_other(mailbox: Box<dyn Posting>, port: Arc<Port>) -> SendPort {
-    SendPort { mailbox: Post::Other(mailbox), port }
-}
-
-/// Likewise, of one that is received: messages that were read go back through `returned`.
-pub(crate) fn receive_port_of_other(
-    mailbox: Box<dyn Fetching>,
-    returned: Arc<Returned>,
-    port: Arc<Port>,
-) -> ReceivePort {
-    ReceivePort { mailbox: Inlet::Other(mailbox), returned, port }
 }

@@ -1,13 +1,24 @@
-//! Looking at the clock without a pause: what a thread sees of the time that is taken from it.
+//! A probe for stolen time: a thread that reads the clock without a pause, and reports the gaps.
+//!
+//! ```
+//! use laxity::probe;
+//! use laxity::units::Duration;
+//!
+//! let mut largest = Duration::ZERO;
+//! probe::spin(Duration::from_millis(2), Duration::from_micros(1), |_end, gap| largest = largest.max(gap));
+//! println!("the largest gap was {largest}");
+//! ```
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-/// Spins for `length` and tells each gap between two looks at the clock that is longer than `least`: when it ended, and how long
-/// it was. What the calling thread runs as is up to the caller; at a real-time priority nothing else of this processor runs
-/// meanwhile, and the kernel's throttle stops a thread that spins for too long.
+/// Spins for `length`, and calls `tell` for each gap between two reads of the clock that is longer than `least`, with its end and
+/// its length.
 ///
-/// Two looks are some tens of nanoseconds apart, so a `least` of a microsecond tells them from interrupts.
+/// The caller chooses the scheduling of its thread. At a real-time priority no other thread of this processor runs meanwhile, and
+/// the kernel's throttle stops a thread that spins for too long.
+///
+/// Two reads are some tens of nanoseconds apart, so a `least` of one microsecond separates them from interrupts.
 pub fn spin(length: Duration, least: Duration, mut tell: impl FnMut(Instant, Duration)) {
     let start = now();
     let mut before = start;

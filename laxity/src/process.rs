@@ -1,9 +1,18 @@
-//! Is the process that wrote this still the one with that number?
+//! The identity of a process across boots and reused process ids: the boot id, and the start time of the process.
+//!
+//! A record that stores both can be checked later: if either differs, the process that wrote it is gone.
+//!
+//! ```
+//! use laxity::process::{boot, start_time};
+//!
+//! let (before, own) = (boot().unwrap(), start_time(std::process::id()));
+//! assert_eq!((boot().unwrap(), start_time(std::process::id())), (before, own));
+//! ```
 
 use std::fs;
 use std::io;
 
-/// The identity of this boot: what another one wrote is about processes that are gone.
+/// Reads the identity of this boot. A record with another identity belongs to processes that are gone.
 ///
 /// # Errors
 /// If `/proc` cannot be read.
@@ -11,13 +20,13 @@ pub fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
-/// When process `pid` started, in the kernel's ticks since boot; `None` if there is no such process, or it is a corpse that
-/// nobody has buried yet.
+/// Reads the start time of process `pid`, in the kernel's clock ticks since boot; `None` if there is no such process, or it is a zombie.
 pub fn start_time(pid: u32) -> Option<u64> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may hold blanks and brackets, so it is skipped from behind.
+/// Field 22 of `/proc/PID/stat` (proc(5)). The name in field 2 may hold blanks and brackets, so the search begins after its last
+/// bracket.
 fn parse(stat: &str) -> Option<u64> {
     let mut fields = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();
     let state = fields.next()?;

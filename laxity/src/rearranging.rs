@@ -7,45 +7,45 @@ use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::rearrange::Reserved;
+use laxity_core::admission::rearrange::RearrangeResult;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::SendingStages;
 use laxity_core::event::ChannelId;
 use laxity_core::units::Duration;
 
 use crate::advice;
-use crate::control::{Shared, State};
+use crate::control::{ControlState, HostShared};
 use crate::error::Error;
-use crate::executive::Command;
+use crate::executive::ExecutiveCommand;
 use crate::experiments::Marks;
-use crate::wanted::Wanted;
+use crate::sender_request::SenderRequest;
 
-/// How long an opener waits until the executive serves its channels in another way.
+/// The time that an opener waits until the executive serves its channels in another way.
 const PATIENCE: StdDuration = StdDuration::from_secs(1);
 
 /// A channel that its receiver has accepted.
-pub(crate) struct Begins {
+pub(crate) struct PeerAcceptance {
     pub(crate) channel: ChannelId,
-    /// What of the deadline is the receiver's.
+    /// The receiver's part of the deadline.
     pub(crate) receive: Duration,
     pub(crate) same_clock: bool,
     pub(crate) marks: Marks,
 }
 
-impl State {
-    /// True while the way in which channels are served is about to change: nothing is admitted until then.
+impl ControlState {
+    /// True while a change of the channels' stages is about to take effect: nothing is admitted until then.
     pub(crate) fn is_rearranging(&self) -> bool {
         self.rearranging.is_some()
     }
 }
 
-impl Shared {
+impl HostShared {
     /// The least stages with which a channel that is only asked about would be sent, and what handing it over takes; nothing changes.
     pub(crate) fn would_send<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
-        wanted: &Wanted,
-    ) -> Result<(MutexGuard<'a, State>, SendingStages, Duration), Error> {
+        state: MutexGuard<'a, ControlState>,
+        wanted: &SenderRequest,
+    ) -> Result<(MutexGuard<'a, ControlState>, SendingStages, Duration), Error> {
         let state = self.settled_soon(state)?;
         let mut copy = state.admission.clone();
         let found = copy.reserve_rearranged(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
@@ -56,15 +56,15 @@ impl Shared {
     /// Admits a sending channel, in another way to serve the others if need be.
     pub(crate) fn admit_sending<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
-        wanted: &Wanted,
-    ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
-        let Wanted { contract, priority, .. } = wanted;
+        mut state: MutexGuard<'a, ControlState>,
+        wanted: &SenderRequest,
+    ) -> Result<(MutexGuard<'a, ControlState>, ReservationId, SendingStages), Error> {
+        let SenderRequest { contract, priority, .. } = wanted;
         state = self.settled_soon(state)?;
         let found = state.admission.reserve_or_rearrange(contract, Role::Sends, *priority, wanted.budget());
         let refusal = match found {
-            Ok(Reserved::Now(id, least)) => return Ok((state, id, least)),
-            Ok(Reserved::After(arranged)) => {
+            Ok(RearrangeResult::Now(id, least)) => return Ok((state, id, least)),
+            Ok(RearrangeResult::After(arranged)) => {
                 self.rearrange(&mut state, *arranged);
                 state = self.settled_soon(state)?;
                 match state.admission.reserve_least_at(contract, Role::Sends, *priority, wanted.budget()) {
@@ -83,9 +83,9 @@ impl Shared {
     }
 
     /// Has the executive serve its channels as `arranged` has them, which are those of now. Nothing else is changing.
-    pub(crate) fn rearrange(&self, state: &mut State, arranged: Admission) {
+    pub(crate) fn rearrange(&self, state: &mut ControlState, arranged: Admission) {
         state.admission = arranged;
-        // No bound is exceeded on the way from one to the other: what is published only grows, and it is before the executive is told.
+        // No bound is exceeded during the change: published bounds only grow, and they are published before the executive is told.
         state.review_bounds();
         let admission = &state.admission;
         let stages = state.channels.iter().filter(|(_, known)| !known.is_receiving).filter_map(|(channel, known)| {
@@ -95,28 +95,31 @@ impl Shared {
         let stages = stages.collect();
         state.rearranging = Some(Vec::new());
         // After what was to begin before, and after the bounds are published.
-        state.push_command(Command::Restage(stages));
+        state.push_command(ExecutiveCommand::Restage(stages));
         self.notified.notify();
     }
 
     /// Waits until the executive serves its channels as admission reckons with.
-    pub(crate) fn settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(crate) fn settled<'a>(&'a self, mut state: MutexGuard<'a, ControlState>) -> MutexGuard<'a, ControlState> {
         while state.is_rearranging() && !self.is_stopped() {
             state = self.wait_for_change(state);
         }
         state
     }
 
-    fn wait_for_change<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    fn wait_for_change<'a>(&self, state: MutexGuard<'a, ControlState>) -> MutexGuard<'a, ControlState> {
         let waited = self.rearranged.wait_timeout(state, StdDuration::from_millis(50));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// As [`Shared::settled`], but not for long.
+    /// As [`HostShared::settled`], but not for long.
     ///
     /// # Errors
     /// The host stops; or its processor or its link is not at rest for a second, which no host is that keeps its bounds.
-    pub(crate) fn settled_soon<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Error> {
+    pub(crate) fn settled_soon<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, ControlState>,
+    ) -> Result<MutexGuard<'a, ControlState>, Error> {
         let until = StdInstant::now() + PATIENCE;
         while state.is_rearranging() {
             self.check_running()?;

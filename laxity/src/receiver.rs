@@ -1,45 +1,51 @@
 //! The application's end of a receiving channel.
 
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::Contract;
 use laxity_core::event::End;
 use laxity_core::figures::{Figures, Misses};
+use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 
 use crate::calibration::Level;
+use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::Grant;
-use crate::handler::{Handler, HandlerFigures, Installer, check_may_wait};
-use crate::home::Home;
-use crate::port::{Inbound, Port, ReceivePort, Returned, Told};
-use crate::sender::Watch;
+use crate::handler::{Handler, HandlerFigures, HandlerInstaller, check_may_wait};
+use crate::port::{InboundMessage, MessageInfo, Port, ReceivePort, ReturnedBuffers};
+use crate::sender::ChannelWatch;
+use crate::snapshot::{ChannelSnapshot, Direction};
 
-/// Receives the messages of one channel, exact and in order. One thread at a time; it may move between threads.
+/// Receives the messages of one channel, unchanged and in order; [`Listener::accept`](crate::Listener::accept) returns it. Only one
+/// thread at a time can use it, and it may move between threads.
+///
+/// Dropping a receiver closes its channel: the sender gets [`Error::ClosedByPeer`], and messages in transit are lost.
 #[derive(Debug)]
 pub struct Receiver {
     port: ReceivePort,
     grant: Grant,
-    home: Arc<dyn Home>,
-    /// Messages that the application was handed, with those that were late, by cause.
-    handed: Handed,
-    installer: Option<Installer>,
+    home: Arc<dyn ChannelExecutive>,
+    /// The messages that the application was handed, and the late ones of them by cause.
+    handed: DeliveryCounts,
+    installer: Option<HandlerInstaller>,
 }
 
-/// What the application was handed on a channel.
+/// The messages that an application was handed on a channel.
 #[derive(Debug, Default)]
-struct Handed {
+struct DeliveryCounts {
     messages: u64,
     late: u64,
     over_bound: u64,
     misses: Misses,
 }
 
-impl Handed {
-    fn count(&mut self, told: &Told) {
+impl DeliveryCounts {
+    fn count(&mut self, told: &MessageInfo) {
         self.messages += 1;
         self.over_bound += u64::from(told.over_bound.is_some());
         if let Some(evidence) = &told.evidence {
@@ -48,7 +54,7 @@ impl Handed {
         }
     }
 
-    /// Where more was handed over than the executive had told.
+    /// Adds messages that were handed over since the executive last published its figures.
     fn add_to(&self, figures: &mut Figures) {
         if figures.delivered < self.messages {
             (figures.delivered, figures.late, figures.over_bound) = (self.messages, self.late, self.over_bound);
@@ -57,57 +63,59 @@ impl Handed {
     }
 }
 
-/// A received message. Its memory goes back to the channel when it is dropped; as long as it is held, the channel has one
-/// buffer less, and messages that find none are dropped as the receiver's fault.
+/// A received message. It dereferences to its bytes (`&message[..]`).
+///
+/// Its memory goes back to the channel when it is dropped. While it is held, the channel has one buffer less. A message that finds
+/// no buffer is dropped, and counts as a miss by the receiver ([`Cause::Receiver`]).
 #[derive(Debug)]
 pub struct Message {
-    inbound: Option<Inbound>,
-    returned: Arc<Returned>,
+    inbound: InboundMessage,
+    returned: Arc<ReturnedBuffers>,
     port: Arc<Port>,
     doorbell: Arc<Doorbell>,
 }
 
 /// A receiving channel that is open.
-pub(crate) struct Accepted {
+pub(crate) struct AcceptedChannel {
     pub(crate) port: AcceptedPort,
     pub(crate) grant: Grant,
-    /// Closes the channel if nobody comes to take it.
-    pub(crate) unclaimed: Option<Unclaimed>,
+    /// Closes the channel if its application does not take it.
+    pub(crate) unclaimed: Option<UnclaimedChannel>,
 }
 
-/// A channel's application is here, or in another process.
+/// The port of an accepted channel, whose application is in this process or in another one.
 pub(crate) enum AcceptedPort {
-    Here(ReceivePort, Option<Installer>),
-    There(Arc<Port>),
+    Local(ReceivePort, Option<HandlerInstaller>),
+    Remote(Arc<Port>),
 }
 
 impl AcceptedPort {
     pub(crate) fn port(&self) -> &Arc<Port> {
         match self {
-            Self::Here(port, _) => &port.port,
-            Self::There(port) => port,
+            Self::Local(port, _) => &port.port,
+            Self::Remote(port) => port,
         }
     }
 }
 
-/// Closes a channel that was accepted, unless somebody takes it.
-pub(crate) struct Unclaimed {
-    home: Option<Weak<dyn Home>>,
+/// Closes a channel that was accepted, unless its application takes it.
+pub(crate) struct UnclaimedChannel {
+    home: Option<Weak<dyn ChannelExecutive>>,
     port: Arc<Port>,
 }
 
-impl Unclaimed {
-    pub(crate) fn new(home: &Arc<dyn Home>, port: Arc<Port>) -> Self {
+impl UnclaimedChannel {
+    pub(crate) fn new(home: &Arc<dyn ChannelExecutive>, port: Arc<Port>) -> Self {
         Self { home: Some(Arc::downgrade(home)), port }
     }
 
-    /// Somebody has taken it.
+    /// The application has taken the channel.
     pub(crate) fn taken(mut self) {
         self.home = None;
     }
 }
 
-impl Drop for Unclaimed {
+impl Drop for UnclaimedChannel {
     fn drop(&mut self) {
         if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
             home.close(&self.port);
@@ -117,30 +125,32 @@ impl Drop for Unclaimed {
 }
 
 impl Receiver {
-    /// `None` of a channel whose application is in another process.
-    pub(crate) fn new(accepted: Accepted, home: Arc<dyn Home>) -> Option<Self> {
-        let Accepted { port, grant, unclaimed } = accepted;
-        let AcceptedPort::Here(port, installer) = port else { return None };
-        // Taken: from here on the receiver closes it. The guard must not.
+    /// `None` for a channel whose application is in another process.
+    pub(crate) fn new(accepted: AcceptedChannel, home: Arc<dyn ChannelExecutive>) -> Option<Self> {
+        let AcceptedChannel { port, grant, unclaimed } = accepted;
+        let AcceptedPort::Local(port, installer) = port else { return None };
+        // From here on the receiver closes the channel, and the guard must not.
         if let Some(unclaimed) = unclaimed {
             unclaimed.taken();
         }
-        Some(Self { port, grant, home, handed: Handed::default(), installer })
+        Some(Self { port, grant, home, handed: DeliveryCounts::default(), installer })
     }
 
-    /// What was granted.
+    /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
 
-    /// The channel's figures so far. With a handler in the kernel it waits some milliseconds, until the executive has heard of what that did.
+    /// The figures of the channel so far.
+    ///
+    /// With a handler in the kernel the call waits some milliseconds, until the executive knows what the handler did.
     pub fn figures(&self) -> Figures {
         if let Some(installer) = &self.installer {
-            installer.have_told(&self.home, &self.port.port);
+            installer.have_told();
         }
         let mut figures = self.watch().figures();
         if self.home.is_lost() {
-            // What was told last is older than what was handed over last.
+            // The figures that the executive published last may be older than the last message.
             let contract = self.grant.service.contract();
             figures.name.clone_from(&self.grant.name);
             figures.best_effort = contract.is_none();
@@ -150,48 +160,79 @@ impl Receiver {
         figures
     }
 
-    /// Looks at the channel from any thread.
-    pub fn watch(&self) -> Watch {
-        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()), home: Arc::clone(&self.home) }
+    /// Takes the channel's figures, as its host counts them, with its peer.
+    pub fn snapshot(&self) -> ChannelSnapshot {
+        let (direction, peer) = (Direction::Receives, self.grant.peer);
+        ChannelSnapshot { direction, peer, figures: self.figures(), misses_known: true }
     }
 
-    /// The next message; waits for it.
+    /// Makes a [`ChannelWatch`], which reads the channel's figures from any thread.
+    pub fn watch(&self) -> ChannelWatch {
+        ChannelWatch {
+            port: Arc::clone(&self.port.port),
+            grant: Arc::new(self.grant.clone()),
+            home: Arc::clone(&self.home),
+        }
+    }
+
+    /// Returns the next message; waits for it without limit.
     ///
     /// # Errors
-    /// [`Error::Closed`] after the last message of a channel that the sender closed; else how it ended.
+    /// [`Error::Closed`] after the last message of a channel that the sender closed; else the error that says how the channel
+    /// ended. [`Error::HandlerEnded`], once, if the channel's handler has ended by itself.
     pub fn recv(&mut self) -> Result<Message, Error> {
         self.receive(None)
     }
 
-    /// The next message; waits for it at most `timeout`.
+    /// Returns the next message; waits for `timeout` at most.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout; else as [`Receiver::recv`].
     pub fn recv_timeout(&mut self, timeout: StdDuration) -> Result<Message, Error> {
-        // A time beyond all clocks is none.
+        // A time that the clock cannot represent is no limit.
         self.receive(StdInstant::now().checked_add(timeout))
     }
 
-    /// The next message, if it is there.
+    /// Returns the next message if there is one.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] if none is there; else as [`Receiver::recv`].
+    /// [`Error::WouldBlock`] if there is none; else as [`Receiver::recv`].
     pub fn try_recv(&mut self) -> Result<Message, Error> {
         self.receive(Some(StdInstant::now()))
     }
 
-    /// Installs the handler of this channel's messages, in the place of the one that is there, which comes back ([`Handler::into_reply`] has its reply
-    /// channel). When this returns, the next message is the new one's; those that wait in the queue are not.
+    /// A descriptor for `poll` or `epoll`, to wait for several channels and other events at once.
+    ///
+    /// It is readable when a message may be there, or the channel may have ended. Wait for it only after [`Receiver::try_recv`]
+    /// returned [`Error::WouldBlock`], which makes it not readable.
+    ///
+    /// Without a descriptor a channel has no cost for this. With one, the executive writes to it once after each
+    /// [`Error::WouldBlock`]. If the application is attached to the executive of another process, a thread for each such channel
+    /// passes the event on, which is one wake-up more. If the executive is placed inline, its own thread does the work meanwhile.
+    /// The descriptor does not become readable when an executive panics.
     ///
     /// # Errors
-    /// [`Error::NoHandler`] if the channel was not listened for with one ([`ListenConfig::handler`](crate::ListenConfig::handler)), is best effort, or its executive is another
-    /// process's; [`Error::ReplyElsewhere`] if the reply channel is not of this host; [`Error::InHandler`] in a handler; how the channel ended. Of a
-    /// WebAssembly module what it is that it cannot have. The handler is dropped then, with its reply channel.
+    /// [`Error::System`] if the process has no free descriptor, or can start no thread.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.port.port.descriptor()
+    }
+
+    /// Installs the handler of this channel's messages, and returns the handler that it replaces.
+    ///
+    /// When this returns, the next message goes to the new handler; messages that wait in the queue stay there.
+    /// [`Handler::into_reply`] gives the reply channel of the old handler back.
+    ///
+    /// # Errors
+    /// [`Error::NoHandler`] if the channel was not listened for with a handler
+    /// ([`ListenConfig::handler`](crate::ListenConfig::handler)), is best effort, or its executive is in another process.
+    /// [`Error::ReplyElsewhere`] if the reply channel is of another host. [`Error::InHandler`] in a handler. [`Error::Module`] if
+    /// a WebAssembly module asks for something that is not allowed. Else the error that says how the channel ended. In all cases
+    /// the handler is dropped, with its reply channel.
     pub fn on_message(&mut self, handler: Handler) -> Result<Option<Handler>, Error> {
         self.exchange(Some(Box::new(handler)))
     }
 
-    /// Takes the handler out; messages go to the channel's queue from then on.
+    /// Removes the handler, and returns it; `None` if there was none. From then on messages go to the channel's queue.
     ///
     /// # Errors
     /// As [`Receiver::on_message`].
@@ -205,20 +246,20 @@ impl Receiver {
         let is_in_kernel = handler.as_ref().is_some_and(|handler| handler.module().is_some());
         let old = installer.exchange(handler, home, port, &self.grant)?;
         if is_in_kernel {
-            // It takes what was declared as far as was seen.
+            // That the handler takes no more than it declared is known only from the runs that were seen.
             self.grant.guarantee.level = self.grant.guarantee.level.min(Level::Statistical);
         }
         old.ok_or_else(|| port.end().map_or(Error::Closed, |end| home.of_end(end, self.grant.peer)))
     }
 
-    /// What its handlers did so far, and what the present one does; `None` if it was not listened for with one.
+    /// The figures of the channel's handlers; `None` if the channel was not listened for with one.
     pub fn handler(&self) -> Option<HandlerFigures> {
-        self.installer.as_ref().map(Installer::figures)
+        self.installer.as_ref().map(HandlerInstaller::figures)
     }
 
     fn receive(&mut self, until: Option<StdInstant>) -> Result<Message, Error> {
         loop {
-            if let Some(state) = self.installer.as_mut().and_then(Installer::has_ended) {
+            if let Some(state) = self.installer.as_mut().and_then(HandlerInstaller::has_ended) {
                 return Err(Error::HandlerEnded { name: self.grant.name.clone(), how: state.into() });
             }
             let seen = self.port.port.signal.seen();
@@ -226,7 +267,7 @@ impl Receiver {
             if let Some(inbound) = self.port.pop() {
                 self.handed.count(&inbound.told);
                 return Ok(Message {
-                    inbound: Some(inbound),
+                    inbound,
                     returned: Arc::clone(&self.port.returned),
                     port: Arc::clone(&self.port.port),
                     doorbell: Arc::clone(self.home.doorbell()),
@@ -236,12 +277,15 @@ impl Receiver {
                 return Err(self.home.of_end(end, self.grant.peer));
             }
             match self.home.check_running() {
-                // An end that was told comes before the executive goes, and messages before it.
+                // The end of a channel is told before the executive goes, and messages before the end.
                 Err(_) if self.port.port.end().is_some() => continue,
                 running => running?,
             }
             let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));
             if left.is_some_and(|left| left.is_zero()) {
+                if self.port.port.signal.rearm() {
+                    continue;
+                }
                 return Err(Error::WouldBlock);
             }
             let look = StdDuration::from_millis(100);
@@ -253,37 +297,39 @@ impl Receiver {
         }
     }
 
-    /// Has the calling thread do the executive's work until there is a message, the channel has ended, or the time is up; false if it
-    /// may not, or another thread does.
+    /// Lets the calling thread do the executive's work until there is a message, the channel has ended, or the time is up. False
+    /// if the thread may not do it, or another one does.
     fn lead(&self, limit: StdDuration) -> bool {
         let (Some(inline), Some(place)) = (self.home.inline(), self.port.port.index()) else { return false };
         let mut has = || !self.port.is_empty() || self.port.port.end().is_some();
         inline.lead(place, Duration::from_nanos(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)), &mut has)
     }
 
-    /// Closes the channel and waits for its end, at most `timeout`: of what the application was handed [`Receiver::figures`] says then whether it was
-    /// in time, as far as that will ever be known. Messages that it has not taken out are dropped.
+    /// Closes the channel, and waits for its end for `timeout` at most. Messages that were not received are dropped.
+    ///
+    /// Afterwards [`Receiver::figures`] counts all messages that the application received as in time or late, as far as this can be
+    /// known.
     pub fn finish(&mut self, timeout: StdDuration) {
         self.home.close(&self.port.port);
         let until = StdInstant::now().checked_add(timeout);
         while self.receive(until).is_ok() {}
     }
 
-    /// How the channel ended, if it did.
+    /// The end of the channel; `None` while it is open.
     pub fn end(&self) -> Option<End> {
         self.port.port.end()
     }
 }
 
 impl Drop for Receiver {
-    /// As a [`Sender`](crate::Sender) on the executive's thread.
+    /// On the executive's thread this behaves as dropping a [`Sender`](crate::Sender).
     fn drop(&mut self) {
         if check_may_wait().is_err() {
-            self.installer.as_mut().map(Installer::leave);
+            self.installer.as_mut().map(HandlerInstaller::leave);
             return;
         }
         if let Some(installer) = &mut self.installer {
-            installer.take_out(&self.home, &self.port.port);
+            installer.take_out();
         }
         self.home.close(&self.port.port);
         self.port.returned.tells_no_more();
@@ -294,57 +340,61 @@ impl Drop for Receiver {
 impl Message {
     /// The message's number on its channel, from 0.
     pub fn sequence(&self) -> u64 {
-        self.inbound.as_ref().map_or(0, |inbound| inbound.told.sequence)
+        self.inbound.told.sequence
     }
-    /// Its logical arrival: at the sender if the clock is shared, else at this host.
+    /// The logical arrival of the message: at the sender if both hosts share a clock, else at this host.
     pub fn logical_arrival(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.logical_arrival)
+        self.inbound.told.logical_arrival
     }
-    /// When its application sent it, as the sender says, to a microsecond: before its logical arrival, if the contract had no room for
-    /// it yet. If the clocks differ, its logical arrival.
+    /// The time at which the application sent the message, by the sender's account, to a microsecond.
+    ///
+    /// It is before the logical arrival if the message was ahead of its contract. If the hosts have different clocks, it is the logical
+    /// arrival.
     pub fn sent(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.sent)
+        self.inbound.told.sent
     }
-    /// When it was complete in the queue of this channel.
+    /// The time at which the message was complete in the queue of this channel.
     pub fn completion(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.completion)
+        self.inbound.told.completion
     }
-    /// From when its application sent it until it was complete.
+    /// The time from [`Message::sent`] to [`Message::completion`].
     pub fn latency(&self) -> Duration {
-        self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.told.completion.since(inbound.told.sent))
+        self.inbound.told.completion.since(self.inbound.told.sent)
     }
-    /// Where its time went until it was complete; `None` where the clocks differ, of a message that was sent before its logical arrival, and where
-    /// frames have no arrival stamp.
+    /// The delay of the message, split by stage.
+    ///
+    /// `None` if the clocks differ, if the message was sent before its logical arrival, or if frames have no arrival stamp.
     pub fn segments(&self) -> Option<Segments> {
-        self.inbound.as_ref().and_then(|inbound| inbound.told.segments)
+        self.inbound.told.segments
     }
-    /// Whose fault it is that the message is late; `None` if it is not.
+    /// The cause of the message's lateness; `None` if the message is in time.
     pub fn late(&self) -> Option<Cause> {
         self.evidence().map(|evidence| evidence.cause)
     }
-    /// What that judgement rests on; `None` if the message is in time.
+    /// The evidence for [`Message::late`]; `None` if the message is in time.
     pub fn evidence(&self) -> Option<Evidence> {
-        self.inbound.as_ref().and_then(|inbound| inbound.told.evidence)
+        self.inbound.told.evidence
     }
-    /// Set if the message was in time, but complete after the channel's bound, and nothing outside Laxity explains that: the
-    /// analysis or the configured costs are wrong. Its `lateness` is counted from the bound.
+    /// The evidence that a bound was wrong: the message was in time, but complete after the channel's bound, and nothing outside
+    /// Laxity explains it.
+    ///
+    /// Then the analysis or the configured costs are wrong. The `lateness` of this evidence counts from the bound.
     pub fn over_bound(&self) -> Option<Evidence> {
-        self.inbound.as_ref().and_then(|inbound| inbound.told.over_bound)
+        self.inbound.told.over_bound
     }
 }
 
 impl std::ops::Deref for Message {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.inbound.as_ref().map_or(&[], |inbound| &inbound.message)
+        &self.inbound.message
     }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some(inbound) = self.inbound.take() {
-            self.returned.push(inbound.message);
-            self.doorbell.announce(&self.port);
-        }
+        // An empty buffer takes no memory.
+        self.returned.push(std::mem::replace(&mut self.inbound.message, MessageBuf::with_capacity(0)));
+        self.doorbell.announce(&self.port);
     }
 }

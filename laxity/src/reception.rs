@@ -1,33 +1,33 @@
 //! The receiving half of admission: what of a deadline this host keeps for itself, and what it leaves to the sender.
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers, pair};
+use laxity_core::admission::{Code, Refusal, ReservationId, Stage, buffers, pair};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
-use laxity_core::event::Request;
+use laxity_core::event::PeerRequest;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use crate::arrivals::{Found, Part};
-use crate::control::{Shared, State};
+use crate::arrivals::IncomingShare;
+use crate::control::{ControlState, HostShared};
 use crate::holdings::{Holdings, best_effort_packets};
 
-impl Shared {
+impl HostShared {
     /// A channel that this host receives; `None` if it has to wait until best effort is slower or this host's channels are served in another way.
     pub(crate) fn admit_receiving(
         &self,
-        state: &mut State,
-        request: &Request,
+        state: &mut ControlState,
+        request: &PeerRequest,
         may_rearrange: &mut bool,
-    ) -> Result<Option<Admitted>, Refusal> {
+    ) -> Result<Option<ReceptionGrant>, Refusal> {
         if let Some(flow) = state.best_effort_flow(request) {
-            let Found::Fits(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
+            let Some(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
             let part = state.arrive(flow, &room, true);
             let none = Duration::ZERO;
-            return Ok(Some(Admitted { reservation: None, upstream: none, stage: none, part, arrival: none }));
+            return Ok(Some(ReceptionGrant { reservation: None, upstream: none, stage: none, part, arrival: none }));
         }
         let asked = self.asked(request)?;
-        let Asked { contract, budget, elsewhere, .. } = asked;
-        let reserved = asked.reserve(&mut state.admission);
+        let RequestedChannel { contract, budget, elsewhere, .. } = asked;
+        let reserved = state.admission.reserve_least(&asked.analysed, Role::Receives, budget);
         if reserved.is_err()
             && std::mem::take(may_rearrange)
             && let Some(arranged) = state.admission.rearranged(&asked.analysed, Role::Receives, asked.budget)
@@ -38,57 +38,52 @@ impl Shared {
         let (id, SendingStages { processor: least, .. }) =
             reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
         let flow = state.real_time_flow(request, &contract);
-        let room = match state.find_room(&flow, budget.saturating_sub(least)) {
-            Ok(Found::Fits(room)) => room,
-            Ok(Found::Waits) => {
-                state.admission.release(id);
-                return Ok(None);
-            }
-            Err(refusal) => {
-                state.admission.release(id);
-                let least_deadline = state.least_deadline(request, &contract, elsewhere + least);
-                return Err(Refusal { least_deadline, ..refusal });
-            }
-        };
+        let found = state.find_room(&flow, budget.saturating_sub(least));
+        if !matches!(found, Ok(Some(_))) {
+            state.admission.release(id);
+        }
+        let found = found.map_err(|refusal| {
+            let least_deadline = state.least_deadline(request, &contract, elsewhere + least);
+            Refusal { least_deadline, ..refusal }
+        });
+        let Some(room) = found? else { return Ok(None) };
         let budget = budget - room.allowance;
         let share = pair::share(budget, least, request.upstream);
-        let stage = match state.admission.relax(id, least + share) {
-            Ok(stages) => stages.processor,
-            Err(refusal) => {
-                state.admission.release(id);
-                return Err(refusal);
-            }
-        };
+        let relaxed = state.admission.relax(id, least + share);
+        if relaxed.is_err() {
+            state.admission.release(id);
+        }
+        let stage = relaxed?.processor;
         let (part, arrival) = (state.arrive(flow, &room, false), room.allowance);
         let upstream = contract.deadline().saturating_sub(stage);
-        Ok(Some(Admitted { reservation: Some(id), upstream, stage, part, arrival }))
+        Ok(Some(ReceptionGrant { reservation: Some(id), upstream, stage, part, arrival }))
     }
 }
 
-impl Shared {
-    /// What of a real-time channel that is asked for is this host's part.
-    fn asked(&self, request: &Request) -> Result<Asked, Refusal> {
+impl HostShared {
+    /// This host's part of a requested real-time channel.
+    fn asked(&self, request: &PeerRequest) -> Result<RequestedChannel, Refusal> {
         let Service::RealTime(contract) = request.service else {
             unreachable!("best effort is not admitted by deadlines")
         };
         let platform = &self.platform;
-        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
+        // Outside both hosts' stages: the network path, the clocks, and the time that a frame may wait until the socket is looked at.
         let elsewhere = request.upstream + platform.propagation + platform.clock_error + self.input_delay;
         // Nothing is granted within no time, and a peer that is refused then hears what would fit.
         let budget = contract.deadline().saturating_sub(elsewhere);
         let analysed = in_packets(&contract, request.packet, platform)?;
-        Ok(Asked { contract, analysed, budget, elsewhere })
+        Ok(RequestedChannel { contract, analysed, budget, elsewhere })
     }
 
-    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes.
-    pub(crate) fn answer(&self, state: &State, request: &Request) -> Refusal {
+    /// The answer to a mere question ([`Code::WouldFit`] if it would be granted); nothing changes.
+    pub(crate) fn answer(&self, state: &ControlState, request: &PeerRequest) -> Refusal {
         match state.listener(request) {
             None => Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor),
             Some(_) => self.would_receive(state, request).err().unwrap_or(Refusal::new(Code::WouldFit, Stage::Route)),
         }
     }
 
-    fn would_receive(&self, state: &State, request: &Request) -> Result<(), Refusal> {
+    fn would_receive(&self, state: &ControlState, request: &PeerRequest) -> Result<(), Refusal> {
         let (asked, mut admission) = (self.asked(request)?, state.admission.clone());
         let reserved = admission.reserve_rearranged(&asked.analysed, Role::Receives, 0, asked.budget);
         let (id, stages) = reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
@@ -105,7 +100,7 @@ impl Shared {
     }
 
     /// What a channel that is received takes, if it takes `upstream` until its logical arrival here and `stage` from there.
-    pub(crate) fn needs(&self, request: &Request, upstream: Duration, stage: Duration) -> Needs {
+    pub(crate) fn needs(&self, request: &PeerRequest, upstream: Duration, stage: Duration) -> ReceiveMemory {
         let (messages, packets) = match request.service {
             Service::RealTime(contract) => {
                 // It was admitted, so it can be.
@@ -126,50 +121,43 @@ impl Shared {
             frames: if request.service.contract().is_some() { packets.into() } else { 0 },
             bytes: u64::from(messages) * largest,
         };
-        Needs { messages, packets, holds }
+        ReceiveMemory { messages, packets, holds }
     }
 }
 
-impl State {
-    /// The refusal with the least deadline for all of the way, by the least for this host.
-    fn with_least_deadline(&self, request: &Request, asked: &Asked, refusal: Refusal) -> Refusal {
+impl ControlState {
+    /// The refusal with the least end-to-end deadline, by the least for this host.
+    fn with_least_deadline(&self, request: &PeerRequest, asked: &RequestedChannel, refusal: Refusal) -> Refusal {
         let all = |least| self.least_deadline(request, &asked.contract, asked.elsewhere + least);
         Refusal { least_deadline: refusal.least_deadline.and_then(all), ..refusal }
     }
 }
 
 /// The memory of a channel that is received.
-pub(crate) struct Needs {
+pub(crate) struct ReceiveMemory {
     pub(crate) messages: u32,
     pub(crate) packets: u32,
     pub(crate) holds: Holdings,
 }
 
 /// A real-time channel that a peer asks for, as this host sees it.
-struct Asked {
+struct RequestedChannel {
     contract: Contract,
     /// The same in packets of this host's size.
     analysed: Contract,
-    /// What is left of its deadline for this host.
+    /// The part of its deadline that is left for this host.
     budget: Duration,
-    /// And what is not: the sender's stages, the way, the wait for a look.
+    /// The rest of the deadline: the sender's stages, the network path, the wait for a look.
     elsewhere: Duration,
 }
 
-impl Asked {
-    /// The least stage here.
-    fn reserve(&self, admission: &mut Admission) -> Result<(ReservationId, SendingStages), Refusal> {
-        admission.reserve_least(&self.analysed, Role::Receives, self.budget)
-    }
-}
-
 /// The grant of a channel that this host receives.
-pub(crate) struct Admitted {
+pub(crate) struct ReceptionGrant {
     pub(crate) reservation: Option<ReservationId>,
     /// From the logical arrival at the sender to the one here.
     pub(crate) upstream: Duration,
     pub(crate) stage: Duration,
-    pub(crate) part: Part,
+    pub(crate) part: IncomingShare,
     /// The wait that its frames were granted at the last port, beside the wait for a look.
     pub(crate) arrival: Duration,
 }

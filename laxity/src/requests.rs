@@ -1,17 +1,17 @@
-//! Peers' requests: in which order they are decided on, and how much of a processor that may take.
+//! Peers' requests: the order of decisions on them, and the share of a processor that decisions may take.
 //!
-//! Whoever asks and is refused has lost nothing, so a host that asks without end would keep the control thread busy, and others
+//! A host that asks and is refused has lost nothing, so a host that asks without end would keep the control thread busy, and others
 //! waiting. Each decision is therefore charged with the processor time that it took, to the host that asked and to all together, and
 //! neither has more of a processor than a share beyond a credit. Of the requests that wait, that of the host which has been charged
 //! least comes first (start-time fair queueing: Goyal, Vin and Cheng 1996). A host's account is one of [`ACCOUNTS`], by a keyed hash of
-//! its address: a table of hosts would need a rule for who leaves it, and forged addresses would make everybody leave.
+//! its address: a table of hosts would need a rule for who leaves it, and forged addresses would make all hosts leave.
 
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use laxity_core::endpoint::DECISION;
-use laxity_core::event::Request;
+use laxity_core::event::PeerRequest;
 use laxity_core::limits::MAX_PENDING_REQUESTS;
 use laxity_core::units::{Duration, Instant};
 
@@ -25,16 +25,16 @@ const LEAST_REST: Duration = Duration::from_millis(2);
 /// Processor time that decisions may take beyond that, after as much less: enough for all channels of a host that starts.
 const CREDIT: Duration = Duration::from_millis(500);
 
-/// When what was taken will have been the share since the beginning.
+/// The time at which what was taken will have been the share since the beginning.
 #[derive(Clone, Copy, Debug)]
-struct Account(Instant);
+struct RateAccount(Instant);
 
-impl Account {
+impl RateAccount {
     fn charge(&mut self, now: Instant, took: Duration, share: u64) {
         self.0 = self.0.max(now) + took * share;
     }
 
-    /// How long until the credit is no longer used up.
+    /// The time until the credit is no longer used up.
     fn rest(self, now: Instant, share: u64) -> Duration {
         self.0.since(now).saturating_sub(CREDIT * share)
     }
@@ -42,24 +42,24 @@ impl Account {
 
 /// A request that waits for its decision, and whether this host's channels may be served in another way for it: once.
 #[derive(Debug)]
-pub(crate) struct Asking {
-    pub(crate) request: Request,
+pub(crate) struct WaitingRequest {
+    pub(crate) request: PeerRequest,
     pub(crate) may_rearrange: bool,
 }
 
 /// Requests that wait, and the accounts of those who ask.
 #[derive(Debug)]
-pub(crate) struct Requests<R> {
-    /// When each came and from whom, the oldest first.
+pub(crate) struct RequestQueue<R> {
+    /// The time and the sender of each, the oldest first.
     waiting: VecDeque<(Instant, IpAddr, R)>,
-    hosts: Box<[Account]>,
-    all: Account,
+    hosts: Box<[RateAccount]>,
+    all: RateAccount,
     hasher: RandomState,
 }
 
-impl<R> Requests<R> {
+impl<R> RequestQueue<R> {
     pub(crate) fn new(now: Instant) -> Self {
-        let all = Account(now);
+        let all = RateAccount(now);
         let waiting = VecDeque::with_capacity(MAX_PENDING_REQUESTS);
         Self { waiting, hosts: vec![all; ACCOUNTS].into(), all, hasher: RandomState::new() }
     }
@@ -79,7 +79,7 @@ impl<R> Requests<R> {
         self.waiting.remove(place).map(|(_, host, request)| (host, request))
     }
 
-    /// How long until there is one to decide on; `None` if none waits.
+    /// The time until there is one to decide on; `None` if none waits.
     pub(crate) fn rest(&self, now: Instant) -> Option<Duration> {
         let (_, rest) = self.first(now)?;
         Some(if rest.is_zero() { rest } else { rest.max(LEAST_REST) })
@@ -129,7 +129,7 @@ mod tests {
     /// `begin` is left out.
     fn taken(asking: &[(IpAddr, Duration)], begin: Duration, span: Duration) -> Vec<Duration> {
         let start = Instant::from_nanos(1 << 40);
-        let (mut now, mut requests) = (start, Requests::new(start));
+        let (mut now, mut requests) = (start, RequestQueue::new(start));
         let mut taken = vec![Duration::ZERO; asking.len()];
         while now < start + span {
             for (at, (host, _)) in asking.iter().enumerate() {
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn who_has_not_asked_before_comes_first_and_waits_for_no_other_hosts_share() {
         let now = Instant::from_nanos(1 << 40);
-        let mut requests = Requests::new(now);
+        let mut requests = RequestQueue::new(now);
         requests.charge(now, host(1), CREDIT * 2);
         let now = now + CREDIT * 2;
         for number in [1, 1, 1, 2] {
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn the_oldest_are_forgotten_with_the_endpoint_and_more_than_it_keeps_are_not_taken() {
         let now = Instant::from_nanos(1 << 40);
-        let mut requests = Requests::new(now);
+        let mut requests = RequestQueue::new(now);
         for number in 0..2 * MAX_PENDING_REQUESTS {
             requests.push(now, host(1), number);
         }

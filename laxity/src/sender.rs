@@ -1,5 +1,6 @@
 //! The application's end of a sending channel.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -11,102 +12,116 @@ use laxity_core::frames::MessageBuf;
 use laxity_core::regulator::Regulator;
 use laxity_core::send::{SendCounters, Violation};
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::Counts;
+use laxity_core::wire::MessageCounts;
 use laxity_link::sys;
 use laxity_link::xdp::handler::ReplyTo;
 
-use crate::control::Shared;
+use crate::channel_executive::ChannelExecutive;
+use crate::control::HostShared;
 use crate::error::Error;
-use crate::executive::Inline;
+use crate::executive::InlineExecutive;
 use crate::experiments::Marks;
 use crate::grant::Grant;
 use crate::handler::check_may_wait;
-use crate::home::Home;
-use laxity_drive::Outbound;
+use laxity_drive::OutboundMessage;
 
 use crate::port::{Port, SendPort};
+use crate::snapshot::ChannelSnapshot;
 
-/// Sends messages on one channel. One thread at a time; it may move between threads.
+/// Sends the messages of one channel; [`Host::open`](crate::Host::open) returns it. Only one thread at a time can use it, and it may
+/// move between threads.
 ///
-/// A message within the contract is on its way when `send` returns. Beyond the contract the channel's overload policy
-/// decides: wait (or say that it would), drop and tell, or decay. Dropping a sender closes its channel once everything
-/// that it took has been sent.
+/// When `send` returns without an error, the host has accepted the message and will send it. A message of a size outside the contract
+/// is refused. For a message that comes too soon the channel's [`Overload`](crate::Overload) policy decides: `Block` waits, `Drop`
+/// drops the message and returns the error. `Decay` also accepts messages of up to four times the largest size, with a later deadline.
+///
+/// Dropping a sender closes its channel once all messages that it accepted have been sent.
 #[derive(Debug)]
 pub struct Sender {
     port: SendPort,
     grant: Grant,
     marks: Marks,
     overload: Overload,
-    /// Mirrors the executive's regulator, so that the caller learns at once what the executive would say.
+    /// A copy of the executive's regulator, so that the caller learns at once what the executive would decide.
     regulator: Option<Regulator>,
-    home: Arc<dyn Home>,
+    home: Arc<dyn ChannelExecutive>,
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
-    /// Messages that were put into the mailbox.
+    /// The number of messages that were put into the mailbox.
     put: u64,
-    /// The number of its next message, and the earliest logical arrival of that, once a handler in the kernel has it, or had it.
+    /// The number of the next message and its earliest logical arrival, as long as a handler in the kernel has the channel, and
+    /// after it.
     lent: Option<(u64, u64)>,
     closing: bool,
 }
 
-/// What `open` asks for.
+/// The request of `open`.
 #[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
     pub(crate) destination: Destination,
     pub(crate) service: Service,
     pub(crate) overload: Overload,
     pub(crate) priority: u8,
-    /// Whether all hosts are only asked what they would say.
+    /// True if the hosts are only asked what they would answer.
     pub(crate) is_question: bool,
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for HostShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
     }
 }
 
-/// Looks at a channel from any thread, while its owner waits for something else.
+/// The interval at which a waiting thread checks the executive: one that has stopped does not notify.
+const LOOK: StdDuration = StdDuration::from_millis(100);
+
+/// Reads a channel's counters from any thread, also while another one waits in its sender or receiver ([`Sender::watch`],
+/// [`Receiver::watch`](crate::Receiver::watch)).
 #[derive(Clone, Debug)]
-pub struct Watch {
+pub struct ChannelWatch {
     pub(crate) port: Arc<Port>,
     pub(crate) grant: Arc<Grant>,
-    pub(crate) home: Arc<dyn Home>,
+    pub(crate) home: Arc<dyn ChannelExecutive>,
 }
 
-impl Watch {
-    /// True once the channel has ended, however it did.
+impl ChannelWatch {
+    /// True once the channel has ended, for any reason.
     pub fn is_over(&self) -> bool {
         self.port.end().is_some()
     }
-    /// What a sending channel did so far.
+    /// The counters of a sending channel so far; they mean nothing for a receiving one.
     pub fn send_counters(&self) -> SendCounters {
         self.home.send_counters(&self.port)
     }
-    /// What happened to a receiving channel's messages so far.
+    /// The figures of a receiving channel so far; they mean nothing for a sending one.
     pub fn figures(&self) -> Figures {
         self.home.figures(&self.port, &self.grant)
     }
 }
 
-/// A message that is written in place: the channel's own memory, no copy when it is sent.
+/// A message that is written in place, in the channel's own memory, so that sending copies nothing ([`Sender::loan`]). It
+/// dereferences to its bytes. Dropping it sends nothing.
 #[derive(Debug)]
 pub struct Loan<'s> {
     sender: &'s mut Sender,
     message: Option<MessageBuf>,
-    /// How long its sender has waited for memory though its contract had room.
+    /// How long the sender waited for memory though its contract had room.
     waited: Duration,
 }
 
 impl Sender {
-    pub(crate) fn new((port, grant, marks): (SendPort, Grant, Marks), home: Arc<dyn Home>, overload: Overload) -> Self {
-        // Under `decay` every message is taken, whenever it comes: nothing to mirror.
+    pub(crate) fn new(
+        (port, grant, marks): (SendPort, Grant, Marks),
+        home: Arc<dyn ChannelExecutive>,
+        overload: Overload,
+    ) -> Self {
+        // Under `decay` every message is taken at any time: there is no regulator to copy.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
         Self { port, grant, marks, overload, regulator, home, spare: None, put: 0, lent: None, closing: false }
     }
 
-    /// What was granted.
+    /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
         &self.grant
     }
@@ -115,32 +130,35 @@ impl Sender {
         self.marks
     }
 
-    /// What the channel did so far, at this host.
+    /// The counters of the channel at this host so far.
     pub fn counters(&self) -> SendCounters {
         let mut counters = self.home.send_counters(&self.port.port);
         if self.home.is_lost() {
-            // What was told last is older than what was put in last.
+            // The counters that the executive published last may be older than the last message.
             counters.accepted = counters.accepted.max(self.put);
         }
         counters
     }
 
-    /// How many of the messages that were sent may be lost, because the process of the executive that had them is gone ([`Error::ExecutiveLost`],
-    /// [`Error::ExecutiveEnded`]); zero while it is there, and of a channel that was closed with all that was sent. Of a guaranteed channel it is what is still in the mailbox, and what a
-    /// contract allows in one deadline, since older messages have been delivered if the executive kept its promise until then; otherwise all that the executive had not said it
-    /// had sent.
+    /// The number of sent messages that may be lost because the process of the executive has ended ([`Error::ExecutiveLost`],
+    /// [`Error::ExecutiveEnded`]).
+    ///
+    /// It is zero while the executive runs, and for a channel that was closed with all of its messages sent. For a guaranteed
+    /// channel it counts the messages that are still in the mailbox, and as many as the contract allows in one deadline: older
+    /// messages have been delivered if the executive kept its promise until then. For best effort it counts all messages that the
+    /// executive had not yet reported as sent.
     pub fn unresolved(&mut self) -> u64 {
         if self.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
             return 0;
         }
         if !self.home.is_lost() {
-            // It has ended in order, but not all was through when it did.
+            // The channel has ended in order, but not all messages were sent when it did.
             return self.put.saturating_sub(self.home.send_counters(&self.port.port).sent);
         }
         let most = match self.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
             Some(contract) => {
-                let on_the_way = contract.deadline() + contract.most_ahead();
-                let in_one_deadline = on_the_way.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
+                let in_transit = contract.deadline() + contract.most_ahead();
+                let in_one_deadline = in_transit.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
                 in_one_deadline + self.port.pending()
             }
             None => self.put.saturating_sub(self.home.send_counters(&self.port.port).sent),
@@ -148,38 +166,98 @@ impl Sender {
         self.put.min(most)
     }
 
-    /// Sends `message`; waits while the contract, or the queue, has no room, if the channel's policy is to wait.
+    /// Sends `message`. Waits while the contract or the queue has no room, unless the channel's policy is
+    /// [`Overload::Drop`](crate::Overload::Drop).
     ///
     /// # Errors
-    /// [`Error::Violation`] if the message breaks the contract; how the channel ended, if it did.
+    /// [`Error::Violation`] if the message has a size outside the contract, or was dropped; the error that says how the channel ended,
+    /// if it did.
     pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         let mut loan = self.loan(message.len())?;
         loan.copy_from_slice(message);
         loan.send()
     }
 
-    /// As [`Sender::send`], but says [`Error::WouldBlock`] instead of waiting.
+    /// As [`Sender::send`], but waits for `timeout` at most.
     ///
     /// # Errors
-    /// As [`Sender::send`].
+    /// As [`Sender::send`]; [`Violation::Burst`] if the contract has no room within that time, [`Error::WouldBlock`] if the queue has none.
+    pub fn send_timeout(&mut self, message: &[u8], timeout: StdDuration) -> Result<(), Error> {
+        let mut loan = self.loan_until(message.len(), StdInstant::now().checked_add(timeout))?;
+        loan.copy_from_slice(message);
+        loan.send()
+    }
+
+    /// As [`Sender::send`], but never waits.
+    ///
+    /// # Errors
+    /// As [`Sender::send`]; [`Violation::Burst`] with the time to wait if the contract has no room now, [`Error::WouldBlock`] if the
+    /// queue has none.
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
         self.check(message.len())?;
         self.room(sys::now())?;
-        let mut buffer = self.free_buffer().ok_or(Error::WouldBlock)?;
+        let mut buffer = loop {
+            match self.free_buffer() {
+                Some(buffer) => break buffer,
+                None if self.port.port.signal.rearm() => self.is_open()?,
+                None => return Err(Error::WouldBlock),
+            }
+        };
         buffer.fill(message);
         self.hand_over(buffer, Duration::ZERO)
     }
 
-    /// Lends memory for a message of `len` bytes, to be written in place; waits as [`Sender::send`] does. Its contents are
-    /// those of an earlier message until they are written.
+    /// A descriptor for `poll` or `epoll`, as [`Receiver::descriptor`](crate::Receiver::descriptor).
+    ///
+    /// It is readable when the channel may have room in its queue again, or may have ended. Wait for it only after
+    /// [`Sender::try_send`] returned [`Error::WouldBlock`]. After [`Violation::Burst`], wait for the time that it states instead.
+    ///
+    /// # Errors
+    /// [`Error::System`] if the process has no free descriptor, or can start no thread.
+    pub fn descriptor(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.port.port.descriptor()
+    }
+
+    /// True if a message that is too early waits for the contract.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn waits(&self) -> bool {
+        self.overload == Overload::Block
+    }
+
+    /// Begins to close the channel; true once it is closed. Until then the descriptor becomes readable when that may have
+    /// changed.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn has_closed(&mut self) -> Result<bool, Error> {
+        self.begin_close();
+        let port = &self.port.port;
+        let has_ended = |home: &dyn ChannelExecutive| {
+            // Before the end is looked for: the end of a channel is told before the executive goes.
+            let running = home.check_running();
+            if port.end().is_some() { Ok(true) } else { running.map(|()| false) }
+        };
+        let home = &*self.home;
+        if !has_ended(home)? && port.signal.rearm() { has_ended(home) } else { Ok(port.end().is_some()) }
+    }
+
+    /// Lends memory for a message of `len` bytes, to be written in place and sent with [`Loan::send`]. Waits as [`Sender::send`] does.
+    ///
+    /// Until it is written, the memory may hold an earlier message of this channel.
     ///
     /// # Errors
     /// As [`Sender::send`].
     pub fn loan(&mut self, len: usize) -> Result<Loan<'_>, Error> {
+        self.loan_until(len, None)
+    }
+
+    fn loan_until(&mut self, len: usize, until: Option<StdInstant>) -> Result<Loan<'_>, Error> {
+        let is_before =
+            |until: StdInstant, wait: Duration| wait <= until.saturating_duration_since(StdInstant::now()).into();
         self.check(len)?;
         loop {
             match self.room(sys::now()) {
-                Err(Error::Violation(Violation::Burst { wait })) if self.overload != Overload::Drop => {
+                Err(Error::Violation(Violation::Burst { wait }))
+                    if self.overload != Overload::Drop && until.is_none_or(|until| is_before(until, wait)) =>
+                {
                     self.pause(wait)?;
                 }
                 other => break other?,
@@ -194,34 +272,49 @@ impl Sender {
                 return Ok(Loan { sender: self, message: Some(message), waited });
             }
             if self.overload == Overload::Drop {
-                return Err(Error::Violation(Violation::Burst { wait: Duration::ZERO }));
+                return Err(self.beyond_the_burst(Duration::ZERO));
             }
             self.is_open()?;
-            check_may_wait()?;
             since.get_or_insert_with(sys::now);
-            // A stopped executive does not notify; so look now and then.
-            self.port.port.signal.wait(seen, Some(StdDuration::from_millis(100)));
+            self.wait(seen, until)?;
         }
     }
 
-    /// Closes the channel once everything that was taken has been sent, and waits for the receiver's figures.
+    /// Closes the channel once all accepted messages have been sent, and waits for the receiver's figures.
+    ///
+    /// Returns the counters of this host, and the receiver's counts of messages if it reported them.
     ///
     /// # Errors
-    /// If the channel ended otherwise. The counters tell what was sent.
-    pub fn close(mut self) -> Result<(SendCounters, Option<Counts>), Error> {
+    /// The error that says how the channel ended, if it did otherwise. [`Sender::finish`] keeps the sender, whose counters tell what was
+    /// sent.
+    pub fn close(mut self) -> Result<(SendCounters, Option<MessageCounts>), Error> {
         self.finish()
     }
 
-    /// As [`Sender::close`], for whom wants to know more of it afterwards, as [`Sender::unresolved`].
+    /// As [`Sender::close`], but keeps the sender for [`Sender::snapshot`] and [`Sender::unresolved`].
     ///
     /// # Errors
     /// As [`Sender::close`].
-    pub fn finish(&mut self) -> Result<(SendCounters, Option<Counts>), Error> {
+    pub fn finish(&mut self) -> Result<(SendCounters, Option<MessageCounts>), Error> {
+        self.finish_until(None)
+    }
+
+    /// As [`Sender::finish`], but waits for `timeout` at most.
+    ///
+    /// After the timeout the channel goes on closing, and the call can be repeated.
+    ///
+    /// # Errors
+    /// As [`Sender::finish`]; [`Error::WouldBlock`] after the timeout.
+    pub fn finish_timeout(&mut self, timeout: StdDuration) -> Result<(SendCounters, Option<MessageCounts>), Error> {
+        self.finish_until(StdInstant::now().checked_add(timeout))
+    }
+
+    fn finish_until(&mut self, until: Option<StdInstant>) -> Result<(SendCounters, Option<MessageCounts>), Error> {
         self.begin_close();
         let port = Arc::clone(&self.port.port);
         loop {
             let seen = port.signal.seen();
-            // Before the end is looked for: an end that is told comes before the executive goes.
+            // Before the end is looked for: the end of a channel is told before the executive goes.
             let running = self.home.check_running();
             if let Some(end) = port.end() {
                 let counters = self.counters();
@@ -231,25 +324,38 @@ impl Sender {
                 };
             }
             running?;
-            check_may_wait()?;
-            port.signal.wait(seen, Some(StdDuration::from_millis(100)));
+            self.wait(seen, until)?;
         }
     }
 
-    /// Looks at the channel from any thread.
-    pub fn watch(&self) -> Watch {
-        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()), home: Arc::clone(&self.home) }
+    /// Takes the channel's figures, as its host counts them.
+    ///
+    /// Once the channel is closed ([`Sender::finish`]), they contain the receiver's last report. Messages that may be lost with
+    /// the process of the executive ([`Sender::unresolved`]) count as lost, with the cause `laxity`.
+    pub fn snapshot(&mut self) -> ChannelSnapshot {
+        let report = self.end().and_then(|end| if let End::Closed { report } = end { report } else { None });
+        let unresolved = self.unresolved();
+        ChannelSnapshot::of_sender(&self.grant, &self.counters(), report.as_ref(), unresolved)
     }
 
-    /// How the channel ended, if it did.
+    /// Makes a [`ChannelWatch`], which reads the channel's counters from any thread.
+    pub fn watch(&self) -> ChannelWatch {
+        ChannelWatch {
+            port: Arc::clone(&self.port.port),
+            grant: Arc::new(self.grant.clone()),
+            home: Arc::clone(&self.home),
+        }
+    }
+
+    /// The end of the channel; `None` while it is open.
     pub fn end(&self) -> Option<End> {
         self.port.port.end()
     }
 
-    /// Whether messages can be sent.
+    /// Checks that messages can be sent.
     ///
     /// # Errors
-    /// How the channel ended, or that the executive is gone, or about to end.
+    /// The error that says how the channel ended, or that the executive has ended or is about to.
     pub fn is_open(&self) -> Result<(), Error> {
         self.home.check_taking()?;
         match self.port.port.end() {
@@ -258,10 +364,11 @@ impl Sender {
         }
     }
 
-    /// A handler in the kernel numbers its messages from here on, for good, and sends them in packets of at most so many bytes.
+    /// Gives the channel to a handler in the kernel, for good: from here on the handler numbers its messages, and sends them in
+    /// packets of at most so many bytes.
     ///
     /// # Errors
-    /// Messages were sent on it; it is best effort, or not open.
+    /// Messages were sent on the channel, it is best effort, or it is not open.
     pub(crate) fn lend_to_kernel(&mut self, most: usize) -> Result<ReplyTo, Error> {
         self.is_open()?;
         let refused = |problem: &str| Err(Error::InKernel { problem: problem.to_owned(), status: 2 });
@@ -284,12 +391,12 @@ impl Sender {
         })
     }
 
-    /// Such a handler is gone.
+    /// The handler in the kernel is gone.
     pub(crate) fn come_back(&mut self, next: (u64, u64)) {
         self.lent = Some(next);
     }
 
-    /// The sizes of the contract; the executive checks them again.
+    /// Checks the message against the contract's sizes; the executive checks them again.
     fn check(&self, len: usize) -> Result<(), Error> {
         self.is_open()?;
         if self.lent.is_some() {
@@ -309,40 +416,57 @@ impl Sender {
         Err(violation.into())
     }
 
-    /// Whether the contract has room for a message now.
+    /// Checks that the contract has room for a message now.
     fn room(&self, now: Instant) -> Result<(), Error> {
         let (Some(regulator), Service::RealTime(contract)) = (&self.regulator, self.grant.service) else {
             return Ok(());
         };
         let stamp = regulator.stamp(now);
         let wait = stamp.ahead.saturating_sub(contract.most_ahead());
-        if wait.is_zero() { Ok(()) } else { Err(Violation::Burst { wait }.into()) }
+        if wait.is_zero() { Ok(()) } else { Err(self.beyond_the_burst(wait)) }
     }
 
-    /// The executive that it is of.
-    pub(crate) fn home(&self) -> &Arc<dyn Home> {
+    /// The refusal of a message for which there is room only after `wait`. If the policy is to drop it, it is counted.
+    fn beyond_the_burst(&self, wait: Duration) -> Error {
+        if self.overload == Overload::Drop {
+            self.port.port.statistics.refused_burst();
+        }
+        Violation::Burst { wait }.into()
+    }
+
+    /// The executive of the channel.
+    pub(crate) fn home(&self) -> &Arc<dyn ChannelExecutive> {
         &self.home
     }
 
     fn pause(&self, wait: Duration) -> Result<(), Error> {
-        check_may_wait()?;
         let until = StdInstant::now() + StdDuration::from_nanos(wait.as_nanos());
         loop {
             let seen = self.port.port.signal.seen();
             self.is_open()?;
-            let left = until.saturating_duration_since(StdInstant::now());
-            if left.is_zero() {
-                return Ok(());
+            match self.wait(seen, Some(until)) {
+                Err(Error::WouldBlock) => return Ok(()),
+                waited => waited?,
             }
-            self.port.port.signal.wait(seen, Some(left.min(StdDuration::from_millis(100))));
         }
+    }
+
+    /// Waits for news of the channel, which it had not when it was `seen`; a while at most, and not beyond `until`.
+    fn wait(&self, seen: u32, until: Option<StdInstant>) -> Result<(), Error> {
+        check_may_wait()?;
+        let left = until.map_or(LOOK, |until| until.saturating_duration_since(StdInstant::now()));
+        if left.is_zero() {
+            return Err(Error::WouldBlock);
+        }
+        self.port.port.signal.wait(seen, Some(left.min(LOOK)));
+        Ok(())
     }
 
     fn free_buffer(&mut self) -> Option<MessageBuf> {
         self.spare.take().or_else(|| self.port.free())
     }
 
-    /// The message arrives now, or as much before as its sender had to wait for memory.
+    /// Hands the message over. Its arrival is now, or earlier by as much as its sender had to wait for memory.
     fn hand_over(&mut self, message: MessageBuf, waited: Duration) -> Result<(), Error> {
         if let Err(gone) = self.home.begin_put() {
             self.spare = Some(message);
@@ -354,8 +478,8 @@ impl Sender {
             let stamp = regulator.stamp(arrival);
             regulator.accept(stamp, 1);
         }
-        self.port.put(Outbound { message, arrival, waited });
-        let is_inline = |inline: &&Arc<dyn Inline>| self.regulator.is_some() && inline.may_enter();
+        self.port.put(OutboundMessage { message, arrival, waited });
+        let is_inline = |inline: &&Arc<dyn InlineExecutive>| self.regulator.is_some() && inline.may_enter();
         if let Some(inline) = self.home.inline().filter(is_inline) {
             self.home.doorbell().announce(&self.port.port);
             self.port.has_rung(sys::now());
@@ -383,7 +507,7 @@ impl Sender {
 }
 
 impl Drop for Sender {
-    /// On the executive's thread it stays open: to close it could be to wait for who waits for that thread.
+    /// On the executive's thread the channel stays open: closing it could wait for a thread that waits for the executive.
     fn drop(&mut self) {
         if check_may_wait().is_err() {
             return;
@@ -394,7 +518,7 @@ impl Drop for Sender {
 }
 
 impl Loan<'_> {
-    /// Sends it.
+    /// Sends the message.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -408,7 +532,7 @@ impl Loan<'_> {
 }
 
 impl Drop for Loan<'_> {
-    /// A loan that is not sent is given back.
+    /// Gives back a loan that was not sent.
     fn drop(&mut self) {
         if let Some(message) = self.message.take() {
             self.sender.spare = Some(message);

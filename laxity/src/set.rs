@@ -1,8 +1,9 @@
-//! Channels that are opened together: all of them, or none.
+//! Opening a set of channels: all of them, or none.
 //!
-//! Who asks first is granted first, so a set of channels may be granted in one order and not in another. A set is tried in its own order, then with
-//! the shortest deadline first, then with the longest ([`orders`]); what was opened is closed again when a later one is refused. That a set is refused
-//! does not say that no order would do: there are too many to try.
+//! Channels are granted in the order in which they are asked for, so a set may be granted in one order and refused in another. A
+//! set is tried in its own order, then with the shortest deadline first, then with the longest first ([`orders`]). When a channel
+//! is refused, those that were opened before it are closed. A refusal does not mean that no order would do: there are too many to
+//! try.
 
 use std::net::SocketAddr;
 
@@ -15,19 +16,21 @@ use crate::grant::ChannelSpec;
 use crate::host::Host;
 use crate::sender::Sender;
 
-/// One channel of a set.
+/// One channel of a set that [`Host::open_all`] opens.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
-    /// To whom.
+pub struct ChannelRequest<'a> {
+    /// The host of the receiver.
     pub peer: SocketAddr,
-    /// What its receiver is called there.
+    /// The name of the receiver at that host.
     pub name: &'a str,
-    /// What is asked for.
+    /// The requested channel.
     pub spec: ChannelSpec,
 }
 
-/// In which orders a set is tried, each as places in it: with these deadlines, `None` for best effort, which always comes last but in the set's own
-/// order. None of them twice.
+/// Lists the orders in which [`Host::open_all`] tries a set with these deadlines, each as indices into the set, without duplicates:
+/// the set's own, the shortest deadline first, the longest first.
+///
+/// A deadline of `None` is best effort, which comes last in all orders except the set's own.
 pub fn orders(deadlines: &[Option<Duration>]) -> Vec<Vec<usize>> {
     let own: Vec<usize> = (0..deadlines.len()).collect();
     let mut shortest_first = own.clone();
@@ -44,13 +47,16 @@ pub fn orders(deadlines: &[Option<Duration>]) -> Vec<Vec<usize>> {
 }
 
 impl Host {
-    /// Opens all channels of a set, or none; the senders are in the order of the set. Receivers may see channels that are opened and closed again
-    /// without a message, if the set is refused in one order and granted in another, or not at all. A receiver's memory is free again half a second after
-    /// that, so a set that needs more than a quarter of it may be refused for want of memory in its second order. Takes as long as its calls of [`Host::open`].
+    /// Opens all channels of a set, or none. The senders are in the order of the set.
+    ///
+    /// Whether a set fits can depend on the order in which its channels are admitted. So the call tries up to three ([`orders`]).
+    /// After a refusal it closes the channels that it opened, and receivers may see channels that end without a message. The memory
+    /// of such a receiver is free again half a second later: a set that needs more than a quarter of the receiving host's memory may
+    /// be refused in its second order for lack of memory. The call takes as long as its calls of [`Host::open`].
     ///
     /// # Errors
-    /// [`Error::OneOfSet`]: the first refusal in the order of the set, or what else went wrong; no channel of the set is open then.
-    pub fn open_all(&self, set: &[Wanted<'_>]) -> Result<Vec<Sender>, Error> {
+    /// [`Error::OneOfSet`] with the first refusal in the order of the set, or another error. Then no channel of the set is open.
+    pub fn open_all(&self, set: &[ChannelRequest<'_>]) -> Result<Vec<Sender>, Error> {
         let deadlines: Vec<Option<Duration>> =
             set.iter().map(|wanted| wanted.spec.service.contract().map(Contract::deadline)).collect();
         let mut first = None;
@@ -64,15 +70,15 @@ impl Host {
         first.map_or_else(|| Ok(Vec::new()), Err)
     }
 
-    /// In this order; what was opened before a refusal is closed.
-    fn open_in(&self, set: &[Wanted<'_>], order: &[usize]) -> Result<Vec<Sender>, Error> {
+    /// Opens the set in this order; closes the channels that were opened before a refusal.
+    fn open_in(&self, set: &[ChannelRequest<'_>], order: &[usize]) -> Result<Vec<Sender>, Error> {
         let mut opened: Vec<(usize, Sender)> = Vec::with_capacity(set.len());
         for &place in order {
-            let Wanted { peer, name, spec } = set[place];
+            let ChannelRequest { peer, name, spec } = set[place];
             match self.open(peer, name, spec) {
                 Ok(sender) => opened.push((place, sender)),
                 Err(error) => {
-                    // One that cannot say goodbye is dropped, which closes it, too.
+                    // A sender that cannot close in order is dropped, which closes the channel, too.
                     opened.into_iter().rev().for_each(|(_, sender)| drop(sender.close()));
                     return Err(Error::OneOfSet { name: name.to_owned(), error: Box::new(error) });
                 }
@@ -83,7 +89,7 @@ impl Host {
     }
 }
 
-/// Whether another order may help: against anything but a test of admission it does not.
+/// True if another order may help: it does so only against a test of admission.
 fn depends_on_order(error: &Error) -> bool {
     match error {
         Error::OneOfSet { error, .. } => depends_on_order(error),

@@ -1,10 +1,9 @@
-//! Files in TOML: where a value stands, what it is, and an error that says so.
+//! A reader of TOML files that reports each mistake with its line, its key, the value found and the value expected.
 //!
-//! For whoever reads files in the manner of [`crate::system_file`]: quantities are texts with units, and a mistake is reported with
-//! its line, its key, what was found and what was expected.
+//! It is for programs that read files like those of [`crate::system_file`], in which quantities are texts with units.
 //!
 //! ```text
-//! Source ── root ──► Table ── get, need ──► Entry ── span, size, word ... ──► a value, or what is wrong with it
+//! SourceFile ── root ──► Table ── get, need ──► Entry ── span, size, word ... ──► a value, or a FileError
 //! ```
 
 use std::borrow::Cow;
@@ -18,9 +17,9 @@ use laxity_core::units::{Duration, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::text::{self, Shortened, TextError};
+use crate::text::{self, ShortenedText, TextError};
 
-/// What is wrong with a file, and where. The file's fault.
+/// A mistake in a file: its place, and the problem. The file is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
 pub struct FileError {
@@ -28,26 +27,26 @@ pub struct FileError {
     pub file: String,
     /// The line, from 1.
     pub line: usize,
-    /// The key, with its table; empty if the file is not TOML, or nothing of it is to blame.
+    /// The key, with its table; empty if the file is not TOML, or no key is at fault.
     pub key: String,
-    /// What is wrong.
+    /// The problem, in words.
     pub problem: String,
 }
 
-/// A file's text and name.
+/// The text and the name of a file.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// All of it.
+pub struct SourceFile<'a> {
+    /// The whole text.
     pub text: &'a str,
     /// Its name, as it was given.
     pub file: &'a str,
 }
 
-impl<'a> Source<'a> {
-    /// What the text says, for [`Table::root`].
+impl<'a> SourceFile<'a> {
+    /// Parses the text, for [`Table::root`].
     ///
     /// # Errors
-    /// It is not TOML.
+    /// If the text is not TOML.
     pub fn parse(&self) -> Result<Spanned<DeTable<'a>>, FileError> {
         DeTable::parse(self.text).map_err(|error| {
             let at = error.span().map_or(0, |span| span.start);
@@ -55,13 +54,13 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The line of a position, from 1.
+    /// The line of a position in bytes, from 1.
     pub fn line(&self, at: usize) -> usize {
         let before = &self.text.as_bytes()[..at.min(self.text.len())];
         1 + before.iter().filter(|byte| **byte == b'\n').count()
     }
 
-    /// `problem`, with `key` at `at`.
+    /// Makes an error: `problem` with `key`, at the position `at`.
     pub fn error(&self, at: usize, key: &str, problem: String) -> FileError {
         FileError { file: self.file.to_owned(), line: self.line(at), key: key.to_owned(), problem }
     }
@@ -71,28 +70,28 @@ impl<'a> Source<'a> {
 #[derive(Clone, Debug)]
 pub struct Table<'t, 'i> {
     /// The file.
-    pub source: Source<'t>,
-    /// What it is called in brackets; empty for the whole file.
+    pub source: SourceFile<'t>,
+    /// Its name, as in brackets; empty for the whole file.
     pub name: Cow<'static, str>,
-    /// Where it begins.
+    /// The position of its beginning, in bytes.
     pub at: usize,
-    /// Its number among those of its name, from 0.
+    /// Its number among the tables of its name, from 0.
     pub number: usize,
     table: &'t DeTable<'i>,
 }
 
 impl<'t, 'i> Table<'t, 'i> {
-    /// The whole file.
-    pub fn root(source: Source<'t>, root: &'t Spanned<DeTable<'i>>) -> Self {
+    /// Makes the table of the whole file from the value of [`SourceFile::parse`].
+    pub fn root(source: SourceFile<'t>, root: &'t Spanned<DeTable<'i>>) -> Self {
         Self { source, name: Cow::Borrowed(""), at: 0, number: 0, table: root.get_ref() }
     }
 
-    /// A key with its table.
+    /// The name of a key with its table.
     pub fn key(&self, name: &str) -> String {
         if self.name.is_empty() { name.to_owned() } else { format!("{}.{name}", self.name) }
     }
 
-    /// Everything in it, as it stands in the file.
+    /// All its entries, in the order of the file.
     pub fn entries(&self) -> Vec<Entry<'t, 'i>> {
         let mut entries: Vec<_> = self.table.iter().map(|(key, value)| self.entry(key, value)).collect();
         entries.sort_by_key(|entry| entry.key_at);
@@ -104,41 +103,42 @@ impl<'t, 'i> Table<'t, 'i> {
         Entry { source: self.source, key: self.key(name), name, key_at, at: value.span().start, value: value.get_ref() }
     }
 
-    /// The value of a key, if it is there.
+    /// The entry of a key; `None` if the table does not have it.
     pub fn get(&self, name: &str) -> Option<Entry<'t, 'i>> {
         self.table.get_key_value(name).map(|(name, value)| self.entry(name, value))
     }
 
-    /// The value of a key that must be there.
+    /// The entry of a key that the table must have.
     ///
     /// # Errors
-    /// It is not.
+    /// If the table does not have it.
     pub fn need(&self, name: &str, expected: &str) -> Result<Entry<'t, 'i>, FileError> {
         self.get(name).ok_or_else(|| self.missing(name, expected))
     }
 
-    /// A key that must be there is not.
+    /// Makes the error for a required key that is missing.
     pub fn missing(&self, name: &str, expected: &str) -> FileError {
         let key = self.key(name);
         let problem = format!("{key} is missing, expected {expected}");
         self.source.error(self.at, &key, problem)
     }
 
-    /// Says so if it has a key that is none of the `known` ones; `expected` names them.
+    /// Checks that the table has only keys that `expected` names: a list such as "packet, quantum or switch".
     ///
     /// # Errors
-    /// It has one.
-    pub fn only(&self, known: &[&str], expected: &str) -> Result<(), FileError> {
-        match self.entries().into_iter().find(|entry| !known.contains(&entry.name)) {
+    /// If it has another key.
+    pub fn only(&self, expected: &str) -> Result<(), FileError> {
+        let known = expected.replace(" or ", ", ");
+        match self.entries().into_iter().find(|entry| !known.split(", ").any(|name| name == entry.name)) {
             Some(entry) => Err(entry.unknown(expected)),
             None => Ok(()),
         }
     }
 
-    /// The tables of an array of tables, `most` of them at most; none if it is not there.
+    /// The tables of the array of tables `name`, `most` of them at most; none if there is no such key.
     ///
     /// # Errors
-    /// It is no such array, or has more.
+    /// If the value is not such an array, or has more tables.
     pub fn tables(&self, name: &'static str, most: usize) -> Result<Vec<Table<'t, 'i>>, FileError> {
         let Some(entry) = self.get(name) else { return Ok(Vec::new()) };
         let tables = entry.tables(&format!("tables: [[{}]]", entry.key))?;
@@ -150,10 +150,10 @@ impl<'t, 'i> Table<'t, 'i> {
     }
 }
 
-/// What `read` makes of each table, with names that differ.
+/// Reads each table with `read`, and checks that the results have different names.
 ///
 /// # Errors
-/// Of `read`, and a name that is there twice.
+/// The first error of `read`, or an error for a name that occurs twice.
 pub fn named<'t, 'i, T>(
     tables: &[Table<'t, 'i>],
     mut read: impl FnMut(&Table<'t, 'i>) -> Result<T, FileError>,
@@ -173,48 +173,48 @@ pub fn named<'t, 'i, T>(
     Ok(items)
 }
 
-/// A value of a table, with its key.
+/// An entry of a table: a key and its value.
 #[derive(Clone, Debug)]
 pub struct Entry<'t, 'i> {
     /// The file.
-    pub source: Source<'t>,
-    /// The key with its table.
+    pub source: SourceFile<'t>,
+    /// The key, with the name of its table.
     pub key: String,
     /// The key alone.
     pub name: &'t str,
-    /// Where the key stands.
+    /// The position of the key, in bytes.
     pub key_at: usize,
-    /// What it says.
+    /// The value.
     pub value: &'t DeValue<'i>,
     at: usize,
 }
 
 impl<'t, 'i> Entry<'t, 'i> {
-    /// Where the value stands.
+    /// The position of the value, in bytes.
     pub fn at(&self) -> usize {
         self.at
     }
 
-    /// Its `problem`, which names the key.
+    /// Makes an error for this entry; `problem` names the key.
     pub fn error(&self, problem: String) -> FileError {
         self.source.error(self.at, &self.key, problem)
     }
 
-    /// It has a value that cannot be.
+    /// Makes the error for an impossible value.
     pub fn expected(&self, found: impl fmt::Display, expected: impl fmt::Display) -> FileError {
         self.error(format!("{} is {found}, expected {expected}", self.key))
     }
 
-    /// It is a key that is not known.
+    /// Makes the error for an unknown key.
     pub fn unknown(&self, expected: &str) -> FileError {
-        let problem = format!("the key {} is not known, expected {expected}", Shortened(&self.key));
+        let problem = format!("the key {} is not known, expected {expected}", ShortenedText(&self.key));
         self.source.error(self.key_at, &self.key, problem)
     }
 
-    /// It has a value of another kind, or another word, than `expected`.
+    /// Makes the error for a value of another kind, or another word, than `expected`.
     pub fn wrong_kind(&self, expected: &str) -> FileError {
         let found = match self.value {
-            DeValue::String(text) => Shortened(text).to_string(),
+            DeValue::String(text) => ShortenedText(text).to_string(),
             DeValue::Integer(number) => number.to_string(),
             DeValue::Float(number) => number.to_string(),
             DeValue::Boolean(value) => value.to_string(),
@@ -223,19 +223,19 @@ impl<'t, 'i> Entry<'t, 'i> {
         self.expected(found, expected)
     }
 
-    /// A table, which is called `name`.
+    /// Reads the value as a table with the name `name`.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a table.
     pub fn table(&self, name: &'static str) -> Result<Table<'t, 'i>, FileError> {
         let DeValue::Table(table) = self.value else { return Err(self.wrong_kind(&format!("a table: [{name}]"))) };
         Ok(Table { source: self.source, name: Cow::Borrowed(name), at: self.key_at, number: 0, table })
     }
 
-    /// The tables of an array of tables.
+    /// Reads the value as an array of tables.
     ///
     /// # Errors
-    /// It is no such array; `expected` says what would be.
+    /// If it is not such an array; `expected` describes one.
     pub fn tables(&self, expected: &str) -> Result<Vec<Table<'t, 'i>>, FileError> {
         let tables = self.list(expected)?.into_iter().enumerate().map(|(number, entry)| match entry.value {
             DeValue::Table(table) => {
@@ -246,27 +246,27 @@ impl<'t, 'i> Entry<'t, 'i> {
         tables.collect()
     }
 
-    /// The values of an array, all with its key.
+    /// Reads the value as an array; all its elements have the key of the array.
     ///
     /// # Errors
-    /// It is none; `expected` says what would be.
+    /// If it is not an array; `expected` describes one.
     pub fn list(&self, expected: &str) -> Result<Vec<Self>, FileError> {
         let DeValue::Array(values) = self.value else { return Err(self.wrong_kind(expected)) };
         Ok(values.iter().map(|value| Self { value: value.get_ref(), at: value.span().start, ..self.clone() }).collect())
     }
 
-    /// A text in quotes.
+    /// Reads the value as a text in quotes.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a text; `expected` describes one.
     pub fn text(&self, expected: &str) -> Result<&'t str, FileError> {
         self.value.as_str().ok_or_else(|| self.wrong_kind(expected))
     }
 
-    /// What one of these words stands for.
+    /// Reads the value as one of these words, and returns the value paired with it.
     ///
     /// # Errors
-    /// It is none of them.
+    /// If it is none of the words.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Result<T, FileError> {
         let expected = words.iter().map(|(word, _)| format!("{word:?}")).collect::<Vec<_>>().join(" or ");
         let found = self.text(&expected)?;
@@ -274,27 +274,27 @@ impl<'t, 'i> Entry<'t, 'i> {
         word.map(|&(_, meaning)| meaning).ok_or_else(|| self.wrong_kind(&expected))
     }
 
-    /// True or false.
+    /// Reads the value as true or false.
     ///
     /// # Errors
-    /// It is neither.
+    /// If it is neither.
     pub fn flag(&self) -> Result<bool, FileError> {
         self.value.as_bool().ok_or_else(|| self.wrong_kind("true or false"))
     }
 
-    /// A name that a channel could have.
+    /// Reads the value as a valid name of a channel.
     ///
     /// # Errors
-    /// It is none.
+    /// If it is not a valid name.
     pub fn name(&self) -> Result<String, FileError> {
         let name = Name::new(self.text("a name in quotes such as \"camera\"")?);
         name.map(|name| name.as_str().to_owned()).map_err(|error| self.error(format!("{}: {error}", self.key)))
     }
 
-    /// `found`, if it is within the range.
+    /// Returns `found` if it is within `range`.
     ///
     /// # Errors
-    /// It is not.
+    /// If it is outside.
     pub fn within<T: PartialOrd + fmt::Display>(&self, found: T, range: RangeInclusive<T>) -> Result<T, FileError> {
         match range.contains(&found) {
             true => Ok(found),
@@ -302,64 +302,75 @@ impl<'t, 'i> Entry<'t, 'i> {
         }
     }
 
-    /// What `read` makes of a text in quotes.
+    /// Reads a text in quotes with `read`.
     fn quantity<T>(&self, expected: &str, read: fn(&str) -> Result<T, TextError>) -> Result<T, FileError> {
         read(self.text(expected)?).map_err(|error| self.error(format!("{}: {error}", self.key)))
     }
 
-    /// A size in bytes.
+    /// Reads the value as a size in bytes: `"60KiB"`.
     ///
     /// # Errors
-    /// As the text was not one.
+    /// If the value is not such a text.
     pub fn size(&self) -> Result<u64, FileError> {
         self.quantity("a size in quotes such as \"1400B\"", text::size)
     }
 
-    /// A span of time.
+    /// Reads the value as a size from 1 byte to `most` bytes.
     ///
     /// # Errors
-    /// As the text was not one.
+    /// If the value is not a size, or out of range.
+    pub fn bytes(&self, most: u32) -> Result<u32, FileError> {
+        match self.size()? {
+            bytes if (1..=u64::from(most)).contains(&bytes) => self.narrow(bytes, " bytes"),
+            bytes => Err(self.expected(format!("{bytes} bytes"), format!("1 to {most} bytes"))),
+        }
+    }
+
+    /// Reads the value as a span of time: `"50ms"`.
+    ///
+    /// # Errors
+    /// If the value is not such a text.
     pub fn span(&self) -> Result<Duration, FileError> {
         self.quantity("a span of time in quotes such as \"55us\"", text::duration)
     }
 
-    /// An interval between messages, or how many come in a second.
+    /// Reads the value as an interval between messages: `"50ms"`, or `"20/s"`.
     ///
     /// # Errors
-    /// As the text was not one.
+    /// If the value is not such a text.
     pub fn interval(&self) -> Result<Duration, FileError> {
         self.quantity("an interval in quotes such as \"50ms\" or \"20/s\"", text::interval)
     }
 
-    /// A rate.
+    /// Reads the value as a rate: `"100Mbit/s"`.
     ///
     /// # Errors
-    /// As the text was not one.
+    /// If the value is not such a text.
     pub fn rate(&self) -> Result<Rate, FileError> {
         self.quantity("a rate in quotes such as \"20MB/s\"", text::rate)
     }
 
-    /// A fraction, in quotes.
+    /// Reads the value as a fraction in quotes: `"0.01"`.
     ///
     /// # Errors
-    /// It is none, or finer than 10⁻¹².
+    /// If it is not a fraction from 0 to 1, or is finer than 10⁻¹².
     pub fn fraction(&self) -> Result<Probability, FileError> {
         let expected = "a fraction in quotes such as \"1e-2\" or \"0.01\"";
         Probability::read(self.text(expected)?).ok_or_else(|| self.wrong_kind(expected))
     }
 
-    /// A whole number from 0.
+    /// Reads the value as a whole number of 32 bits.
     ///
     /// # Errors
-    /// It is none, or more than 32 bits hold.
+    /// If it is not a whole number, is negative, or does not fit 32 bits.
     pub fn count(&self) -> Result<u32, FileError> {
         self.narrow(self.whole(u32::MAX.into())?, "")
     }
 
-    /// A whole number from 0 to `most`.
+    /// Reads the value as a whole number from 0 to `most`.
     ///
     /// # Errors
-    /// It is none, or more.
+    /// If it is not a whole number, or out of range.
     pub fn whole(&self, most: u64) -> Result<u64, FileError> {
         const EXPECTED: &str = "a whole number such as 4";
         let DeValue::Integer(number) = self.value else { return Err(self.wrong_kind(EXPECTED)) };
@@ -370,10 +381,10 @@ impl<'t, 'i> Entry<'t, 'i> {
         }
     }
 
-    /// `found` in 32 bits.
+    /// Converts `found`, a number of `unit`, to 32 bits.
     ///
     /// # Errors
-    /// It is more.
+    /// If it does not fit.
     pub fn narrow(&self, found: u64, unit: &str) -> Result<u32, FileError> {
         let most = u32::MAX;
         u32::try_from(found).map_err(|_| self.expected(format!("{found}{unit}"), format!("at most {most}{unit}")))

@@ -1,5 +1,5 @@
 //! Figures of a channel while it runs: each written by one thread alone, the executive or the application that sends, and read
-//! by anybody at any time.
+//! by any thread at any time.
 //!
 //! One writer, so a relaxed load and store is an increment; readers see each value whole, though not all of one moment.
 //! Nothing here allocates after it is made.
@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use laxity_core::figures::{Figures, Latencies};
-use laxity_core::receive::{Decision, Delivered, ReceiveCounters};
+use laxity_core::receive::{DeliveredMessage, FinalJudgement, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
 use zerocopy::transmute;
@@ -27,7 +27,8 @@ pub struct Histogram {
     max: AtomicU64,
 }
 
-fn add(counter: &AtomicU64, by: u64) {
+/// Adds to a counter that no other thread writes.
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed) + by, Relaxed);
 }
 
@@ -96,16 +97,18 @@ impl Histogram {
     }
 }
 
-/// What the executive publishes of one channel.
-#[derive(Debug)]
+/// The figures of one channel that the executive publishes.
+#[derive(Debug, Default)]
 pub(crate) struct Statistics {
     latency: Histogram,
     send: [AtomicU64; size_of::<SendCounters>() / 8],
     /// Messages that the application's thread refused because of their size: the executive never saw them.
     refused_size: AtomicU64,
+    refused_burst: AtomicU64,
     receive: [AtomicU64; size_of::<ReceiveCounters>() / 8],
     over_bound: AtomicU64,
-    /// How long before its deadline a message is complete by the analysis: the least that was in force. `UNKNOWN` at first.
+    /// The time before its deadline by which a message is complete by the analysis: the least that was in force. `UNKNOWN` at
+    /// first.
     spare: AtomicU64,
 }
 
@@ -124,14 +127,7 @@ const UNKNOWN: u64 = u64::MAX;
 
 impl Statistics {
     pub(crate) fn new() -> Self {
-        Self {
-            latency: Histogram::default(),
-            send: Default::default(),
-            refused_size: AtomicU64::new(0),
-            receive: Default::default(),
-            over_bound: AtomicU64::new(0),
-            spare: AtomicU64::new(UNKNOWN),
-        }
+        Self { spare: AtomicU64::new(UNKNOWN), ..Self::default() }
     }
 
     /// Sets the bound that completions are held against. It may only grow: a smaller one than before is not taken.
@@ -139,7 +135,7 @@ impl Statistics {
         self.spare.fetch_min(deadline.saturating_sub(bound).as_nanos(), Relaxed);
     }
 
-    /// How long before its deadline a message is complete by the analysis.
+    /// The time before its deadline by which a message is complete by the analysis.
     pub(crate) fn spare(&self) -> Duration {
         match self.spare.load(Relaxed) {
             UNKNOWN => Duration::ZERO,
@@ -148,14 +144,14 @@ impl Statistics {
     }
 
     /// Records a delivery; between two clocks what is known of its latency comes later.
-    pub(crate) fn delivered(&self, delivered: &Delivered) {
-        if delivered.said.is_none() {
+    pub(crate) fn delivered(&self, delivered: &DeliveredMessage) {
+        if delivered.stamps.is_none() {
             self.latency.record(delivered.latency().as_nanos());
         }
     }
 
     /// Records the most that a message can have taken, if that is known.
-    pub(crate) fn judged(&self, decision: &Decision, spare: Duration) {
+    pub(crate) fn judged(&self, decision: &FinalJudgement, spare: Duration) {
         if !spare.is_zero() && decision.breaks_bound(spare) {
             self.over_bound();
         }
@@ -190,11 +186,17 @@ impl Statistics {
         add(&self.refused_size, 1);
     }
 
+    /// Counts a message that the application's thread dropped because it is beyond the burst, or the queue is full.
+    pub(crate) fn refused_burst(&self) {
+        add(&self.refused_burst, 1);
+    }
+
     pub(crate) fn send_counters(&self) -> SendCounters {
         let mut counters: SendCounters = transmute!(read(&self.send));
-        let here = self.refused_size.load(Relaxed);
-        counters.refused += here;
-        counters.violations.size += here;
+        let [size, burst] = [&self.refused_size, &self.refused_burst].map(|refused| refused.load(Relaxed));
+        counters.refused += size + burst;
+        counters.violations.size += size;
+        counters.violations.burst += burst;
         counters
     }
 
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_only_grows_and_is_the_deadline_as_long_as_nobody_knows_better() {
+    fn a_bound_only_grows_and_is_the_deadline_until_it_is_computed() {
         let ms = Duration::from_millis;
         let statistics = Statistics::new();
         let bound = || statistics.figures("a", false, Some(ms(100))).bound;

@@ -5,37 +5,39 @@ use crate::host::Host;
 use crate::streams::{StreamError, StreamReport, StreamSpec};
 
 impl Host {
-    /// Admits a stream for a flow of kernel sockets, and makes its paths; it stays until it is removed, or the executive ends. What it has done so far.
+    /// Admits a stream for a flow of kernel sockets, and makes its paths. Returns its first report.
+    ///
+    /// The stream stays until it is removed, or the executive ends.
     ///
     /// # Errors
-    /// [`Error::Stream`]: the executive keeps nothing for streams, or not enough is left, or what is asked for cannot be; if it is another process's,
-    /// this one has to be root's or of its user.
+    /// [`Error::Stream`] if the executive reserves nothing for streams, not enough is left, or the request is not valid. If the
+    /// executive is in another process, this process must run as root or as the user of that process.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<StreamReport, Error> {
         match self.attached() {
             Some(attached) => attached.add_stream(spec),
-            None => Ok(self.here()?.streams.as_ref().ok_or(StreamError::NotKept)?.add(spec)?),
+            None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.add(spec)?),
         }
     }
 
-    /// Takes a stream away: its packets go their usual way again. What it has done.
+    /// Removes a stream, and returns its last report. Its packets then take their usual path again.
     ///
     /// # Errors
-    /// [`Error::Stream`]: there is none of that name; likewise.
+    /// [`Error::Stream`] if there is no stream of that name; else as [`Host::add_stream`].
     pub fn remove_stream(&self, name: &str) -> Result<StreamReport, Error> {
         match self.attached() {
             Some(attached) => attached.remove_stream(name),
-            None => Ok(self.here()?.streams.as_ref().ok_or(StreamError::NotKept)?.remove(name)?),
+            None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.remove(name)?),
         }
     }
 
-    /// All streams, in the order in which they came.
+    /// Reports all streams, in the order in which they were added.
     ///
     /// # Errors
-    /// [`Error::Stream`]: the executive keeps nothing for streams; likewise.
+    /// [`Error::Stream`] if the executive reserves nothing for streams; else as [`Host::add_stream`].
     pub fn streams(&self) -> Result<Vec<StreamReport>, Error> {
         match self.attached() {
             Some(attached) => attached.streams(),
-            None => Ok(self.here()?.streams.as_ref().ok_or(StreamError::NotKept)?.list()),
+            None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.list()),
         }
     }
 }

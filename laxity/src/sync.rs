@@ -12,18 +12,18 @@ use rustix::thread::futex;
 
 /// Words that threads ring with.
 #[derive(Debug)]
-pub(crate) enum Words {
+pub(crate) enum RingWord {
     Own(Box<[AtomicU64]>),
     Shared(laxity_shm::Words),
 }
 
-impl Words {
+impl RingWord {
     pub(crate) fn zeros(count: usize) -> Self {
         Self::Own((0..count).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
-impl Deref for Words {
+impl Deref for RingWord {
     type Target = [AtomicU64];
     fn deref(&self) -> &[AtomicU64] {
         match self {
@@ -35,18 +35,18 @@ impl Deref for Words {
 
 /// A word that threads wait for, and how many do.
 #[derive(Debug)]
-pub(crate) enum Waited {
+pub(crate) enum WaitWord {
     Own([AtomicU32; 2]),
     Shared(laxity_shm::Words32),
 }
 
-impl Default for Waited {
+impl Default for WaitWord {
     fn default() -> Self {
         Self::Own(Default::default())
     }
 }
 
-impl Waited {
+impl WaitWord {
     fn words(&self) -> &[AtomicU32] {
         match self {
             Self::Own(words) => words,
@@ -78,10 +78,8 @@ impl Waited {
 }
 
 fn wait(word: &AtomicU32, seen: u32, timeout: Option<Duration>) {
-    let timeout = timeout.map(|timeout| futex::Timespec {
-        tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-        tv_nsec: timeout.subsec_nanos().into(),
-    });
+    // One that cannot be represented is no limit.
+    let timeout = timeout.and_then(|timeout| futex::Timespec::try_from(timeout).ok());
     let _ = futex::wait(word, futex::Flags::PRIVATE, seen, timeout.as_ref());
 }
 

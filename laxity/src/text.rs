@@ -1,8 +1,17 @@
-//! Quantities and addresses as people write them: `50ms`, `60KiB`, `100Mbit/s`, `20/s`, `[::1]:5709/camera`.
+//! Quantities and addresses in the form in which people write them: `50ms`, `60KiB`, `100Mbit/s`, `20/s`, `[::1]:5709/camera`.
 //!
-//! A unit is always written out; only zero needs none. Values decide, so they are exact: decimals are read digit by digit,
-//! and one that is not a whole number of nanoseconds or bytes is an error instead of being rounded. One reader serves all
-//! quantities (docs/adr/0006-units-are-read-by-hand.md says why no crate does).
+//! ```
+//! use laxity::text::{duration, size};
+//! use laxity::units::Duration;
+//!
+//! assert_eq!(duration("1.5ms").unwrap(), Duration::from_micros(1500));
+//! assert_eq!(size("60KiB").unwrap(), 61_440);
+//! println!("{}", duration("20").unwrap_err());
+//! ```
+//!
+//! Every unit is written out; only zero needs none. Admission depends on these values, so they are exact: decimals are read digit
+//! by digit, and a value that is not a whole number of nanoseconds or bytes is an error instead of being rounded. One reader
+//! serves all quantities (docs/adr/0006-units-are-read-by-hand.md gives the reason).
 //!
 //! | What | Units |
 //! |---|---|
@@ -19,25 +28,26 @@ use laxity_core::probability::Probability;
 use laxity_core::units::{Duration, NANOS_PER_SECOND, Rate};
 use laxity_core::wire::WireError;
 
-/// A text that is not what it should be: what was found, what is wrong with it, and what was expected. The writer's fault.
+/// The error for a text that is not a valid quantity or address: the text, the problem, and the expected form. The writer of the
+/// text is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is no {what}: {problem}; expected {expected}", Shortened(found))]
+#[error("{} is no {what}: {problem}; expected {expected}", ShortenedText(found))]
 pub struct TextError {
-    /// What the text should be.
+    /// The quantity or address that was expected.
     pub what: &'static str,
     /// The text.
     pub found: String,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: Problem,
-    /// What would do, with an example.
+    /// The expected form, with an example.
     pub expected: &'static str,
 }
 
-/// What is wrong with a text.
+/// The problem of a text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
-    /// Nothing is there.
+    /// The text is empty.
     #[error("it is empty")]
     Empty,
     /// It does not begin with digits, or has more than one decimal point, or a sign.
@@ -46,10 +56,10 @@ pub enum Problem {
     /// A number without a unit.
     #[error("the unit is missing")]
     NoUnit,
-    /// A unit that is not known here.
-    #[error("the unit {} is not known", Shortened(.0))]
+    /// An unknown unit.
+    #[error("the unit {} is not known", ShortenedText(.0))]
     UnknownUnit(String),
-    /// Not from 0 to 1, or finer than 10⁻¹².
+    /// A fraction that is not from 0 to 1, or finer than 10⁻¹².
     #[error("it is no fraction of up to twelve digits")]
     NoFraction,
     /// Not a whole number of the smallest unit.
@@ -58,33 +68,33 @@ pub enum Problem {
     /// More than 64 bits can hold.
     #[error("it is too large")]
     TooLarge,
-    /// Zero, where nothing would ever move.
+    /// A rate of zero.
     #[error("it must be more than zero")]
     Zero,
     /// An address without a channel's name.
     #[error("the channel's name is missing")]
     NoName,
-    /// A channel's name that cannot be.
+    /// A channel's name that is not valid.
     #[error("{0}")]
     Name(WireError),
     /// An address without a host.
     #[error("the host is missing")]
     NoHost,
-    /// A host's name or address with something in it that does not belong there.
-    #[error("{} is no host", Shortened(.0))]
+    /// A host's name or address with an invalid character.
+    #[error("{} is no host", ShortenedText(.0))]
     Host(String),
-    /// A port that is not one.
-    #[error("{} is no port", Shortened(.0))]
+    /// A port that is not valid.
+    #[error("{} is no port", ShortenedText(.0))]
     Port(String),
-    /// An IPv6 address whose end cannot be told from a port.
+    /// An IPv6 address whose end cannot be distinguished from a port.
     #[error("an IPv6 address stands in brackets")]
     Unbracketed,
 }
 
 /// A text in quotes, escaped and cut to a length that fits a line.
-pub(crate) struct Shortened<'a>(pub(crate) &'a str);
+pub(crate) struct ShortenedText<'a>(pub(crate) &'a str);
 
-impl fmt::Display for Shortened<'_> {
+impl fmt::Display for ShortenedText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MOST: usize = 60;
         match self.0.char_indices().nth(MOST) {
@@ -135,35 +145,36 @@ const FRACTION_EXPECTED: &str = "a fraction such as 0.01 or 1e-2";
 const HOST_EXPECTED: &str = "host or host:port, such as 127.0.0.1:5709, [::1]:5709 or robot.local";
 const CHANNEL_EXPECTED: &str = "host/name or host:port/name, such as 127.0.0.1:5709/camera or [::1]/camera";
 
-/// A span of time: `50ms`, `1.5s`, `40200ns`, `2min`, `0`.
+/// Reads a span of time: `50ms`, `1.5s`, `40200ns`, `2min`, `0`.
 ///
 /// # Errors
-/// As the text was not one; a part of a nanosecond too.
+/// If the text is not a span of time, or is not a whole number of nanoseconds.
 pub fn duration(text: &str) -> Result<Duration, TextError> {
     read(text, SPANS, "ns").map(Duration::from_nanos).map_err(problem("span of time", text, SPAN_EXPECTED))
 }
 
-/// A size in bytes: `60KB` is 60,000, `60KiB` is 61,440, `4096B`, `0`.
+/// Reads a size in bytes: `60KB` is 60,000, `60KiB` is 61,440, `4096B`, `0`.
 ///
 /// # Errors
-/// As the text was not one; a part of a byte too.
+/// If the text is not a size, or is not a whole number of bytes.
 pub fn size(text: &str) -> Result<u64, TextError> {
     read(text, SIZES, "bytes").map_err(problem("size", text, SIZE_EXPECTED))
 }
 
-/// A rate: `16MB/s`, `100Mbit/s`.
+/// Reads a rate: `16MB/s`, `100Mbit/s`.
 ///
 /// # Errors
-/// As the text was not one; zero and a part of a byte per second too.
+/// If the text is not a rate, is zero, or is not a whole number of bytes per second.
 pub fn rate(text: &str) -> Result<Rate, TextError> {
     read_rate(text.trim()).map_err(problem("rate", text, RATE_EXPECTED))
 }
 
-/// The shortest interval between messages: a span of time, or the messages per second that it allows. `30/s` is rounded
-/// down to 33,333,333 ns, so that a sender that keeps the rate never breaks the contract.
+/// Reads the shortest interval between messages: a span of time, or the messages per second that it allows.
+///
+/// `30/s` is rounded down to 33,333,333 ns, so that a sender that keeps the rate never breaks the contract.
 ///
 /// # Errors
-/// As the text was not one; a rate of zero too.
+/// If the text is not an interval, or is a rate of zero.
 pub fn interval(text: &str) -> Result<Duration, TextError> {
     let outcome = match text.trim().strip_suffix("/s") {
         Some(number) => per_second(number.trim_end()),
@@ -172,10 +183,10 @@ pub fn interval(text: &str) -> Result<Duration, TextError> {
     outcome.map(Duration::from_nanos).map_err(problem("interval", text, INTERVAL_EXPECTED))
 }
 
-/// A fraction: `0.01`, `1e-2`.
+/// Reads a fraction: `0.01`, `1e-2`.
 ///
 /// # Errors
-/// As the text was not one.
+/// If the text is not a fraction from 0 to 1, or is finer than 10⁻¹².
 pub fn fraction(text: &str) -> Result<Probability, TextError> {
     Probability::read(text.trim()).ok_or(Problem::NoFraction).map_err(problem("fraction", text, FRACTION_EXPECTED))
 }
@@ -279,7 +290,7 @@ fn leading_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// A host and its port, as written: not looked up yet.
+/// A host and its port as written, before a look-up.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostAddress {
     /// A host name, an IPv4 address, or an IPv6 address without its brackets.
@@ -291,9 +302,9 @@ pub struct HostAddress {
 /// A channel at a host: `host[:port]/name`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelAddress {
-    /// Where the receiver is.
+    /// The host of the receiver.
     pub host: HostAddress,
-    /// The name that it listens on.
+    /// The name of the receiver there.
     pub name: Name,
 }
 
@@ -301,7 +312,7 @@ impl HostAddress {
     /// Reads `host[:port]`; an IPv6 address stands in brackets.
     ///
     /// # Errors
-    /// As the text was not one.
+    /// If the text is not such an address.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, TextError> {
         Self::read(text.trim(), default_port).map_err(problem("address", text, HOST_EXPECTED))
     }
@@ -344,14 +355,14 @@ impl HostAddress {
         Ok(Self { host: host.to_owned(), port })
     }
 
-    /// Looks the host up. Blocks; never call it where a deadline counts.
+    /// Looks the host up, and returns at least one address. Blocks: never call it where a deadline counts.
     ///
     /// # Errors
-    /// What the system's resolver said. The list is never empty.
+    /// The error of the system's resolver.
     pub fn resolve(&self) -> std::io::Result<Vec<SocketAddr>> {
         let found: Vec<SocketAddr> = (self.host.as_str(), self.port).to_socket_addrs()?.collect();
         if found.is_empty() {
-            let message = format!("{} has no address", Shortened(&self.host));
+            let message = format!("{} has no address", ShortenedText(&self.host));
             return Err(std::io::Error::new(std::io::ErrorKind::NotFound, message));
         }
         Ok(found)
@@ -375,7 +386,7 @@ impl ChannelAddress {
     /// Reads `host[:port]/name`; an IPv6 address stands in brackets.
     ///
     /// # Errors
-    /// As the text was not one; port 0 too, because nobody can be reached there.
+    /// If the text is not such an address, or has port 0, at which no receiver can be reached.
     pub fn parse(text: &str, default_port: u16) -> Result<Self, TextError> {
         Self::read(text.trim(), default_port).map_err(problem("channel address", text, CHANNEL_EXPECTED))
     }

@@ -1,6 +1,6 @@
-//! What is counted of an upcall: written by its thread alone, read by anybody at any time.
+//! The figures of an upcall: written by its thread alone, and read by any thread at any time.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use laxity_core::figures::Latencies;
 use laxity_core::units::{Duration, Instant};
@@ -8,84 +8,85 @@ use strum::{FromRepr, IntoStaticStr};
 
 use crate::statistics::Histogram;
 
-/// What an upcall does at the moment.
+/// The state of an upcall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 #[repr(u8)]
-pub enum State {
-    /// It was not told to run, was suspended, or has finished.
+pub enum UpcallState {
+    /// It was not started, was suspended, or has finished.
     Suspended = 0,
-    /// It is released every period, or by its descriptor, or was asked for and is not done.
+    /// It is released every period, or by its descriptor, or a requested run is not done.
     Active = 1,
-    /// Its handler panicked, or failed ([`Progress::Failed`](crate::upcall::Progress::Failed)). It runs no more.
+    /// Its handler panicked, or failed ([`Progress::Failed`](crate::upcall::Progress::Failed)). It does not run any more.
     Panicked = 2,
-    /// A run took more than it declared, and its policy was to stop then ([`Overrun::Stop`](crate::upcall::Overrun::Stop)); or the descriptor that it
-    /// reads is at its end, or cannot be read any more ([`Upcalls::create_reader`](crate::upcall::Upcalls::create_reader)).
+    /// A run took more than it declared and the policy was [`Overrun::Stop`](crate::upcall::Overrun::Stop); or its descriptor is
+    /// at its end, or cannot be read any more ([`Upcalls::create_reader`](crate::upcall::Upcalls::create_reader)).
     Stopped = 3,
     /// It was closed.
     Closed = 4,
 }
 
-/// Why runs were not done by their deadline.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Runs that were not done by their deadline, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct UpcallMisses {
     /// An upcall took more than it declared: this one, or another of the same thread.
     pub upcall: u64,
-    /// The platform took more than was allowed for, by a witness.
+    /// The platform took more than was allowed for, by the evidence of a witness.
     pub platform: u64,
-    /// None of these: a bug of ours.
+    /// None of these: a bug of Laxity.
     pub laxity: u64,
 }
 
-/// What was counted of one upcall so far.
+/// The figures of one upcall so far.
 #[derive(Clone, Debug)]
 pub struct UpcallFigures {
     /// Its name.
     pub name: String,
-    /// What it does.
-    pub state: State,
+    /// Its state.
+    pub state: UpcallState,
     /// Its period; `None` if it is aperiodic.
     pub period: Option<Duration>,
-    /// What a run may take of the processor.
+    /// The declared processor time of a run.
     pub declared_cost: Duration,
-    /// How long a run may take from its release until it is done, with all that is admitted now; `None` if it is aperiodic.
+    /// The longest time from a run's release until it is done, with all that is admitted now; `None` if it is aperiodic.
     pub bound: Option<Duration>,
-    /// Runs that were due: completed, skipped, or given up. One that is under way is not counted yet.
+    /// Runs that were due: completed, skipped, or given up. A run in progress is not counted yet.
     pub invocations: u64,
-    /// Runs that were done, late ones included.
+    /// Runs that were done, including late ones.
     pub completed: u64,
-    /// Of these, after their deadline.
+    /// Completed runs that were late.
     pub late: u64,
-    /// Runs that did not begin within their period, and so not at all.
+    /// Runs that did not begin within their period, and so did not take place.
     pub skipped: u64,
     /// Late and skipped runs by cause.
     pub misses: UpcallMisses,
-    /// The upcall that was the cause last, if one was.
+    /// The name of the upcall that caused the last miss, if an upcall did.
     pub because_of: Option<String>,
-    /// Completed after the bound though by the deadline, without a cause that would excuse a miss.
+    /// Runs that were done by the deadline but after the bound, without a cause that would excuse a miss.
     pub over_bound: u64,
     /// Runs that took more of the processor than was declared.
     pub over_cost: u64,
-    /// The least time that was left at a run's end; negative if it was late.
+    /// The least time from a run's end to its deadline, in nanoseconds; negative if the run was late.
     pub min_slack_ns: Option<i64>,
-    /// How long after its release a run began.
+    /// The time from release to the beginning of a run.
     pub jitter: Latencies,
-    /// How long after its release it was done.
+    /// The time from release to the end of a run.
     pub response: Latencies,
-    /// What was left of its period then.
+    /// The time from the end of a run to the end of its period.
     pub slack: Latencies,
-    /// What it took of the processor.
+    /// The processor time of a run.
     pub cost: Latencies,
 }
 
-/// What the thread publishes of an upcall.
-#[derive(Debug)]
-pub(crate) struct Record {
+/// The figures that the thread publishes of an upcall.
+#[derive(Debug, Default)]
+pub(crate) struct UpcallRecord {
     pub(crate) name: String,
     pub(crate) period: Option<Duration>,
     pub(crate) declared: Duration,
+    /// [`UpcallState::Suspended`] at first.
     state: AtomicU8,
-    /// ns; zero before it is known, `u64::MAX` if there is none.
+    /// ns; zero while unknown, `u64::MAX` without a bound.
     pub(crate) bound: AtomicU64,
     pub(crate) completed: AtomicU64,
     pub(crate) late: AtomicU64,
@@ -97,66 +98,41 @@ pub(crate) struct Record {
     pub(crate) over_cost: AtomicU64,
     /// The place of the culprit, plus one.
     pub(crate) culprit: AtomicU32,
-    /// When the run that is next, or under way, was or will be released, ns; `u64::MAX` if none.
+    /// The release of the next run or of the one in progress, ns; `u64::MAX` without one.
     pub(crate) release: AtomicU64,
-    min_slack: std::sync::atomic::AtomicI64,
+    min_slack: AtomicI64,
     pub(crate) jitter: Histogram,
     pub(crate) response: Histogram,
     pub(crate) slack: Histogram,
     pub(crate) cost: Histogram,
 }
 
-pub(crate) fn add(counter: &AtomicU64, by: u64) {
-    counter.store(counter.load(Relaxed) + by, Relaxed);
-}
-
-impl Record {
+impl UpcallRecord {
     pub(crate) fn new(name: &str, period: Option<Duration>, declared: Duration) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            name: name.to_owned(),
-            period,
-            declared,
-            state: AtomicU8::new(State::Suspended as u8),
-            bound: zero(),
-            completed: zero(),
-            late: zero(),
-            skipped: zero(),
-            by_upcall: zero(),
-            by_platform: zero(),
-            by_laxity: zero(),
-            over_bound: zero(),
-            over_cost: zero(),
-            culprit: AtomicU32::new(0),
-            release: AtomicU64::new(u64::MAX),
-            min_slack: std::sync::atomic::AtomicI64::new(i64::MAX),
-            jitter: Histogram::default(),
-            response: Histogram::default(),
-            slack: Histogram::default(),
-            cost: Histogram::default(),
-        }
+        let (release, min_slack) = (AtomicU64::new(u64::MAX), AtomicI64::new(i64::MAX));
+        Self { name: name.to_owned(), period, declared, release, min_slack, ..Self::default() }
     }
 
-    /// How long a run may take; `None` if that has no bound.
+    /// The longest time of a run; `None` without a bound.
     pub(crate) fn bound(&self) -> Option<Duration> {
         let nanos = self.bound.load(Relaxed);
         (nanos != 0 && nanos != u64::MAX).then(|| Duration::from_nanos(nanos))
     }
 
-    /// The bound is this much now; in force is the largest that ever was.
+    /// Sets the present bound. The bound in force is the largest of all.
     pub(crate) fn raise_bound(&self, bound: Option<Duration>) {
         self.bound.fetch_max(bound.map_or(u64::MAX, Duration::as_nanos), Relaxed);
     }
 
-    pub(crate) fn state(&self) -> State {
-        State::from_repr(self.state.load(SeqCst)).unwrap_or(State::Closed)
+    pub(crate) fn state(&self) -> UpcallState {
+        UpcallState::from_repr(self.state.load(SeqCst)).unwrap_or(UpcallState::Closed)
     }
 
-    pub(crate) fn set_state(&self, state: State) {
+    pub(crate) fn set_state(&self, state: UpcallState) {
         self.state.store(state as u8, SeqCst);
     }
 
-    /// A run was released at `release`, and done at `end`.
+    /// Counts a run that was released at `release`, and done at `end`.
     pub(crate) fn done(&self, release: Instant, deadline: Instant, end: Instant) {
         self.response.record(end.since(release).as_nanos());
         self.slack.record(deadline.since(end).as_nanos());
@@ -164,7 +140,7 @@ impl Record {
         self.min_slack.store(self.min_slack.load(Relaxed).min(slack), Relaxed);
     }
 
-    /// What was counted; `name_of` knows the names of culprits, `stuck` who has the thread and does not give it back, as of `now`.
+    /// The figures as of `now`. `name_of` gives the names of culprits, and `stuck` the upcall that does not give its thread back.
     pub(crate) fn figures(
         &self,
         now: Instant,
@@ -179,8 +155,8 @@ impl Record {
         };
         let (completed, mut skipped) = (read(&self.completed), read(&self.skipped));
         let mut culprit = self.culprit.load(Relaxed).checked_sub(1);
-        // Behind one that does not give the thread back nothing is counted by the thread.
-        if let (Some(stuck), Some(period), State::Active) = (stuck, self.period, self.state()) {
+        // Behind an upcall that does not give its thread back, the thread counts nothing.
+        if let (Some(stuck), Some(period), UpcallState::Active) = (stuck, self.period, self.state()) {
             let due = now.since(Instant::from_nanos(read(&self.release))).div_floor(period);
             (skipped, misses.upcall) = (skipped + due, misses.upcall + due);
             culprit = if due > 0 { Some(stuck) } else { culprit };

@@ -2,56 +2,36 @@
 
 use std::sync::Arc;
 
-use laxity_core::admission::upcalls::{Kind, Place, UpcallRefusal};
+use laxity_core::admission::upcalls::{UpcallPlace, UpcallRefusal};
 use laxity_core::admission::{Admission, ReservationId};
 use laxity_core::units::Duration;
-use laxity_core::upcall::Upcall as Timing;
 
-use crate::control::{Shared, State};
-use crate::upcall_figures::Record;
+use crate::control::{ControlState, HostShared};
+use crate::upcall_figures::UpcallRecord;
 
 /// What an upcall holds at admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reservation {
+pub(crate) enum UpcallReservation {
     /// Below the executive, or without one.
-    Below(Place),
+    Below(UpcallPlace),
     /// On its thread, and how long after its release a run is to be done for the scheduler.
     OnThread(ReservationId, Duration),
 }
 
-impl Shared {
-    /// Admits an upcall below the executive, beside the channels that are there.
+impl HostShared {
+    /// Admits an upcall as `reserve` has it, beside the channels that are there. Where it has a thread with channels, their bounds
+    /// have grown before it can be in their way.
     pub(crate) fn reserve_upcall(
         &self,
-        timing: Timing,
-        kind: Kind,
-        record: &Arc<Record>,
-    ) -> Result<Reservation, UpcallRefusal> {
-        let reserve = |admission: &mut Admission| Ok(Reservation::Below(admission.reserve_upcall(timing, kind)?.0));
-        self.reserve(record, reserve)
-    }
-
-    /// Admits an upcall on the executive's own thread.
-    pub(crate) fn reserve_trusted(&self, timing: Timing, record: &Arc<Record>) -> Result<Reservation, UpcallRefusal> {
-        let reserve = |admission: &mut Admission| {
-            let (id, stage) = admission.reserve_trusted(timing, 0)?;
-            Ok(Reservation::OnThread(id, stage))
-        };
-        self.reserve(record, reserve)
-    }
-
-    /// Where it has a thread with channels, their bounds have grown before it can be in their way.
-    fn reserve(
-        &self,
-        record: &Arc<Record>,
-        reserve: impl FnOnce(&mut Admission) -> Result<Reservation, UpcallRefusal>,
-    ) -> Result<Reservation, UpcallRefusal> {
+        record: &Arc<UpcallRecord>,
+        reserve: impl FnOnce(&mut Admission) -> Result<UpcallReservation, UpcallRefusal>,
+    ) -> Result<UpcallReservation, UpcallRefusal> {
         let mut state = self.settled(self.state());
         let reservation = reserve(&mut state.admission)?;
         state.upcalls.push((reservation, Arc::clone(record)));
         match reservation {
-            Reservation::Below(_) => state.publish_upcall_bounds(),
-            Reservation::OnThread(..) => {
+            UpcallReservation::Below(_) => state.publish_upcall_bounds(),
+            UpcallReservation::OnThread(..) => {
                 state.review_bounds();
                 state.publish_bounds();
             }
@@ -62,11 +42,11 @@ impl Shared {
     }
 
     /// Gives it back.
-    pub(crate) fn release_upcall(&self, reservation: Reservation) {
+    pub(crate) fn release_upcall(&self, reservation: UpcallReservation) {
         let mut state = self.state();
         match reservation {
-            Reservation::Below(place) => state.admission.release_upcall(place),
-            Reservation::OnThread(id, _) => drop(state.admission.release(id)),
+            UpcallReservation::Below(place) => state.admission.release_upcall(place),
+            UpcallReservation::OnThread(id, _) => drop(state.admission.release(id)),
         }
         state.upcalls.retain(|(other, _)| *other != reservation);
     }
@@ -77,15 +57,15 @@ impl Shared {
     }
 }
 
-impl State {
+impl ControlState {
     /// The bounds of the upcalls, which depend on the channels beside them. They only grow.
     pub(crate) fn publish_upcall_bounds(&self) {
-        let is_on_thread = |(held, _): &(Reservation, _)| matches!(held, Reservation::OnThread(..));
+        let is_on_thread = |(held, _): &(UpcallReservation, _)| matches!(held, UpcallReservation::OnThread(..));
         let bounds = if self.upcalls.iter().any(is_on_thread) { self.admission.bounds() } else { Vec::new() };
         for (held, record) in &self.upcalls {
             record.raise_bound(match held {
-                Reservation::Below(place) => self.admission.upcall_response(*place),
-                Reservation::OnThread(id, _) => {
+                UpcallReservation::Below(place) => self.admission.upcall_response(*place),
+                UpcallReservation::OnThread(id, _) => {
                     bounds.iter().find(|(other, _)| other == id).map(|(_, bound)| bound.worst)
                 }
             });

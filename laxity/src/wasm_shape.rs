@@ -14,142 +14,35 @@ pub(crate) fn wrong(problem: impl std::fmt::Display) -> Error {
     Error::Module { problem: problem.to_string().chars().take(LONGEST).map(of_one_line).collect() }
 }
 
+/// Sets the fuel of operators by their names.
+macro_rules! fuel {
+    ($cost:ident, $fuel:expr => $($operator:ident)+) => {
+        $($cost.$operator = $fuel;)+
+    };
+}
+
 /// The fuel of each operator: more of it for those that are slow on some processor.
 pub(crate) fn operator_costs() -> OperatorCost {
     let mut cost = OperatorCost::new();
-    for memory in [
-        &mut cost.I32Load,
-        &mut cost.I64Load,
-        &mut cost.F32Load,
-        &mut cost.F64Load,
-        &mut cost.I32Load8S,
-        &mut cost.I32Load8U,
-        &mut cost.I32Load16S,
-        &mut cost.I32Load16U,
-        &mut cost.I64Load8S,
-        &mut cost.I64Load8U,
-        &mut cost.I64Load16S,
-        &mut cost.I64Load16U,
-        &mut cost.I64Load32S,
-        &mut cost.I64Load32U,
-        &mut cost.I32Store,
-        &mut cost.I64Store,
-        &mut cost.F32Store,
-        &mut cost.F64Store,
-        &mut cost.I32Store8,
-        &mut cost.I32Store16,
-        &mut cost.I64Store8,
-        &mut cost.I64Store16,
-        &mut cost.I64Store32,
-    ] {
-        *memory = MEMORY as u8;
-    }
-    for division in [
-        &mut cost.I32DivS,
-        &mut cost.I32DivU,
-        &mut cost.I32RemS,
-        &mut cost.I32RemU,
-        &mut cost.I64DivS,
-        &mut cost.I64DivU,
-        &mut cost.I64RemS,
-        &mut cost.I64RemU,
-    ] {
-        *division = 16;
-    }
+    fuel!(cost, MEMORY as u8 =>
+        I32Load I64Load F32Load F64Load I32Load8S I32Load8U I32Load16S I32Load16U I64Load8S I64Load8U I64Load16S
+        I64Load16U I64Load32S I64Load32U I32Store I64Store F32Store F64Store I32Store8 I32Store16 I64Store8
+        I64Store16 I64Store32);
+    fuel!(cost, 16 => I32DivS I32DivU I32RemS I32RemU I64DivS I64DivU I64RemS I64RemU);
     // Numbers that are not normal take a processor as long as that.
-    for float in [
-        &mut cost.F32Add,
-        &mut cost.F32Sub,
-        &mut cost.F32Mul,
-        &mut cost.F32Div,
-        &mut cost.F32Sqrt,
-        &mut cost.F64Add,
-        &mut cost.F64Sub,
-        &mut cost.F64Mul,
-        &mut cost.F64Div,
-        &mut cost.F64Sqrt,
-        &mut cost.F64PromoteF32,
-        &mut cost.F32DemoteF64,
-        &mut cost.F32Ceil,
-        &mut cost.F32Floor,
-        &mut cost.F32Trunc,
-        &mut cost.F32Nearest,
-        &mut cost.F64Ceil,
-        &mut cost.F64Floor,
-        &mut cost.F64Trunc,
-        &mut cost.F64Nearest,
-        &mut cost.F32Min,
-        &mut cost.F32Max,
-        &mut cost.F64Min,
-        &mut cost.F64Max,
-        &mut cost.I32TruncF32S,
-        &mut cost.I32TruncF32U,
-        &mut cost.I32TruncF64S,
-        &mut cost.I32TruncF64U,
-        &mut cost.I64TruncF32S,
-        &mut cost.I64TruncF32U,
-        &mut cost.I64TruncF64S,
-        &mut cost.I64TruncF64U,
-        &mut cost.I32TruncSatF32S,
-        &mut cost.I32TruncSatF32U,
-        &mut cost.I32TruncSatF64S,
-        &mut cost.I32TruncSatF64U,
-        &mut cost.I64TruncSatF32S,
-        &mut cost.I64TruncSatF32U,
-        &mut cost.I64TruncSatF64S,
-        &mut cost.I64TruncSatF64U,
-        &mut cost.F32ConvertI32S,
-        &mut cost.F32ConvertI32U,
-        &mut cost.F32ConvertI64S,
-        &mut cost.F32ConvertI64U,
-        &mut cost.F64ConvertI32S,
-        &mut cost.F64ConvertI32U,
-        &mut cost.F64ConvertI64S,
-        &mut cost.F64ConvertI64U,
-    ] {
-        *float = 60;
-    }
-    for several in [
-        &mut cost.I32Mul,
-        &mut cost.I64Mul,
-        &mut cost.I32Popcnt,
-        &mut cost.I64Popcnt,
-        &mut cost.I32Clz,
-        &mut cost.I64Clz,
-        &mut cost.I32Ctz,
-        &mut cost.I64Ctz,
-    ] {
-        *several = 8;
-    }
+    fuel!(cost, 60 =>
+        F32Add F32Sub F32Mul F32Div F32Sqrt F64Add F64Sub F64Mul F64Div F64Sqrt F64PromoteF32 F32DemoteF64
+        F32Ceil F32Floor F32Trunc F32Nearest F64Ceil F64Floor F64Trunc F64Nearest F32Min F32Max F64Min F64Max
+        I32TruncF32S I32TruncF32U I32TruncF64S I32TruncF64U I64TruncF32S I64TruncF32U I64TruncF64S I64TruncF64U
+        I32TruncSatF32S I32TruncSatF32U I32TruncSatF64S I32TruncSatF64U I64TruncSatF32S I64TruncSatF32U
+        I64TruncSatF64S I64TruncSatF64U F32ConvertI32S F32ConvertI32U F32ConvertI64S F32ConvertI64U
+        F64ConvertI32S F64ConvertI32U F64ConvertI64S F64ConvertI64U);
+    fuel!(cost, 8 => I32Mul I64Mul I32Popcnt I64Popcnt I32Clz I64Clz I32Ctz I64Ctz);
     // Each time around a loop, and in each function, the fuel is looked at.
-    for branch in [
-        &mut cost.If,
-        &mut cost.Loop,
-        &mut cost.Br,
-        &mut cost.BrIf,
-        &mut cost.BrTable,
-        &mut cost.Call,
-        &mut cost.CallIndirect,
-    ] {
-        *branch = 8;
-    }
-    for bulk in [
-        &mut cost.MemoryCopy,
-        &mut cost.MemoryFill,
-        &mut cost.MemoryInit,
-        &mut cost.MemoryGrow,
-        &mut cost.TableCopy,
-        &mut cost.TableFill,
-        &mut cost.TableInit,
-        &mut cost.TableGrow,
-        &mut cost.DataDrop,
-        &mut cost.ElemDrop,
-        &mut cost.TableGet,
-        &mut cost.TableSet,
-        &mut cost.RefFunc,
-    ] {
-        *bulk = 100;
-    }
+    fuel!(cost, 8 => If Loop Br BrIf BrTable Call CallIndirect);
+    fuel!(cost, 100 =>
+        MemoryCopy MemoryFill MemoryInit MemoryGrow TableCopy TableFill TableInit TableGrow DataDrop ElemDrop
+        TableGet TableSet RefFunc);
     cost.variable.table_copy_per_element = 8;
     cost.variable.table_fill_per_element = 8;
     cost.variable.table_init_per_element = 50;
@@ -158,7 +51,7 @@ pub(crate) fn operator_costs() -> OperatorCost {
 
 /// What is known of a module before it is compiled.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct ModuleShape {
     /// Fuel that may be used from one look at what is left to the next. Functions look when they begin, and at the beginning of each loop, but not
     /// when a call returns: so it is what all functions of a chain of calls may use.
     pub(crate) unseen: u64,
@@ -173,13 +66,13 @@ const MAX_FUNCTION_BYTES: usize = 16 << 10;
 
 /// What a function calls, and the fuel of all its operators together.
 #[derive(Default)]
-struct Function {
+struct FunctionShape {
     fuel: u64,
     calls: Vec<usize>,
     calls_through_table: bool,
 }
 
-impl Shape {
+impl ModuleShape {
     /// Of bytes that may be anything.
     ///
     /// # Errors
@@ -225,13 +118,13 @@ impl Shape {
         }
         let place = |function: u32| (function as usize).checked_sub(imported).filter(|place| *place < functions.len());
         let in_tables: Vec<usize> = in_tables.into_iter().filter_map(place).collect();
-        let of_calls = |function: &Function| -> Vec<usize> {
+        let of_calls = |function: &FunctionShape| -> Vec<usize> {
             let direct = function.calls.iter().filter_map(|call| place(*call as u32));
             let through = in_tables.iter().copied().filter(|_| function.calls_through_table);
             direct.chain(through).collect()
         };
         let calls: Vec<Vec<usize>> = functions.iter().map(of_calls).collect();
-        let mut chains = vec![Chain::Unknown; functions.len()];
+        let mut chains = vec![CallChain::Unknown; functions.len()];
         let mut unseen = 0;
         for function in 0..functions.len() {
             unseen = longest_chain(function, &functions, &calls, &mut chains)?.max(unseen);
@@ -239,7 +132,7 @@ impl Shape {
         Ok(Self { unseen })
     }
 
-    fn function(body: &wasmparser::FunctionBody<'_>, costs: &OperatorCost) -> Result<Function, Error> {
+    fn function(body: &wasmparser::FunctionBody<'_>, costs: &OperatorCost) -> Result<FunctionShape, Error> {
         use wasmparser::Operator;
         let unreadable = |error: wasmparser::BinaryReaderError| wrong(format!("it cannot be read: {error}"));
         let bytes = body.range().len();
@@ -253,7 +146,7 @@ impl Shape {
         if locals > MAX_LOCALS {
             return Err(wrong(format!("a function has {locals} local variables, expected at most {MAX_LOCALS}")));
         }
-        let (mut function, mut nesting) = (Function::default(), 0u32);
+        let (mut function, mut nesting) = (FunctionShape::default(), 0u32);
         for operator in body.get_operators_reader().map_err(unreadable)? {
             let operator = operator.map_err(unreadable)?;
             function.fuel = function.fuel.saturating_add(u64::try_from(costs.cost(&operator)).unwrap_or(0));
@@ -293,7 +186,7 @@ fn functions_of(items: wasmparser::ElementItems<'_>) -> Result<Vec<u32>, wasmpar
 }
 
 #[derive(Clone, Copy)]
-enum Chain {
+enum CallChain {
     Unknown,
     /// It is being followed.
     Open,
@@ -302,17 +195,24 @@ enum Chain {
 }
 
 /// The fuel of the longest chain of calls that begins at a function. There are no more functions than a stack of the host holds.
-fn longest_chain(at: usize, functions: &[Function], calls: &[Vec<usize>], chains: &mut [Chain]) -> Result<u64, Error> {
+fn longest_chain(
+    at: usize,
+    functions: &[FunctionShape],
+    calls: &[Vec<usize>],
+    chains: &mut [CallChain],
+) -> Result<u64, Error> {
     match chains[at] {
-        Chain::Known(fuel) => return Ok(fuel),
-        Chain::Open => return Err(wrong("a function may call itself, through others perhaps: there is no recursion")),
-        Chain::Unknown => chains[at] = Chain::Open,
+        CallChain::Known(fuel) => return Ok(fuel),
+        CallChain::Open => {
+            return Err(wrong("a function may call itself, through others perhaps: there is no recursion"));
+        }
+        CallChain::Unknown => chains[at] = CallChain::Open,
     }
     let mut behind = 0;
     for &call in &calls[at] {
         behind = longest_chain(call, functions, calls, chains)?.max(behind);
     }
     let fuel = functions[at].fuel.saturating_add(behind);
-    chains[at] = Chain::Known(fuel);
+    chains[at] = CallChain::Known(fuel);
     Ok(fuel)
 }

@@ -1,20 +1,28 @@
-//! The witnesses of time that the platform takes, and which of them a host lacks.
+//! The witnesses of stolen time on this host: counters of the kernel and the hypervisor that show when the platform took the processor.
 //!
-//! Time that no witness explains counts as Laxity's (docs/adr, 8). Where a witness is missing that could have told, this is said before a message is
-//! late: by the notes of [`crate::Standing`], and by `laxity doctor`.
+//! Time that no witness explains counts as Laxity's fault (docs/adr/0008-attribution-by-evidence.md). A missing witness is reported
+//! before a message is late: by [`HostStatus::notes`](crate::HostStatus::notes), and by `laxity doctor`.
+//!
+//! ```
+//! for missing in laxity::witnesses::missing(std::path::Path::new("/")) {
+//!     println!("{missing}");
+//! }
+//! ```
 
 use std::fs;
 use std::path::Path;
 
-/// Ticks that the hypervisor has taken from all processors together since the start, by its own account; `None` if the kernel does not say. The files
-/// are those below `root`.
+/// Reads the clock ticks that the hypervisor has taken from all processors together since boot, as it reports them. `None` if the
+/// kernel does not report them.
+///
+/// The files are read below `root`, which is `/` for this host.
 pub fn steal(root: &Path) -> Option<u64> {
     let stat = fs::read_to_string(root.join("proc/stat")).ok()?;
     let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     all.split_whitespace().nth(7)?.parse().ok()
 }
 
-/// Whether the processor says that it is a hypervisor's.
+/// True if the processor or the kernel reports that this host is a virtual machine. The files are read below `root`: `/`.
 pub fn is_virtual(root: &Path) -> bool {
     let about = fs::read_to_string(root.join("proc/cpuinfo")).unwrap_or_default();
     let flags = about.lines().find(|line| line.starts_with("flags"));
@@ -22,7 +30,8 @@ pub fn is_virtual(root: &Path) -> bool {
         || root.join("sys/hypervisor/type").exists()
 }
 
-/// What this host lacks, and which causes are not told apart without it; nothing if all is there.
+/// Lists the witnesses that this host lacks, each with the causes that cannot be distinguished without it. Empty if none is missing. The
+/// files are read below `root`: `/`.
 pub fn missing(root: &Path) -> Vec<String> {
     let mut missing = Vec::new();
     let schedstat = fs::read_to_string(root.join("proc/thread-self/schedstat")).unwrap_or_default();

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, system_file};
-use laxity_core::admission::answer::{Fits, Request, Test};
-use laxity_core::admission::pair::Pair;
+use laxity_core::admission::answer::{AdmissionRequest, AdmissionTest, Alternatives};
+use laxity_core::admission::pair::HostPair;
 use laxity_core::admission::plan::decide;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -18,11 +18,11 @@ fn pair(config: &HostConfig) -> [Host; 2] {
 }
 
 fn alone(costs: Costs) -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(costs) }
+    HostConfig::emulated(costs)
 }
 
 /// The values of a refusal, and its text; nothing if it is granted.
-fn advice([from, to]: &[Host; 2], contract: Contract) -> Option<(Fits, String)> {
+fn advice([from, to]: &[Host; 2], contract: Contract) -> Option<(Alternatives, String)> {
     match from.open(to.address(), "a", ChannelSpec::real_time(contract)) {
         Ok(sender) => {
             sender.close().unwrap();
@@ -31,13 +31,13 @@ fn advice([from, to]: &[Host; 2], contract: Contract) -> Option<(Fits, String)> 
         Err(error) => {
             let said = error.to_string();
             let Error::Refused { refusal, advice, .. } = error else { panic!("{said}") };
-            let alone = Fits { deadline: refusal.least_deadline, ..Fits::default() };
+            let alone = Alternatives { deadline: refusal.least_deadline, ..Alternatives::default() };
             Some((advice.map_or(alone, |advice| advice.fits), said))
         }
     }
 }
 
-fn with(contract: &Contract, fits: Fits) -> Contract {
+fn with(contract: &Contract, fits: Alternatives) -> Contract {
     let max = fits.max_message.unwrap_or(contract.max_message()).into();
     let interval = fits.interval.unwrap_or(contract.interval());
     let deadline = fits.deadline.unwrap_or(contract.deadline());
@@ -72,11 +72,11 @@ fn put_back(hosts: &[Host; 2], seed: u64, contracts: u64) -> u64 {
         };
         println!("{contract:?}: {said}");
         let each = [
-            Fits { deadline: fits.deadline, ..Fits::default() },
-            Fits { interval: fits.interval, ..Fits::default() },
-            Fits { max_message: fits.max_message, ..Fits::default() },
+            Alternatives { deadline: fits.deadline, ..Alternatives::default() },
+            Alternatives { interval: fits.interval, ..Alternatives::default() },
+            Alternatives { max_message: fits.max_message, ..Alternatives::default() },
         ];
-        for value in each.into_iter().filter(|value| *value != Fits::default()) {
+        for value in each.into_iter().filter(|value| *value != Alternatives::default()) {
             let refused = advice(hosts, with(&contract, value));
             assert_eq!(refused, None, "{contract:?} was told {value:?}");
             tried += 1;
@@ -104,7 +104,7 @@ fn without_an_answer_the_advice_is_this_hosts() {
     let refused = host.open(gone, "a", ChannelSpec::real_time(contract)).unwrap_err();
     let Error::Refused { by, advice: Some(advice), .. } = refused else { panic!("{refused}") };
     assert_eq!(by, "this host");
-    let paper = Pair::live(&Platform::assumed_host()).unwrap();
+    let paper = HostPair::live(&Platform::assumed_host()).unwrap();
     let both = paper.least_deadline(&contract.catching_up()).unwrap();
     let here = advice.fits.deadline.unwrap();
     assert!(here > contract.deadline() && here < both, "{here} of {both}");
@@ -124,7 +124,7 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
     for _ in 0..sets {
         let hosts = pair(&alone(costs.clone()));
         let listener = hosts[1].listen("a").unwrap();
-        let mut paper = Pair::live(&costs.platform).unwrap();
+        let mut paper = HostPair::live(&costs.platform).unwrap();
         let mut held = Vec::new();
         let (mut asked, mut live) = (Vec::new(), Vec::new());
         for _ in 0..8 {
@@ -132,7 +132,7 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
             let [interval, deadline] = [interval, deadline].map(Duration::from_micros);
             let contract = Contract::new(random(1, 100_000), 1, interval, random(1, 4), deadline).unwrap();
             let expected = paper.open(&contract.catching_up());
-            asked.push(Request::both(contract.catching_up()));
+            asked.push(AdmissionRequest::both(contract.catching_up()));
             match (hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(contract)), expected) {
                 (Ok(sender), Ok(expected)) => {
                     let grant = sender.grant();
@@ -153,7 +153,7 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
             }
         }
         // And so does the plan of all of them, with the bounds that the receiving host publishes.
-        let answers = decide(&costs.platform, &asked, Test::Live).unwrap();
+        let answers = decide(&costs.platform, &asked, AdmissionTest::Live).unwrap();
         let decisions = answers.channels.iter().map(|answer| answer.outcome.as_ref().map_err(|denial| denial.code));
         let bounds: Vec<_> = decisions.clone().flatten().map(|grant| Some(grant.bound)).collect();
         assert_eq!(decisions.map(|decision| decision.map(|_| ())).collect::<Vec<_>>(), live);
@@ -193,8 +193,8 @@ fn a_robots_natural_set_is_answered_alike_beforehand_and_live() {
         for (deadline, control_first) in [5, 8, 11, 12, 15, 16].into_iter().flat_map(|ms| [(ms, true), (ms, false)]) {
             let control = Contract::new(200, 200, ms(1), 1, ms(deadline)).unwrap();
             let set = if control_first { [control, camera] } else { [camera, control] };
-            let asked = set.map(|contract| Request::both(contract.catching_up()));
-            let answers = decide(&costs.platform, &asked, Test::Live).unwrap();
+            let asked = set.map(|contract| AdmissionRequest::both(contract.catching_up()));
+            let answers = decide(&costs.platform, &asked, AdmissionTest::Live).unwrap();
             let hosts = pair(&alone(costs.clone()));
             let _listener = hosts[1].listen("a").unwrap();
             let mut held = Vec::new();
@@ -203,13 +203,14 @@ fn a_robots_natural_set_is_answered_alike_beforehand_and_live() {
                 assert_eq!(opened.is_ok(), answer.outcome.is_ok(), "{contract:?} of {set:?}: {opened:?}");
                 held.extend(opened.ok());
                 let Err(denial) = &answer.outcome else { continue };
-                let Fits { deadline, interval, max_message } = denial.fits;
+                let Alternatives { deadline, interval, max_message } = denial.fits;
                 let fits = [
-                    Fits { deadline, ..Fits::default() },
-                    Fits { interval, ..Fits::default() },
-                    Fits { max_message, ..Fits::default() },
+                    Alternatives { deadline, ..Alternatives::default() },
+                    Alternatives { interval, ..Alternatives::default() },
+                    Alternatives { max_message, ..Alternatives::default() },
                 ];
-                let fits: Vec<Fits> = fits.into_iter().filter(|fits| *fits != Fits::default()).collect();
+                let fits: Vec<Alternatives> =
+                    fits.into_iter().filter(|fits| *fits != Alternatives::default()).collect();
                 assert!(!fits.is_empty(), "a dead end: {contract:?} of {set:?}");
                 for fits in fits {
                     assert_eq!(advice(&hosts, with(&contract, fits)), None, "{contract:?} was told {fits:?}");

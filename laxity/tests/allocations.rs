@@ -60,10 +60,15 @@ fn the_data_path_allocates_nothing_after_set_up() {
     // With an envelope, as calibrated hosts have it: what is stolen in its windows is watched.
     let mut platform = Platform::assumed_host();
     platform.interference.envelopes = vec![(Duration::from_millis(100), Duration::from_millis(10))];
-    let host = |spin| {
+    let host = |spin: Duration| {
         let costs = HostConfig::with_costs(platform.clone());
         let longest_iteration = Duration::from_micros(500);
-        Host::start(HostConfig { claims: None, spin, longest_iteration, ..costs }).unwrap()
+        Host::start(costs.advanced(|advanced| {
+            advanced.claims = None;
+            advanced.spin = spin.into();
+            advanced.longest_iteration = longest_iteration.into();
+        }))
+        .unwrap()
     };
     // One of them spins before it sleeps.
     let (a, b) = (host(Duration::from_micros(100)), host(Duration::ZERO));

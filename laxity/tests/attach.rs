@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity::handler::{Disposition, Handler, HandlerSpec};
-use laxity::serving::{ServeConfig, Serving};
+use laxity::serving::{ServeConfig, ServerHandle};
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Placement, Receiver, Scheduling};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -15,7 +15,7 @@ use laxity_core::units::Duration;
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
 fn host() -> Host {
@@ -27,7 +27,7 @@ fn socket(name: &str) -> PathBuf {
 }
 
 /// A host that serves, and where.
-fn serving(name: &str, memory: usize) -> (Host, Serving, PathBuf) {
+fn serving(name: &str, memory: usize) -> (Host, ServerHandle, PathBuf) {
     let (host, socket) = (host(), socket(name));
     let serving = host.serve(ServeConfig { socket: socket.clone(), memory, ..ServeConfig::default() }).unwrap();
     (host, serving, socket)
@@ -58,7 +58,7 @@ fn exchange_at((from, to): (&Host, &Host), address: SocketAddr, name: &str) {
     let mut sender = from.open(address, name, contract(20_000)).unwrap();
     let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
     assert_eq!((sender.grant().name.as_str(), receiver.grant().name.as_str()), (name, name));
-    assert_eq!(sender.grant().bound, Some(Duration::from_millis(500)));
+    assert_eq!(sender.grant().deadline, Some(Duration::from_millis(500)));
     let sizes = |number: usize| 1 + number * 397;
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -334,14 +334,14 @@ fn an_executive_with_a_key_and_a_server_are_not_followed_but_waited_for() {
 #[test]
 fn who_may_more_than_the_executive_is_not_served_below_its_rights() {
     let path = socket("below");
-    let ordinary = HostConfig { fifo_priority: None, ..config() };
+    let ordinary = config().advanced(|advanced| advanced.fifo_priority = None);
     let host = Host::start(ordinary.clone()).unwrap();
     let _serving = host.serve(ServeConfig { socket: path.clone(), memory: 1 << 20, ..ServeConfig::default() }).unwrap();
     let server = Some(path.clone());
     let attach = |config| Host::start(HostConfig { placement: Placement::Auto, server: server.clone(), ..config });
     assert_eq!(attach(ordinary).unwrap().address(), host.address(), "one that asks for no priority");
     let privileged = Host::start(config()).unwrap();
-    if !matches!(privileged.standing().scheduling, Scheduling::Fifo(_)) {
+    if !matches!(privileged.status().scheduling, Scheduling::Fifo(_)) {
         eprintln!("skipped: this process may not have real-time priority");
         return;
     }
@@ -415,7 +415,9 @@ fn who_goes_closes_its_channels_and_who_serves_no_more_is_missed() {
 #[test]
 fn an_executive_that_serves_reads_descriptors_too() {
     for reads_first in [true, false] {
-        let host = Host::start(HostConfig { longest_iteration: Duration::from_micros(200), ..config() }).unwrap();
+        let host =
+            Host::start(config().advanced(|advanced| advanced.longest_iteration = StdDuration::from_micros(200)))
+                .unwrap();
         let path = socket("reads");
         let serve =
             || host.serve(ServeConfig { socket: path.clone(), memory: 16 << 20, ..ServeConfig::default() }).unwrap();
@@ -453,4 +455,19 @@ fn there_is_one_server_at_a_place() {
     let _serving =
         again.serve(ServeConfig { socket: socket.clone(), memory: 1 << 20, ..ServeConfig::default() }).unwrap();
     drop(attached(&socket));
+}
+
+#[test]
+fn a_host_is_not_bound_elsewhere_than_it_asks_for() {
+    let path = socket("elsewhere");
+    let host = || HostConfig { placement: Placement::Auto, server: Some(path.clone()), ..config() };
+    let first = Host::start(HostConfig { bind: "127.0.0.1:0".parse().unwrap(), ..host() }).unwrap();
+    let [port, other] = [first.address().port(), if first.address().port() == 9 { 10 } else { 9 }];
+    for bind in [([127, 0, 0, 1], other), ([0, 0, 0, 0], port), ([192, 0, 2, 1], 0)] {
+        let refused = Host::start(HostConfig { bind: bind.into(), ..host() }).unwrap_err();
+        assert!(matches!(refused, Error::BindElsewhere { address, .. } if address == first.address()), "{refused}");
+    }
+    for bind in [([127, 0, 0, 1], port), ([127, 0, 0, 1], 0)] {
+        assert!(Host::start(HostConfig { bind: bind.into(), ..host() }).unwrap().is_attached());
+    }
 }

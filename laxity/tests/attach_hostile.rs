@@ -9,22 +9,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::serving::{ServeConfig, Serving};
+use laxity::serving::{ServeConfig, ServerHandle};
 use laxity::{ChannelSpec, Host, HostConfig, Placement};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_shm::{Region, Words};
-use raw::{PATIENCE, Random, Raw};
+use raw::{PATIENCE, Random, RawConnection};
 use serde_json::json;
 
 const MEMORY: usize = 1 << 20;
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
-fn serving(name: &str) -> (Host, Serving, PathBuf) {
+fn serving(name: &str) -> (Host, ServerHandle, PathBuf) {
     let host = Host::start(config()).unwrap();
     let socket = std::env::temp_dir().join(format!("laxity-hostile-{}-{name}", std::process::id()));
     let serving = host.serve(ServeConfig { socket: socket.clone(), memory: MEMORY, ..ServeConfig::default() }).unwrap();
@@ -36,12 +36,12 @@ fn spec() -> ChannelSpec {
 }
 
 /// A channel through the executive that goes on while others misbehave: each message comes whole and in order.
-struct Victim {
+struct VictimChannel {
     over: Arc<AtomicBool>,
     thread: std::thread::JoinHandle<u64>,
 }
 
-impl Victim {
+impl VictimChannel {
     fn start(socket: &Path) -> Self {
         let attached =
             HostConfig { placement: Placement::Server, server: Some(socket.to_owned()), ..HostConfig::default() };
@@ -85,14 +85,14 @@ fn serves_still(server: &Host, other: &Host) {
 
 /// Any words in the shared memory, beside channels that are in use, with bells that ring.
 #[test]
-fn random_words_in_shared_memory_are_nobody_elses_trouble() {
+fn random_words_in_shared_memory_trouble_no_other_application() {
     let (server, _serving, socket) = serving("words");
-    let victim = Victim::start(&socket);
+    let victim = VictimChannel::start(&socket);
     let other = Host::start(config()).unwrap();
     let listener = other.listen("any").unwrap();
     let (mut random, mut opened) = (Random(1), 0);
     for _ in 0..200 {
-        let raw = Raw::connect(&socket);
+        let raw = RawConnection::connect(&socket);
         let (region, bell) = raw.attach();
         let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "any", "spec": {
             "service": { "RealTime": { "max_message": 500, "min_message": 1, "interval": 5_000_000, "burst": 4, "deadline": 500_000_000, "catch_up": 0,
@@ -125,7 +125,7 @@ fn random_words_in_shared_memory_are_nobody_elses_trouble() {
     }
     assert!(opened >= 50, "{opened}");
     // It serves as before.
-    let raw = Raw::connect(&socket);
+    let raw = RawConnection::connect(&socket);
     raw.attach();
     victim.end();
     serves_still(&server, &other);
@@ -135,11 +135,11 @@ fn random_words_in_shared_memory_are_nobody_elses_trouble() {
 #[test]
 fn who_rings_without_end_is_thrown_out() {
     let (server, _serving, socket) = serving("rings");
-    let victim = Victim::start(&socket);
+    let victim = VictimChannel::start(&socket);
     let other = Host::start(config()).unwrap();
     let listener = other.listen("rung").unwrap();
     for rings in [false, true] {
-        let raw = Raw::connect(&socket);
+        let raw = RawConnection::connect(&socket);
         let (region, bell) = raw.attach();
         let words = Words::of(&region, 0, region.bytes() / 8).unwrap();
         let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "rung", "spec": {
@@ -164,19 +164,19 @@ fn who_rings_without_end_is_thrown_out() {
         });
         drop(listener.accept(Some(PATIENCE)));
     }
-    Raw::connect(&socket).attach();
+    RawConnection::connect(&socket).attach();
     victim.end();
     serves_still(&server, &other);
 }
 
 /// Any datagrams: nonsense, and messages that are out of place.
 #[test]
-fn random_datagrams_are_nobody_elses_trouble() {
+fn random_datagrams_trouble_no_other_application() {
     let (_server, _serving, socket) = serving("datagrams");
-    let victim = Victim::start(&socket);
+    let victim = VictimChannel::start(&socket);
     let mut random = Random(2);
     let asks = |random: &mut Random| match random.below(12) {
-        0 => json!({ "Attach": { "version": random.below(6), "command": "x" } }),
+        0 => json!({ "Attach": { "version": random.below(u64::from(raw::VERSION) + 1), "command": "x" } }),
         1 => json!("Mapped"),
         2 => json!({ "Close": { "place": random.below(70) } }),
         3 => json!({ "Forget": { "place": random.next() as u32 } }),
@@ -195,7 +195,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
             "catch_up": null } } }),
     };
     for _ in 0..200 {
-        let raw = Raw::connect(&socket);
+        let raw = RawConnection::connect(&socket);
         let _mapped = (random.below(2) == 0).then(|| raw.attach());
         for _ in 0..random.below(50) {
             let goes_on = match random.below(20) {
@@ -208,7 +208,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
             }
         }
     }
-    Raw::connect(&socket).attach();
+    RawConnection::connect(&socket).attach();
     victim.end();
 }
 
@@ -216,7 +216,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
 #[test]
 fn memory_keeps_its_pages() {
     let (_server, _serving, socket) = serving("pages");
-    let raw = Raw::connect(&socket);
+    let raw = RawConnection::connect(&socket);
     assert!(raw.ask(&json!({ "Attach": { "version": raw::VERSION, "command": "hostile" } })));
     let (told, mut descriptors) = raw.hear().unwrap();
     let bytes = told["Region"]["bytes"].as_u64().unwrap();
@@ -225,7 +225,7 @@ fn memory_keeps_its_pages() {
     rustix::fs::ftruncate(&memory, bytes / 2).unwrap();
     assert!(raw.ask(&json!("Mapped")));
     assert!(raw.hear().is_none_or(|(told, _)| told["NotAttached"].is_object()));
-    let raw = Raw::connect(&socket);
+    let raw = RawConnection::connect(&socket);
     assert!(raw.ask(&json!({ "Attach": { "version": raw::VERSION, "command": "hostile" } })));
     let (_, mut descriptors) = raw.hear().unwrap();
     let memory = descriptors.swap_remove(0);

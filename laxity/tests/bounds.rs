@@ -19,7 +19,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
 fn host() -> Host {
@@ -79,7 +79,7 @@ fn a_bound_grows_with_those_who_come_and_never_beyond_the_deadline() {
     drop(lidar);
     assert_eq!(bound(&camera), both);
 
-    let fixed = Host::start(HostConfig { policy: Policy::FixedPriority, ..config() }).unwrap();
+    let fixed = Host::start(config().advanced(|advanced| advanced.policy = Policy::FixedPriority)).unwrap();
     let (_sender, receiver) = connect(&a, &fixed, "camera", spec(20_000, ms(20), ms(100)));
     assert!(bound(&receiver) < ms(100), "by its level's response time");
 }
@@ -95,10 +95,10 @@ fn a_refusal_names_those_in_the_way_and_what_would_fit() {
     let error = a.open(b.address(), "radar", ChannelSpec::real_time(wanted)).unwrap_err();
     assert_eq!(error.exit_status(), 3);
     let said = error.to_string();
-    assert!(said.starts_with("refused by this host: the link is used up"), "{said}");
+    assert!(said.starts_with("refused by this host: one message every "), "{said}");
     let Error::Refused { advice: Some(advice), .. } = error else { panic!("{said}") };
     assert_eq!(advice.in_the_way, ["lidar"], "{said}");
-    assert!(said.contains("; channels in the way: lidar; one message every "), "{said}");
+    assert!(said.contains(" would fit; channels in the way: lidar; the link is used up"), "{said}");
     assert_eq!(advice.fits.deadline, None, "{said}");
 
     // What is said to fit does.
@@ -114,7 +114,7 @@ fn a_refusal_names_those_in_the_way_and_what_would_fit() {
     let said = error.to_string();
     let Error::Refused { advice: Some(advice), refusal, .. } = error else { panic!("{said}") };
     // No message that is smaller takes so little time on all of the way.
-    assert!(said.contains("; a deadline of ") && !said.contains("messages up to "), "{said}");
+    assert!(said.contains(": a deadline of ") && !said.contains("messages up to "), "{said}");
     assert_eq!(advice.fits.deadline, refusal.least_deadline, "{said}");
     a.open(b.address(), "radar", spec(20_000, ms(100), refusal.least_deadline.unwrap())).unwrap();
 }

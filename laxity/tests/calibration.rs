@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::calibration::{Cost, Piece, ThisHost, Window, now};
+use laxity::calibration::{Cost, HostIdentity, Piece, Window, now};
 use laxity::{Calibration, ChannelSpec, Guarantee, Host, HostConfig, Level, Scheduling};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -23,14 +23,14 @@ fn foreign() -> Calibration {
 /// As if it were of this host, today.
 fn of_this_host() -> Calibration {
     let mut calibration = foreign();
-    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let HostIdentity { kernel, processor, processors } = HostIdentity::look();
     let taken = &mut calibration.taken;
     (taken.kernel, taken.processor, taken.processors, taken.date) = (kernel, processor, processors, now());
     calibration
 }
 
 fn config(calibration: Calibration) -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(calibration) }
+    HostConfig::emulated(calibration)
 }
 
 /// One of these tests takes every processor from the hosts of the others.
@@ -58,16 +58,16 @@ fn grants_once(config: &HostConfig) -> Result<(Host, [Guarantee; 3]), ()> {
 fn a_grant_claims_what_was_measured_if_the_host_has_the_rights_that_it_was_measured_with() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (host, [sender, receiver, bulk]) = grants(&config(of_this_host()));
-    let standing = host.standing();
-    let permitted = matches!(standing.scheduling, Scheduling::Fifo(_)) && standing.memory_locked;
-    assert_eq!(standing.backing.level(), if permitted { Level::Statistical } else { Level::None });
+    let status = host.status();
+    let permitted = matches!(status.scheduling, Scheduling::Fifo(_)) && status.memory_locked;
+    assert_eq!(status.backing.level(), if permitted { Level::Statistical } else { Level::None });
     for guarantee in [sender, receiver] {
-        assert_eq!((guarantee.level, guarantee.miss.is_some()), (standing.backing.level(), permitted));
+        assert_eq!((guarantee.level, guarantee.miss.is_some()), (status.backing.level(), permitted));
     }
     assert_eq!(bulk, Guarantee::default());
-    assert!(!standing.backing.why().is_empty() && standing.notes[0].starts_with("calibrated "), "{:?}", standing.notes);
-    let why = &standing.backing.why()[0];
-    assert!(standing.notes.iter().any(|note| note.ends_with(why.as_str())), "{:?}", standing.notes);
+    assert!(!status.backing.why().is_empty() && status.notes[0].starts_with("calibrated "), "{:?}", status.notes);
+    let why = &status.backing.why()[0];
+    assert!(status.notes.iter().any(|note| note.ends_with(why.as_str())), "{:?}", status.notes);
 }
 
 /// The same, with a claim of windows that are exceeded once in 10,000, and of hand-overs that are once in 500.
@@ -111,7 +111,7 @@ fn a_host_counts_on_what_its_least_tolerant_channel_needs() {
     let (sender, receiver) = open(tolerant);
     assert_eq!(sender.grant().service.contract().unwrap().tolerance(), tolerant.tolerance());
     assert_eq!(receiver.grant().service.contract().unwrap().tolerance(), tolerant.tolerance());
-    let claims = here.standing().backing.level() > Level::None;
+    let claims = here.status().backing.level() > Level::None;
     let whole = here.platform().handover;
     // What is told of the executive follows what it is told.
     let becomes = |host: &Host, is: &dyn Fn(&[Duration]) -> bool| {
@@ -127,7 +127,7 @@ fn a_host_counts_on_what_its_least_tolerant_channel_needs() {
             becomes(host, &|now| !now.is_empty() && now.iter().all(|budget| !at_first.contains(budget)));
         }
     } else {
-        println!("nothing is claimed here, so nothing is tolerated: {:?}", here.standing().backing.why());
+        println!("nothing is claimed here, so nothing is tolerated: {:?}", here.status().backing.why());
     }
     let (other, _receiver) = open(strict);
     for host in [&here, &there] {
@@ -151,28 +151,28 @@ fn without_a_premise_nothing_is_claimed() {
     for (config, word) in [
         (config(foreign()), "another kernel"),
         (config(awake), "were kept awake"),
-        (changed(|config| config.fifo_priority = None), "no real-time priority"),
-        (changed(|config| config.lock_memory = false), "memory is not locked"),
-        (changed(|config| config.policy = Policy::RateMonotonic), "not served in the order"),
+        (changed(|config| config.advanced.fifo_priority = None), "no real-time priority"),
+        (changed(|config| config.advanced.lock_memory = false), "memory is not locked"),
+        (changed(|config| config.advanced.policy = Policy::RateMonotonic), "not served in the order"),
         (changed(|config| config.costs.as_mut().unwrap().platform.handover = Duration::ZERO), "handover"),
     ] {
         let (host, said) = grants(&config);
-        assert_eq!((host.standing().backing.level(), said), (Level::None, [Guarantee::default(); 3]), "{word}");
-        let why = host.standing().backing.why();
+        assert_eq!((host.status().backing.level(), said), (Level::None, [Guarantee::default(); 3]), "{word}");
+        let why = host.status().backing.why();
         assert!(why.iter().any(|why| why.contains(word)), "{word} in {why:?}");
     }
-    let given = HostConfig { claims: None, ..HostConfig::with_costs(Platform::channels_table_2b()) };
+    let given = HostConfig::emulated(Platform::channels_table_2b());
     let host = Host::start(given).unwrap();
-    assert_eq!(host.standing().backing.level(), Level::None);
-    assert!(host.standing().notes[0].starts_with("not calibrated: bounds rest on given costs"));
+    assert_eq!(host.status().backing.level(), Level::None);
+    assert!(host.status().notes[0].starts_with("not calibrated: bounds rest on given costs"));
 }
 
 #[test]
 fn a_host_keeps_processors_awake_or_says_why_not() {
-    let host = Host::start(HostConfig { keep_awake: true, ..config(of_this_host()) }).unwrap();
-    let standing = host.standing();
-    let said = standing.notes.iter().any(|note| note.starts_with("processors may idle deeply: /dev/cpu_dma_latency: "));
-    assert_ne!(standing.kept_awake, said, "{:?}", standing.notes);
+    let host = Host::start(config(of_this_host()).advanced(|advanced| advanced.keep_awake = true)).unwrap();
+    let status = host.status();
+    let said = status.notes.iter().any(|note| note.starts_with("processors may idle deeply: /dev/cpu_dma_latency: "));
+    assert_ne!(status.kept_awake, said, "{:?}", status.notes);
 }
 
 /// Takes every processor from everything else for so long.
@@ -218,7 +218,7 @@ fn a_claim_that_fails_is_withdrawn_and_then_nothing_is_granted_on_it() {
     assert!(here.premises().violations().iter().any(|line| line.contains("is withdrawn")), "{:?}", here.premises());
     let after = here.open(there.address(), "after", ChannelSpec::real_time(contract)).unwrap();
     assert_eq!(after.grant().guarantee, Guarantee::default());
-    assert!(after.grant().bound.is_some(), "the bound stays, nothing is said of how often it is exceeded");
+    assert!(after.grant().deadline.is_some(), "the bound stays, nothing is said of how often it is exceeded");
     drop((before, after, here));
     reader.join().unwrap();
 }

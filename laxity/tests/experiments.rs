@@ -22,7 +22,7 @@ fn config() -> HostConfig {
     let cost = Duration::from_nanos(100);
     // And looks that take whatever comes at once.
     let platform = Platform { link, link_cost: cost, demultiplex: cost, receive_batch: 1024, ..assumed };
-    HostConfig { claims: None, ..HostConfig::with_costs(platform) }
+    HostConfig::emulated(platform)
 }
 
 /// Sends much best effort, then at once a real-time message: how many messages of best effort had been sent when that has come;
@@ -70,7 +70,7 @@ fn best_effort_runs_on_where_it_is_not_preempted_and_nowhere_else() {
 fn such_a_host_says_so_and_computes_no_bound() {
     let (usual, odd) =
         (Host::start(config()).unwrap(), start_without_promises(config(), Preemption::MessageBoundary).unwrap());
-    let says = |host: &Host| host.standing().notes.iter().any(|note| note.contains("no grant holds"));
+    let says = |host: &Host| host.status().notes.iter().any(|note| note.contains("no grant holds"));
     assert_eq!((says(&usual), says(&odd)), (false, true));
     let contract = Contract::new(1_000, 1, Duration::from_millis(50), 1, Duration::from_millis(100)).unwrap();
     for (from, to, has_bound) in [(&odd, &usual, true), (&usual, &odd, false)] {

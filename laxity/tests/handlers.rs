@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
-use laxity::upcall::State;
+use laxity::upcall::UpcallState;
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Receiver, Sender};
-use laxity_core::admission::answer::{Request, Test};
+use laxity_core::admission::answer::{AdmissionRequest, AdmissionTest};
 use laxity_core::admission::plan::decide;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
@@ -19,7 +19,11 @@ const WAIT: Option<StdDuration> = Some(StdDuration::from_secs(10));
 /// A host for handlers of up to 392 µs.
 fn host() -> Host {
     let config = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { claims: None, longest_iteration: US(400), ..config }).unwrap()
+    Host::start(config.advanced(|advanced| {
+        advanced.claims = None;
+        advanced.longest_iteration = US(400).into();
+    }))
+    .unwrap()
 }
 
 fn contract() -> ChannelSpec {
@@ -82,14 +86,15 @@ fn a_handler_answers_and_says_what_its_application_receives() {
 #[test]
 fn what_a_handler_takes_is_admitted_with_its_channel() {
     let (a, b) = (host(), host());
-    let idle = b.utilisation().unwrap().processor;
+    let processor = || b.snapshot().utilisation.unwrap().processor;
+    let idle = processor();
     let plain = b.listen("plain").unwrap();
     let _plain_sender = a.open(b.address(), "plain", contract()).unwrap();
     let before = plain.accept(WAIT).unwrap();
-    let used = b.utilisation().unwrap().processor;
+    let used = processor();
     let (_sender, receiver) = channel(&a, &b);
     // 300 µs in 5 ms more than without.
-    let taken = b.utilisation().unwrap().processor - used;
+    let taken = processor() - used;
     assert_eq!(taken - (used - idle), 60_000, "{idle}, {used}, {taken}");
     let stage = |receiver: &Receiver| receiver.grant().receive;
     assert!(stage(&receiver) > stage(&before) + US(300), "{} and {}", stage(&receiver), stage(&before));
@@ -285,7 +290,7 @@ fn a_channel_that_was_not_listened_for_with_a_handler_has_none() {
     let _sender = a.open(b.address(), "bulk", bulk).unwrap();
     assert!(matches!(listener.accept(WAIT).unwrap().on_message(handler()), Err(Error::NoHandler)));
     // Nor has a host that was not started for it.
-    let plain = Host::start(HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap();
+    let plain = Host::start(HostConfig::emulated(Platform::assumed_host())).unwrap();
     let refused = plain.listen_with("handled", handled(US(1)));
     assert!(matches!(refused, Err(Error::HandlerCost { most: Duration::ZERO, .. })), "{refused:?}");
 }
@@ -338,7 +343,7 @@ fn a_timer_has_the_same_handlers() {
     assert!(released.windows(2).all(|two| (two[1] - two[0]).is_multiple_of(every.as_nanos())), "{released:?}");
     // It panics then, and runs no more.
     for _ in 0..500 {
-        if timer.state() == State::Panicked {
+        if timer.state() == UpcallState::Panicked {
             let figures = watch.figures();
             assert_eq!(figures.state, HandlerState::Panicked);
             assert!((5..=6).contains(&figures.replies) && figures.state_word(0) >= 5, "{figures:?}");
@@ -358,11 +363,11 @@ fn handlers_are_answered_alike_beforehand_and_live() {
     {
         let contract = Contract::new(64, 64, US(2_000), 1, US(deadline)).unwrap();
         let asked = [
-            Request::both(contract.catching_up().with_handler(US(cost))),
-            Request::both(contract.catching_up()),
-            Request::both(contract.catching_up().with_handler(US(cost))),
+            AdmissionRequest::both(contract.catching_up().with_handler(US(cost))),
+            AdmissionRequest::both(contract.catching_up()),
+            AdmissionRequest::both(contract.catching_up().with_handler(US(cost))),
         ];
-        let answers = decide(&platform, &asked, Test::Live).unwrap();
+        let answers = decide(&platform, &asked, AdmissionTest::Live).unwrap();
         let (a, b) = (host(), host());
         let (handles, plain) = (b.listen_with("handled", handled(US(cost))).unwrap(), b.listen("plain").unwrap());
         let mut held = Vec::new();

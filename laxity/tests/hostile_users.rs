@@ -19,7 +19,7 @@ use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_shm::Words;
-use raw::{PATIENCE, Random, Raw};
+use raw::{PATIENCE, Random, RawConnection};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ const EACH: usize = 25;
 const AT_ONCE: usize = 3;
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, placement: Placement::Thread, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { placement: Placement::Thread, ..HostConfig::emulated(Platform::assumed_host()) }
 }
 
 /// One of the processes of the test below: the server, or one that misbehaves.
@@ -77,14 +77,14 @@ fn one(socket: &Path, address: &str, random: &mut Random) -> bool {
     if random.below(12) == 0 {
         take_its_place(socket);
     }
-    let raw = Raw::connect(socket);
+    let raw = RawConnection::connect(socket);
     match random.below(4) {
         // Before it is let in.
         0 => {
             match random.below(5) {
                 0 => pause(random),
                 // As many connections as the kernel lets wait, and more.
-                4 => drop((0..random.below(60)).map(|_| Raw::connect(socket)).collect::<Vec<_>>()),
+                4 => drop((0..random.below(60)).map(|_| RawConnection::connect(socket)).collect::<Vec<_>>()),
                 1 => _ = raw.say(&(0..random.below(300)).map(|_| random.next() as u8).collect::<Vec<_>>()),
                 2 => _ = raw.ask(&json!({ "Attach": { "version": random.below(9), "command": "x".repeat(3000) } })),
                 _ => {
@@ -255,7 +255,7 @@ fn users_that_misbehave_disturb_no_other() {
     let (before, after, done, (sent, longest)) = std::thread::scope(|scope| {
         let victim = scope.spawn(|| victim(&socket, &over));
         // Also if a check fails: the victim must not go on.
-        let ends = Ends(&over);
+        let ends = StopGuard(&over);
         std::thread::sleep(StdDuration::from_millis(300));
         let before = taken(server.id());
         let done = attack(&program, &socket, &address, wanted, &mut collapsed);
@@ -273,16 +273,16 @@ fn users_that_misbehave_disturb_no_other() {
     assert_eq!((after.0, after.1), (before.0, before.1), "descriptors and threads");
     // Arenas of the allocator stay with the process; they do not grow with what was done.
     assert!(after.2 < before.2 + 64_000, "memory");
-    Raw::connect(&socket).attach();
+    RawConnection::connect(&socket).attach();
     drop(server.stdin.take());
     lines.for_each(drop);
     assert!(server.wait().unwrap().success());
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-struct Ends<'a>(&'a AtomicBool);
+struct StopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }

@@ -13,7 +13,7 @@ const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
 const MESSAGES: u64 = 400;
 
 fn config() -> HostConfig {
-    HostConfig { claims: None, placement: Placement::Inline, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig { placement: Placement::Inline, ..HostConfig::emulated(Platform::assumed_host()) }
 }
 
 /// Two hosts, and the process for them alone: one test counts how often the threads of executives sleep.
@@ -178,7 +178,7 @@ fn a_limit_ends_the_wait_for_frames() {
 
 #[test]
 fn upcalls_on_the_executives_own_thread_are_refused() {
-    let config = HostConfig { longest_iteration: Duration::from_micros(50), ..config() };
+    let config = config().advanced(|advanced| advanced.longest_iteration = StdDuration::from_micros(50));
     assert!(matches!(Host::start(config).unwrap_err(), Error::UpcallsInline));
 }
 

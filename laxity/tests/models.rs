@@ -19,13 +19,13 @@ use std::time::Instant as Clock;
 
 use laxity_core::frames::MessageBuf;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::Outbound;
+use laxity_drive::OutboundMessage;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use doorbell::Doorbell;
-use port::{Port, Slot};
-use signal::Signal;
+use port::{ExecutivePort, Port};
+use signal::Notifier;
 
 /// No mistake is made on purpose.
 mod executive {
@@ -78,6 +78,9 @@ mod sync {
         }
         pub(crate) fn fetch_sub(&self, value: u32, order: Ordering) -> u32 {
             Self::ordered(order, || self.0.fetch_sub(value, order))
+        }
+        pub(crate) fn swap(&self, value: u32, order: Ordering) -> u32 {
+            Self::ordered(order, || self.0.swap(value, order))
         }
     }
 
@@ -137,15 +140,15 @@ mod sync {
 
     /// Words that threads ring with; here of one process.
     #[derive(Debug)]
-    pub(crate) struct Words(Box<[AtomicU64]>);
+    pub(crate) struct RingWord(Box<[AtomicU64]>);
 
-    impl Words {
+    impl RingWord {
         pub(crate) fn zeros(count: usize) -> Self {
             Self((0..count).map(|_| AtomicU64::new(0)).collect())
         }
     }
 
-    impl std::ops::Deref for Words {
+    impl std::ops::Deref for RingWord {
         type Target = [AtomicU64];
         fn deref(&self) -> &[AtomicU64] {
             &self.0
@@ -154,9 +157,9 @@ mod sync {
 
     /// A word that threads wait for, and how many do; likewise.
     #[derive(Debug, Default)]
-    pub(crate) struct Waited([AtomicU32; 2]);
+    pub(crate) struct WaitWord([AtomicU32; 2]);
 
-    impl Waited {
+    impl WaitWord {
         pub(crate) fn word(&self) -> &AtomicU32 {
             &self.0[0]
         }
@@ -185,7 +188,7 @@ mod sync {
 }
 
 fn port_at(index: u32) -> Arc<Port> {
-    let port = Port::new(Signal::default());
+    let port = Port::new(Notifier::default());
     port.assign(index);
     port
 }
@@ -261,7 +264,7 @@ fn an_announcement_does_not_wake() {
 
 /// Two threads wait for an event, however it comes before, between or after their looks.
 fn no_notification_is_lost() {
-    let (signal, event) = (Arc::new(Signal::default()), Arc::new(AtomicUsize::new(0)));
+    let (signal, event) = (Arc::new(Notifier::default()), Arc::new(AtomicUsize::new(0)));
     let waiters = [0, 1].map(|_| {
         let (signal, event) = (Arc::clone(&signal), Arc::clone(&event));
         thread::spawn(move || {
@@ -279,6 +282,28 @@ fn no_notification_is_lost() {
     waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
 }
 
+/// A thread waits for an event with a descriptor, which it rearms after each look.
+fn no_notification_is_lost_with_a_descriptor() {
+    let (signal, event) = (Arc::new(Notifier::default()), Arc::new(AtomicUsize::new(0)));
+    let (theirs, happens) = (Arc::clone(&signal), Arc::clone(&event));
+    signal.descriptor().unwrap();
+    let notifier = thread::spawn(move || {
+        for number in [1, 2] {
+            happens.store(number, Ordering::Relaxed);
+            theirs.notify();
+        }
+    });
+    let wake = signal.descriptor().unwrap();
+    while event.load(Ordering::Relaxed) < 2 {
+        if !signal.rearm() {
+            // As `poll`, which leaves it readable.
+            wake.wait();
+            wake.wake();
+        }
+    }
+    notifier.join().unwrap();
+}
+
 /// The time at which a message was in lies between its begin and now, whether the executive sees the application's note
 /// by then or not, and also where a place is used again. It is exact once the note must be seen.
 fn a_message_was_in_before_it_is_taken() {
@@ -294,7 +319,7 @@ fn a_message_was_in_before_it_is_taken() {
                     None => thread::yield_now(),
                 }
             };
-            let outbound = Outbound { message, arrival: at(begin), waited: Duration::ZERO };
+            let outbound = OutboundMessage { message, arrival: at(begin), waited: Duration::ZERO };
             application.put(outbound);
             application.has_rung(at(begin + 5));
         }
@@ -385,7 +410,7 @@ fn the_executive_waits_for_no_returning_thread() {
 /// A channel comes, leaves and comes elsewhere while its application rings: the ring is for a place that it had, or for
 /// none. Once it has left for good, nothing rings.
 fn a_port_rings_only_for_places_that_it_had() {
-    let (bell, port) = (Arc::new(Doorbell::new(4).unwrap()), Port::new(Signal::default()));
+    let (bell, port) = (Arc::new(Doorbell::new(4).unwrap()), Port::new(Notifier::default()));
     let (theirs, its) = (Arc::clone(&bell), Arc::clone(&port));
     let application = thread::spawn(move || theirs.ring(&its));
     port.assign(1);
@@ -397,11 +422,11 @@ fn a_port_rings_only_for_places_that_it_had() {
     bell.ring(&port);
     assert_eq!(bell.next(), None);
     assert!(bell.is_silent());
-    let _ = Slot::port;
+    let _ = ExecutivePort::port;
 }
 
 fn main() {
-    let models: [(&str, fn()); 12] = [
+    let models: [(&str, fn()); 13] = [
         ("no ring is lost, in one word", || no_ring_is_lost([0, 1])),
         ("no ring is lost, in two words", || no_ring_is_lost([0, 64])),
         ("no ring is lost, in two words of the summary", || no_ring_is_lost([0, 4096])),
@@ -414,6 +439,7 @@ fn main() {
         ("an announcement does not wake", an_announcement_does_not_wake),
         ("what may wait is heard after the upcalls", what_may_wait_is_heard_after_the_upcalls),
         ("no notification is lost", no_notification_is_lost),
+        ("no notification is lost with a descriptor", no_notification_is_lost_with_a_descriptor),
         ("a message was in before it is taken", a_message_was_in_before_it_is_taken),
         ("no returned message is lost", no_returned_message_is_lost),
         ("the executive waits for no returning thread", the_executive_waits_for_no_returning_thread),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState, HandlerWatch};
-use laxity::upcall::{State, Upcall, Upcalls, UpcallsConfig};
+use laxity::upcall::{Upcall, UpcallState, Upcalls, UpcallsConfig};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Placement};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -22,7 +22,12 @@ const LONG: StdDuration = StdDuration::from_secs(20);
 fn host() -> Host {
     // The kernel's throttle of real-time threads has no say here.
     let config = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { claims: None, fifo_priority: None, longest_iteration: US(400), ..config }).unwrap()
+    Host::start(config.advanced(|advanced| {
+        advanced.claims = None;
+        advanced.fifo_priority = None;
+        advanced.longest_iteration = US(400).into();
+    }))
+    .unwrap()
 }
 
 fn below(host: &Host) -> Upcalls {
@@ -74,9 +79,12 @@ fn everywhere(test: impl Fn(&Upcalls)) {
     drop(host);
     // Waking up takes longer there, by how admission reckons, and leaves less.
     let config = HostConfig::with_costs(Platform { wake_up: US(50), ..Platform::assumed_host() });
-    let inline = HostConfig { claims: None, fifo_priority: None, placement: Placement::Inline, ..config };
+    let inline = HostConfig { placement: Placement::Inline, ..config }.advanced(|advanced| {
+        advanced.claims = None;
+        advanced.fifo_priority = None;
+    });
     test(&below(&Host::start(inline.clone()).unwrap()));
-    let on_executive = Host::start(HostConfig { longest_iteration: US(400), ..inline });
+    let on_executive = Host::start(inline.advanced(|advanced| advanced.longest_iteration = US(400).into()));
     assert!(matches!(on_executive, Err(Error::UpcallsInline)));
     test(&alone());
 }
@@ -105,7 +113,11 @@ fn what_can_be_read_is_the_handlers_message() {
         until("it is counted", || watch.figures().runs == 5);
         assert_eq!(watch.figures().state, HandlerState::Installed);
         let figures = upcall.figures().unwrap();
-        assert_eq!((upcall.state(), figures.misses.laxity, figures.over_bound), (State::Active, 0, 0), "{figures:?}");
+        assert_eq!(
+            (upcall.state(), figures.misses.laxity, figures.over_bound),
+            (UpcallState::Active, 0, 0),
+            "{figures:?}"
+        );
     });
 }
 
@@ -198,7 +210,7 @@ fn its_end_is_told_and_ends_it() {
         writer.write_all(b"last").unwrap();
         drop(writer);
         assert_eq!(upcalls.sleep_until_any(&[&upcall], Some(LONG)).unwrap(), [0]);
-        assert_eq!((upcall.state(), watch.figures().state), (State::Stopped, HandlerState::EndOfFile));
+        assert_eq!((upcall.state(), watch.figures().state), (UpcallState::Stopped, HandlerState::EndOfFile));
         assert_eq!((told.recv_timeout(LONG).unwrap(), watch.figures().runs), (b"last".to_vec(), 1));
         assert!(matches!(upcall.run(), Err(Error::UpcallEnded { state: "stopped", .. })));
         // A timer that is read in too small pieces; 64 bytes are enough.
@@ -207,7 +219,7 @@ fn its_end_is_told_and_ends_it() {
         let (upcall, watch) = made.unwrap();
         upcall.run().unwrap();
         assert_eq!(upcalls.sleep_until_any(&[&upcall], Some(LONG)).unwrap(), [0]);
-        assert_eq!((upcall.state(), watch.figures().state), (State::Stopped, HandlerState::ReadFailed));
+        assert_eq!((upcall.state(), watch.figures().state), (UpcallState::Stopped, HandlerState::ReadFailed));
     });
 }
 
@@ -275,7 +287,7 @@ fn a_handler_that_panics_is_taken_out_and_the_others_go_on() {
         // More than one message.
         to_panics.write_all(&[1; 200]).unwrap();
         assert_eq!(upcalls.sleep_until_any(&[&upcall], Some(LONG)).unwrap(), [0]);
-        assert_eq!((upcall.state(), watch.figures().state), (State::Panicked, HandlerState::Panicked));
+        assert_eq!((upcall.state(), watch.figures().state), (UpcallState::Panicked, HandlerState::Panicked));
         far.write_all(b"on").unwrap();
         assert_eq!(told.recv_timeout(LONG).unwrap(), b"on");
         assert_eq!(watch.figures().runs, 1);
@@ -294,7 +306,7 @@ fn a_handler_over_its_budget_is_taken_out() {
     let (upcall, watch) = reads(&upcalls, near, handler);
     far.write_all(b"x").unwrap();
     assert_eq!(upcalls.sleep_until_any(&[&upcall], Some(LONG)).unwrap(), [0]);
-    assert_eq!((upcall.state(), watch.figures().state), (State::Panicked, HandlerState::OverBudget));
+    assert_eq!((upcall.state(), watch.figures().state), (UpcallState::Panicked, HandlerState::OverBudget));
 }
 
 /// Whatever it does just then: the descriptor is closed when the call returns, and what its handler captured goes with the upcalls.
@@ -364,7 +376,7 @@ fn an_executive_whose_upcalls_are_over_sleeps() {
     let (upcall, _) = reads(&upcalls, reader, handler);
     until("it has run, and listens", || upcall.figures().unwrap().completed == 1);
     drop(upcalls);
-    until("it is closed", || upcall.state() == State::Closed);
+    until("it is closed", || upcall.state() == UpcallState::Closed);
     writer.write_all(b"x").unwrap();
     let taken = || laxity_link::sys::processor_time_of(*tid.lock().unwrap()).unwrap();
     let before = taken();

@@ -5,7 +5,7 @@ use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, Host, HostConfig};
 use laxity_core::admission::answer::Rule;
-use laxity_core::admission::pair::Pair;
+use laxity_core::admission::pair::HostPair;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -28,7 +28,7 @@ fn wanted() -> [Contract; 2] {
     };
     let first = contract(60);
     let second = (5..60).map(contract).find(|second| {
-        let mut pair = Pair::live(&costs().platform).unwrap();
+        let mut pair = HostPair::live(&costs().platform).unwrap();
         pair.open(&first.catching_up()).unwrap();
         assert_eq!(pair.sender().settings().rule, Rule::Split);
         pair.open(&second.catching_up()).is_ok() && pair.sender().settings().rule == Rule::Composite
@@ -37,9 +37,9 @@ fn wanted() -> [Contract; 2] {
 }
 
 /// Lets threads end, whatever fails.
-struct Stopping<'a>(&'a AtomicBool);
+struct StopGuard<'a>(&'a AtomicBool);
 
-impl Drop for Stopping<'_> {
+impl Drop for StopGuard<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -56,7 +56,7 @@ fn run(config: &HostConfig) {
     let mut receiver = accept(0);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _stopping = Stopping(&stop);
+        let _stopping = StopGuard(&stop);
         let sending = scope.spawn(|| {
             let mut sent = 0u64;
             while !stop.load(Ordering::Relaxed) {
@@ -77,7 +77,7 @@ fn run(config: &HostConfig) {
         for round in 0..10u8 {
             let mut other = hosts[0].open(hosts[1].address(), "b", ChannelSpec::real_time(second)).unwrap();
             let mut received = accept(1);
-            assert_eq!(other.grant().bound, Some(second.deadline()));
+            assert_eq!(other.grant().deadline, Some(second.deadline()));
             // One deadline rules on processor and link.
             assert!(other.grant().stages.link.is_zero());
             other.send(&[round; 2_000]).unwrap();
@@ -94,5 +94,5 @@ fn run(config: &HostConfig) {
 
 #[test]
 fn a_newcomer_is_granted_while_messages_flow() {
-    run(&HostConfig { claims: None, ..HostConfig::with_costs(costs()) });
+    run(&HostConfig::emulated(costs()));
 }

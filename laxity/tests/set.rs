@@ -1,7 +1,7 @@
 //! A set of channels is open as a whole, in whichever of a few orders it is granted, or not at all.
 
-use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Wanted, orders};
-use laxity_core::admission::pair::Pair;
+use laxity::{ChannelRequest, ChannelSpec, Costs, Error, Host, HostConfig, orders};
+use laxity_core::admission::pair::HostPair;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -10,8 +10,8 @@ fn costs() -> Costs {
     Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into())
 }
 
-fn paper() -> Pair {
-    Pair::live(&costs().platform).unwrap()
+fn paper() -> HostPair {
+    HostPair::live(&costs().platform).unwrap()
 }
 
 fn is_granted(set: &[Contract], order: &[usize]) -> bool {
@@ -45,13 +45,16 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 fn open_all(hosts: &[Host; 2], set: &[Contract]) -> Result<Vec<laxity::Sender>, Error> {
     let peer = hosts[1].address();
-    let wanted =
-        |(name, contract): (&&'static str, &Contract)| Wanted { peer, name, spec: ChannelSpec::real_time(*contract) };
+    let wanted = |(name, contract): (&&'static str, &Contract)| ChannelRequest {
+        peer,
+        name,
+        spec: ChannelSpec::real_time(*contract),
+    };
     hosts[0].open_all(&NAMES.iter().zip(set).map(wanted).collect::<Vec<_>>())
 }
 
 fn hosts() -> [Host; 2] {
-    let config = HostConfig { claims: None, ..HostConfig::with_costs(costs()) };
+    let config = HostConfig::emulated(costs());
     [(); 2].map(|()| Host::start(config.clone()).unwrap())
 }
 
@@ -63,7 +66,7 @@ fn a_set_that_another_order_grants_is_opened() {
     let senders = open_all(&hosts, &set).unwrap();
     // In the order of the set, and all of them work.
     for ((mut sender, listener), (name, contract)) in senders.into_iter().zip(&listeners).zip(NAMES.iter().zip(&set)) {
-        assert_eq!((sender.grant().name.as_str(), sender.grant().bound), (*name, Some(contract.deadline())));
+        assert_eq!((sender.grant().name.as_str(), sender.grant().deadline), (*name, Some(contract.deadline())));
         sender.send(b"here").unwrap();
         // Those that were opened in an order that was refused come first, and are over.
         let received = std::iter::from_fn(|| listener.accept(Some(std::time::Duration::from_secs(5))).ok())
@@ -95,7 +98,7 @@ fn of_a_set_that_is_refused_nothing_stays() {
 
 /// Something else than admission is no matter of order.
 #[test]
-fn a_name_that_nobody_receives_is_told_at_once() {
+fn a_name_without_a_listener_is_told_at_once() {
     let hosts = hosts();
     let set = [Contract::new(100, 1, Duration::from_millis(50), 1, Duration::from_millis(50)).unwrap(); 2];
     let _listener = hosts[1].listen("a").unwrap();

@@ -25,12 +25,16 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn host(placement: Placement, spin: Duration) -> Host {
     let costs = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { claims: None, placement, spin, ..costs }).unwrap()
+    Host::start(HostConfig { placement, ..costs }.advanced(|advanced| {
+        advanced.claims = None;
+        advanced.spin = spin.into();
+    }))
+    .unwrap()
 }
 
 /// Whether the host spins as it was told to; says why not.
 fn spins(host: &Host) -> bool {
-    let refused = host.standing().notes.iter().find(|note| note.contains("does not spin"));
+    let refused = host.status().notes.iter().find(|note| note.contains("does not spin"));
     if let Some(why) = refused {
         println!("skipped: {why}");
     }
@@ -204,25 +208,23 @@ fn who_spins_keeps_no_other_thread_out() {
 #[test]
 fn a_span_that_is_too_long_is_refused_and_none_is_the_default() {
     let spin = MAX_SPIN * 2;
-    let config = HostConfig { claims: None, spin, ..HostConfig::with_costs(Platform::assumed_host()) };
+    let config = HostConfig::emulated(Platform::assumed_host()).advanced(|advanced| advanced.spin = spin.into());
     let error = Host::start(config).unwrap_err();
     assert!(matches!(error, Error::Spin { found } if found == spin), "{error}");
     assert_eq!((error.to_string(), error.exit_status()), ("spin is 2ms, expected 1ms at most".to_owned(), 2));
-    assert_eq!(HostConfig::default().spin, Duration::ZERO);
+    assert_eq!(HostConfig::default().advanced.spin, StdDuration::ZERO);
 }
 
 #[test]
 fn a_host_that_must_not_spin_says_why() {
     let _alone = alone();
-    let config = HostConfig {
-        placement: Placement::Inline,
-        fifo_priority: None,
-        spin: SPIN,
-        claims: None,
-        ..HostConfig::with_costs(Platform::assumed_host())
-    };
+    let config = HostConfig { placement: Placement::Inline, ..HostConfig::emulated(Platform::assumed_host()) }
+        .advanced(|advanced| {
+            advanced.fifo_priority = None;
+            advanced.spin = SPIN.into();
+        });
     let host = Host::start(config).unwrap();
-    let notes = &host.standing().notes;
+    let notes = &host.status().notes;
     let expected = "the executive does not spin: only real-time threads do the executive's work (inline)";
     assert!(notes.iter().any(|note| note == expected), "{notes:?}");
 }

@@ -4,12 +4,11 @@
 use std::net::{Ipv6Addr, SocketAddr};
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
+use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender, Violation};
 use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::event::End;
 use laxity_core::platform::{BestEffort, MachineModel, Platform, Starts};
-use laxity_core::send::Violation;
 use laxity_core::units::Duration;
 
 const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
@@ -20,7 +19,7 @@ fn ms(millis: u64) -> Duration {
 
 /// A host of its own, though in the same process: it shares nothing with the others.
 fn config() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
 fn host() -> Host {
@@ -107,7 +106,7 @@ fn ipv6_carries_a_stream_too() {
 fn refusals_and_bad_input_are_told_apart() {
     let (a, b) = (host(), host());
     let fits = ChannelSpec::real_time(contract(1000, ms(10), 1, ms(100)));
-    let error = a.open(b.address(), "nobody", fits).unwrap_err();
+    let error = a.open(b.address(), "no-such-name", fits).unwrap_err();
     assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::NoSuchName), "{error}");
     assert_eq!(error.exit_status(), 5);
 
@@ -122,7 +121,7 @@ fn refusals_and_bad_input_are_told_apart() {
     let Error::Refused { refusal, .. } = &error else { panic!("{error}") };
     let least = refusal.least_deadline.expect("a longer deadline helps");
     assert!(least > ms(6), "{error}");
-    // However short it was, whoever asks for what is shown gets it: this host answers first, then the peer.
+    // However short it was, a request for the value that is shown is granted: this host answers first, then the peer.
     let mut deadline = Duration::from_micros(10);
     let mut refusals = Vec::new();
     while let Err(error) = a.open(b.address(), "tight", ChannelSpec::real_time(contract(60_000, ms(50), 1, deadline))) {
@@ -186,6 +185,20 @@ fn oversize_messages_pass_under_decay_and_stretch_the_interval() {
     // 8000 bytes are six packets, the contract's 2000 are two.
     assert!(arrivals[2].since(arrivals[1]) >= ms(15), "three intervals of 5 ms are used up: {arrivals:?}");
     assert!(matches!(sender.send(&[0; 8001]), Err(Error::Violation(_))));
+}
+
+#[test]
+fn a_host_keeps_to_its_memory_for_messages() {
+    // Eight messages of 1,000 bytes. Best effort has half of the memory in all, and one host half of that.
+    for (memory, refused) in [(32_000, None), (31_999, Some(Code::PeerShare)), (15_999, Some(Code::Memory))] {
+        let (a, b) = (host(), Host::start(config().advanced(|advanced| advanced.receive_memory = memory)).unwrap());
+        let _listener = b.listen("bulk").unwrap();
+        match (a.open(b.address(), "bulk", ChannelSpec::best_effort(1000, 8).unwrap()), refused) {
+            (Ok(_), None) => {}
+            (Err(Error::Refused { refusal, .. }), Some(code)) => assert_eq!(refusal.code, code, "{memory}"),
+            (opened, _) => panic!("{memory}: {opened:?}"),
+        }
+    }
 }
 
 #[test]
@@ -256,8 +269,7 @@ fn a_loan_that_is_not_sent_costs_nothing() {
 #[test]
 fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
     let start = || {
-        Host::start(HostConfig { channels: 8, claims: None, ..HostConfig::with_costs(Platform::assumed_host()) })
-            .unwrap()
+        Host::start(HostConfig::emulated(Platform::assumed_host()).advanced(|advanced| advanced.channels = 8)).unwrap()
     };
     let (a, b) = (start(), start());
     let (mut live, mut live_end) = connect(&a, &b, "live", ChannelSpec::best_effort(100, 4).unwrap());
@@ -287,7 +299,7 @@ fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
 }
 
 #[test]
-fn a_channel_that_nobody_takes_is_closed_with_its_listener() {
+fn a_channel_that_is_not_accepted_is_closed_with_its_listener() {
     let (a, b) = (host(), host());
     let listener = b.listen("untaken").unwrap();
     let mut sender = a.open(b.address(), "untaken", ChannelSpec::best_effort(100, 4).unwrap()).unwrap();
@@ -408,7 +420,7 @@ fn policed_best_effort_arrives_in_its_time() {
     let policed = host_on(with_best_effort(|be| be.starts = Some(Starts { burst: 4, spacing }))).unwrap();
     let note =
         "best effort starts every 2ms: enough for the keep-alives of 250 channels with a lease of 2s, not of 256";
-    assert!(policed.standing().notes.iter().any(|found| found == note), "{:?}", policed.standing().notes);
+    assert!(policed.status().notes.iter().any(|found| found == note), "{:?}", policed.status().notes);
     let other = host();
     let (mut sender, mut receiver) = connect(&policed, &other, "bulk", ChannelSpec::best_effort(14_000, 8).unwrap());
     let begin = Instant::now();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration as StdDuration;
 
-use laxity::upcall::{Progress, State, UpcallSpec, Upcalls, UpcallsConfig};
+use laxity::upcall::{Progress, UpcallSpec, UpcallState, Upcalls, UpcallsConfig};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Listener, Receiver, Scheduling, Sender};
 use laxity_core::admission::Code;
 use laxity_core::contract::Contract;
@@ -18,7 +18,7 @@ fn ms(millis: u64) -> Duration {
 
 fn host() -> Host {
     let config = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { claims: None, ..config }).unwrap()
+    Host::start(config.advanced(|advanced| advanced.claims = None)).unwrap()
 }
 
 fn open(from: &Host, to: &Host, listener: &Listener, name: &str, spec: ChannelSpec) -> (Sender, Receiver) {
@@ -146,7 +146,7 @@ fn best_effort_waits_for_upcalls_and_what_is_current_does_not() {
         assert_eq!(&message[..], b"later");
         *arrives.lock().unwrap() = Some(now());
     });
-    let real_time = matches!(here.standing().scheduling, Scheduling::Fifo(_));
+    let real_time = matches!(here.status().scheduling, Scheduling::Fifo(_));
     if real_time {
         let message = control_in.recv_timeout(StdDuration::from_secs(1)).unwrap();
         assert_eq!(&message[..], b"now");
@@ -156,7 +156,7 @@ fn best_effort_waits_for_upcalls_and_what_is_current_does_not() {
     }
     release.store(true, SeqCst);
     reads.join().unwrap();
-    assert_eq!(busy.state(), State::Suspended);
+    assert_eq!(busy.state(), UpcallState::Suspended);
     let (arrived, ended) = (arrived.lock().unwrap().unwrap().as_nanos(), ended.load(SeqCst));
     assert!(!real_time || arrived > ended, "{arrived} {ended}");
 }

@@ -16,7 +16,11 @@ const COST: Duration = Duration::from_micros(2_000);
 
 fn host() -> Host {
     let config = HostConfig::with_costs(Platform::assumed_host());
-    Host::start(HostConfig { claims: None, longest_iteration: Duration::from_micros(2_100), ..config }).unwrap()
+    Host::start(config.advanced(|advanced| {
+        advanced.claims = None;
+        advanced.longest_iteration = StdDuration::from_micros(2_100);
+    }))
+    .unwrap()
 }
 
 fn contract() -> ChannelSpec {
@@ -24,7 +28,7 @@ fn contract() -> ChannelSpec {
 }
 
 /// Two hosts, a channel whose receiver may have handlers, and one back.
-struct Scene {
+struct HandlerFixture {
     sender: Sender,
     receiver: Receiver,
     reply: Option<Sender>,
@@ -32,7 +36,7 @@ struct Scene {
     _hosts: (Host, Host),
 }
 
-fn scene() -> Scene {
+fn scene() -> HandlerFixture {
     let (a, b) = (host(), host());
     let spec = HandlerSpec::taking(COST).within(Duration::from_secs(1));
     let listener = b.listen_with("handled", ListenConfig { handler: Some(spec), ..ListenConfig::default() }).unwrap();
@@ -41,10 +45,10 @@ fn scene() -> Scene {
     let listener = a.listen("answers").unwrap();
     let reply = Some(b.open(a.address(), "answers", contract()).unwrap());
     let answered = listener.accept(Some(WAIT)).unwrap();
-    Scene { sender, receiver, reply, answered, _hosts: (a, b) }
+    HandlerFixture { sender, receiver, reply, answered, _hosts: (a, b) }
 }
 
-impl Scene {
+impl HandlerFixture {
     fn install(&mut self, text: &str) -> Result<(), Error> {
         let handler = Module::new(&wat::parse_str(text).unwrap())?.handler();
         self.receiver.on_message(match self.reply.take() {
@@ -118,7 +122,8 @@ fn a_module_has_room_for_what_its_sender_may_exceed_the_contract_by() {
     let receiver = listener.accept(Some(WAIT)).unwrap();
     let answers = a.listen("answers").unwrap();
     let reply = Some(b.open(a.address(), "answers", contract()).unwrap());
-    let mut scene = Scene { sender, receiver, reply, answered: answers.accept(Some(WAIT)).unwrap(), _hosts: (a, b) };
+    let mut scene =
+        HandlerFixture { sender, receiver, reply, answered: answers.accept(Some(WAIT)).unwrap(), _hosts: (a, b) };
     scene.install(&module("(call $set (i32.const 0) (i64.extend_i32_u (local.get $len))) (i32.const 0)")).unwrap();
     scene.send(&[7; 256]);
     let figures = scene.receiver.handler().unwrap();
@@ -423,7 +428,7 @@ fn the_slow_code_is_that_of_its_source() {
     println!("a thousand units of fuel take {}, a call {}, a line of memory {}", cost.thousand, cost.entry, cost.miss);
 }
 
-/// Whatever a module does, it has its fuel used up within what was declared. `LAXITY_LIVE` makes that a test; else it is printed.
+/// Modules by a seed, of which some are handlers.
 mod random {
     use arbitrary::Unstructured;
     use wasm_smith::{Config, Module};

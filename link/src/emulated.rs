@@ -5,8 +5,8 @@
 //!
 //! Integers only, no clock, no hash maps, no allocation after [`EmulatedLink::new`]. Two endpoints need two wires.
 //!
-//! Randomness: every accepted packet draws the same number of values in the same order, whatever becomes of it. So a change of
-//! one probability does not change what happens otherwise to the other packets.
+//! Randomness: every accepted packet draws the same number of values in the same order, whatever happens to it. So a change of
+//! one probability does not change anything else for the other packets.
 //!
 //! ```
 //! use std::net::SocketAddr;
@@ -36,16 +36,16 @@ use laxity_core::units::{Duration, Instant};
 /// A million: the probability one, in parts per million.
 pub const PPM: u32 = 1_000_000;
 
-/// What a wire is like.
+/// The properties of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EmulatedConfig {
-    /// How long a packet occupies the wire.
+    /// The time for which a packet occupies the wire.
     pub model: LinkModel,
     /// From the end of a transmission to the arrival.
     pub propagation: Duration,
     /// Added to each arrival: uniform in 0 to this, both included.
     pub jitter: Duration,
-    /// Whether jitter may let a packet overtake. If not, arrivals are in the order of transmission, and a packet that jitter
+    /// True if jitter may let a packet overtake. If not, arrivals are in the order of transmission, and a packet that jitter
     /// holds up holds up those behind it.
     pub reorder: bool,
     /// Packets that get lost after they have occupied the wire, per million.
@@ -54,9 +54,9 @@ pub struct EmulatedConfig {
     pub duplication_ppm: u32,
     /// Packets with one byte changed, per million. Both copies of a doubled packet are changed.
     pub corruption_ppm: u32,
-    /// Packets that are handed over and not yet sent completely, at most: 1 to 2²⁰. A further one is refused.
+    /// The largest number of packets that are handed over and not yet sent completely: 1 to 2²⁰. A further one is refused.
     pub queue_packets: usize,
-    /// Packets that exist at a time at most, queued, under way or arrived, copies included: 1 to 2²⁰.
+    /// The largest number of packets that exist at a time, queued, in transit or arrived, copies included: 1 to 2²⁰.
     pub capacity: usize,
     /// Bytes of the longest packet: 1 to 65,535.
     pub packet_bytes: usize,
@@ -97,13 +97,13 @@ impl EmulatedConfig {
     }
 }
 
-/// Which parameter of an emulated wire cannot be.
+/// The parameter of an emulated wire that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("emulated link: {field} is {found}, expected {least} to {most}")]
 pub struct EmulatedConfigError {
     /// Its name.
     pub field: &'static str,
-    /// What was given.
+    /// The given value.
     pub found: u64,
     /// The least that is possible.
     pub least: u64,
@@ -111,9 +111,9 @@ pub struct EmulatedConfigError {
     pub most: u64,
 }
 
-/// Why a wire did not take a packet. The packet is dropped and counted.
+/// The reason why a wire did not take a packet. The packet is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum WireRefusal {
     /// The queue is full (tail drop).
     #[error("the wire's queue is full")]
     QueueFull,
@@ -125,7 +125,7 @@ pub enum Refused {
     TooLarge,
 }
 
-/// What became of the packets. At any time
+/// The outcomes of the packets. At any time
 /// `offered = accepted + dropped_queue + dropped_slots + dropped_too_large` and
 /// `accepted + duplicated = delivered + lost + dropped_truncated + in_flight()`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,15 +134,13 @@ pub struct EmulatedCounters {
     pub offered: u64,
     /// Those that the wire took.
     pub accepted: u64,
-    /// Bytes in them.
-    pub accepted_bytes: u64,
     /// Refused because the queue was full.
     pub dropped_queue: u64,
     /// Refused because no packet slot was free.
     pub dropped_slots: u64,
     /// Refused because they were too long.
     pub dropped_too_large: u64,
-    /// Lost on the way.
+    /// Lost in transit.
     pub lost: u64,
     /// Second copies that were made.
     pub duplicated: u64,
@@ -161,26 +159,26 @@ pub struct EmulatedLink {
     random: SplitMix64,
     busy_until: Instant,
     last_arrival: Instant,
-    /// When each packet of the queue will have left; ascending.
+    /// The time at which each packet of the queue will have left; ascending.
     leaving: VecDeque<Instant>,
     /// Earliest arrival first; the order of transmission breaks ties.
-    under_way: BinaryHeap<Reverse<Flight>>,
+    under_way: BinaryHeap<Reverse<FlyingPacket>>,
     sequence: u64,
     free: Vec<u32>,
-    slots: Vec<Slot>,
+    slots: Vec<PacketSlot>,
     memory: Vec<u8>,
     counters: EmulatedCounters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flight {
+struct FlyingPacket {
     arrival: Instant,
     sequence: u64,
     slot: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Slot {
+struct PacketSlot {
     len: usize,
     from: SocketAddr,
     to: SocketAddr,
@@ -196,7 +194,7 @@ impl EmulatedLink {
     /// If the packets do not fit the address space.
     pub fn new(config: &EmulatedConfig, seed: u64) -> Result<Self, EmulatedConfigError> {
         config.validate()?;
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let unset = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
         let bytes = config.capacity.checked_mul(config.packet_bytes).expect("the packets fit the address space");
         let count = u32::try_from(config.capacity).expect("checked to be at most 2^20");
         Ok(Self {
@@ -208,15 +206,15 @@ impl EmulatedLink {
             under_way: BinaryHeap::with_capacity(config.capacity),
             sequence: 0,
             free: (0..count).rev().collect(),
-            slots: vec![Slot { len: 0, from: nobody, to: nobody }; config.capacity],
+            slots: vec![PacketSlot { len: 0, from: unset, to: unset }; config.capacity],
             memory: vec![0; bytes],
             counters: EmulatedCounters::default(),
         })
     }
 
-    /// From now on packets fare as `config` says: its propagation, jitter, order, loss, duplication and corruption. What is under
-    /// way arrives as it would have. How long a packet occupies the wire and how many may queue stay as they are; a larger `capacity`
-    /// allocates what is more.
+    /// Changes the treatment of packets from now on to that of `config`: its propagation, jitter, order, loss, duplication and corruption.
+    /// Packets in transit arrive as they would have. The time for which a packet occupies the wire, and the number that may queue, stay as
+    /// they are; a larger `capacity` allocates the additional memory.
     ///
     /// # Errors
     /// The first parameter that is out of range; nothing changes then.
@@ -225,8 +223,8 @@ impl EmulatedLink {
         let EmulatedConfig { model, queue_packets, capacity, packet_bytes, .. } = self.config;
         let more = config.capacity.max(capacity);
         self.free.extend((capacity..more).filter_map(|slot| u32::try_from(slot).ok()).rev());
-        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
-        self.slots.resize(more, Slot { len: 0, from: nobody, to: nobody });
+        let unset = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        self.slots.resize(more, PacketSlot { len: 0, from: unset, to: unset });
         self.memory.resize(more * packet_bytes, 0);
         self.config = EmulatedConfig { model, queue_packets, capacity: more, packet_bytes, ..*config };
         Ok(())
@@ -238,7 +236,7 @@ impl EmulatedLink {
         (self.config.queue_packets - (self.leaving.len() - gone)).min(self.free.len())
     }
 
-    /// When all that was accepted so far will have left; in the past if the wire is idle.
+    /// The time at which all that was accepted so far will have left; in the past if the wire is idle.
     pub fn busy_until(&self) -> Instant {
         self.busy_until
     }
@@ -246,14 +244,14 @@ impl EmulatedLink {
     /// Takes a packet and returns when its transmission ends, whether or not it will arrive.
     ///
     /// # Errors
-    /// Why it was dropped instead. That draws no random value.
+    /// The reason why it was dropped. A dropped packet draws no random value.
     pub fn transmit(
         &mut self,
         now: Instant,
         bytes: &[u8],
         from: SocketAddr,
         to: SocketAddr,
-    ) -> Result<Instant, Refused> {
+    ) -> Result<Instant, WireRefusal> {
         self.counters.offered += 1;
         while self.leaving.front().is_some_and(|&end| end <= now) {
             self.leaving.pop_front();
@@ -262,19 +260,18 @@ impl EmulatedLink {
             Ok(len) if bytes.len() <= self.config.packet_bytes => len,
             _ => {
                 self.counters.dropped_too_large += 1;
-                return Err(Refused::TooLarge);
+                return Err(WireRefusal::TooLarge);
             }
         };
         if self.leaving.len() >= self.config.queue_packets {
             self.counters.dropped_queue += 1;
-            return Err(Refused::QueueFull);
+            return Err(WireRefusal::QueueFull);
         }
         let Some(slot) = self.free.pop() else {
             self.counters.dropped_slots += 1;
-            return Err(Refused::NoSlot);
+            return Err(WireRefusal::NoSlot);
         };
         self.counters.accepted += 1;
-        self.counters.accepted_bytes += u64::from(len);
         let end = self.busy_until.max(now) + self.config.model.occupancy(len);
         self.busy_until = end;
         self.leaving.push_back(end);
@@ -298,7 +295,7 @@ impl EmulatedLink {
             self.counters.corrupted += 1;
             self.memory[area + place as usize] ^= flip as u8;
         }
-        self.slots[slot as usize] = Slot { len: bytes.len(), from, to };
+        self.slots[slot as usize] = PacketSlot { len: bytes.len(), from, to };
         self.send_off(slot, end, jitters[0]);
         if doubled && let Some(copy) = self.free.pop() {
             self.counters.duplicated += 1;
@@ -310,18 +307,18 @@ impl EmulatedLink {
         Ok(end)
     }
 
-    /// When the next packet arrives, if one is under way.
+    /// The time at which the next packet arrives, if one is under way.
     pub fn next_arrival(&self) -> Option<Instant> {
         self.under_way.peek().map(|Reverse(flight)| flight.arrival)
     }
 
-    /// The next packet that has arrived by `now`: writes it to the start of `out` and returns its length, who sent it and to whom.
+    /// The next packet that has arrived by `now`: writes it to the start of `out` and returns its length, its sender and its destination.
     ///
     /// A packet longer than `out` is dropped and counted, as a socket would; then the next one is looked at.
     pub fn poll_arrival(&mut self, now: Instant, out: &mut [u8]) -> Option<(usize, SocketAddr, SocketAddr)> {
         while self.next_arrival().is_some_and(|arrival| arrival <= now) {
             let Reverse(flight) = self.under_way.pop()?;
-            let Slot { len, from, to } = self.slots[flight.slot as usize];
+            let PacketSlot { len, from, to } = self.slots[flight.slot as usize];
             let area = self.area(flight.slot);
             self.free.push(flight.slot);
             if let Some(out) = out.get_mut(..len) {
@@ -339,7 +336,7 @@ impl EmulatedLink {
         self.under_way.len()
     }
 
-    /// What became of the packets.
+    /// The outcomes of the packets.
     pub fn counters(&self) -> EmulatedCounters {
         self.counters
     }
@@ -358,14 +355,14 @@ impl EmulatedLink {
             arrival = arrival.max(self.last_arrival);
             self.last_arrival = arrival;
         }
-        self.under_way.push(Reverse(Flight { arrival, sequence: self.sequence, slot }));
+        self.under_way.push(Reverse(FlyingPacket { arrival, sequence: self.sequence, slot }));
         self.sequence += 1;
     }
 }
 
 /// The random numbers of everything that is simulated, by a seed: Steele, Lea, Flood, "Fast splittable pseudorandom number
-/// generators" (2014). Ours, because a seed must mean the same for ever.
-#[derive(Clone, Debug)]
+/// generators" (2014). It is our own code, because a seed must always mean the same.
+#[derive(Clone, Debug, Default)]
 pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
@@ -383,11 +380,11 @@ impl SplitMix64 {
     pub fn one_in(&mut self, times: u64) -> bool {
         self.up_to(times - 1) == 0
     }
-    /// One of these, which are not none.
+    /// One of these, of which there must be at least one.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.up_to(from.len() as u64 - 1) as usize]
     }
-    /// Another word for each word, as if it were random.
+    /// Maps each word to another word that looks random.
     pub fn mix(mut word: u64) -> u64 {
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -439,7 +436,7 @@ mod tests {
 
     type Trace = Vec<(Instant, Vec<u8>)>;
 
-    /// Offers `count` packets, one each `gap`, and collects as they arrive; checks conservation on the way.
+    /// Offers `count` packets, one each `gap`, and collects as they arrive; checks conservation meanwhile.
     fn run(config: &EmulatedConfig, seed: u64, count: u64, gap: Duration) -> (Trace, EmulatedCounters) {
         let mut wire = EmulatedLink::new(config, seed).unwrap();
         let (from, to) = ends();
@@ -596,7 +593,7 @@ mod tests {
             wire.transmit(Instant::ZERO, &[0; 64], from, to).unwrap();
             assert_eq!(wire.room(Instant::ZERO), left);
         }
-        assert_eq!(wire.transmit(Instant::ZERO, &[0; 64], from, to), Err(Refused::QueueFull));
+        assert_eq!(wire.transmit(Instant::ZERO, &[0; 64], from, to), Err(WireRefusal::QueueFull));
         // The first one has left at 94 µs.
         assert_eq!((wire.room(at(93_999)), wire.room(at(94_000))), (0, 1));
         assert_eq!(wire.transmit(at(94_000), &[0; 64], from, to), Ok(at(4 * 94_000)));
@@ -613,10 +610,10 @@ mod tests {
         };
         let mut wire = EmulatedLink::new(&config, 0).unwrap();
         let (from, to) = ends();
-        assert_eq!(wire.transmit(Instant::ZERO, &[0; 11], from, to), Err(Refused::TooLarge));
+        assert_eq!(wire.transmit(Instant::ZERO, &[0; 11], from, to), Err(WireRefusal::TooLarge));
         assert_eq!(wire.transmit(Instant::ZERO, &[1; 10], from, to), Ok(Instant::ZERO));
         assert_eq!(wire.room(Instant::ZERO), 0);
-        assert_eq!(wire.transmit(Instant::ZERO, &[2; 10], from, to), Err(Refused::NoSlot));
+        assert_eq!(wire.transmit(Instant::ZERO, &[2; 10], from, to), Err(WireRefusal::NoSlot));
         assert_eq!(wire.poll_arrival(Instant::ZERO, &mut [0; 9]), None);
         let counters = wire.counters();
         assert_eq!((counters.dropped_truncated, counters.duplicated), (1, 0));

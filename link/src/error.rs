@@ -1,23 +1,23 @@
-//! Why a link cannot be made, as those who asked for it are told.
+//! The reasons why a link cannot be made, as the user is told.
 
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a link cannot be made.
+/// The reason why a link cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
-    /// Somebody else has the port.
+    /// Another process or executive has the port.
     #[error(
         "udp {address}: the address is in use; another process or executive has bound this port; choose another port, or 0 for any"
     )]
     AddressInUse {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// The address is not of this host.
     #[error("udp {address}: no interface of this host has this address; expected a local address, 0.0.0.0 or [::]")]
     AddressNotAvailable {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// The user may not bind this port.
@@ -25,13 +25,13 @@ pub enum LinkError {
         "udp {address}: not permitted to bind; a port below net.ipv4.ip_unprivileged_port_start (usually 1024) needs CAP_NET_BIND_SERVICE, and a sandbox may forbid sockets"
     )]
     NotPermitted {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
     },
     /// The kernel has no such protocol.
     #[error("udp {address}: this host has no {family}; use an address of the other family")]
     NoFamily {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
         /// "IPv4" or "IPv6".
         family: &'static str,
@@ -41,7 +41,7 @@ pub enum LinkError {
     Config {
         /// Its name.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         found: u64,
         /// The least that is possible.
         least: u64,
@@ -51,7 +51,7 @@ pub enum LinkError {
     /// The kernel refused something that every supported Linux has.
     #[error("udp {address}: the kernel refused {what}: {source}")]
     Kernel {
-        /// What was asked for.
+        /// The address that was asked for.
         address: SocketAddr,
         /// The call or the socket option.
         what: &'static str,

@@ -3,7 +3,7 @@
 //! A link is fed by the link scheduler and feeds the demultiplexer; it neither orders nor paces nor looks into a packet.
 //! All network system calls and all unsafe code of this crate stand in [`sys`].
 //!
-//! | Module | What it is |
+//! | Module | Contents |
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
 //! | [`xdp`] | AF_XDP with early demultiplexing in the driver, and an ordinary UDP socket beside it |
@@ -46,15 +46,15 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
 use laxity_core::frames::{FrameId, Frames};
-use laxity_core::receive::{Expected, HandledEarly};
+use laxity_core::receive::{EarlyHandling, ExpectedChannel};
 use laxity_core::units::{Duration, Instant};
 
 pub mod emulated;
 mod error;
 pub mod netlink;
-mod staging;
 #[allow(unsafe_code)]
 pub mod sys;
+mod transmit_queue;
 pub mod udp;
 #[allow(unsafe_code)]
 pub mod xdp;
@@ -62,7 +62,7 @@ pub mod xdp;
 pub use error::LinkError;
 pub use sys::StableFrames;
 
-/// What a host's packets go through.
+/// The kind of link that a host's packets go through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkKind {
     /// A UDP socket of the kernel.
@@ -75,7 +75,7 @@ impl LinkKind {
     /// All of them.
     pub const ALL: [Self; 2] = [Self::Udp, Self::Xdp];
 
-    /// As all files and options have it.
+    /// The name in all files and options.
     pub fn name(self) -> &'static str {
         match self {
             Self::Udp => "udp",
@@ -84,8 +84,8 @@ impl LinkKind {
     }
 }
 
-/// What a link has done since it was made. Each value only grows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// The counters of what a link has done since it was made. Each value only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Counters {
     /// Frames that the network took.
     pub sent_frames: u64,
@@ -95,7 +95,7 @@ pub struct Counters {
     pub received_frames: u64,
     /// Packet bytes in them.
     pub received_bytes: u64,
-    /// Frames that the kernel refused for a reason other than would-block; they are gone.
+    /// Frames that the kernel refused for another reason than that it would block; they are lost.
     pub send_dropped: u64,
     /// Those of `send_dropped` that were longer than the interface or the path carries in one piece.
     pub send_too_large: u64,
@@ -119,11 +119,11 @@ pub struct Received {
     pub frame: FrameId,
     /// Bytes of the packet.
     pub len: usize,
-    /// Who sent it, as the network says. IPv4 addresses are always in their IPv4 form.
+    /// The sender, as the network says. IPv4 addresses are always in their IPv4 form.
     pub peer: SocketAddr,
     /// Its type of service (IPv4) or traffic class (IPv6), if the link was told to ask for it; else 0.
     pub tos: u8,
-    /// When this host had it (CLOCK_MONOTONIC): stamped by the kernel, or by the program in the driver, before anybody looked. `None` if
+    /// The time at which this host had it (CLOCK_MONOTONIC): stamped by the kernel, or by the program in the driver, before the executive looked. `None` if
     /// it was not, or the stamp's clock was set meanwhile.
     pub arrived: Option<Instant>,
 }
@@ -135,7 +135,7 @@ pub enum LinkEvent {
     Unreachable(SocketAddr),
     /// A packet to this peer was longer than what can be carried in one piece, and was dropped.
     TooLarge {
-        /// Where the packet went.
+        /// The destination of the packet.
         peer: SocketAddr,
         /// The largest IP packet that is carried, with its headers; 0 if the kernel did not say.
         mtu_bytes: u32,
@@ -150,7 +150,7 @@ pub trait Link {
     /// The address that peers send to. An IPv4 or IPv6 wildcard stays a wildcard; the port is the real one.
     fn local_address(&self) -> SocketAddr;
 
-    /// Frames that can be staged now.
+    /// Frames that can be buffered now.
     fn room(&self) -> usize;
 
     /// Stages one packet: the first `len` bytes of `frame`, to `peer`. The frame belongs to the link from here on.
@@ -159,32 +159,32 @@ pub trait Link {
     /// If there is no [`room`](Link::room).
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr);
 
-    /// Frames that are staged.
-    fn staged(&self) -> usize;
+    /// Frames that are buffered.
+    fn buffered(&self) -> usize;
 
-    /// True after a flush that left something staged because the network was full: wait until the link is writable.
+    /// True after a flush that left something buffered because the network was full: wait until the link is writable.
     fn wants_writable(&self) -> bool;
 
     /// Waits until something has arrived, there is room again ([`wants_writable`](Self::wants_writable)), `doorbell` is readable, or
     /// `timeout` is over; whether it is the doorbell. The same doorbell each time.
     ///
     /// # Errors
-    /// `Unsupported` where there is nothing to wait for, as in virtual time; else what the kernel says.
+    /// `Unsupported` where there is nothing to wait for, as in virtual time; else the kernel's.
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
         let _ = (doorbell, timeout);
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// What is readable when a frame has arrived, or [`wait`](Self::wait) has to look after something, for threads that wait while another
+    /// The descriptors that are readable when a frame has arrived, or when [`wait`](Self::wait) has to look after something, for threads that wait while another
     /// one has the link.
     ///
     /// # Errors
-    /// `Unsupported` where there is none; else what the kernel says.
+    /// `Unsupported` where there is none; else the kernel's.
     fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// How soon to flush again though nothing will say that there is room; `None` if
+    /// The time after which to flush again because no event will tell that there is room; `None` if
     /// [`wants_writable`](Self::wants_writable) says all.
     fn retry_after(&self) -> Option<Duration> {
         None
@@ -194,7 +194,7 @@ pub trait Link {
     /// [`EVENT_CAPACITY`] wait, more are counted in [`Counters::events_lost`].
     fn poll_event(&mut self) -> Option<LinkEvent>;
 
-    /// What the link has done so far. No system call.
+    /// The counters of the link so far. No system call.
     fn counters(&self) -> Counters;
 
     /// Frames that this host had, of real-time channels perhaps, and lost for want of room. No system call.
@@ -203,16 +203,16 @@ pub trait Link {
     }
 
     /// `expected` may arrive for the channel at `place` from now on; its peer's control frames are answered before those of
-    /// strangers. A link that demultiplexes early needs to know, others ignore it. A few system calls, no allocation.
+    /// unknown peers. A link that demultiplexes early needs to know, others ignore it. A few system calls, no allocation.
     ///
     /// # Errors
     /// The kernel refuses it; nothing will arrive for the channel then.
-    fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+    fn expect(&mut self, place: u32, expected: &ExpectedChannel) -> io::Result<()> {
         let _ = (place, expected);
         Ok(())
     }
 
-    /// The channel at `place` sends to `peer`, whose control frames are answered before those of strangers.
+    /// The channel at `place` sends to `peer`, whose control frames are answered before those of unknown peers.
     ///
     /// # Errors
     /// The kernel refuses it.
@@ -226,54 +226,54 @@ pub trait Link {
         let _ = place;
     }
 
-    /// A channel of which packets were dropped as beyond its contract before anybody here saw them, and how many since it was
+    /// A channel of which packets were dropped as beyond its contract before this host saw them, and how many since it was
     /// asked last. Nearly nothing to do if there are none.
     fn poll_policed(&mut self) -> Option<(u32, u64)> {
         None
     }
 
-    /// What a handler in the kernel did since it was asked last, of one channel. Nearly nothing to do if there are none.
-    fn poll_handled(&mut self) -> Option<HandledEarly> {
+    /// The work of a handler in the kernel since the last call, of one channel. Nearly nothing to do if there are none.
+    fn poll_handled(&mut self) -> Option<EarlyHandling> {
         None
     }
 }
 
 /// A link whose frames lie in a region of type `F`.
 pub trait LinkOver<F: Frames>: Link {
-    /// Hands everything staged to the network, in the order of staging, and frees the frames that are done into `frames`.
-    /// Returns how many the network took. What it cannot take yet stays staged in order, see
-    /// [`wants_writable`](Link::wants_writable). What it refuses is dropped alone and counted.
+    /// Hands everything buffered to the network, in the order of buffering, and frees the frames that are done into `frames`.
+    /// Returns the number of frames that the network took. Frames that it cannot take yet stay buffered in order, see
+    /// [`wants_writable`](Link::wants_writable). A frame that it refuses is dropped alone and counted.
     ///
     /// # Errors
-    /// Only what makes the link as a whole useless. The frames stay staged.
+    /// Only what makes the link as a whole useless. The frames stay buffered.
     ///
     /// # Panics
-    /// If a staged `len` exceeds the region's packet capacity.
+    /// If a buffered `len` exceeds the region's packet capacity.
     fn flush(&mut self, frames: &mut F) -> io::Result<usize>;
 
-    /// Gives each packet that is staged to `write`, which may change its bytes.
+    /// Gives each packet that is buffered to `write`, which may change its bytes.
     fn rewrite(&mut self, frames: &mut F, write: impl FnMut(&mut [u8]));
 
     /// Receives at most `limit` frames, taking them from `frames`, and gives each to `sink` in the order of arrival.
     /// Returns how many it gave. Fewer than `limit` means that no more is there, that `frames` has no free frame, or that what is
-    /// left is for the next call: whoever waits for the link to be readable is told at once then.
+    /// left is for the next call: a thread that waits for the link to be readable is told at once then.
     ///
     /// # Errors
     /// Only what makes the link as a whole useless; nothing that was received is lost by it.
     fn receive(&mut self, limit: usize, frames: &mut F, sink: impl FnMut(Received, &mut F)) -> io::Result<usize>;
 }
 
-/// How many [`LinkEvent`]s wait at most: enough for every peer of one batch of the usual size.
+/// The largest number of [`LinkEvent`]s that wait: enough for every peer of one batch of the usual size.
 pub const EVENT_CAPACITY: usize = 64;
 
-/// What the network reported, read but not yet drained by the driver.
+/// The reports of the network, read but not yet drained by the driver.
 #[derive(Debug)]
-struct Events {
+struct PendingEvents {
     waiting: VecDeque<LinkEvent>,
     lost: u64,
 }
 
-impl Events {
+impl PendingEvents {
     fn new() -> Self {
         Self { waiting: VecDeque::with_capacity(EVENT_CAPACITY), lost: 0 }
     }

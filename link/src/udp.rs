@@ -5,7 +5,7 @@
 //! their addresses are IPv4 addresses here, never `::ffff:a.b.c.d`.
 //!
 //! **Errors belong to peers.** With `IP_RECVERR` the kernel keeps what the network reported about packets that had left, and
-//! fails the next call with it, whomever that call is for. So such a failure is not the failure of the packet at hand: we read
+//! fails the next call with it, to whichever peer that call sends. So such a failure is not the failure of the packet at hand: we read
 //! the reports, turn them into [`LinkEvent`]s and try that packet again. A packet is dropped only for a refusal of its own.
 //! With `IP_RECVERR` the kernel also admits that a full device queue dropped a packet (ENOBUFS), which we count.
 //!
@@ -14,14 +14,14 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use laxity_core::frames::FrameId;
 use laxity_core::units::{Duration, Instant};
 
-use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
-use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, WallReading, wait};
-use crate::{Counters, Events, Link, LinkError, LinkEvent, LinkOver, Received};
+use crate::sys::{self, BoundSocket, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, WallReading, wait};
+use crate::transmit_queue::{MAX_RETRIES, QueuedPacket, SendOutcome, TransmitQueue};
+use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, PendingEvents, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
 pub const MAX_BATCH: usize = 1024;
@@ -29,19 +29,19 @@ pub const MAX_BATCH: usize = 1024;
 /// Reports that are read from the error queue at a time: bounds the work that a flood of ICMP messages can cause.
 const MAX_REPORTS: usize = 32;
 
-/// How to make a [`Udp`] link.
+/// The parameters of a [`Udp`] link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
     /// The local address; port 0 takes any.
     pub bind: SocketAddr,
-    /// Frames per system call, and frames that can be staged: 1 to [`MAX_BATCH`].
+    /// Frames per system call, and frames that can be buffered: 1 to [`MAX_BATCH`].
     pub batch: usize,
     /// Bytes of the socket's receive buffer to ask for, at most 1 GiB; `None` leaves the system's default. The kernel charges
     /// its bookkeeping to it too: some 800 bytes for a small packet.
     pub receive_buffer_bytes: Option<usize>,
     /// Bytes of the socket's send buffer to ask for, likewise.
     pub send_buffer_bytes: Option<usize>,
-    /// Whether to ask for the type of service of each datagram ([`Received::tos`]).
+    /// True to ask for the type of service of each datagram ([`Received::tos`]).
     pub receive_tos: bool,
 }
 
@@ -61,13 +61,10 @@ impl UdpConfig {
     }
 }
 
-/// A UDP socket as a link. See the module for what happens to errors.
+/// A UDP socket as a link. See the module for the treatment of errors.
 pub struct Udp {
-    fd: OwnedFd,
-    address: SocketAddr,
-    receive_buffer_bytes: usize,
-    send_buffer_bytes: usize,
-    staging: Staging,
+    socket: BoundSocket,
+    transmit_queue: TransmitQueue,
     send: SendBatch,
     receive: ReceiveBatch,
     /// Frames that wait for datagrams within one call of `receive`; empty between calls.
@@ -75,19 +72,22 @@ pub struct Udp {
     counters: Counters,
     /// The kernel's count of drops when it was last seen.
     drops: u32,
-    stamps: Stamps,
-    reports: Reports,
+    stamps: KernelStamps,
+    reports: ErrorReports,
 }
 
 impl fmt::Debug for Udp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Udp").field("address", &self.address).field("counters", &self.counters).finish_non_exhaustive()
+        f.debug_struct("Udp")
+            .field("address", &self.socket.address)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
     }
 }
 
 impl AsFd for Udp {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.socket.fd.as_fd()
     }
 }
 
@@ -108,28 +108,25 @@ impl Udp {
         range("receive_buffer_bytes", config.receive_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
         range("send_buffer_bytes", config.send_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
         // Before anything can arrive.
-        let stamps = Stamps::new(sys::wall_reading());
-        let endpoint = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;
+        let stamps = KernelStamps::new(sys::wall_reading());
+        let socket = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;
         if config.receive_tos {
-            sys::receive_tos(endpoint.fd.as_fd(), endpoint.address.is_ipv6()).map_err(|source| LinkError::Kernel {
+            sys::receive_tos(socket.fd.as_fd(), socket.address.is_ipv6()).map_err(|source| LinkError::Kernel {
                 address: config.bind,
                 what: "IP_RECVTOS or IPV6_RECVTCLASS",
                 source,
             })?;
         }
         Ok(Self {
-            fd: endpoint.fd,
-            address: endpoint.address,
-            receive_buffer_bytes: endpoint.receive_buffer_bytes,
-            send_buffer_bytes: endpoint.send_buffer_bytes,
-            staging: Staging::new(config.batch),
+            socket,
+            transmit_queue: TransmitQueue::new(config.batch),
             send: SendBatch::new(config.batch),
             receive: ReceiveBatch::new(config.batch),
             armed: Vec::with_capacity(config.batch),
             counters: Counters::default(),
             drops: 0,
             stamps,
-            reports: Reports::new(),
+            reports: ErrorReports::new(),
         })
     }
 
@@ -138,8 +135,8 @@ impl Udp {
     /// # Errors
     /// The kernel's: a class needs CAP_NET_ADMIN.
     pub fn set_class(&self, class: u32) -> Result<(), LinkError> {
-        sys::set_class(self.fd.as_fd(), class).map_err(|source| LinkError::Kernel {
-            address: self.address,
+        sys::set_class(self.socket.fd.as_fd(), class).map_err(|source| LinkError::Kernel {
+            address: self.socket.address,
             what: "SO_PRIORITY",
             source,
         })
@@ -148,50 +145,50 @@ impl Udp {
     /// Bytes of receive buffer that the kernel gave; less than what was asked for if `net.core.rmem_max` is less and the
     /// process lacks CAP_NET_ADMIN.
     pub fn receive_buffer_bytes(&self) -> usize {
-        self.receive_buffer_bytes
+        self.socket.receive_buffer_bytes
     }
 
     /// Bytes of send buffer that the kernel gave; the limit is `net.core.wmem_max`.
     pub fn send_buffer_bytes(&self) -> usize {
-        self.send_buffer_bytes
+        self.socket.send_buffer_bytes
     }
 }
 
 impl Link for Udp {
     fn local_address(&self) -> SocketAddr {
-        self.address
+        self.socket.address
     }
 
     fn room(&self) -> usize {
-        self.staging.room()
+        self.transmit_queue.room()
     }
 
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
-        self.staging.push(Staged { frame, len, peer });
+        self.transmit_queue.push(QueuedPacket { frame, len, peer });
     }
 
-    fn staged(&self) -> usize {
-        self.staging.len()
+    fn buffered(&self) -> usize {
+        self.transmit_queue.len()
     }
 
     fn wants_writable(&self) -> bool {
-        self.staging.blocked()
+        self.transmit_queue.blocked()
     }
 
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
-        let interest = if self.staging.blocked() { Interest::Both } else { Interest::Readable };
-        let ready = wait(&[(doorbell, Interest::Readable), (self.fd.as_fd(), interest)], timeout)?;
+        let interest = if self.transmit_queue.blocked() { Interest::Both } else { Interest::Readable };
+        let ready = wait(&[(doorbell, Interest::Readable), (self.socket.fd.as_fd(), interest)], timeout)?;
         Ok(ready.readable(0))
     }
 
     fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
-        Ok(vec![self.fd.as_fd()])
+        Ok(vec![self.socket.fd.as_fd()])
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
         if self.reports.events.waiting.is_empty() {
             // An error while reading reports concerns no peer; the data path meets it too and says so.
-            let _ = self.reports.drain(self.fd.as_fd());
+            let _ = self.reports.drain(self.socket.fd.as_fd());
         }
         self.reports.events.waiting.pop_front()
     }
@@ -203,53 +200,53 @@ impl Link for Udp {
 
 impl<F: StableFrames> LinkOver<F> for Udp {
     fn flush(&mut self, frames: &mut F) -> io::Result<usize> {
-        let Self { fd, address, staging, send, counters, reports, .. } = self;
-        let (socket, ipv6) = (fd.as_fd(), address.is_ipv6());
-        let result = staging.flush(frames, counters, |ring, frames, attempt| {
-            let messages = ring.iter().map(|staged| (&frames.packet(&staged.frame)[..staged.len], staged.peer));
+        let Self { socket, transmit_queue, send, counters, reports, .. } = self;
+        let (socket, ipv6) = (socket.fd.as_fd(), socket.address.is_ipv6());
+        let result = transmit_queue.flush(frames, counters, |ring, frames, attempt| {
+            let messages = ring.iter().map(|buffered| (&frames.packet(&buffered.frame)[..buffered.len], buffered.peer));
             let error = match send.send(socket, ipv6, messages) {
                 Ok(count) => {
                     // A batch ends early without saying why: it may have met, and swallowed, a report.
                     reports.pending |= count < ring.len();
-                    return Ok(Outcome::Sent(count));
+                    return Ok(SendOutcome::Sent(count));
                 }
                 Err(error) => error,
             };
             let head = ring[0].peer;
             match class(&error) {
-                Class::WouldBlock => Ok(Outcome::WouldBlock),
-                // The descriptor is writable still, so whoever waits for that comes back at once.
-                Class::Interrupted => Ok(Outcome::WouldBlock),
-                Class::Report(errno) => {
+                ErrorClass::WouldBlock => Ok(SendOutcome::WouldBlock),
+                // The descriptor is writable still, so a thread that waits for that comes back at once.
+                ErrorClass::Interrupted => Ok(SendOutcome::WouldBlock),
+                ErrorClass::Report(errno) => {
                     reports.pending = true;
                     reports.drain(socket)?;
                     if attempt < MAX_RETRIES {
-                        return Ok(Outcome::Retry);
+                        return Ok(SendOutcome::Retry);
                     }
                     if reports.pending {
                         // A flood of reports, too many for one call: they may explain it, so the packet stays.
-                        return Ok(Outcome::WouldBlock);
+                        return Ok(SendOutcome::WouldBlock);
                     }
-                    // Nobody else's reports explain it: it is this packet's own.
+                    // No report about another packet explains it: it is this packet's own.
                     if errno == libc::EMSGSIZE {
                         reports.sent_too_large += 1;
                         reports.events.push(LinkEvent::TooLarge { peer: head, mtu_bytes: reports.local_mtu_bytes });
                     } else {
                         reports.events.push(LinkEvent::Unreachable(head));
                     }
-                    Ok(Outcome::Refused)
+                    Ok(SendOutcome::Refused)
                 }
-                Class::Packet => Ok(Outcome::Refused),
-                Class::Link => Err(error),
+                ErrorClass::Packet => Ok(SendOutcome::Refused),
+                ErrorClass::Link => Err(error),
             }
         });
         // What a partial batch swallowed; without any, this is no system call.
-        self.reports.drain(self.fd.as_fd())?;
+        self.reports.drain(self.socket.fd.as_fd())?;
         result
     }
 
     fn rewrite(&mut self, frames: &mut F, write: impl FnMut(&mut [u8])) {
-        self.staging.rewrite(frames, write);
+        self.transmit_queue.rewrite(frames, write);
     }
 
     fn receive(&mut self, limit: usize, frames: &mut F, mut sink: impl FnMut(Received, &mut F)) -> io::Result<usize> {
@@ -269,7 +266,7 @@ impl<F: StableFrames> LinkOver<F> for Udp {
                 self.counters.receive_starved += 1;
                 break;
             }
-            let outcome = self.receive.receive(self.fd.as_fd(), frames, &self.armed);
+            let outcome = self.receive.receive(self.socket.fd.as_fd(), frames, &self.armed);
             let filled = *outcome.as_ref().unwrap_or(&0);
             if filled > 0 {
                 self.stamps.read(sys::wall_reading());
@@ -281,15 +278,15 @@ impl<F: StableFrames> LinkOver<F> for Udp {
             }
             if let Err(error) = outcome {
                 match class(&error) {
-                    Class::WouldBlock => break,
-                    Class::Interrupted | Class::Report(_) if retries < MAX_RETRIES => {
+                    ErrorClass::WouldBlock => break,
+                    ErrorClass::Interrupted | ErrorClass::Report(_) if retries < MAX_RETRIES => {
                         self.reports.pending = true;
-                        self.reports.drain(self.fd.as_fd())?;
+                        self.reports.drain(self.socket.fd.as_fd())?;
                         retries += 1;
                         continue;
                     }
-                    Class::Interrupted | Class::Report(_) => break,
-                    Class::Packet | Class::Link => return Err(error),
+                    ErrorClass::Interrupted | ErrorClass::Report(_) => break,
+                    ErrorClass::Packet | ErrorClass::Link => return Err(error),
                 }
             }
             taken += filled;
@@ -326,16 +323,16 @@ impl<F: StableFrames> LinkOver<F> for Udp {
 /// took it. Of all readings from the first to the second the least difference gives the latest arrival, so no stamp is before the true arrival
 /// unless the clock was set and set back between two readings.
 #[derive(Debug)]
-struct Stamps {
+struct KernelStamps {
     last: WallReading,
     last_but_one: WallReading,
-    /// How far CLOCK_REALTIME was ahead at least by the readings of a datagram that waits, ns.
+    /// The least time by which CLOCK_REALTIME was ahead by the readings of a datagram that waits, ns.
     least: i128,
     /// The largest difference and the smallest one that some reading permits: no difference agrees with all readings if they cross.
     agreed: [i128; 2],
 }
 
-impl Stamps {
+impl KernelStamps {
     /// Differences of readings that agree as well as this are no step, ns: what a step that small may add to an arrival.
     const TOLERANCE: i128 = 2_000;
 
@@ -368,13 +365,13 @@ impl Stamps {
     }
 }
 
-/// What an error of a call says, and about what.
-enum Class {
+/// The meaning of a call's error, and the packet or link that it is about.
+enum ErrorClass {
     /// Not now.
     WouldBlock,
     /// A signal came.
     Interrupted,
-    /// Perhaps a report of the network about an earlier packet, to anybody; the errno.
+    /// Perhaps a report of the network about an earlier packet, to any peer; the errno.
     Report(i32),
     /// This packet will not go.
     Packet,
@@ -382,10 +379,10 @@ enum Class {
     Link,
 }
 
-fn class(error: &io::Error) -> Class {
+fn class(error: &io::Error) -> ErrorClass {
     match error.raw_os_error() {
-        Some(libc::EAGAIN) => Class::WouldBlock,
-        Some(libc::EINTR) => Class::Interrupted,
+        Some(libc::EAGAIN) => ErrorClass::WouldBlock,
+        Some(libc::EINTR) => ErrorClass::Interrupted,
         // What icmp_err_convert and icmpv6_err_convert of the kernel yield, beside what routing says itself.
         Some(
             errno @ (libc::ECONNREFUSED
@@ -398,25 +395,25 @@ fn class(error: &io::Error) -> Class {
             | libc::EPROTO
             | libc::EACCES
             | libc::EMSGSIZE),
-        ) => Class::Report(errno),
-        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) | None => Class::Link,
-        Some(_) => Class::Packet,
+        ) => ErrorClass::Report(errno),
+        Some(libc::EBADF | libc::ENOTSOCK | libc::EFAULT) | None => ErrorClass::Link,
+        Some(_) => ErrorClass::Packet,
     }
 }
 
-/// What the network reports of earlier packets.
-struct Reports {
-    events: Events,
+/// The network's reports about earlier packets.
+struct ErrorReports {
+    events: PendingEvents,
     /// The socket's error queue may hold more. Left alone it would end every wait at once.
     pending: bool,
-    /// What the kernel last said of the largest packet when it refused one of ours in the call; 0 before that.
+    /// The largest packet that the kernel last named when it refused one of ours in the call; 0 before that.
     local_mtu_bytes: u32,
     sent_too_large: u64,
 }
 
-impl Reports {
+impl ErrorReports {
     fn new() -> Self {
-        Self { events: Events::new(), pending: false, local_mtu_bytes: 0, sent_too_large: 0 }
+        Self { events: PendingEvents::new(), pending: false, local_mtu_bytes: 0, sent_too_large: 0 }
     }
 
     /// Reads at most [`MAX_REPORTS`] reports, if there may be any.
@@ -428,7 +425,7 @@ impl Reports {
             let report = match sys::next_error(socket) {
                 Ok(report) => report,
                 Err(error) => match class(&error) {
-                    Class::Link => return Err(error),
+                    ErrorClass::Link => return Err(error),
                     _ => return Ok(()),
                 },
             };
@@ -455,7 +452,7 @@ mod tests {
 
     #[test]
     fn waiting_events_are_bounded_and_equal_ones_are_one() {
-        let mut reports = Reports::new();
+        let mut reports = ErrorReports::new();
         for port in 0..=u16::try_from(EVENT_CAPACITY).unwrap() {
             for _ in 0..2 {
                 reports.events.push(LinkEvent::Unreachable(SocketAddr::from(([127, 0, 0, 1], port))));
@@ -471,14 +468,14 @@ mod tests {
 
     const AHEAD: i128 = 1_700_000_000_000_000_000;
 
-    /// What becomes of a datagram that came at `at` while CLOCK_REALTIME was `ahead`.
-    fn stamped(stamps: &Stamps, at: u64, ahead: i128) -> Option<u64> {
+    /// The arrival time of a datagram that came at `at` while CLOCK_REALTIME was `ahead`.
+    fn stamped(stamps: &KernelStamps, at: u64, ahead: i128) -> Option<u64> {
         stamps.monotonic(u64::try_from(i128::from(at) + ahead).unwrap()).map(Instant::as_nanos)
     }
 
     #[test]
     fn a_stamp_is_not_before_the_arrival_and_hardly_after_it() {
-        let mut stamps = Stamps::new(reading(1_000, AHEAD));
+        let mut stamps = KernelStamps::new(reading(1_000, AHEAD));
         stamps.read(reading(50_000, AHEAD + 30));
         assert_eq!(stamped(&stamps, 40_000, AHEAD), Some(40_100));
         assert_eq!(stamped(&stamps, 49_990, AHEAD), Some(50_000), "not after the reading");
@@ -495,7 +492,7 @@ mod tests {
     #[test]
     fn what_was_stamped_by_a_clock_that_was_set_since_has_no_stamp() {
         for step in [-1_000_000_000, -1_000_000, -5_000, 5_000, 900_000, 1_000_000_000] {
-            let mut stamps = Stamps::new(reading(1_000, AHEAD));
+            let mut stamps = KernelStamps::new(reading(1_000, AHEAD));
             stamps.read(reading(50_000, AHEAD + step));
             assert_eq!(stamped(&stamps, 40_000, AHEAD), None, "{step}");
             // More wait.
@@ -509,7 +506,7 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_set_between_the_call_and_the_reading_is_noticed() {
-        let mut stamps = Stamps::new(reading(1_000, AHEAD));
+        let mut stamps = KernelStamps::new(reading(1_000, AHEAD));
         // The call found the queue empty at 49,000; another datagram came, the clock was set, and then both were read.
         stamps.read(reading(50_000, AHEAD + 900_000));
         stamps.emptied();
@@ -520,7 +517,7 @@ mod tests {
     #[test]
     fn a_step_that_cannot_be_told_from_a_slow_reading_gives_the_later_arrival() {
         for step in [-1_500, -50, 50, 1_500] {
-            let mut stamps = Stamps::new(reading(1_000, AHEAD));
+            let mut stamps = KernelStamps::new(reading(1_000, AHEAD));
             stamps.read(reading(50_000, AHEAD + step));
             for ahead in [AHEAD, AHEAD + step] {
                 let found = stamped(&stamps, 40_000, ahead).unwrap();

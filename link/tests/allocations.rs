@@ -1,10 +1,12 @@
 //! After construction the data path allocates nothing.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
+#[path = "common/counting.rs"]
+mod counting;
+
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
+use counting::allocations;
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
@@ -13,35 +15,12 @@ use laxity_link::sys::{Interest, Wake, now, wait};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkOver};
 
-thread_local! {
-    /// Allocations of this thread; the test harness has threads of its own.
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: everything is the system allocator's; the counter is a plain cell that needs no allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: likewise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
 #[test]
 fn nothing_is_allocated_on_the_data_path() {
     let mut link = Udp::bind(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
     let mut frames = HeapFrames::new(256, 1400);
     let (me, wake) = (link.local_address(), Wake::new().unwrap());
-    // Nobody listens where this socket is connected away from, so errors are on the path too.
+    // No socket listens where this socket is connected away from, so errors are on the path too.
     let absent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let dead = absent.local_addr().unwrap();
     absent.connect("127.0.0.1:1").unwrap();
@@ -56,7 +35,7 @@ fn nothing_is_allocated_on_the_data_path() {
     };
     let mut wire = EmulatedLink::new(&config, 1).unwrap();
     let mut out = [0; 1400];
-    let before = COUNT.with(Cell::get);
+    let before = allocations();
     assert!(before > 0);
 
     let (mut received, mut events, mut arrivals) = (0, 0, 0);
@@ -83,6 +62,6 @@ fn nothing_is_allocated_on_the_data_path() {
             arrivals += 1;
         }
     }
-    assert_eq!(COUNT.with(Cell::get) - before, 0);
+    assert_eq!(allocations() - before, 0);
     assert!(received > 0 && events > 0 && arrivals > 0, "{received} {events} {arrivals}");
 }

@@ -187,8 +187,8 @@ fn what_the_interface_does_not_carry_is_refused_with_its_mtu() {
     assert_eq!(wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().ready(), 0);
 }
 
-/// An address where nobody listens: the port was ours a moment ago, and stays ours, but on another protocol's terms: we keep
-/// the socket connected elsewhere, so that it takes nothing from us and nobody else gets the port.
+/// An address where no socket listens: the port was ours a moment ago, and stays ours, but on another protocol's terms: we keep
+/// the socket connected elsewhere, so that it takes nothing from us and no other socket gets the port.
 fn dead(ip: &str) -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind((ip, 0)).unwrap();
     let address = socket.local_addr().unwrap();
@@ -197,7 +197,7 @@ fn dead(ip: &str) -> (UdpSocket, SocketAddr) {
 }
 
 #[test]
-fn an_unreachable_peer_is_reported_and_disturbs_nobody_else() {
+fn an_unreachable_peer_is_reported_and_disturbs_no_other() {
     for (local, alive, ip) in [
         ("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1"),
         ("[::1]:0", "[::1]:0", "::1"),
@@ -232,7 +232,7 @@ fn an_unreachable_peer_is_reported_and_disturbs_nobody_else() {
 
         // Receiving meets a report too, and still gets what the other peer sends.
         while here.poll_event().is_some() {}
-        stage(&mut here, &mut frames, b"anybody?", gone);
+        stage(&mut here, &mut frames, b"any peer?", gone);
         here.flush(&mut frames).unwrap();
         let back = SocketAddr::new(alive.parse::<SocketAddr>().unwrap().ip(), here.local_address().port());
         stage(&mut there, &mut frames, b"yes", back);
@@ -335,7 +335,7 @@ fn errors_of_binding_say_what_is_wrong() {
     assert!(matches!(error, LinkError::AddressInUse { address: found } if found == address));
     assert!(error.to_string().starts_with(&format!("udp {address}: the address is in use;")), "{error}");
 
-    // TEST-NET-1 is nobody's.
+    // TEST-NET-1 belongs to no host.
     let error = Udp::bind(&UdpConfig::new("192.0.2.1:0".parse().unwrap())).unwrap_err();
     assert!(matches!(error, LinkError::AddressNotAvailable { .. }), "{error}");
 

@@ -1,7 +1,7 @@
 //! Memory that an application and an executive in another process share.
 //!
-//! The other side is hostile: it may write anything, at any time. So nothing is borrowed from shared memory but atomic words; what a word
-//! says is read once, and is an allegation until it is checked; no side waits in it without a limit, and no lock stands in it.
+//! The other side is hostile: it may write anything, at any time. So only atomic words are borrowed from shared memory. The contents of a word
+//! are read once, and are an allegation until they are checked. No side waits there without a limit, and the memory contains no lock.
 //!
 //! | Module | What it is |
 //! |---|---|

@@ -1,6 +1,6 @@
 //! Memory of several processes.
 //!
-//! Seals against a changed length alone do not do: FALLOC_FL_PUNCH_HOLE would take pages away, and the next store to one would take
+//! Seals against a changed length alone do not suffice: FALLOC_FL_PUNCH_HOLE would take pages away, and the next store to one would take
 //! milliseconds. F_SEAL_FUTURE_WRITE forbids that, and every new mapping for writing with it; so the other side maps the memory first, then it is
 //! sealed, and only then its maker touches it ([`Region::seal`]).
 
@@ -28,7 +28,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Makes memory of so many bytes, in whole pages, and the descriptor by which another process maps it. Nothing of it is touched before
+    /// Makes memory of `bytes` bytes, in whole pages, and the descriptor by which another process maps it. Nothing of it is touched before
     /// [`Self::seal`].
     ///
     /// # Errors
@@ -43,28 +43,28 @@ impl Region {
         Ok((Self::mapped(fd.as_fd(), bytes)?, fd))
     }
 
-    /// Maps memory that another process made, of so many bytes.
+    /// Maps memory that another process made, of `bytes` bytes.
     ///
     /// # Errors
-    /// It is shorter, or cannot be mapped for writing any more.
+    /// The memory is shorter, or cannot be mapped for writing any more.
     pub fn map(fd: BorrowedFd<'_>, bytes: usize) -> io::Result<Self> {
         let bytes = whole_pages(bytes)?;
         has_length(fd, bytes)?;
         Self::mapped(fd, bytes)
     }
 
-    /// From now on it cannot be mapped for writing any more, its length is fixed, and its pages stay; a process that has mapped it goes on writing. To be called
+    /// Seals the memory: from now on it cannot be mapped for writing any more, its length is fixed, and its pages stay. A process that has mapped it goes on writing. Call it
     /// once the other side has mapped it, and before its maker touches it.
     ///
     /// # Errors
-    /// Its length is no more what it was, or it was sealed otherwise, by a process that has the descriptor.
+    /// A process that has the descriptor changed its length, or sealed it otherwise.
     pub fn seal(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(fd, seals)?;
         has_length(fd, self.bytes)
     }
 
-    /// Sees to it that these bytes, which are extended to whole pages, have memory: afterwards no store to them takes a page fault, if memory is locked or
+    /// Gives memory to these bytes, extended to whole pages: afterwards no store to them takes a page fault, if memory is locked or
     /// not swapped.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Region {
         Ok(())
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -97,9 +97,7 @@ impl Region {
 
     /// Panics if `count` values of `T` at byte `at` are not within the region, or not where such values may stand.
     fn atomics<T>(&self, at: usize, count: usize) -> &[T] {
-        let (size, align) = (size_of::<T>(), align_of::<T>());
-        let end = count.checked_mul(size).and_then(|bytes| bytes.checked_add(at));
-        assert!(at.is_multiple_of(align) && end.is_some_and(|end| end <= self.bytes), "beyond the region");
+        assert!(fits::<T>(self, at, count), "beyond the region");
         // SAFETY: within the mapping, which begins at a page and lives as long as `self`, and aligned. `T` is an atomic integer, for which all bits are
         // values, and whatever else writes there is a race of atomics for us.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(at).cast::<T>(), count) }
@@ -148,7 +146,7 @@ impl Deref for Words {
     }
 }
 
-/// Likewise, of 32 bits: what can be waited for.
+/// Likewise, of 32 bits: these can be waited for.
 #[derive(Clone, Debug)]
 pub struct Words32 {
     region: Arc<Region>,

@@ -1,12 +1,12 @@
-//! Messages from one thread to another, in memory of which the other side may make anything.
+//! Messages from one thread to another, in memory that the other side may change at any time.
 //!
 //! ```text
 //! put | freed | slot 0: length, head, bytes | slot 1 | …
 //! ```
 //!
 //! The writer owns `put`, the reader `freed`: each counts messages from 0, keeps its own count to itself and reads the other's when it has caught up with it. A slot
-//! belongs to the writer until it is put, and to the reader until it is freed, in that order. A count that cannot be is the other side's lie, after which the ring is
-//! not used any more. Lengths are checked, and what a slot says is copied out once; what it means is for the caller to check.
+//! belongs to the writer until it is put, and to the reader until it is freed, in that order. An impossible count is the other side's lie, after which the ring is
+//! not used any more. Lengths are checked, and the contents of a slot are copied out once; the caller checks their meaning.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ const COUNTS: usize = 16;
 const PUT: usize = 0;
 const FREED: usize = 8;
 
-/// How many messages a ring holds, and how long they are at most.
+/// The number of messages that a ring holds, and their largest length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct RingShape {
     /// Messages.
     pub slots: usize,
     /// Bytes of each.
     pub bytes: usize,
 }
 
-impl Shape {
+impl RingShape {
     /// Words of memory that the ring takes; `None` if they cannot be counted.
     pub fn words(&self) -> Option<usize> {
         self.slot().and_then(|slot| slot.checked_mul(self.slots)).and_then(|words| words.checked_add(COUNTS))
@@ -45,23 +45,15 @@ impl Shape {
     }
 }
 
-/// What the other side wrote cannot be.
+/// The other side wrote something impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lie {
-    /// More messages are put than there are slots, or fewer than were.
-    #[error("{found} messages are put, expected {from} to {to}")]
-    Put {
-        /// What it says.
-        found: u64,
-        /// At least.
-        from: u64,
-        /// At most.
-        to: u64,
-    },
-    /// More slots are freed than were put, or fewer than were.
-    #[error("{found} messages are freed, expected {from} to {to}")]
-    Freed {
-        /// What it says.
+pub enum RingError {
+    /// More messages are put than there are slots, or more slots freed than were put; or fewer than before.
+    #[error("{found} messages are {what}, expected {from} to {to}")]
+    Count {
+        /// `put` or `freed`.
+        what: &'static str,
+        /// The value that it says.
         found: u64,
         /// At least.
         from: u64,
@@ -71,7 +63,7 @@ pub enum Lie {
     /// A message is longer than a slot.
     #[error("a message has {found} bytes, expected {most} at most")]
     Length {
-        /// What it says.
+        /// The value that it says.
         found: u64,
         /// At most.
         most: u64,
@@ -80,33 +72,30 @@ pub enum Lie {
 
 /// The end that puts messages.
 #[derive(Debug)]
-pub struct Writer<W> {
+pub struct RingWriter<W> {
     words: W,
-    shape: Shape,
+    shape: RingShape,
     put: u64,
     freed: u64,
 }
 
-impl<W: Deref<Target = [AtomicU64]>> Writer<W> {
+impl<W: Deref<Target = [AtomicU64]>> RingWriter<W> {
     /// The writing end of a new ring; `None` if it has no slot, or `words` are too few.
-    pub fn new(words: W, shape: Shape) -> Option<Self> {
+    pub fn new(words: W, shape: RingShape) -> Option<Self> {
         is_room(&words, shape).then_some(Self { words, shape, put: 0, freed: 0 })
     }
 
-    /// How many messages have been freed since the last call.
+    /// The number of messages that were freed since the last call.
     ///
     /// # Errors
-    /// The reader's count cannot be.
-    pub fn freed(&mut self) -> Result<u64, Lie> {
-        let (found, from, to) = (self.words[FREED].load(Ordering::Acquire), self.freed, self.put);
-        if !(from..=to).contains(&found) {
-            return Err(Lie::Freed { found, from, to });
-        }
-        self.freed = found;
-        Ok(found - from)
+    /// The reader's count is impossible.
+    pub fn freed(&mut self) -> Result<u64, RingError> {
+        let before = self.freed;
+        self.freed = count(&self.words[FREED], "freed", before, self.put)?;
+        Ok(self.freed - before)
     }
 
-    /// How many messages find room, as of the last [`Self::freed`].
+    /// The number of messages that find room, as of the last [`Self::freed`].
     pub fn room(&self) -> usize {
         self.shape.slots - (self.put - self.freed) as usize
     }
@@ -139,9 +128,9 @@ impl<W: Deref<Target = [AtomicU64]>> Writer<W> {
 
 /// The end that takes messages.
 #[derive(Debug)]
-pub struct Reader<W> {
+pub struct RingReader<W> {
     words: W,
-    shape: Shape,
+    shape: RingShape,
     /// As of the last look.
     put: u64,
     taken: u64,
@@ -150,53 +139,48 @@ pub struct Reader<W> {
 
 /// Gives slots back, from any thread.
 #[derive(Debug)]
-pub struct Frees<W> {
+pub struct SlotReturner<W> {
     words: W,
     freed: Arc<AtomicU64>,
 }
 
-impl<W: Deref<Target = [AtomicU64]>> Frees<W> {
-    /// Gives the slot of the oldest message back that was taken: to be called once for each.
+impl<W: Deref<Target = [AtomicU64]>> SlotReturner<W> {
+    /// Gives the slot of the oldest message back that was taken: call it once for each.
     pub fn free(&self) {
         let freed = self.freed.fetch_add(1, Ordering::AcqRel) + 1;
         self.words[FREED].fetch_max(freed, Ordering::Release);
     }
 }
 
-impl<W: Deref<Target = [AtomicU64]> + Clone> Reader<W> {
-    /// What gives slots back where other threads do so.
-    pub fn frees(&self) -> Frees<W> {
-        Frees { words: self.words.clone(), freed: Arc::clone(&self.freed) }
+impl<W: Deref<Target = [AtomicU64]> + Clone> RingReader<W> {
+    /// The handle that gives slots back where other threads do so.
+    pub fn frees(&self) -> SlotReturner<W> {
+        SlotReturner { words: self.words.clone(), freed: Arc::clone(&self.freed) }
     }
 }
 
-impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
+impl<W: Deref<Target = [AtomicU64]>> RingReader<W> {
     /// The reading end of a new ring; `None` if it has no slot, or `words` are too few.
-    pub fn new(words: W, shape: Shape) -> Option<Self> {
+    pub fn new(words: W, shape: RingShape) -> Option<Self> {
         is_room(&words, shape).then_some(Self { words, shape, put: 0, taken: 0, freed: Arc::new(AtomicU64::new(0)) })
     }
 
     /// Bytes of the next message; `None` if there is none.
     ///
     /// # Errors
-    /// The writer's count, or the message's length, cannot be.
-    pub fn next_len(&mut self) -> Result<Option<usize>, Lie> {
+    /// The writer's count, or the message's length, is impossible.
+    pub fn next_len(&mut self) -> Result<Option<usize>, RingError> {
         if self.put == self.taken {
-            let (found, from, to) =
-                (self.words[PUT].load(Ordering::Acquire), self.put, self.freed() + self.shape.slots as u64);
-            if !(from..=to).contains(&found) {
-                return Err(Lie::Put { found, from, to });
-            }
-            self.put = found;
-            if found == self.taken {
+            self.put = count(&self.words[PUT], "put", self.put, self.freed() + self.shape.slots as u64)?;
+            if self.put == self.taken {
                 return Ok(None);
             }
         }
         let (found, most) = (self.words[self.shape.place(self.taken)].load(Ordering::Relaxed), self.shape.bytes as u64);
-        if found > most { Err(Lie::Length { found, most }) } else { Ok(Some(found as usize)) }
+        if found > most { Err(RingError::Length { found, most }) } else { Ok(Some(found as usize)) }
     }
 
-    /// Copies the next message out: its head, and as many bytes as `into` has room for, of those that a slot has. To be called after [`Self::next_len`] said
+    /// Copies the next message out: its head, and as many bytes as `into` has room for, of those that a slot has. Call it after [`Self::next_len`] said
     /// how many there are. The slot stays the reader's until it is freed.
     pub fn take(&mut self, into: &mut [u8]) -> [u64; HEAD] {
         let slot = &self.words[self.shape.place(self.taken)..];
@@ -229,13 +213,20 @@ impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
     }
 }
 
-/// Makes a new ring of these words, whatever stood there. To be called by one side, before the other one has it.
+/// The other side's count, if it is possible.
+#[inline]
+fn count(word: &AtomicU64, what: &'static str, from: u64, to: u64) -> Result<u64, RingError> {
+    let found = word.load(Ordering::Acquire);
+    if (from..=to).contains(&found) { Ok(found) } else { Err(RingError::Count { what, found, from, to }) }
+}
+
+/// Makes a new ring of these words, whatever they held. One side calls it, before the other one has it.
 pub fn clear(words: &[AtomicU64]) {
     words[PUT].store(0, Ordering::Release);
     words[FREED].store(0, Ordering::Release);
 }
 
-fn is_room<W: Deref<Target = [AtomicU64]>>(words: &W, shape: Shape) -> bool {
+fn is_room<W: Deref<Target = [AtomicU64]>>(words: &W, shape: RingShape) -> bool {
     shape.slots > 0 && shape.words().is_some_and(|needed| needed <= words.len())
 }
 
@@ -247,7 +238,7 @@ mod tests {
 
     type Memory = Arc<[AtomicU64]>;
 
-    fn memory(shape: Shape) -> Memory {
+    fn memory(shape: RingShape) -> Memory {
         (0..shape.words().unwrap()).map(|_| AtomicU64::new(0)).collect()
     }
 
@@ -258,10 +249,10 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_bounded_queue(slots in 1usize..5, bytes in 0usize..40, steps in prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..50)), 0..200)) {
-            let shape = Shape { slots, bytes };
+            let shape = RingShape { slots, bytes };
             let memory = memory(shape);
-            let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
-            let mut reader = Reader::new(memory, shape).unwrap();
+            let mut writer = RingWriter::new(Arc::clone(&memory), shape).unwrap();
+            let mut reader = RingReader::new(memory, shape).unwrap();
             let (mut queued, mut held, mut number) = (std::collections::VecDeque::new(), 0usize, 0);
             for (step, message) in steps {
                 match step {
@@ -294,13 +285,13 @@ mod tests {
         /// Whatever the other side writes: an answer, within bounds.
         #[test]
         fn any_memory_is_read_safely(slots in 1usize..5, bytes in 0usize..40, words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..8], 0..64), steps in prop::collection::vec((0usize..400, any::<u64>(), 0u8..4), 0..100)) {
-            let shape = Shape { slots, bytes };
+            let shape = RingShape { slots, bytes };
             let memory = memory(shape);
             for (to, from) in memory.iter().zip(&words) {
                 to.store(*from, Ordering::Relaxed);
             }
-            let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
-            let mut reader = Reader::new(Arc::clone(&memory), shape).unwrap();
+            let mut writer = RingWriter::new(Arc::clone(&memory), shape).unwrap();
+            let mut reader = RingReader::new(Arc::clone(&memory), shape).unwrap();
             for (at, value, step) in steps {
                 memory[at % memory.len()].store(value, Ordering::Relaxed);
                 match step {
@@ -319,26 +310,26 @@ mod tests {
 
     #[test]
     fn lies_are_told() {
-        let shape = Shape { slots: 2, bytes: 8 };
+        let shape = RingShape { slots: 2, bytes: 8 };
         let memory = memory(shape);
-        let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
-        let mut reader = Reader::new(Arc::clone(&memory), shape).unwrap();
+        let mut writer = RingWriter::new(Arc::clone(&memory), shape).unwrap();
+        let mut reader = RingReader::new(Arc::clone(&memory), shape).unwrap();
         memory[PUT].store(3, Ordering::Relaxed);
-        assert_eq!(reader.next_len(), Err(Lie::Put { found: 3, from: 0, to: 2 }));
+        assert_eq!(reader.next_len(), Err(RingError::Count { what: "put", found: 3, from: 0, to: 2 }));
         memory[FREED].store(1, Ordering::Relaxed);
-        assert_eq!(writer.freed(), Err(Lie::Freed { found: 1, from: 0, to: 0 }));
+        assert_eq!(writer.freed(), Err(RingError::Count { what: "freed", found: 1, from: 0, to: 0 }));
         memory[FREED].store(0, Ordering::Relaxed);
         assert!(writer.put(&[0; HEAD], &[1; 8]) && !writer.put(&[0; HEAD], &[1; 9]));
         memory[COUNTS].store(9, Ordering::Relaxed);
-        assert_eq!(reader.next_len(), Err(Lie::Length { found: 9, most: 8 }));
+        assert_eq!(reader.next_len(), Err(RingError::Length { found: 9, most: 8 }));
         // Shorter than it was said to be a moment before: what is copied is what there is room for.
         reader.take(&mut [0; 100]);
         reader.free();
         assert_eq!(writer.freed(), Ok(1));
         memory[FREED].store(0, Ordering::Relaxed);
-        assert_eq!(writer.freed(), Err(Lie::Freed { found: 0, from: 1, to: 1 }));
-        assert!(Writer::new(Arc::clone(&memory), Shape { slots: 3, bytes: 8 }).is_none());
-        assert!(Reader::new(memory, Shape { slots: 0, bytes: 8 }).is_none());
-        assert_eq!(Shape { slots: 16, bytes: usize::MAX }.words(), None);
+        assert_eq!(writer.freed(), Err(RingError::Count { what: "freed", found: 0, from: 1, to: 1 }));
+        assert!(RingWriter::new(Arc::clone(&memory), RingShape { slots: 3, bytes: 8 }).is_none());
+        assert!(RingReader::new(memory, RingShape { slots: 0, bytes: 8 }).is_none());
+        assert_eq!(RingShape { slots: 16, bytes: usize::MAX }.words(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What processes share without locks is built from these. `shm/tests/models.rs` compiles [`ring`](crate::ring) with others in their place.
+//! The primitives of structures that processes share without locks. `shm/tests/models.rs` compiles [`ring`](crate::ring) with others in their place.
 
 use std::time::Duration;
 

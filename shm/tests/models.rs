@@ -14,7 +14,7 @@ use std::ops::Deref;
 
 use loom::sync::Arc;
 use loom::thread;
-use ring::{HEAD, Reader, Shape, Writer};
+use ring::{HEAD, RingReader, RingShape, RingWriter};
 
 #[derive(Clone)]
 struct Memory(Arc<Vec<sync::AtomicU64>>);
@@ -28,10 +28,10 @@ impl Deref for Memory {
 
 /// What is read is what was put, in its order, and a slot that was freed is not read any more.
 fn messages_are_whole_and_in_order() {
-    const SHAPE: Shape = Shape { slots: 1, bytes: 8 };
+    const SHAPE: RingShape = RingShape { slots: 1, bytes: 8 };
     let memory = Memory(Arc::new((0..SHAPE.words().unwrap()).map(|_| sync::AtomicU64::new(0)).collect()));
-    let mut writer = Writer::new(memory.clone(), SHAPE).unwrap();
-    let mut reader = Reader::new(memory, SHAPE).unwrap();
+    let mut writer = RingWriter::new(memory.clone(), SHAPE).unwrap();
+    let mut reader = RingReader::new(memory, SHAPE).unwrap();
     let writing = thread::spawn(move || {
         let mut put = 0u64;
         // As often as it looks: a model has no time to wait for.

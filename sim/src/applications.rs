@@ -1,14 +1,15 @@
-//! What applications do at a host: open, close, submit. They run beside the executive, which takes what they left.
+//! The applications of a host: open, close, submit. They run beside the executive, which takes what they left.
 
 use laxity_core::contract::Overload;
-use laxity_core::endpoint::{Destination, Outgoing};
-use laxity_core::event::{End, Pace};
+use laxity_core::endpoint::{Destination, SendSetup};
+use laxity_core::event::{End, SenderPace};
 use laxity_core::platform::LinkModel;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
-use crate::source::Feed;
-use crate::{Around, ChannelHandle, Command, HostDriver, Posted, World};
+use crate::channel::MAILBOX;
+use crate::source::RunningSource;
+use crate::{ChannelHandle, HostDriver, PlannedCommand, PostedMessage, Side, SimulatedEnvironment, World};
 
 impl World {
     /// Whatever applications want by `at`: messages lie in their mailboxes then, and what is the control thread's waits for it.
@@ -16,12 +17,12 @@ impl World {
         while let Some(entry) = self.hosts[number].agenda.first_entry().filter(|entry| entry.key().0 <= at) {
             let ((due, _), command) = entry.remove_entry();
             match command {
-                Command::Submit { channel, bytes } => {
+                PlannedCommand::Submit { channel, bytes } => {
                     if !self.submit(number, due, channel, bytes) {
                         self.channels[channel].blocked = Some(command);
                     }
                 }
-                Command::Emit { source, messages } => self.emit(number, due, source, messages),
+                PlannedCommand::Emit { source, messages } => self.emit(number, due, source, messages),
                 command => self.hosts[number].orders.push_back(command),
             }
         }
@@ -31,16 +32,16 @@ impl World {
     fn submit(&mut self, number: usize, arrival: Instant, channel: usize, bytes: u32) -> bool {
         let ledger = &mut self.channels[channel];
         let Some(key) = ledger.sender.key.filter(|_| ledger.open) else { return true };
-        if ledger.plan.overload == Overload::Block && ledger.is_mailbox_full() {
+        if ledger.plan.overload == Overload::Block && ledger.posted.len() >= MAILBOX {
             return false;
         }
-        ledger.posted.push_back(Posted { arrival, bytes });
+        ledger.posted.push_back(PostedMessage { arrival, bytes });
         self.hosts[number].rung.insert(key.index());
         true
     }
 
     fn emit(&mut self, number: usize, due: Instant, source: usize, messages: u32) {
-        let Feed { channel: ChannelHandle(channel), until, .. } = self.sources[source];
+        let RunningSource { channel: ChannelHandle(channel), until, .. } = self.sources[source];
         let ledger = &self.channels[channel];
         let over = ledger.sender.end.is_some() || ledger.sender.crashed;
         if due >= until || (over && !ledger.reopens) {
@@ -49,63 +50,65 @@ impl World {
         for done in 0..messages {
             let bytes = self.sources[source].size();
             if !self.submit(number, due, channel, bytes) {
-                self.channels[channel].blocked = Some(Command::Emit { source, messages: messages - done });
+                self.channels[channel].blocked = Some(PlannedCommand::Emit { source, messages: messages - done });
                 return;
             }
         }
         let (pause, messages) = self.sources[source].next(messages);
-        self.schedule(number, due + pause, Command::Emit { source, messages });
+        self.schedule(number, due + pause, PlannedCommand::Emit { source, messages });
     }
 }
 
-impl Around<'_> {
+impl SimulatedEnvironment<'_> {
     /// The control thread does what an application asked it for.
-    pub(crate) fn order(&mut self, driver: &mut HostDriver, now: Instant, command: Command) {
+    pub(crate) fn order(&mut self, driver: &mut HostDriver, now: Instant, command: PlannedCommand) {
         let number = self.number;
         match command {
-            Command::Open(channel) => self.open(driver, now, channel),
-            Command::Restrict(restricted) => driver.endpoint.set_restricted(restricted),
-            Command::Restage => {
+            PlannedCommand::Open(channel) => self.open(driver, now, channel),
+            PlannedCommand::Restrict(restricted) => driver.endpoint.set_restricted(restricted),
+            PlannedCommand::Restage => {
                 let key = |&(channel, stages): &(usize, _)| Some((self.world.channels[channel].sender.key?, stages));
                 let stages = self.world.hosts[number].restaging.iter().flatten();
                 driver.endpoint.restage(stages.filter_map(key).collect());
             }
-            Command::RunTrusted { number: upcall, first } => {
+            PlannedCommand::RunTrusted { number: upcall, first } => {
                 let host = self.host();
                 let (id, first) = (host.trusted[upcall].id, host.clock.reading(first));
-                driver.endpoint.run_upcall(now, id, first);
+                driver.endpoint.upcalls_mut().run(now, id, first);
             }
-            Command::Close { channel, sender } => {
+            PlannedCommand::Close { channel, sender } => {
                 let ledger = &self.world.channels[channel];
                 let side = if sender { &ledger.sender } else { &ledger.receiver };
                 if let Some(key) = side.key {
                     driver.close(now, key, self);
                 }
             }
-            Command::Space { channel, spacing } => {
+            PlannedCommand::Space { channel, spacing } => {
                 if let Some(key) = self.world.channels[channel].receiver.key {
                     driver.endpoint.ask_spacing(key, spacing);
                 }
             }
-            Command::ReleaseRelayed(key) => self.release_relayed(driver, key),
-            Command::Release { key, channel, sender } => {
+            PlannedCommand::Release(key) => {
+                let (channel, side) = self.host().keys[&key];
                 let ledger = &mut self.world.channels[channel];
-                let peaks = driver.endpoint.queue_peaks(key);
-                if sender {
-                    ledger.send = driver.endpoint.send_counters(key).unwrap_or_default();
-                    ledger.sender.released = true;
-                } else {
-                    ledger.receive = driver.endpoint.receive_counters(key).unwrap_or_default();
-                    ledger.receiver.released = true;
+                let (endpoint, peaks) = (&driver.endpoint, driver.endpoint.queue_peaks(key));
+                match side {
+                    Side::Sender => ledger.send = endpoint.send_counters(key).unwrap_or_default(),
+                    Side::Receiver => ledger.receive = endpoint.receive_counters(key).unwrap_or_default(),
+                    Side::Inward(place) | Side::Onward(place) => {
+                        let counters = &mut ledger.hops[place].counters;
+                        *counters = endpoint.relay_counters(key).unwrap_or(*counters);
+                    }
                 }
+                ledger.side(side).released = true;
                 driver.release(key, drop, self);
                 self.host().detach(key);
                 let at = self.host().now;
-                if let Some(peaks) = peaks {
-                    self.world.check_queues(channel, at, sender, [peaks.messages, peaks.packets]);
+                if let (Some(peaks), Side::Sender | Side::Receiver) = (peaks, side) {
+                    self.world.check_queues(channel, at, side == Side::Sender, [peaks.messages, peaks.packets]);
                 }
             }
-            Command::Submit { .. } | Command::Emit { .. } => {
+            PlannedCommand::Submit { .. } | PlannedCommand::Emit { .. } => {
                 unreachable!("host {number}: applications send by themselves")
             }
         }
@@ -113,7 +116,8 @@ impl Around<'_> {
 
     fn open(&mut self, driver: &mut HostDriver, now: Instant, channel: usize) {
         let plan = &self.world.channels[channel].plan;
-        let peer = self.world.hosts[self.world.next_host(channel, None)].config.address;
+        let next = self.world.whole_route(channel).nth(1).expect("a route has two ends");
+        let peer = self.world.hosts[next].config.address;
         let host = &self.world.hosts[self.number];
         let packet = host.config.platform.packet;
         let config = SendConfig {
@@ -131,12 +135,12 @@ impl Around<'_> {
         };
         let upstream = plan.stages.processor + plan.stages.link;
         let LinkModel { rate, spacing, .. } = host.config.platform.link;
-        let pace = Pace { rate, ahead: host.config.look_ahead, spacing };
+        let pace = SenderPace { rate, ahead: host.config.look_ahead, spacing };
         let outgoing =
-            Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets).paced(pace);
+            SendSetup::new(destination, config, upstream, plan.lease, plan.send_messages, packets).paced(pace);
         match driver.open(now, outgoing, self) {
             Ok(key) => {
-                self.host().attach(key, channel);
+                self.host().attach(key, channel, Side::Sender);
                 self.world.channels[channel].sender.key = Some(key);
             }
             Err((_, refusal)) => self.world.channels[channel].sender.end = Some(End::Refused(refusal)),

@@ -1,29 +1,29 @@
-//! What is planned for a channel, and what is known about it afterwards.
+//! The plan for a channel, and the knowledge about it afterwards.
 
 use std::collections::VecDeque;
 
-use laxity_core::admission::Refusal;
-use laxity_core::clock::Verdict;
+use laxity_core::clock::DeadlineVerdict;
 use laxity_core::contract::{Overload, SendingStages, Service, packets};
-use laxity_core::endpoint::{Departed, Incoming, Reception};
-use laxity_core::event::{ChannelId, End, Name, Request};
+use laxity_core::endpoint::{DepartedMessage, ReceiveGrant, ReceiveSetup};
+use laxity_core::event::{ChannelId, End, Name, PeerRequest};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
-use laxity_core::receive::{Decision, Delivered, Evidence, ReceiveCounters};
-use laxity_core::send::{SendCounters, Submitted};
+use laxity_core::receive::{DeliveredMessage, Evidence, FinalJudgement, ReceiveCounters};
+use laxity_core::send::{AcceptedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;
-use crate::{ChannelHandle, Clock, Command, HostId, Problem, Promise, Watch, What};
+use crate::relay::RelayedChannel;
+use crate::{ChannelHandle, ChannelHistory, Clock, FindingKind, GrantedBounds, HostId, PlannedCommand, Problem};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct ChannelPlan {
     /// The name that the receiver listens on; one live channel for each pair of hosts and name.
     pub name: Name,
-    /// What it is served as.
+    /// The service that it has.
     pub service: Service,
-    /// What happens to messages beyond the contract.
+    /// The treatment of messages beyond the contract.
     pub overload: Overload,
     /// The sending host's stages.
     pub stages: SendingStages,
@@ -31,17 +31,17 @@ pub struct Plan {
     pub receive: Duration,
     /// From the logical arrival at the sender to the one at the receiver: the sender's stages and the way.
     pub upstream: Duration,
-    /// How long a packet may take from the hand-over to the link until the receiver has it.
+    /// The longest time of a packet from the hand-over to the link until the receiver has it.
     pub transit: Duration,
-    /// How much of that it may lie in the receiver's input until it is found there.
+    /// The part of that for which it may lie in the receiver's input until it is found there.
     pub input_delay: Duration,
-    /// How long before its deadline a message is complete by the analysis: its deadline minus its bound.
+    /// The time before its deadline at which a message is complete by the analysis: its deadline minus its bound.
     pub spare: Duration,
-    /// How far apart the packets of best effort have to start, as the receiver tells when it accepts; zero is as soon as they can.
+    /// The least time between two starts of packets of best effort, as the receiver tells when it accepts; zero is as soon as they can.
     pub spacing: Duration,
     /// The level under the fixed-priority policy.
     pub priority: u8,
-    /// How long a side may be silent. An ended channel is kept as long, so that a repeated CLOSE is answered.
+    /// The longest silence of a side. An ended channel is kept as long, so that a repeated CLOSE is answered.
     pub lease: Duration,
     /// Messages that the sender's queue holds.
     pub send_messages: u32,
@@ -49,7 +49,7 @@ pub struct Plan {
     pub receive_messages: u32,
 }
 
-impl Plan {
+impl ChannelPlan {
     /// A plan with `stages` at the sender and `receive` at the receiver; the way in between takes what is left of the
     /// deadline. Queues are as long as the analysis says for these deadlines; the lease is two seconds.
     ///
@@ -85,98 +85,47 @@ impl Plan {
         let oversize = if self.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
         messages * oversize * packets(self.service.max_message(), packet)
     }
-}
 
-/// Who decides on a peer's request: where admission goes in.
-pub trait Decide {
-    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given, `early` whether the host
-    /// reassembles messages before their logical arrival.
-    ///
-    /// # Errors
-    /// The refusal that the peer is told.
-    fn decide(&mut self, at: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal>;
-}
-
-/// Accepts every channel as it was planned.
-#[derive(Debug, Default)]
-pub struct AsPlanned;
-
-impl Decide for AsPlanned {
-    fn decide(&mut self, _: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal> {
-        let reception = Reception {
-            stage: plan.receive,
-            input_delay: plan.input_delay,
-            upstream: plan.upstream,
-            transit: plan.transit,
+    /// The receiving channel for `request` as it was planned; `early` says whether the host reassembles messages before their logical arrival.
+    pub fn receiving(&self, request: &PeerRequest, early: bool) -> ReceiveSetup {
+        let reception = ReceiveGrant {
+            stage: self.receive,
+            input_delay: self.input_delay,
+            upstream: self.upstream,
+            transit: self.transit,
             work_conserving: early,
-            priority: plan.priority,
-            messages: plan.receive_messages,
-            packets: plan.packet_queue(plan.receive_messages, request.packet),
+            priority: self.priority,
+            messages: self.receive_messages,
+            packets: self.packet_queue(self.receive_messages, request.packet),
         };
-        Ok(Incoming::new(request, reception).spaced(plan.spacing))
+        ReceiveSetup::new(request, reception).spaced(self.spacing)
     }
 }
 
-/// Deadline minus completion, in ns: negative if late.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Laxity {
-    /// The least.
-    pub min: Option<i64>,
-    sum: i128,
-    count: u64,
-}
-
-impl Laxity {
-    fn note(&mut self, deadline: Instant, completion: Instant) {
-        let laxity = i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos());
-        let nanos = laxity.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
-        self.min = Some(self.min.map_or(nanos, |min| min.min(nanos)));
-        self.sum += i128::from(nanos);
-        self.count += 1;
-    }
-    /// The mean, rounded down.
-    pub fn mean(&self) -> Option<i64> {
-        (self.count > 0).then(|| self.sum.div_euclid(self.count.into()) as i64)
-    }
-    /// Messages that were looked at.
-    pub fn messages(&self) -> u64 {
-        self.count
-    }
-}
-
-/// What became of one channel.
+/// The report on one channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct ChannelReport {
     /// The receiving application's view, in the shape that all measurements have.
     pub figures: Figures,
     /// The sending host's counters.
     pub send: SendCounters,
     /// The receiving host's.
     pub receive: ReceiveCounters,
-    /// At the sending host: the stages' deadline minus the end of the last packet's transmission on the wire.
-    pub sender_laxity: Laxity,
-    /// At the receiving host: the message's deadline minus delivery.
-    pub receiver_laxity: Laxity,
+    /// At the sending host: the least that the end of a last packet's transmission on the wire was before the stages' deadline, ns; negative if
+    /// late, `None` if there was none.
+    pub sender_laxity: Option<i64>,
     /// The furthest that the end of a transmission on the wire was after the one that the link's model told.
     pub beyond_model: Duration,
-    /// How it ended at the sender, if it has.
+    /// Its end at the sender, if it has ended.
     pub sender_end: Option<End>,
-    /// How it ended at the receiver.
+    /// Its end at the receiver.
     pub receiver_end: Option<End>,
-}
-
-impl Report {
-    /// Delivered bytes per second since `earlier`, `span` before.
-    pub fn throughput_since(&self, earlier: &Self, span: Duration) -> u64 {
-        let bytes = self.figures.delivered_bytes - earlier.figures.delivered_bytes;
-        (u128::from(bytes) * 1_000_000_000 / u128::from(span.as_nanos().max(1))) as u64
-    }
 }
 
 /// A packet of a channel that left its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
-    /// When its transmission on the wire was over.
+    /// The end of its transmission on the wire.
     pub end: Instant,
     /// Payload, bytes.
     pub payload: u32,
@@ -186,12 +135,10 @@ pub struct Departure {
     pub logical_arrival: Instant,
 }
 
-/// How long messages took at most.
+/// The longest times of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Responses {
-    /// Messages of which the sending handler made all packets.
-    pub made: u64,
-    /// Of these: from the logical arrival until the last packet was made.
+pub struct LargestResponses {
+    /// From the logical arrival until the last packet was made.
     pub at_handler: Duration,
     /// Messages that left the sending host completely.
     pub sent: u64,
@@ -204,19 +151,28 @@ pub struct Responses {
 }
 
 /// Messages that a mailbox holds beside those in the channel's queue, as a live one does.
-const MAILBOX: usize = 2;
+pub(crate) const MAILBOX: usize = 2;
 
 /// A message in a mailbox.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Posted {
-    /// When the application sent it.
+pub(crate) struct PostedMessage {
+    /// The time at which the application sent it.
     pub(crate) arrival: Instant,
     pub(crate) bytes: u32,
 }
 
-/// One end of a channel.
+/// The sides of a channel: at its ends, and towards each of them at the hosts that it passes through, by place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    Sender,
+    Receiver,
+    Inward(usize),
+    Onward(usize),
+}
+
+/// A side of a channel at its host.
 #[derive(Debug, Default)]
-pub(crate) struct Side {
+pub(crate) struct ChannelEnd {
     pub(crate) key: Option<ChannelId>,
     pub(crate) end: Option<End>,
     pub(crate) released: bool,
@@ -224,28 +180,33 @@ pub(crate) struct Side {
     pub(crate) crashed: bool,
 }
 
-impl Side {
+impl ChannelEnd {
     pub(crate) fn crash(&mut self) {
         (self.key, self.released, self.crashed) = (None, true, true);
+    }
+
+    /// Its host has never had it, or has it no longer.
+    pub(crate) fn is_over(&self) -> bool {
+        self.key.is_none() || self.released
     }
 }
 
 /// A message between two clocks that was delivered.
 #[derive(Clone, Copy, Debug)]
-struct Unjudged {
-    /// When its application sent it.
+struct UnjudgedMessage {
+    /// The time at which its application sent it.
     call: Instant,
-    /// What it took from then on, by the receiver's clock without its steps: what its interval is to contain.
+    /// The time that it took from then on, by the receiver's clock without its steps: its interval must contain it.
     took: Duration,
-    /// How long that clock stood still meanwhile. Spans that the sender measured went on.
+    /// The time for which that clock stood still meanwhile. Spans that the sender measured went on.
     stood: Duration,
-    /// How long it was sent before its logical arrival, by the sender's word.
+    /// The time before its logical arrival at which it was sent, by the sender's word.
     ahead: Duration,
 }
 
 /// Messages between two clocks that should be decided, and those of them that were not.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Decidable {
+pub(crate) struct DecidableCounts {
     /// Those that were sent in this span,
     pub(crate) sent: [Instant; 2],
     /// and were complete farther from their deadline than that, before or after.
@@ -256,13 +217,15 @@ pub(crate) struct Decidable {
 
 /// A channel and the ledger that is kept about it.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct ChannelRecord {
     pub(crate) number: usize,
-    pub(crate) plan: Plan,
+    pub(crate) plan: ChannelPlan,
     pub(crate) from: HostId,
+    /// The hosts that it passes through.
+    pub(crate) hops: Vec<RelayedChannel>,
     pub(crate) to: HostId,
-    pub(crate) sender: Side,
-    pub(crate) receiver: Side,
+    pub(crate) sender: ChannelEnd,
+    pub(crate) receiver: ChannelEnd,
     pub(crate) open: bool,
     pub(crate) spaced: Option<(Instant, Duration)>,
     pub(crate) send: SendCounters,
@@ -270,17 +233,17 @@ pub(crate) struct Ledger {
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival, application's call.
     under_way: VecDeque<(u64, usize, Instant, Instant)>,
     /// The messages that were delivered and wait for their judgement.
-    unjudged: VecDeque<Unjudged>,
+    unjudged: VecDeque<UnjudgedMessage>,
     /// Those of them that the clocks are to decide, if that is watched.
-    pub(crate) decidable: Option<Decidable>,
+    pub(crate) decidable: Option<DecidableCounts>,
     /// Messages that were delivered.
     seen: u64,
-    /// What the application has put into its mailbox.
-    pub(crate) posted: VecDeque<Posted>,
-    /// What was taken from there last.
-    pub(crate) offered: Posted,
-    /// What the application will do when there is room in its mailbox.
-    pub(crate) blocked: Option<Command>,
+    /// The messages that the application has put into its mailbox.
+    pub(crate) posted: VecDeque<PostedMessage>,
+    /// The message that was taken from there last.
+    pub(crate) offered: PostedMessage,
+    /// The call that the application will make when there is room in its mailbox.
+    pub(crate) blocked: Option<PlannedCommand>,
     /// Messages that were accepted: the number of the next one.
     pub(crate) accepted: u64,
     /// The number after that of the message that was delivered last.
@@ -288,33 +251,33 @@ pub(crate) struct Ledger {
     /// Logical arrivals of messages whose packets are not all made.
     unmade: VecDeque<Instant>,
     latencies: Vec<u64>,
-    sender_laxity: Laxity,
-    receiver_laxity: Laxity,
+    sender_laxity: Option<i64>,
     beyond_model: Duration,
     /// Messages that were complete after their bound, though in time, and nothing outside explains it.
     pub(crate) over_bound: u64,
-    pub(crate) responses: Responses,
-    /// Every packet that left, if somebody wants to know.
+    pub(crate) responses: LargestResponses,
+    /// Every packet that left, if that is recorded.
     pub(crate) departures: Option<Vec<Departure>>,
-    /// How long its application takes for each message, if it is slow, and until when it has one in its hands.
+    /// The time that its application takes for each message, if it is slow, and the time until which it has one in its hands.
     pub(crate) reads: Option<Duration>,
     pub(crate) reading_until: Instant,
     /// Its application opens it again when it is lost, and this is the channel then.
     pub(crate) reopens: bool,
     pub(crate) successor: Option<ChannelHandle>,
-    pub(crate) promise: Option<Promise>,
-    pub(crate) watch: Watch,
+    pub(crate) promise: Option<GrantedBounds>,
+    pub(crate) watch: ChannelHistory,
 }
 
-impl Ledger {
-    pub(crate) fn new(number: usize, plan: Plan, from: HostId, to: HostId) -> Self {
+impl ChannelRecord {
+    pub(crate) fn new(number: usize, plan: ChannelPlan, from: HostId, hops: Vec<RelayedChannel>, to: HostId) -> Self {
         Self {
             number,
             plan,
             from,
+            hops,
             to,
-            sender: Side::default(),
-            receiver: Side::default(),
+            sender: ChannelEnd::default(),
+            receiver: ChannelEnd::default(),
             open: false,
             spaced: None,
             send: SendCounters::default(),
@@ -324,39 +287,41 @@ impl Ledger {
             decidable: None,
             seen: 0,
             posted: VecDeque::new(),
-            offered: Posted::default(),
+            offered: PostedMessage::default(),
             blocked: None,
             accepted: 0,
             next: 0,
             unmade: VecDeque::new(),
             latencies: Vec::new(),
-            sender_laxity: Laxity::default(),
-            receiver_laxity: Laxity::default(),
+            sender_laxity: None,
             beyond_model: Duration::ZERO,
             over_bound: 0,
-            responses: Responses::default(),
+            responses: LargestResponses::default(),
             departures: None,
             reads: None,
             reading_until: Instant::ZERO,
             reopens: false,
             successor: None,
             promise: None,
-            watch: Watch::default(),
+            watch: ChannelHistory::default(),
         }
     }
 
-    /// Whether an application that may wait does so.
-    pub(crate) fn is_mailbox_full(&self) -> bool {
-        self.posted.len() >= MAILBOX
+    pub(crate) fn side(&mut self, side: Side) -> &mut ChannelEnd {
+        match side {
+            Side::Sender => &mut self.sender,
+            Side::Receiver => &mut self.receiver,
+            Side::Inward(place) => &mut self.hops[place].inward,
+            Side::Onward(place) => &mut self.hops[place].onward,
+        }
     }
 
-    /// The oldest message in the mailbox.
-    pub(crate) fn take_posted(&mut self) -> Option<Posted> {
-        self.offered = self.posted.pop_front()?;
-        Some(self.offered)
+    pub(crate) fn sides(&self) -> impl Iterator<Item = &ChannelEnd> {
+        let between = self.hops.iter().flat_map(|relayed| [&relayed.inward, &relayed.onward]);
+        [&self.sender, &self.receiver].into_iter().chain(between)
     }
 
-    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
+    pub(crate) fn accepted(&mut self, submitted: &AcceptedMessage, bytes: usize) {
         self.accepted += 1;
         self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, self.offered.arrival));
         self.unmade.push_back(submitted.release);
@@ -365,15 +330,14 @@ impl Ledger {
     /// The handler made a message's last packet by `end`.
     pub(crate) fn made(&mut self, end: Instant) {
         if let Some(release) = self.unmade.pop_front() {
-            self.responses.made += 1;
             self.responses.at_handler = self.responses.at_handler.max(end.since(release));
         }
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
-    pub(crate) fn departed(&mut self, departed: &Departed, payload: u32, modelled: Instant, end: Instant) {
+    pub(crate) fn departed(&mut self, departed: &DepartedMessage, payload: u32, modelled: Instant, end: Instant) {
         if let Some(departures) = &mut self.departures {
-            let Departed { last, logical_arrival, .. } = *departed;
+            let DepartedMessage { last, logical_arrival, .. } = *departed;
             departures.push(Departure { end, payload, last, logical_arrival });
         }
         self.beyond_model = self.beyond_model.max(end.since(modelled));
@@ -382,7 +346,8 @@ impl Ledger {
             self.responses.at_sender = self.responses.at_sender.max(end.since(departed.logical_arrival));
         }
         if departed.last && self.plan.service.contract().is_some() {
-            self.sender_laxity.note(departed.deadline, end);
+            let [deadline, end] = [departed.deadline, end].map(|at| at.as_nanos().cast_signed());
+            self.sender_laxity = Some(self.sender_laxity.unwrap_or(i64::MAX).min(deadline.saturating_sub(end)));
         }
     }
 
@@ -391,13 +356,13 @@ impl Ledger {
     pub(crate) fn delivered(
         &mut self,
         at: Instant,
-        delivered: &Delivered,
+        delivered: &DeliveredMessage,
         evidence: Option<Evidence>,
         clock: &Clock,
         sender: Option<&Clock>,
     ) -> (Option<Instant>, Option<Problem>) {
         let sequence = delivered.sequence;
-        let problem = |expected: String, found: String| Some((What::Delivery, expected, found));
+        let problem = |expected: String, found: String| Some((FindingKind::Delivery, expected, found));
         if sequence < self.next {
             return (None, problem(format!("message {} or a later one", self.next), format!("message {sequence}")));
         }
@@ -420,30 +385,27 @@ impl Ledger {
             None
         };
         self.seen += 1;
-        match delivered.said {
+        match delivered.stamps {
             None => self.latencies.push(delivered.latency().as_nanos()),
-            Some(said) => {
+            Some(stamps) => {
                 // One that waits in its mailbox until its contract lets it through is sent then.
                 let sender = sender.filter(|_| self.plan.overload == Overload::Block);
-                let sent = sender.map(|clock| clock.when(said.logical_arrival.before(said.ahead)));
+                let sent = sender.map(|clock| clock.when(stamps.logical_arrival.before(stamps.ahead)));
                 let call = sent.map_or(call, |sent| sent.max(call));
                 let (took, stood) = (clock.went_on(call, at), clock.stood_still(call, at));
-                self.unjudged.push_back(Unjudged { call, took, stood, ahead: said.ahead });
+                self.unjudged.push_back(UnjudgedMessage { call, took, stood, ahead: stamps.ahead });
             }
         }
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
-        if let Some(deadline) = delivered.deadline {
-            self.receiver_laxity.note(deadline, delivered.completion);
-        }
         (Some(arrival), found)
     }
 
-    /// A message between two clocks is judged, in their order. What does not hold, if something does not: the truth is in its interval, and a verdict
+    /// A message between two clocks is judged, in their order. Returns the rule that does not hold, if any: the truth is in its interval, and a verdict
     /// agrees with it.
-    pub(crate) fn judged(&mut self, decision: &Decision) -> Option<Problem> {
-        let Unjudged { call, took, stood, ahead } = self.unjudged.pop_front()?;
-        let Decision { lower, upper, latency, allowed, verdict, .. } = *decision;
+    pub(crate) fn judged(&mut self, decision: &FinalJudgement) -> Option<Problem> {
+        let UnjudgedMessage { call, took, stood, ahead } = self.unjudged.pop_front()?;
+        let FinalJudgement { lower, upper, latency, allowed, verdict, .. } = *decision;
         self.latencies.extend(latency.map(Duration::as_nanos));
         let most = latency.filter(|_| upper.is_some());
         // Two readings.
@@ -453,28 +415,28 @@ impl Ledger {
         let is_within =
             (lower.is_zero() || lower + ahead <= took + more) && most.is_none_or(|most| took <= most + rounded);
         let agrees = allowed.is_none_or(|allowed| match verdict {
-            Verdict::Late => took + more > allowed + ahead,
-            Verdict::InTime => took <= allowed + ahead + rounded,
-            Verdict::Undecided => true,
+            DeadlineVerdict::Late => took + more > allowed + ahead,
+            DeadlineVerdict::InTime => took <= allowed + ahead + rounded,
+            DeadlineVerdict::Undecided => true,
         });
         if let Some((decidable, allowed)) =
             self.decidable.as_mut().zip(allowed).filter(|(of, _)| (of.sent[0]..of.sent[1]).contains(&call))
         {
             let margin = took.saturating_sub(allowed + ahead).max((allowed + ahead).saturating_sub(took));
             decidable.judged += u64::from(margin > decidable.margin);
-            decidable.undecided += u64::from(margin > decidable.margin && verdict == Verdict::Undecided);
+            decidable.undecided += u64::from(margin > decidable.margin && verdict == DeadlineVerdict::Undecided);
         }
         let expected = || format!("an interval around {took} from the call, {ahead} ahead, and a verdict that agrees");
-        (!is_within || !agrees).then(|| (What::Interval, expected(), format!("{decision:?}")))
+        (!is_within || !agrees).then(|| (FindingKind::Interval, expected(), format!("{decision:?}")))
     }
 
     /// The application's handler of the message took so long from then on.
-    pub(crate) fn handled(&mut self, delivered: &Delivered, took: Duration) {
+    pub(crate) fn handled(&mut self, delivered: &DeliveredMessage, took: Duration) {
         let response = delivered.response() + took - self.plan.upstream;
         self.responses.at_receiver = self.responses.at_receiver.max(response);
     }
 
-    /// Conservation: each message that was accepted ended once. What does not hold, if something does not.
+    /// Conservation: each message that was accepted ended once. Returns the rule that does not hold, if any.
     pub(crate) fn check(&self) -> Option<Problem> {
         let (accepted, receive) = (self.send.accepted, &self.receive);
         let ended = receive.delivered + receive.lost + receive.dropped;
@@ -502,10 +464,10 @@ impl Ledger {
         } else {
             return None;
         };
-        Some((What::Conservation, found.0, found.1))
+        Some((FindingKind::Conservation, found.0, found.1))
     }
 
-    pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> Report {
+    pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> ChannelReport {
         let mut figures = Figures {
             name: self.plan.name.as_str().into(),
             best_effort: self.plan.service.contract().is_none(),
@@ -517,12 +479,11 @@ impl Ledger {
             ..Figures::default()
         };
         figures.count(&receive);
-        Report {
+        ChannelReport {
             figures,
             send,
             receive,
             sender_laxity: self.sender_laxity,
-            receiver_laxity: self.receiver_laxity,
             beyond_model: self.beyond_model,
             sender_end: self.sender.end,
             receiver_end: self.receiver.end,

@@ -1,11 +1,11 @@
-//! What is checked all the time, in every world, whoever runs it.
+//! The checks that run all the time, in every world, whatever runs it.
 //!
 //! A checker goes by definitions, not by what the core does to keep them, and by what the world knows and no host can: the true
-//! time, every message that was accepted, every fault that was injected. What it finds is a [`Finding`]: a value, so that a
+//! time, every message that was accepted, every fault that was injected. Its result is a [`Finding`]: a value, so that a
 //! search can go on and make the case smaller. A world that was not told to collect stops at the first finding about any
 //! channel that no fault excuses: a byte, a count.
 //!
-//! | [`What`] | of | what must hold |
+//! | [`FindingKind`] | of | what must hold |
 //! |---|---|---|
 //! | `Late` | promised channels | a message is late only where a fault was injected |
 //! | `Cause` | promised channels | what is late, lost or dropped is blamed on a fault that was injected, never on `laxity` |
@@ -48,18 +48,18 @@
 use core::fmt;
 
 use laxity_core::contract::{Contract, Overload};
-use laxity_core::endpoint::Departed;
+use laxity_core::endpoint::DepartedMessage;
 use laxity_core::figures::Misses;
 use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 use strum::IntoStaticStr;
 
-use crate::{ChannelHandle, Ledger, Plan, Seen, World};
+use crate::{ChannelHandle, ChannelPlan, ChannelRecord, Observation, World};
 
-/// What did not hold; the head of this module says what that means.
+/// The rule that did not hold; the head of this module says what each means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
-pub enum What {
+pub enum FindingKind {
     /// A message was late for no reason.
     Late,
     /// The wrong one was blamed.
@@ -80,7 +80,7 @@ pub enum What {
     Memory,
 }
 
-impl What {
+impl FindingKind {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         self.into()
@@ -95,15 +95,15 @@ impl What {
 /// Something that must not be.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// When, in the world's time.
+    /// The time, in the world's time.
     pub at: Instant,
     /// Of which channel, if of one.
     pub channel: Option<ChannelHandle>,
-    /// What did not hold.
-    pub what: What,
-    /// What was expected.
+    /// The rule that did not hold.
+    pub what: FindingKind,
+    /// The value that was expected.
     pub expected: String,
-    /// What was found.
+    /// The value that was found.
     pub found: String,
 }
 
@@ -118,14 +118,14 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What admission granted a channel, and the checkers hold it to.
+/// The grant of a channel, to which the checkers hold it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Promise {
-    /// What may be on the wire.
+pub struct GrantedBounds {
+    /// The contract for what is on the wire.
     pub contract: Contract,
     /// From a message's logical arrival at its sender until it is delivered, in the world's time.
     pub bound: Duration,
-    /// What its queues hold at most: messages and packets at the sender, messages and packets at the receiver
+    /// The most that its queues hold: messages and packets at the sender, messages and packets at the receiver
     /// ([`laxity_core::admission::buffers`]).
     pub queues: [u32; 4],
 }
@@ -133,7 +133,7 @@ pub struct Promise {
 /// Findings that a world keeps; of more, only the number is kept.
 const MOST: usize = 64;
 
-/// What the checkers of a world found.
+/// The findings of the checkers of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     collects: bool,
@@ -161,31 +161,31 @@ impl Digest {
 }
 
 /// Something that does not hold, before it is known whose and when.
-pub(crate) type Problem = (What, String, String);
+pub(crate) type Problem = (FindingKind, String, String);
 
-/// What was seen of a channel.
+/// The observations of a channel.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct ChannelHistory {
     /// The message, or part of an oversize one, whose packets leave: its number, its logical arrival, its bytes so far.
     leaving: Option<(u64, Instant, u64)>,
-    /// What the receiver had counted when it was last looked at.
+    /// The receiver's counters when they were last looked at.
     counted: Misses,
-    /// What came late since then.
+    /// The messages that came late since then.
     late: Misses,
 }
 
-impl Watch {
+impl ChannelHistory {
     /// A packet of `payload` bytes leaves at `now`, by the sender's clock. By definition: of messages in a row, the logical
     /// arrivals are an interval apart; none is larger than declared, and none leaves before its logical arrival, unless its
     /// sender works ahead: then at most by its burst and what it catches up.
     pub(crate) fn departs(
         &mut self,
-        (plan, contract, early): (&Plan, &Contract, bool),
-        departed: &Departed,
+        (plan, contract, early): (&ChannelPlan, &Contract, bool),
+        departed: &DepartedMessage,
         payload: u32,
         now: Instant,
     ) -> Option<Problem> {
-        let problem = |expected: String, found: String| Some((What::Contract, expected, found));
+        let problem = |expected: String, found: String| Some((FindingKind::Contract, expected, found));
         let (sequence, arrival) = (departed.sequence, departed.logical_arrival);
         let mut bytes = u64::from(payload);
         match self.leaving {
@@ -221,7 +221,7 @@ impl Watch {
         *self.late.of(cause) += 1;
     }
 
-    /// What the receiver counted as lost or dropped since this was last asked, by whose fault it is.
+    /// The messages that the receiver counted as lost or dropped since the last call, by cause.
     pub(crate) fn newly_missed(&mut self, counters: &ReceiveCounters) -> [(Cause, u64); 6] {
         let before = core::mem::replace(&mut self.counted, counters.misses);
         let late = core::mem::take(&mut self.late);
@@ -236,7 +236,7 @@ impl Watch {
 
 impl World {
     /// Holds a channel to what admission granted it.
-    pub fn promise(&mut self, channel: ChannelHandle, promise: Promise) {
+    pub fn promise(&mut self, channel: ChannelHandle, promise: GrantedBounds) {
         self.channels[channel.0].promise = Some(promise);
     }
 
@@ -245,7 +245,7 @@ impl World {
         self.checks.collects = true;
     }
 
-    /// What the checkers found so far, in the order of time, and how much more than is kept.
+    /// The findings of the checkers so far, in the order of time, and the number of those that were not kept.
     pub fn findings(&self) -> (Vec<Finding>, u64) {
         let mut findings = self.checks.findings.clone();
         findings.sort();
@@ -268,7 +268,7 @@ impl World {
     pub(crate) fn find(&mut self, channel: Option<usize>, at: Instant, (what, expected, found): Problem) {
         let finding = Finding { at, channel: channel.map(ChannelHandle), what, expected, found };
         assert!(self.checks.collects || !what.is_fatal(), "{}: {finding}", self.name_of(channel));
-        self.tell(Seen::Finding { at, channel: finding.channel, what });
+        self.tell(Observation::Finding { at, channel: finding.channel, what });
         if self.checks.findings.len() < MOST {
             self.checks.findings.push(finding);
         } else {
@@ -280,12 +280,13 @@ impl World {
         channel.map_or("the world", |channel| self.channels[channel].plan.name.as_str())
     }
 
-    /// What a miss of this channel may be blamed on at `at`; `None` if no fault touches it.
+    /// The causes that a miss of this channel may have at `at`; `None` if no fault touches it.
     pub(crate) fn excuses(&self, channel: usize, at: Instant) -> Option<Vec<Cause>> {
         let whole = || self.whole_route(channel);
         let comes_by = |place| whole().skip(1).any(|other| other == place);
         let into_the_same = |host| {
-            let on = |other: &Ledger| self.whole_route(other.number).skip_while(move |&place| place != host).skip(1);
+            let on =
+                |other: &ChannelRecord| self.whole_route(other.number).skip_while(move |&place| place != host).skip(1);
             self.channels.iter().any(|other| on(other).any(comes_by))
         };
         let touches = |host: usize| whole().any(|place| place == host) || into_the_same(host);
@@ -314,12 +315,12 @@ impl World {
         let within = |span| format!("delivery within {span}");
         let problem = match (self.excuses(channel, at), late) {
             (None, Some(cause)) => {
-                (What::Late, within(promise.contract.deadline()), format!("{found}, blamed on {cause:?}"))
+                (FindingKind::Late, within(promise.contract.deadline()), format!("{found}, blamed on {cause:?}"))
             }
-            (None, None) => (What::Bound, within(promise.bound), found),
+            (None, None) => (FindingKind::Bound, within(promise.bound), found),
             (Some(causes), late) => {
                 let Some(cause) = late.or(beyond).filter(|cause| !causes.contains(cause)) else { return };
-                (What::Cause, expected(&causes), format!("{found}, blamed on {cause:?}"))
+                (FindingKind::Cause, expected(&causes), format!("{found}, blamed on {cause:?}"))
             }
         };
         self.find(Some(channel), at, problem);
@@ -334,7 +335,7 @@ impl World {
         let promised = ledger.promise.is_some();
         if ended < next || ended > accepted {
             let problem =
-                (What::Conservation, format!("{next} to {accepted} ends of messages"), format!("{counters:?}"));
+                (FindingKind::Conservation, format!("{next} to {accepted} ends of messages"), format!("{counters:?}"));
             self.find(Some(channel), at, problem);
         }
         for (cause, count) in missed {
@@ -344,12 +345,12 @@ impl World {
             let causes = self.excuses(channel, at).unwrap_or_default();
             if !causes.contains(&cause) {
                 let found = format!("{count} messages missed, blamed on {cause:?}");
-                self.find(Some(channel), at, (What::Cause, expected(&causes), found));
+                self.find(Some(channel), at, (FindingKind::Cause, expected(&causes), found));
             }
         }
     }
 
-    /// What the queues of a channel's side held at most.
+    /// The most that the queues of a channel's side held.
     pub(crate) fn check_queues(&mut self, channel: usize, at: Instant, sends: bool, peaks: [u32; 2]) {
         let Some(promise) = self.channels[channel].promise.filter(|_| self.excuses(channel, at).is_none()) else {
             return;
@@ -358,7 +359,7 @@ impl World {
         let most = if sends { &promise.queues[..2] } else { &promise.queues[2..] };
         for (unit, (&most, peak)) in ["messages", "packets"].into_iter().zip(most.iter().zip(peaks)) {
             if peak > most {
-                let problem = (What::Queue, format!("at most {most} {unit} at the {side}"), format!("{peak}"));
+                let problem = (FindingKind::Queue, format!("at most {most} {unit} at the {side}"), format!("{peak}"));
                 self.find(Some(channel), at, problem);
             }
         }

@@ -12,19 +12,19 @@ const PPM: i128 = 1_000_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clock {
     /// From when on which line holds; ascending, the first one from the origin on.
-    lines: Vec<Line>,
+    lines: Vec<ClockLine>,
 }
 
 /// From `from` on the clock reads `reads` and what has passed since, stretched; or `reads` alone, if it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Line {
+struct ClockLine {
     from: Instant,
     reads: Instant,
     drift_ppm: i32,
     is_stopped: bool,
 }
 
-impl Line {
+impl ClockLine {
     fn reading(&self, at: Instant) -> Instant {
         if self.is_stopped {
             return self.reads;
@@ -32,7 +32,8 @@ impl Line {
         if self.drift_ppm == 0 {
             return self.reads + at.since(self.from);
         }
-        self.reads + scaled(at.since(self.from), PPM + i128::from(self.drift_ppm), PPM)
+        let nanos = i128::from(at.since(self.from).as_nanos()) * (PPM + i128::from(self.drift_ppm)) / PPM;
+        self.reads + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// The first point from `from` on at which it reads `reading` or more.
@@ -50,15 +51,9 @@ impl Line {
     }
 }
 
-/// `span · numerator / denominator`, rounded down.
-fn scaled(span: Duration, numerator: i128, denominator: i128) -> Duration {
-    let nanos = i128::from(span.as_nanos()) * numerator / denominator;
-    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
 impl Default for Clock {
     fn default() -> Self {
-        let line = Line { from: Instant::ZERO, reads: Instant::ZERO, drift_ppm: 0, is_stopped: false };
+        let line = ClockLine { from: Instant::ZERO, reads: Instant::ZERO, drift_ppm: 0, is_stopped: false };
         Self { lines: vec![line] }
     }
 }
@@ -77,7 +72,7 @@ impl Clock {
     /// From `at` on it is `by` further ahead. Changes are made in the order of time; one while it stands still is made when it goes on.
     pub fn step(&mut self, at: Instant, by: Duration) {
         let (from, last) = self.last_by(at);
-        self.lines.push(Line { from, reads: last.reading(from) + by, ..last });
+        self.lines.push(ClockLine { from, reads: last.reading(from) + by, ..last });
     }
 
     /// It stands still from `at`, or from when it goes on if it stands still then, until `until`. The span.
@@ -85,8 +80,8 @@ impl Clock {
         let (from, last) = self.last_by(at);
         let until = until.max(from);
         let reads = last.reading(from);
-        self.lines.push(Line { from, reads, is_stopped: true, ..last });
-        self.lines.push(Line { from: until, reads, ..last });
+        self.lines.push(ClockLine { from, reads, is_stopped: true, ..last });
+        self.lines.push(ClockLine { from: until, reads, ..last });
         (from, until.since(from))
     }
 
@@ -100,10 +95,10 @@ impl Clock {
             "a clock that drifts by {drift_ppm} ppm"
         );
         let (from, last) = self.last_by(at);
-        self.lines.push(Line { from, reads: last.reading(from), drift_ppm, ..last });
+        self.lines.push(ClockLine { from, reads: last.reading(from), drift_ppm, ..last });
     }
 
-    /// What it reads at `at`.
+    /// Its reading at `at`.
     pub fn reading(&self, at: Instant) -> Instant {
         let line = self.lines.iter().rev().find(|line| line.from <= at).unwrap_or(&self.lines[0]);
         line.reading(at)
@@ -125,9 +120,9 @@ impl Clock {
         next
     }
 
-    /// How much it went on from one point to a later one, without its steps.
+    /// The time that it went on from one point to a later one, without its steps.
     pub(crate) fn went_on(&self, from: Instant, until: Instant) -> Duration {
-        let stepped = |pair: &[Line]| match pair {
+        let stepped = |pair: &[ClockLine]| match pair {
             [before, after] if from < after.from && after.from <= until => {
                 after.reads.since(before.reading(after.from))
             }
@@ -137,14 +132,14 @@ impl Clock {
         self.reading(until).since(self.reading(from)) - steps
     }
 
-    /// How long it stood still from one point to a later one.
+    /// The time for which it stood still from one point to a later one.
     pub(crate) fn stood_still(&self, from: Instant, until: Instant) -> Duration {
         let spans = self.lines.windows(2).filter(|pair| pair[0].is_stopped);
         spans.fold(Duration::ZERO, |sum, pair| sum + pair[1].from.min(until).since(pair[0].from.max(from)))
     }
 
     /// The last line, and `at`, or from when on that holds if this is later.
-    fn last_by(&self, at: Instant) -> (Instant, Line) {
+    fn last_by(&self, at: Instant) -> (Instant, ClockLine) {
         let last = *self.lines.last().expect("a clock has a first line");
         (at.max(last.from), last)
     }

@@ -1,4 +1,4 @@
-//! What messages contain: a pattern of channel, number and place, so that every byte that is delivered can be checked; and
+//! The content of messages: a pattern of channel, number and place, so that every byte that is delivered can be checked; and
 //! the one random source of the simulator.
 
 use laxity_core::wire::DATA_HEADER_BYTES;
@@ -32,7 +32,7 @@ pub(crate) fn check_sequence(frame: &[u8]) -> [u8; CHECK_BYTES] {
 
 /// Bytes of the check sequence.
 pub(crate) const CHECK_BYTES: usize = 4;
-/// What a data packet has on a wire beside its payload, bytes.
+/// The bytes that a data packet has on a wire beside its payload.
 pub(crate) const HEADERS: u32 = (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Faults: what goes wrong in a world, where and when.
 //!
-//! A fault is a window of time at one host. Several may be there at once. What a fault does is done to the host from outside:
+//! A fault is a window of time at one host. Several may be there at once. A fault acts on the host from outside:
 //! to its wire, its clock, its processor, its application, its memory or its power. The endpoint learns of it what a live one
 //! would learn.
 
@@ -9,25 +9,25 @@ use std::collections::BTreeMap;
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
-use laxity_link::emulated::{EmulatedConfig, PPM};
+use laxity_link::emulated::PPM;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::{ChannelHandle, Command, Gap, HostId, Random, Seen, World};
+use crate::{ChannelHandle, Gap, HostId, Observation, PlannedCommand, Random, World};
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where: of a wire its sender, of a channel its receiver.
+    /// The host: of a wire its sender, of a channel its receiver.
     pub host: HostId,
     /// From when on.
     pub from: Instant,
     /// It is over from here on.
     pub until: Instant,
-    /// What.
+    /// The kind.
     pub kind: FaultKind,
 }
 
-/// What goes wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
 #[strum(serialize_all = "snake_case")]
 pub enum FaultKind {
@@ -53,14 +53,14 @@ pub enum FaultKind {
     },
     /// They take longer by `extra` than the way may take, all of them.
     Delay {
-        /// How much longer.
+        /// The additional time.
         extra: Duration,
     },
     /// All that the host sends is lost.
     LinkDown,
     /// The host loses all its state at the beginning, and is there again, with its address, at the end.
     Crash {
-        /// Whether applications open their channels again: the crashed host's when it is back, its peers' when they take it for
+        /// True if applications open their channels again: the crashed host's when it is back, its peers' when they take it for
         /// lost.
         reopen: bool,
     },
@@ -71,7 +71,7 @@ pub enum FaultKind {
     },
     /// Its clock drifts. It must not share it with another host.
     ClockDrift {
-        /// How much faster than time it is, in parts per million; negative if slower.
+        /// The rate by which it is faster than time, in parts per million; negative if slower.
         ppm: i32,
     },
     /// It is suspended: it has no processor for the whole window, and its clock stands still. It must not share it with another host.
@@ -89,7 +89,7 @@ pub enum FaultKind {
     /// The application that receives a channel takes its time: it keeps the buffer of a message for that long, one after the
     /// other.
     SlowReceiver {
-        /// Whose.
+        /// The channel that it belongs to.
         channel: ChannelHandle,
         /// For each message.
         each: Duration,
@@ -110,7 +110,7 @@ impl FaultKind {
         self.into()
     }
 
-    /// What a miss may be blamed on where this is the only fault; `same_clock` if both hosts share one. The table stands in the
+    /// The causes that a miss may have where this is the only fault; `same_clock` if both hosts share one. The table stands in the
     /// head of `checkers`.
     pub fn causes(&self, same_clock: bool) -> &'static [Cause] {
         match self {
@@ -134,9 +134,9 @@ impl FaultKind {
 /// So many more packets are under way at most on a wire that takes longer.
 const MOST_MORE: u64 = 1 << 16;
 
-/// What is due in a world, beside what hosts do.
+/// The faults that are due in a world.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub(crate) enum FaultChange {
     Begin(usize),
     End(usize),
     Flood(usize),
@@ -146,25 +146,25 @@ pub(crate) enum Change {
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) all: Vec<Fault>,
-    pub(crate) due: BTreeMap<(Instant, u64), Change>,
+    pub(crate) due: BTreeMap<(Instant, u64), FaultChange>,
     /// By number: whether it is there now.
     active: Vec<bool>,
     /// Frames that floods were made of so far.
     flooded: u64,
 }
 
-/// What a host said last, by what a flood can make of it.
+/// The last frames of a host, by the floods that can be made of them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Said {
-    pub(crate) control: Latest,
-    pub(crate) data: Latest,
+pub(crate) struct LastFrames {
+    pub(crate) control: LatestFrames,
+    pub(crate) data: LatestFrames,
 }
 
 /// The last two frames of a kind, and when each had left: a turn of a host is simulated as a whole, ahead of what others do meanwhile.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Latest([(Instant, Vec<u8>); 2]);
+pub(crate) struct LatestFrames([(Instant, Vec<u8>); 2]);
 
-impl Latest {
+impl LatestFrames {
     pub(crate) fn note(&mut self, left: Instant, frame: &[u8]) {
         let [before, last] = &mut self.0;
         core::mem::swap(before, last);
@@ -207,8 +207,8 @@ impl World {
         }
         self.faults.all.push(fault);
         self.faults.active.push(false);
-        self.change_at(fault.from, Change::Begin(number));
-        self.change_at(fault.until, Change::End(number));
+        self.change_at(fault.from, FaultChange::Begin(number));
+        self.change_at(fault.until, FaultChange::End(number));
     }
 
     /// The faults that were injected, in the order in which they were added.
@@ -216,7 +216,7 @@ impl World {
         &self.faults.all
     }
 
-    fn change_at(&mut self, at: Instant, change: Change) {
+    fn change_at(&mut self, at: Instant, change: FaultChange) {
         self.order += 1;
         self.faults.due.insert((at.max(self.now()), self.order), change);
     }
@@ -224,12 +224,12 @@ impl World {
     /// The first thing that is due happens.
     pub(crate) fn change(&mut self) {
         let Some(((at, _), change)) = self.faults.due.pop_first() else { return };
-        let (Change::Begin(number) | Change::End(number) | Change::Flood(number)) = change;
+        let (FaultChange::Begin(number) | FaultChange::End(number) | FaultChange::Flood(number)) = change;
         let fault = self.faults.all[number];
-        let (host, begins) = (fault.host.0, matches!(change, Change::Begin(_)));
-        if !matches!(change, Change::Flood(_)) {
+        let (host, begins) = (fault.host.0, matches!(change, FaultChange::Begin(_)));
+        if !matches!(change, FaultChange::Flood(_)) {
             self.faults.active[number] = begins;
-            self.tell(Seen::Fault { number, fault, begins, at });
+            self.tell(Observation::Fault { number, fault, begins, at });
         }
         match fault.kind {
             FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),
@@ -248,10 +248,10 @@ impl World {
                 let ring = self.hosts[host].config.receive_ring;
                 self.hosts[host].ring = if begins { places.min(ring) } else { ring };
             }
-            FaultKind::FloodBack { peer, spacing } if !matches!(change, Change::End(_)) => {
+            FaultKind::FloodBack { peer, spacing } if !matches!(change, FaultChange::End(_)) => {
                 if self.faults.active[number] {
                     self.flood(host, peer.0, at);
-                    self.change_at(at + spacing, Change::Flood(number));
+                    self.change_at(at + spacing, FaultChange::Flood(number));
                 }
             }
             FaultKind::ClockStep { .. }
@@ -265,30 +265,30 @@ impl World {
 
     /// Makes a host's wire what its faults leave of it.
     fn set_way(&mut self, host: usize) {
-        let base = self.hosts[host].config.wire;
+        let mut way = self.hosts[host].config.wire;
         let active = self.faults.all.iter().zip(&self.faults.active);
-        let here = active.filter(|&(fault, &active)| active && fault.host.0 == host);
-        let way = here.fold(base, |way, (fault, _)| match fault.kind {
-            FaultKind::Loss { ppm } => EmulatedConfig { loss_ppm: way.loss_ppm.max(ppm), ..way },
-            FaultKind::Reordering { most } => EmulatedConfig { jitter: way.jitter + most, reorder: true, ..way },
-            FaultKind::Duplication { ppm } => EmulatedConfig { duplication_ppm: way.duplication_ppm.max(ppm), ..way },
-            FaultKind::Corruption { ppm } => EmulatedConfig { corruption_ppm: way.corruption_ppm.max(ppm), ..way },
-            // As many more are under way as leave in that time, or they would be in the way of those behind them.
-            FaultKind::Delay { extra } => EmulatedConfig {
-                propagation: way.propagation + extra,
-                capacity: way.capacity + extra.div_ceil(way.model.occupancy(1)).min(MOST_MORE) as usize,
-                ..way
-            },
-            FaultKind::LinkDown => EmulatedConfig { loss_ppm: PPM, ..way },
-            _ => way,
-        });
+        for (fault, _) in active.filter(|&(fault, &active)| active && fault.host.0 == host) {
+            match fault.kind {
+                FaultKind::Loss { ppm } => way.loss_ppm = way.loss_ppm.max(ppm),
+                FaultKind::Reordering { most } => (way.jitter, way.reorder) = (way.jitter + most, true),
+                FaultKind::Duplication { ppm } => way.duplication_ppm = way.duplication_ppm.max(ppm),
+                FaultKind::Corruption { ppm } => way.corruption_ppm = way.corruption_ppm.max(ppm),
+                FaultKind::Delay { extra } => {
+                    way.propagation += extra;
+                    // As many more are under way as leave in that time, or they would be in the way of those behind them.
+                    way.capacity += extra.div_ceil(way.model.occupancy(1)).min(MOST_MORE) as usize;
+                }
+                FaultKind::LinkDown => way.loss_ppm = PPM,
+                _ => {}
+            }
+        }
         self.hosts[host].wire.set_way(&way).expect("probabilities that can be");
     }
 
     /// The host loses all its state. Its applications start again with it; what they wanted in between is forgotten.
     fn crash(&mut self, number: usize, until: Instant, reopen: bool) {
+        let endpoint = self.hosts[number].endpoint();
         for ledger in &mut self.channels {
-            let endpoint = self.hosts[number].endpoint();
             if let Some(key) = ledger.sender.key.filter(|_| ledger.from.0 == number) {
                 ledger.send = endpoint.send_counters(key).unwrap_or(ledger.send);
                 ledger.sender.crash();
@@ -300,22 +300,24 @@ impl World {
                 ledger.receiver.crash();
                 ledger.reopens |= reopen && ledger.sender.end.is_none();
             }
+            for relayed in ledger.hops.iter_mut().filter(|relayed| relayed.hop.host.0 == number) {
+                relayed.crash(endpoint);
+                ledger.reopens |= reopen && ledger.sender.end.is_none();
+            }
         }
-        self.crash_relays(number, reopen);
         let secret = Random(self.hosts[number].endpoint().config().secret as u64).next();
         self.hosts[number].crash(secret);
         // The applications' wishes wait until the host is back; what was about channels that are gone is gone.
         let agenda = core::mem::take(&mut self.hosts[number].agenda);
         for ((at, order), command) in agenda {
             let at = match command {
-                Command::Emit { .. } => at.max(until),
-                Command::Submit { .. } if at < until => continue,
-                Command::Open(_) | Command::Submit { .. } | Command::Close { .. } | Command::Space { .. } => at,
-                Command::Restrict(_)
-                | Command::Restage
-                | Command::RunTrusted { .. }
-                | Command::Release { .. }
-                | Command::ReleaseRelayed(_) => continue,
+                PlannedCommand::Emit { .. } => at.max(until),
+                PlannedCommand::Submit { .. } if at < until => continue,
+                PlannedCommand::Open(_)
+                | PlannedCommand::Submit { .. }
+                | PlannedCommand::Close { .. }
+                | PlannedCommand::Space { .. } => at,
+                _ => continue,
             };
             self.hosts[number].agenda.insert((at, order), command);
         }
@@ -324,10 +326,9 @@ impl World {
     /// The host is there again.
     fn restart(&mut self, number: usize, at: Instant) {
         self.hosts[number].restart(at);
-        self.restart_relays(number);
         for channel in 0..self.channels.len() {
             let ledger = &self.channels[channel];
-            if ledger.to.0 == number {
+            if self.whole_route(channel).skip(1).any(|host| host == number) {
                 let name = ledger.plan.name;
                 self.hosts[number].endpoint_mut().listen(name);
             }
@@ -346,7 +347,7 @@ impl World {
         let (from, to, plan) = (ledger.from, ledger.to, ledger.plan.clone());
         let reads = ledger.reads;
         let promise = ledger.promise;
-        let hops = self.planned_hops(channel);
+        let hops: Vec<_> = ledger.hops.iter().map(|relayed| relayed.hop).collect();
         let successor = self.open_via(from, &hops, to, plan);
         self.channels[channel].successor = Some(successor);
         (self.channels[successor.0].reads, self.channels[successor.0].promise) = (reads, promise);
@@ -373,7 +374,7 @@ impl World {
     }
 }
 
-/// A frame that looks like one of ours: data for a channel that may exist, under a key that nobody has.
+/// A frame that looks like one of ours: data for a channel that may exist, under a key that no channel has.
 fn forged(number: u64) -> Vec<u8> {
     let mut random = Random(number);
     let mut frame = vec![0; DATA_HEADER_BYTES + 8];

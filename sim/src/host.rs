@@ -9,26 +9,27 @@ use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::TimeTaken;
+use laxity_core::receive::TimeLoss;
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Driver, Sleep};
 use laxity_link::emulated::{EmulatedCounters, EmulatedLink};
 
+use crate::Side;
 use crate::clock::Clock;
 use crate::content::{HEADERS, Random};
-use crate::fault::Said;
+use crate::fault::LastFrames;
 use crate::host_config::{Gap, HostConfig, StepCosts, WakeUp, frame_capacity, region};
-use crate::papers::{Papers, link_model};
-use crate::trusted::Trusted;
+use crate::papers::{PapersState, link_model};
+use crate::trusted::TrustedUpcall;
 use crate::upcalls::Thread;
 
 /// Most turns of a thread that leaves before another has to go on.
 const MOST_TURNS: u64 = 12;
 
-/// What a host did.
+/// The counters of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostCounters {
-    /// Frames that belonged to nobody.
+    /// Frames that belonged to no channel.
     pub endpoint: EndpointCounters,
     /// Its outgoing wire.
     pub wire: EmulatedCounters,
@@ -50,15 +51,15 @@ pub struct HostCounters {
     pub missed: u64,
     /// Frames of floods.
     pub flooded: u64,
-    /// How often it went to sleep.
+    /// The number of times that it went to sleep.
     pub sleeps: u64,
     /// Processor time used.
     pub busy: Duration,
 }
 
-/// What is to be done at a host at a point in time.
+/// The action that is due at a host at a point in time.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Command {
+pub(crate) enum PlannedCommand {
     Open(usize),
     Close {
         channel: usize,
@@ -69,12 +70,8 @@ pub(crate) enum Command {
         channel: usize,
         spacing: Duration,
     },
-    Release {
-        key: ChannelId,
-        channel: usize,
-        sender: bool,
-    },
-    ReleaseRelayed(ChannelId),
+    /// A side that has been over for a while is taken out.
+    Release(ChannelId),
     Submit {
         channel: usize,
         bytes: u32,
@@ -94,7 +91,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedFrame {
     pub(crate) at: Instant,
     pub(crate) peer: SocketAddr,
     pub(crate) frame: FrameId,
@@ -105,7 +102,7 @@ const BETWEEN_TURNS: &str = "the driver is here between the turns of its host";
 
 /// The application's side of a channel at a host.
 #[derive(Debug, Default)]
-pub(crate) struct Port {
+pub(crate) struct SimulatedPort {
     /// The channel.
     pub(crate) channel: Option<usize>,
     /// Buffers that the application has read and given back.
@@ -119,35 +116,35 @@ pub(crate) struct Host {
     pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
     pub(crate) wire: EmulatedLink,
     pub(crate) port: Option<EmulatedLink>,
-    pub(crate) inbox: VecDeque<Arrived>,
-    pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
-    pub(crate) keys: BTreeMap<ChannelId, usize>,
-    /// What the control thread asks for at the next look.
-    pub(crate) orders: VecDeque<Command>,
+    pub(crate) inbox: VecDeque<ArrivedFrame>,
+    pub(crate) agenda: BTreeMap<(Instant, u64), PlannedCommand>,
+    /// The sides of channels that are here.
+    pub(crate) keys: BTreeMap<ChannelId, (usize, Side)>,
+    /// The requests of the control thread at the next look.
+    pub(crate) orders: VecDeque<PlannedCommand>,
     /// The applications' side of the channels, by place.
-    pub(crate) ports: Vec<Port>,
+    pub(crate) ports: Vec<SimulatedPort>,
     /// Places whose mailbox has rung.
     pub(crate) rung: BTreeSet<u32>,
     /// Buffers that applications use again, by capacity.
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
-    /// Gaps that were, if somebody wants to know.
+    /// Gaps that were, if that is recorded.
     pub(crate) suffered: Option<Vec<Gap>>,
     random: Random,
     /// Inline, how many turns the thread that is inside still makes before it leaves with something to do.
     turns_left: Option<u64>,
     pub(crate) clock: Clock,
-    /// How often that stood still, and was stepped, as far as its executive can see.
+    /// The numbers of times that it stood still, and was stepped, as far as its executive can see.
     pub(crate) clock_jumps: [u64; 2],
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
-    /// How it sleeps, and how late it will wake up.
+    /// The sleep that it is in, and the lateness of its wake-up.
     asleep: Option<(Sleep, Duration)>,
-    /// What the platform took since the driver last asked, as far as there is evidence.
+    /// The time that the platform took since the driver last asked, as far as there is evidence.
     pub(crate) stolen: Duration,
     /// Messages of which it was told whether they were in time.
     pub(crate) judged: u64,
-    pub(crate) frozen: bool,
     /// It has crashed and is not there again yet.
     down: bool,
     /// Frames that find a place which arrive and have not been looked at.
@@ -156,17 +153,17 @@ pub(crate) struct Host {
     pub(crate) lost: u64,
     /// Buffers of messages that applications keep, by when they give them back.
     pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
-    /// What it said last, if a flood is to be made of that.
-    pub(crate) said: Option<Said>,
-    /// What it is doing, if it is a machine of the papers.
-    pub(crate) papers: Option<Papers>,
+    /// Its last frames, if a flood is to be made of them.
+    pub(crate) said: Option<LastFrames>,
+    /// Its present work, if it is a machine of the papers.
+    pub(crate) papers: Option<PapersState>,
     pub(crate) counters: HostCounters,
-    /// When best effort and control frames were given to the wire, if that is policed.
+    /// The times at which best effort and control frames were given to the wire, if that is policed.
     pub(crate) starts: Vec<Instant>,
-    /// What has the processor while the executive sleeps, if there are upcalls.
+    /// The thread that has the processor while the executive sleeps, if there are upcalls.
     pub(crate) upcalls: Option<Thread>,
     /// Upcalls on its own thread, by number.
-    pub(crate) trusted: Vec<Trusted>,
+    pub(crate) trusted: Vec<TrustedUpcall>,
     /// The change of stages that is under way.
     pub(crate) restaging: Option<Vec<(usize, SendingStages)>>,
     /// The upcalls have made way for what the executive had left.
@@ -226,7 +223,7 @@ impl Host {
             agenda: BTreeMap::new(),
             keys: BTreeMap::new(),
             orders: VecDeque::new(),
-            ports: (0..config.channels).map(|_| Port::default()).collect(),
+            ports: (0..config.channels).map(|_| SimulatedPort::default()).collect(),
             rung: BTreeSet::new(),
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
@@ -239,13 +236,12 @@ impl Host {
             asleep: None,
             stolen: Duration::ZERO,
             judged: 0,
-            frozen: false,
             down: false,
             ring: config.receive_ring,
             lost: 0,
             lent: BTreeMap::new(),
             said: None,
-            papers: Papers::new(config.platform.machine),
+            papers: PapersState::new(config.platform.machine),
             counters: HostCounters::default(),
             starts: Vec::new(),
             trusted: Vec::new(),
@@ -259,11 +255,11 @@ impl Host {
     /// It loses all its state, and what it has seen of its clock; its address, its clock and what is on its wire stay.
     pub(crate) fn crash(&mut self, secret: u64) {
         self.driver = driver(&self.config, secret, self.local());
-        self.papers = Papers::new(self.config.platform.machine);
+        self.papers = PapersState::new(self.config.platform.machine);
         self.inbox.clear();
         self.keys.clear();
         self.orders.clear();
-        self.ports.iter_mut().for_each(|port| *port = Port::default());
+        self.ports.iter_mut().for_each(|port| *port = SimulatedPort::default());
         self.rung.clear();
         self.lent.clear();
         (self.asleep, self.stolen, self.down, self.lost, self.clock_jumps) = (None, Duration::ZERO, true, 0, [0; 2]);
@@ -278,7 +274,7 @@ impl Host {
             self.stolen += by;
             return;
         }
-        self.endpoint_mut().note_gap(reading, TimeTaken::by_platform(by));
+        self.endpoint_mut().note_gap(reading, TimeLoss::by_platform(by));
     }
 
     /// Its clock stands still until `until`: from `at`, or, if what it does then was simulated already, from when that is done. The span.
@@ -294,7 +290,7 @@ impl Host {
         self.driver.as_mut().expect(BETWEEN_TURNS).start(now, None);
     }
 
-    /// What decides here.
+    /// The part that decides here.
     ///
     /// # Panics
     /// During its own turn, in which the driver is told instead.
@@ -307,16 +303,16 @@ impl Host {
         &mut self.driver.as_mut().expect(BETWEEN_TURNS).endpoint
     }
 
-    /// A channel's end, or one side of a relay, is at this place from now on.
-    pub(crate) fn attach(&mut self, key: ChannelId, channel: usize) {
-        self.keys.insert(key, channel);
-        self.ports[key.index() as usize] = Port { channel: Some(channel), returned: Vec::new() };
+    /// A channel's end is at this place from now on.
+    pub(crate) fn attach(&mut self, key: ChannelId, channel: usize, end: Side) {
+        self.keys.insert(key, (channel, end));
+        self.ports[key.index() as usize] = SimulatedPort { channel: Some(channel), returned: Vec::new() };
     }
 
-    /// The channel's end is gone.
+    /// A side of a channel is gone.
     pub(crate) fn detach(&mut self, key: ChannelId) {
         if self.keys.remove(&key).is_some() {
-            self.ports[key.index() as usize] = Port::default();
+            self.ports[key.index() as usize] = SimulatedPort::default();
             self.rung.remove(&key.index());
         }
     }
@@ -337,23 +333,23 @@ impl Host {
         }
     }
 
-    /// Whether no application and no control thread wants anything.
+    /// True if no application and no control thread wants anything.
     pub(crate) fn is_silent(&self) -> bool {
         self.rung.is_empty() && self.orders.is_empty()
     }
 
-    /// What changes when something is done.
+    /// Values of which some change whenever the host does something.
     pub(crate) fn progress(&self) -> (Instant, u64, u64, u64, usize) {
         let HostCounters { steps, transmitted, received, .. } = self.counters;
         (self.now, steps, transmitted, received + self.judged, self.orders.len() + self.rung.len())
     }
 
-    /// What its clock reads.
+    /// The reading of its clock.
     pub(crate) fn local(&self) -> Instant {
         self.clock.reading(self.now)
     }
 
-    /// When this host does something next by itself.
+    /// The time at which this host next does something by itself.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
         if self.down {
             return None;
@@ -362,7 +358,7 @@ impl Host {
             return self.next_interrupt_or_step(papers);
         }
         let Some((Sleep { until, hears_frames, .. }, lateness)) = self.asleep else {
-            return (!self.frozen).then_some(self.now);
+            return Some(self.now);
         };
         if self.poked {
             return Some(self.now);
@@ -373,7 +369,7 @@ impl Host {
         // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
         let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
         let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };
-        let due = [arrival, command, timeout, room].into_iter().flatten().min().filter(|_| !self.frozen)?;
+        let due = [arrival, command, timeout, room].into_iter().flatten().min()?;
         Some(if due > self.now { due + lateness } else { self.now })
     }
 
@@ -421,10 +417,10 @@ impl Host {
         thread.advance(*now, until, gaps);
     }
 
-    /// When the upcalls may be done, if the executive waits for that.
+    /// The time at which the upcalls may be done, if the executive waits for that.
     pub(crate) fn next_making_way(&self) -> Option<Instant> {
         let (sleep, _) = self.asleep.as_ref()?;
-        let thread = self.upcalls.as_ref().filter(|_| sleep.is_held && !self.poked && !self.frozen)?;
+        let thread = self.upcalls.as_ref().filter(|_| sleep.is_held && !self.poked)?;
         thread.next_event(self.now)
     }
 
@@ -445,7 +441,7 @@ impl Host {
         });
     }
 
-    /// How late the next thread is that is woken.
+    /// The lateness of the next thread that is woken.
     fn lateness(&mut self) -> Duration {
         let worst = self.config.platform.wake_up;
         let worst = if self.config.inline { worst.mul_ratio(1, 2) } else { worst };
@@ -455,7 +451,7 @@ impl Host {
         }
     }
 
-    /// Whether the thread that does the executive's work leaves before this turn.
+    /// True if the thread that does the executive's work leaves before this turn.
     pub(crate) fn leaves(&mut self) -> bool {
         let leaves = self.turns_left == Some(0);
         self.turns_left = self.turns_left.and_then(|left| left.checked_sub(1));
@@ -484,14 +480,14 @@ impl Host {
         self.now = end;
     }
 
-    /// What a step costs; the step that completes a message pays for its first packet.
+    /// The cost of a step; the step that completes a message pays for its first packet.
     pub(crate) fn step_cost(&mut self, piece: Piece, switched: bool) -> Duration {
         self.counters.steps += 1;
         self.counters.switches += u64::from(switched);
         self.drawn(self.config.platform.step(piece, switched))
     }
 
-    /// What something takes that costs so much at worst.
+    /// The time of work that costs so much at worst.
     pub(crate) fn drawn(&mut self, cost: Duration) -> Duration {
         match self.config.step_costs {
             StepCosts::Worst => cost,
@@ -527,7 +523,7 @@ impl Host {
         match if full { None } else { frames.take() } {
             Some(frame) => {
                 frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
-                self.inbox.push_back(Arrived { at, peer, frame, len: bytes.len() });
+                self.inbox.push_back(ArrivedFrame { at, peer, frame, len: bytes.len() });
             }
             None => {
                 self.counters.ring_full += 1;
@@ -537,7 +533,7 @@ impl Host {
         }
     }
 
-    /// How many frames should be free or wait to be looked at, and how many do, if once no channel is left some do not.
+    /// The number of frames that should be free or wait to be looked at, and the number that do, if some are missing once no channel is left.
     pub(crate) fn missing_frames(&self) -> Option<(usize, usize)> {
         let driver = self.driver.as_ref()?;
         let found = driver.frames.available() + self.inbox.len();

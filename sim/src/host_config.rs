@@ -1,4 +1,4 @@
-//! How a host in virtual time is set up: its machine, its wire, what its steps cost and when its processor is taken away.
+//! The parameters of a host in virtual time: its machine, its wire, what its steps cost and when its processor is taken away.
 
 use std::net::SocketAddr;
 
@@ -16,15 +16,15 @@ use crate::content::{CHECK_BYTES, HEADERS};
 /// Processor time that the platform takes away: nothing runs from `start` for `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// When it begins.
+    /// The time at which it begins.
     pub start: Instant,
-    /// How long it lasts.
+    /// Its duration.
     pub length: Duration,
     /// For how much of it there is a witness; noted when it is over. The rest is a pause that the executive makes itself.
     pub excess: Duration,
 }
 
-/// How late a sleeping executive wakes up.
+/// The lateness with which a sleeping executive wakes up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeUp {
     /// Always `Platform::wake_up`.
@@ -34,10 +34,10 @@ pub enum WakeUp {
     Uniform,
 }
 
-/// What steps cost.
+/// The costs of steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StepCosts {
-    /// What the platform says, always.
+    /// Those that the platform states, always.
     #[default]
     Worst,
     /// Each step by itself, its switch included: uniform from that share to the whole of it, by the world's seed.
@@ -47,30 +47,30 @@ pub enum StepCosts {
     },
 }
 
-/// How a host is set up.
+/// The parameters of a host.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// What its work costs, and its link's model.
+    /// The costs of its work, and its link's model.
     pub platform: Platform,
     /// Its address; the switch delivers by it.
     pub address: SocketAddr,
     /// The identity of its clock; hosts with the same one share it. 0 is unknown.
     pub clock: u64,
-    /// What its clock reads; the same on hosts that share it.
+    /// The reading of its clock; the same on hosts that share it.
     pub reading: Clock,
-    /// How handlers are ordered.
+    /// The order of handlers.
     pub policy: Policy,
-    /// When handlers may be replaced: anything but the default is for the experiments that show why.
+    /// The points at which handlers may be replaced: anything but the default is for the experiments that show why.
     pub preemption: Preemption,
     /// A message that is taken from its mailbox later than this after its application's stamp is served as if it had been stamped that long ago.
     pub handover: Duration,
-    /// Whether messages may be sent on before their logical arrival.
+    /// True if messages may be sent on before their logical arrival.
     pub send_early: bool,
-    /// How much earlier than they arrive logically its packets may leave then.
+    /// The time before their logical arrival from which its packets may leave then.
     pub horizon: Duration,
-    /// Whether messages may be reassembled before their logical arrival.
+    /// True if messages may be reassembled before their logical arrival.
     pub receive_early: bool,
-    /// How much work the link is given ahead; nothing on the papers' machine.
+    /// The work that the link is given ahead; nothing on the papers' machine.
     pub look_ahead: Duration,
     /// Its outgoing wire. It must not be slower than the link's model.
     pub wire: EmulatedConfig,
@@ -83,18 +83,20 @@ pub struct HostConfig {
     pub frames: usize,
     /// Frames that the channels that receive best effort share.
     pub best_effort_frames: usize,
-    /// How the clocks of peers that do not share its clock are estimated.
+    /// The parameters by which the clocks of peers that do not share its clock are estimated.
     pub peer_clocks: ClockConfig,
+    /// By how much its wall clock is off, ns, and by how much it says that it may be, if its kernel vouches for it.
+    pub wall: Option<(i64, Duration)>,
     /// Frames for what arrives and has not been looked at; a frame that finds none free is dropped.
     pub receive_ring: usize,
-    /// How late it wakes up.
+    /// The lateness with which it wakes up.
     pub wake_up: WakeUp,
-    /// Whether threads of applications do the executive's work: a wake-up takes half of `Platform::wake_up` then, and once before it
+    /// True if threads of applications do the executive's work: a wake-up takes half of `Platform::wake_up` then, and once before it
     /// sleeps again the one that does it leaves at any turn, and another goes on after as long.
     pub inline: bool,
-    /// What its steps cost.
+    /// The costs of its steps.
     pub step_costs: StepCosts,
-    /// When the platform takes the processor away; ascending, without overlap.
+    /// The gaps in which the platform takes the processor away; ascending, without overlap.
     pub gaps: Vec<Gap>,
     /// Most upcalls below the executive.
     pub upcalls: usize,
@@ -127,6 +129,7 @@ impl HostConfig {
             frames: 2048,
             best_effort_frames: 256,
             peer_clocks: ClockConfig::default(),
+            wall: None,
             receive_ring: 256,
             wake_up: WakeUp::Worst,
             inline: false,
@@ -138,7 +141,7 @@ impl HostConfig {
     }
 }
 
-/// A switch port of the platform's `receive_rate` that has room for `packets` packets. What its link takes to set up a packet is the host's, not the
+/// A switch port of the platform's `receive_rate` that has room for `packets` packets. The time that its link takes to set up a packet is the host's, not the
 /// port's.
 pub fn port_like(platform: &Platform, packets: usize) -> EmulatedConfig {
     let rate = platform.receive_rate.or(platform.link.rate);

@@ -12,7 +12,7 @@
 //! use laxity_core::contract::{Contract, SendingStages, Service};
 //! use laxity_core::platform::Platform;
 //! use laxity_core::units::{Duration, Instant};
-//! use laxity_sim::{HostConfig, Plan, Source, World};
+//! use laxity_sim::{HostConfig, ChannelPlan, Source, World};
 //!
 //! let ms = Duration::from_millis;
 //! let mut world = World::new(1);
@@ -21,7 +21,7 @@
 //! // Of the 40 ms the sender has 25, the receiver 15.
 //! let contract = Contract::new(60 << 10, 1, ms(50), 12, ms(40)).unwrap();
 //! let stages = SendingStages { processor: ms(12), link: ms(13) };
-//! let camera = world.open(from, to, Plan::new("camera", Service::RealTime(contract), stages, ms(15)));
+//! let camera = world.open(from, to, ChannelPlan::new("camera", Service::RealTime(contract), stages, ms(15)));
 //! world.add_source(Source::full(camera, &contract, Instant::ZERO + ms(100)));
 //! world.run_until(Instant::ZERO + ms(2000));
 //! world.finish();
@@ -31,11 +31,11 @@
 #![forbid(unsafe_code)]
 
 mod applications;
-mod around;
 mod channel;
 mod checkers;
 mod clock;
 mod content;
+mod environment;
 mod fault;
 mod host;
 mod host_config;
@@ -55,20 +55,24 @@ mod trusted;
 pub mod upcalls;
 mod world;
 
-pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
-pub use checkers::{Digest, Finding, Promise, What};
+pub use channel::{ChannelPlan, ChannelReport, Departure, LargestResponses};
+pub use checkers::{Digest, Finding, FindingKind, GrantedBounds};
 pub use clock::Clock;
 pub use fault::{Fault, FaultKind};
 pub use host::HostCounters;
 pub use host_config::{Gap, HostConfig, StepCosts, WakeUp, port_like, wire_no_slower_than};
-pub use observe::{Observer, Place, Seen, Work};
+pub use observe::{Activity, Observation, Observer, PacketPlace};
 pub use relay::{Hop, HopReport};
-pub use source::{FILM_PERMILLE, Sizes, Source, Varied};
-pub use upcalls::Runs;
+pub use source::{FILM_PERMILLE, Sizes, Source, VariedSource};
+pub use upcalls::RunCounts;
 pub use world::{ChannelHandle, HostId, World};
 
-use around::{Around, HostDriver};
-use channel::{Ledger, Posted, Side};
-use checkers::{Checks, Problem, Watch};
+use channel::{ChannelEnd, ChannelRecord, PostedMessage, Side};
+use checkers::{ChannelHistory, Checks, Problem};
 use content::Random;
-use host::{Arrived, Command, Host};
+use environment::{HostDriver, SimulatedEnvironment};
+use host::{ArrivedFrame, Host, PlannedCommand};
+
+const fn us(micros: u64) -> laxity_core::units::Duration {
+    laxity_core::units::Duration::from_micros(micros)
+}

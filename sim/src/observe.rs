@@ -1,4 +1,4 @@
-//! What somebody who watches a world is told, while it happens.
+//! The events that an observer of a world is told, while they happen.
 //!
 //! An observer sees and changes nothing: a world with one and a world without do the same. Without one, a world pays for a
 //! branch. All times are the world's.
@@ -11,43 +11,43 @@ use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Cause, Drop, Found};
+use laxity_core::receive::{Cause, DropReason, FrameTimes};
 use laxity_core::relay::RelayCounters;
 use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DataView;
 
-use crate::{Arrived, ChannelHandle, Fault, Gap, HostId, What, World};
+use crate::{ArrivedFrame, ChannelHandle, Fault, FindingKind, Gap, HostId, World};
 
 /// Watches a world: [`World::set_observer`].
 pub trait Observer {
     /// Something happened. Times do not always ascend from call to call: a host works ahead of the world's time until its
     /// work is paid for.
-    fn observe(&mut self, seen: Seen);
+    fn observe(&mut self, seen: Observation);
 }
 
-/// Whoever lends an observer to a world keeps the other end.
+/// The caller that lends an observer to a world keeps the other end.
 impl<O: Observer> Observer for Rc<RefCell<O>> {
-    fn observe(&mut self, seen: Seen) {
+    fn observe(&mut self, seen: Observation) {
         self.borrow_mut().observe(seen);
     }
 }
 
-/// What a processor does.
+/// The work of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum Activity {
     /// A step of a handler, the change of handler included.
     Step {
-        /// Whose.
+        /// The channel that it is for.
         channel: Option<ChannelHandle>,
-        /// What it did.
+        /// The kind of work.
         kind: Piece,
-        /// Whether another handler ran before.
+        /// True if another handler ran before.
         switched: bool,
     },
     /// C_l: handing a packet over to the link.
     HandOver {
-        /// Whose packet; `None` for a control frame.
+        /// The channel of the packet; `None` for a control frame.
         channel: Option<ChannelHandle>,
     },
     /// C_d: looking at a frame that arrived.
@@ -61,7 +61,7 @@ pub enum Work {
 
 /// The place of a packet in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PacketPlace {
     /// The channel.
     pub channel: ChannelHandle,
     /// The message's number.
@@ -72,11 +72,9 @@ pub struct Place {
 
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum Observation {
     /// A channel is there, the next one by number; nothing of it has been said before.
     Opened {
-        /// Which.
-        channel: ChannelHandle,
         /// Its name.
         name: Name,
         /// The sending host.
@@ -86,10 +84,10 @@ pub enum Seen {
     },
     /// The processor of a host was busy, with what the platform took in between.
     Worked {
-        /// Where.
+        /// The host.
         host: HostId,
         /// With what.
-        work: Work,
+        work: Activity,
         /// From when.
         start: Instant,
         /// Until when.
@@ -97,14 +95,14 @@ pub enum Seen {
     },
     /// The platform took the processor away; told when it is over, and before the sleep that it fell into.
     Taken {
-        /// Where.
+        /// The host.
         host: HostId,
-        /// When, how long, and how much of it was beyond the envelope.
+        /// The gap: its begin, its length, and the part of it that was beyond the envelope.
         gap: Gap,
     },
     /// The executive slept; told when it wakes up.
     Slept {
-        /// Where.
+        /// The host.
         host: HostId,
         /// From when.
         start: Instant,
@@ -113,17 +111,17 @@ pub enum Seen {
     },
     /// A packet goes over the wire of a host, whether or not it arrives.
     Transmitted {
-        /// Whose wire.
+        /// The host whose wire it is.
         host: HostId,
         /// Which packet; `None` for a control frame.
-        place: Option<Place>,
+        place: Option<PacketPlace>,
         /// True for the last packet of its message.
         last: bool,
         /// Bytes of the frame.
         bytes: usize,
-        /// When its transmission begins.
+        /// The begin of its transmission.
         start: Instant,
-        /// When it is over.
+        /// The end of its transmission.
         end: Instant,
     },
     /// A channel took a message.
@@ -132,40 +130,40 @@ pub enum Seen {
         channel: ChannelHandle,
         /// The message's number.
         sequence: u64,
-        /// When the application had it.
+        /// The time at which the application had it.
         arrival: Instant,
-        /// What its deadline counts from.
+        /// The time from which its deadline counts.
         logical_arrival: Instant,
-        /// When it is due; `None` for best effort.
+        /// The time at which it is due; `None` for best effort.
         deadline: Option<Instant>,
         /// Bytes.
         bytes: u32,
     },
-    /// A channel did not take a message, and nobody waits to offer it again.
+    /// A channel did not take a message, and no application waits to offer it again.
     Refused {
         /// The channel.
         channel: ChannelHandle,
-        /// When.
+        /// The time.
         at: Instant,
-        /// Why.
+        /// The reason.
         violation: Violation,
     },
     /// The receiving host found a packet of a channel, or one that the channel passes through did not take it.
     Found {
         /// Which.
-        place: Place,
-        /// When.
+        place: PacketPlace,
+        /// The time.
         at: Instant,
-        /// Why it was not taken, if so.
-        dropped: Option<Drop>,
+        /// The reason why it was not taken, if so.
+        dropped: Option<DropReason>,
     },
     /// A packet found every place taken, and the receiving host gave up the oldest messages that it waited for.
     GaveUp {
         /// Their channel.
         channel: ChannelHandle,
-        /// When.
+        /// The time.
         at: Instant,
-        /// How many.
+        /// Their number.
         messages: u64,
         /// Of these, by the receiver's fault.
         receiver: u64,
@@ -176,9 +174,9 @@ pub enum Seen {
         channel: ChannelHandle,
         /// The message's number.
         sequence: u64,
-        /// When it was complete.
+        /// The time at which it was complete.
         completion: Instant,
-        /// Whose fault it is, if it was late.
+        /// The cause, if it was late.
         cause: Option<Cause>,
         /// Complete after its bound, though in time, and nothing outside explains it.
         over_bound: bool,
@@ -187,33 +185,33 @@ pub enum Seen {
     Fault {
         /// Its number, in the order in which faults were added.
         number: usize,
-        /// What it is.
+        /// The fault.
         fault: Fault,
         /// Else it is over.
         begins: bool,
-        /// When.
+        /// The time.
         at: Instant,
     },
     /// A checker found something.
     Finding {
-        /// When.
+        /// The time.
         at: Instant,
         /// Of which channel, if of one.
         channel: Option<ChannelHandle>,
-        /// What.
-        what: What,
+        /// The rule that did not hold.
+        what: FindingKind,
     },
     /// A side of a channel is over.
     Ended {
         /// The channel.
         channel: ChannelHandle,
-        /// When.
+        /// The time.
         at: Instant,
         /// The sending side; else the receiving one.
         sender: bool,
         /// Messages that are over for the receiving side, however they ended; zero at the sending one.
         over: u64,
-        /// How.
+        /// The kind of end.
         end: End,
     },
 }
@@ -226,7 +224,7 @@ impl World {
     }
 
     /// Tells the observer, if there is one.
-    pub(crate) fn tell(&mut self, seen: Seen) {
+    pub(crate) fn tell(&mut self, seen: Observation) {
         if let Some(observer) = &mut self.observer {
             observer.observe(seen);
         }
@@ -238,25 +236,25 @@ impl World {
             && let Some(start) = asleep
         {
             self.tell_gaps(number);
-            self.tell(Seen::Slept { host: HostId(number), start, end: at });
+            self.tell(Observation::Slept { host: HostId(number), start, end: at });
         }
     }
 
-    /// What a host's processor did from `start` to `end`.
-    pub(crate) fn tell_interrupt(&mut self, number: usize, start: Instant, end: Instant, work: Work) {
-        self.tell(Seen::Worked { host: HostId(number), work, start, end });
+    /// Tells the work of a host's processor from `start` to `end`.
+    pub(crate) fn tell_interrupt(&mut self, number: usize, start: Instant, end: Instant, work: Activity) {
+        self.tell(Observation::Worked { host: HostId(number), work, start, end });
     }
 
-    /// What a host's processor did since `start`.
-    pub(crate) fn tell_work(&mut self, number: usize, start: Instant, work: Work) {
+    /// Tells the work of a host's processor since `start`.
+    pub(crate) fn tell_work(&mut self, number: usize, start: Instant, work: Activity) {
         self.tell_interrupt(number, start, self.hosts[number].now, work);
     }
 
-    /// What a host's handler did since `start`.
+    /// Tells the work of a host's handler since `start`.
     pub(crate) fn tell_step(&mut self, number: usize, start: Instant, key: ChannelId, kind: Piece, switched: bool) {
         if self.observer.is_some() {
-            let channel = self.hosts[number].keys.get(&key).map(|&channel| ChannelHandle(channel));
-            self.tell_work(number, start, Work::Step { channel, kind, switched });
+            let channel = self.channel_at(number, key);
+            self.tell_work(number, start, Activity::Step { channel, kind, switched });
         }
     }
 
@@ -264,17 +262,16 @@ impl World {
     pub(crate) fn tell_hand_over(&mut self, number: usize, start: Instant, packet: &Transmit) {
         if self.observer.is_some() {
             let channel = self.channel_of(number, packet);
-            self.tell_work(number, start, Work::HandOver { channel });
+            self.tell_work(number, start, Activity::HandOver { channel });
         }
     }
 
     /// The channel of which this is a side at a host: at an end, or at one that it passes through.
     fn channel_at(&self, number: usize, key: ChannelId) -> Option<ChannelHandle> {
-        let at_an_end = self.hosts[number].keys.get(&key).copied();
-        at_an_end.or_else(|| self.relays.channel_of(number, key)).map(ChannelHandle)
+        self.hosts[number].keys.get(&key).map(|&(channel, _)| ChannelHandle(channel))
     }
 
-    /// Whose packet it is.
+    /// The channel of a packet.
     pub(crate) fn channel_of(&self, number: usize, packet: &Transmit) -> Option<ChannelHandle> {
         let departed = packet.message?;
         self.channel_at(number, departed.channel)
@@ -289,19 +286,19 @@ impl World {
         let place = packet.message.and_then(|departed| {
             let channel = self.channel_at(number, departed.channel)?;
             let view = DataView::parse(&self.scratch[..packet.len]).ok()?;
-            Some(Place { channel, sequence: departed.sequence, index: view.header().index })
+            Some(PacketPlace { channel, sequence: departed.sequence, index: view.header().index })
         });
         let last = packet.message.is_some_and(|departed| departed.last);
         let start = busy_until.max(host.now);
         let host = HostId(number);
-        self.tell(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
+        self.tell(Observation::Transmitted { host, place, last, bytes: packet.len, start, end });
     }
 
-    /// What the platform took from a host since this was last called.
+    /// Tells the gaps of a host since the last call.
     pub(crate) fn tell_gaps(&mut self, number: usize) {
         let Some(observer) = &mut self.observer else { return };
         for gap in self.hosts[number].suffered.iter_mut().flat_map(|suffered| suffered.drain(..)) {
-            observer.observe(Seen::Taken { host: HostId(number), gap });
+            observer.observe(Observation::Taken { host: HostId(number), gap });
         }
     }
 
@@ -311,17 +308,17 @@ impl World {
         number: usize,
         link: LinkId,
         now: Instant,
-        arrived: Arrived,
+        arrived: ArrivedFrame,
         frames: &mut HeapFrames,
         endpoint: &mut Endpoint,
     ) {
-        let Arrived { at, peer, frame, len, .. } = arrived;
+        let ArrivedFrame { at, peer, frame, len, .. } = arrived;
         let bytes = &frames.packet(&frame)[..len];
         let place = self.observer.is_some().then(|| self.place_of(number, bytes, endpoint)).flatten();
         let before = place.map(|(_, key)| drops(endpoint, key));
         // What its clock read then: a span of the world's time is another by a clock that drifts or was stepped since.
         let arrived = self.hosts[number].clock.reading(at).min(now);
-        let found = Found { arrived: Some(arrived), ..Found::from(now) };
+        let found = FrameTimes { arrived: Some(arrived), ..FrameTimes::from(now) };
         endpoint.handle_frame(found, link, peer, frame, len, frames);
         let host = &mut self.hosts[number];
         host.counters.received += 1;
@@ -331,27 +328,34 @@ impl World {
             let [lost, receiver, sender] = [5, 6, 7].map(|reason| after[reason] - before[reason]);
             let (channel, messages) = (place.channel, lost + receiver + sender);
             if messages > 0 {
-                self.tell(Seen::GaveUp { channel, at: now, messages, receiver });
+                self.tell(Observation::GaveUp { channel, at: now, messages, receiver });
             }
-            let reasons =
-                [None, Some(Drop::Invalid), Some(Drop::OverContract), Some(Drop::ReceiverFull), Some(Drop::Stale)];
+            let reasons = [
+                None,
+                Some(DropReason::Invalid),
+                Some(DropReason::OverContract),
+                Some(DropReason::ReceiverFull),
+                Some(DropReason::Stale),
+            ];
             match before.iter().zip(&after).take(reasons.len()).position(|(before, after)| before != after) {
-                // It belongs to nobody here.
+                // It belongs to no channel here.
                 Some(0) => {}
                 // It was taken, to be passed on.
                 None if self.channels[place.channel.0].to.0 != number => {}
-                reason => self.tell(Seen::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) }),
+                reason => {
+                    self.tell(Observation::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) })
+                }
             }
         }
     }
 
     /// The packet in a frame, if it is one of a channel that this host receives or passes on, and the channel's key here.
-    fn place_of(&self, number: usize, bytes: &[u8], endpoint: &Endpoint) -> Option<(Place, ChannelId)> {
+    fn place_of(&self, number: usize, bytes: &[u8], endpoint: &Endpoint) -> Option<(PacketPlace, ChannelId)> {
         let view = DataView::parse(bytes).ok()?;
         let key = endpoint.key_at(view.header().channel)?;
         let is_sender = endpoint.receive_counters(key).is_none() && endpoint.relay_counters(key).is_none();
         let channel = self.channel_at(number, key).filter(|_| !is_sender)?;
-        Some((Place { channel, sequence: view.header().sequence, index: view.header().index }, key))
+        Some((PacketPlace { channel, sequence: view.header().sequence, index: view.header().index }, key))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What happens next: when each host's turn is and when each wire delivers, in one order.
+//! The order of events: each host's next turn and each wire's next delivery.
 //!
 //! It relies on being told which hosts were touched; those alone are looked at again. So a world with a thousand hosts that
 //! sleep costs as much as one with a few.
@@ -9,7 +9,7 @@ use laxity_core::units::Instant;
 
 /// Something that happens. At one instant, what is less happens first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Next {
+pub(crate) enum NextEvent {
     /// A fault begins or ends.
     Change,
     /// A frame arrives that was sent by this host.
@@ -26,14 +26,14 @@ pub(crate) enum Next {
 
 /// The order of what is to come.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
-    entries: BTreeSet<(Instant, Next)>,
+pub(crate) struct EventOrder {
+    entries: BTreeSet<(Instant, NextEvent)>,
     /// By host: what stands in `entries`, for its wire, the port before it, its upcalls, and for itself.
     hosts: Vec<[Option<Instant>; 4]>,
     touched: Vec<usize>,
 }
 
-impl Order {
+impl EventOrder {
     /// Something happened at this host: what it does next may have changed.
     pub(crate) fn touch(&mut self, host: usize) {
         if self.touched.last() != Some(&host) {
@@ -50,7 +50,8 @@ impl Order {
             }
             let after = times(host);
             let before = core::mem::replace(&mut self.hosts[host], after);
-            let kinds = [Next::Arrival(host), Next::Passed(host), Next::Upcalls(host), Next::Turn(host)];
+            let kinds =
+                [NextEvent::Arrival(host), NextEvent::Passed(host), NextEvent::Upcalls(host), NextEvent::Turn(host)];
             for (kind, (before, after)) in kinds.into_iter().zip(before.into_iter().zip(after)) {
                 if before == after {
                     continue;
@@ -66,7 +67,7 @@ impl Order {
     }
 
     /// The first of all.
-    pub(crate) fn first(&self) -> Option<(Instant, Next)> {
+    pub(crate) fn first(&self) -> Option<(Instant, NextEvent)> {
         self.entries.first().copied()
     }
 }
@@ -79,7 +80,7 @@ mod tests {
     fn wires_come_before_hosts_and_lower_numbers_before_higher_ones() {
         let at = |nanos| Some(Instant::from_nanos(nanos));
         let mut times = [[at(7), None, None, at(5)], [at(5), at(5), at(5), at(5)], [None, None, None, at(5)]];
-        let mut order = Order::default();
+        let mut order = EventOrder::default();
         (0..3).for_each(|host| order.touch(host));
         let mut seen = Vec::new();
         loop {
@@ -87,19 +88,24 @@ mod tests {
             let Some((_, next)) = order.first() else { break };
             seen.push(next);
             let (host, kind) = match next {
-                Next::Arrival(host) => (host, 0),
-                Next::Passed(host) => (host, 1),
-                Next::Upcalls(host) => (host, 2),
-                Next::Turn(host) => (host, 3),
-                Next::Change | Next::Injected => unreachable!("that is not here"),
+                NextEvent::Arrival(host) => (host, 0),
+                NextEvent::Passed(host) => (host, 1),
+                NextEvent::Upcalls(host) => (host, 2),
+                NextEvent::Turn(host) => (host, 3),
+                NextEvent::Change | NextEvent::Injected => unreachable!("that is not here"),
             };
             times[host][kind] = None;
             order.touch(host);
         }
-        let turns = [Next::Turn(0), Next::Turn(1), Next::Turn(2)];
+        let turns = [NextEvent::Turn(0), NextEvent::Turn(1), NextEvent::Turn(2)];
         assert_eq!(
             seen,
-            [&[Next::Arrival(1), Next::Passed(1), Next::Upcalls(1)], &turns[..], &[Next::Arrival(0)]].concat()
+            [
+                &[NextEvent::Arrival(1), NextEvent::Passed(1), NextEvent::Upcalls(1)],
+                &turns[..],
+                &[NextEvent::Arrival(0)]
+            ]
+            .concat()
         );
     }
 }

@@ -7,21 +7,21 @@
 //! - *Offload*: the adapter spends C_l, the processor nothing.
 //!
 //! Either way the link is occupied for C_l + L_x by each packet, and holds one at a time. An input costs C_d at interrupt
-//! level. Nothing is polled, and nobody wakes up late. What a step makes is there when the step ends. At one instant, the
+//! level. Nothing is polled, and no host wakes up late. The result of a step is there when the step ends. At one instant, the
 //! worse order is taken: the interrupt of a transmission that is over comes before the end of a step, and the next handler
 //! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
 
 use laxity_core::endpoint::{Step, Transmit};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
-use laxity_core::receive::TimeTaken;
+use laxity_core::receive::TimeLoss;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Control as _, Deliveries};
+use laxity_drive::{Control as _, DeliveryResult};
 
-use crate::{Around, Gap, Host, HostDriver, Work, World};
+use crate::{Activity, Gap, Host, HostDriver, SimulatedEnvironment, World};
 
-/// What such a host is doing.
+/// The present work of such a host.
 #[derive(Debug)]
-pub(crate) struct Papers {
+pub(crate) struct PapersState {
     inline: bool,
     /// The handler's step in progress, and when it began; it ends at `busy_until`.
     step: Option<(Step, Instant)>,
@@ -29,11 +29,11 @@ pub(crate) struct Papers {
     busy_until: Instant,
     /// Until when it is busy at interrupt level.
     interrupted_until: Instant,
-    link: Link,
+    link: PapersLink,
 }
 
 #[derive(Debug)]
-enum Link {
+enum PapersLink {
     Idle,
     /// A packet was picked; its transmission starts at `until`.
     Scheduling {
@@ -46,14 +46,14 @@ enum Link {
     },
 }
 
-impl Papers {
+impl PapersState {
     pub(crate) fn new(machine: MachineModel) -> Option<Self> {
         machine.is_papers().then_some(Self {
             inline: machine == MachineModel::PapersInline,
             step: None,
             busy_until: Instant::ZERO,
             interrupted_until: Instant::ZERO,
-            link: Link::Idle,
+            link: PapersLink::Idle,
         })
     }
 
@@ -73,8 +73,8 @@ pub(crate) fn link_model(platform: &Platform) -> LinkModel {
 }
 
 impl Host {
-    /// When this host does something next by itself.
-    pub(crate) fn next_interrupt_or_step(&self, papers: &Papers) -> Option<Instant> {
+    /// The time at which this host next does something by itself.
+    pub(crate) fn next_interrupt_or_step(&self, papers: &PapersState) -> Option<Instant> {
         let processor = match papers.step {
             Some(_) => Some(papers.busy_until),
             None => {
@@ -83,8 +83,8 @@ impl Host {
             }
         };
         let link = match papers.link {
-            Link::Idle => self.endpoint().link_timeout(0).map(|at| self.clock.when(at)),
-            Link::Scheduling { until, .. } | Link::Transmitting { until } => Some(until),
+            PapersLink::Idle => self.endpoint().link_timeout(0).map(|at| self.clock.when(at)),
+            PapersLink::Scheduling { until, .. } | PapersLink::Transmitting { until } => Some(until),
         };
         let mailbox = self.driver.as_ref().and_then(|driver| driver.mailbox_timeout());
         let mailbox = mailbox.map(|at| self.clock.when(at));
@@ -92,7 +92,7 @@ impl Host {
         let arrival = self.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let due = [processor, link, mailbox, gap, arrival, command].into_iter().flatten().min()?;
-        (!self.frozen).then_some(due.max(self.now))
+        Some(due.max(self.now))
     }
 }
 
@@ -111,16 +111,16 @@ impl World {
         while let Some(gap) = host.gaps.pop_front_if(|gap| gap.start <= now) {
             let end = papers.interrupt(now, gap.length);
             host.note_suffered(Gap { start: end.before(gap.length), ..gap });
-            if let Link::Scheduling { until, .. } = &mut papers.link
+            if let PapersLink::Scheduling { until, .. } = &mut papers.link
                 && papers.inline
             {
                 *until += gap.length;
             }
-            driver.endpoint.note_gap(host.clock.reading(gap.start + gap.length), TimeTaken::by_platform(gap.excess));
+            driver.endpoint.note_gap(host.clock.reading(gap.start + gap.length), TimeLoss::by_platform(gap.excess));
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now, &mut driver);
-        let mut around = Around { world: self, number };
+        let mut around = SimulatedEnvironment { world: self, number };
         around.obey(&mut driver, local);
         driver.take_messages(local, &mut around);
         while !around.host().rung.is_empty() {
@@ -130,7 +130,7 @@ impl World {
         while let Some(arrived) = self.hosts[number].inbox.pop_front_if(|arrived| arrived.at <= now) {
             let cost = self.hosts[number].config.platform.demultiplex;
             let end = papers.interrupt(now, cost);
-            self.tell_interrupt(number, end.before(cost), end, Work::Look);
+            self.tell_interrupt(number, end.before(cost), end, Activity::Look);
             self.handle_frame(number, 0, local, arrived, &mut driver.frames, &mut driver.endpoint);
             worked = true;
         }
@@ -146,8 +146,8 @@ impl World {
         }
         let signals = matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
         driver.endpoint.handle_timeout(local);
-        let mut around = Around { world: self, number };
-        worked |= papers.step.is_none() && driver.deliver(local, &mut around) != Deliveries::Nothing;
+        let mut around = SimulatedEnvironment { world: self, number };
+        worked |= papers.step.is_none() && driver.deliver(local, &mut around) != DeliveryResult::Nothing;
         driver.tell(local, &mut around);
 
         if papers.step.is_none()
@@ -169,18 +169,18 @@ impl World {
         self.check_progress(number, worked, again);
     }
 
-    /// What the adapter does at `now`: the end of a transmission, the pick of the next packet, its start.
-    fn serve_link(&mut self, number: usize, papers: &mut Papers, now: Instant, driver: &mut HostDriver) -> bool {
+    /// The work of the adapter at `now`: the end of a transmission, the pick of the next packet, its start.
+    fn serve_link(&mut self, number: usize, papers: &mut PapersState, now: Instant, driver: &mut HostDriver) -> bool {
         let mut worked = false;
         loop {
             let host = &mut self.hosts[number];
-            match core::mem::replace(&mut papers.link, Link::Idle) {
-                Link::Transmitting { until } if until <= now => {}
-                Link::Scheduling { until, occupancy, packet } if until <= now => {
-                    papers.link = Link::Transmitting { until: now + occupancy };
+            match core::mem::replace(&mut papers.link, PapersLink::Idle) {
+                PapersLink::Transmitting { until } if until <= now => {}
+                PapersLink::Scheduling { until, occupancy, packet } if until <= now => {
+                    papers.link = PapersLink::Transmitting { until: now + occupancy };
                     self.hand_over(number, packet, now + occupancy, &mut driver.frames);
                 }
-                Link::Idle => {
+                PapersLink::Idle => {
                     let local = host.clock.reading(now);
                     driver.endpoint.handle_link_ready(local, 0, 1);
                     let Some(packet) = driver.endpoint.poll_transmit(local, 0, &mut driver.frames) else {
@@ -192,9 +192,9 @@ impl World {
                     let occupancy = packet.completes.since(local) - cost;
                     if papers.inline {
                         let channel = self.channel_of(number, &packet);
-                        self.tell_interrupt(number, until.before(cost), until, Work::HandOver { channel });
+                        self.tell_interrupt(number, until.before(cost), until, Activity::HandOver { channel });
                     }
-                    papers.link = Link::Scheduling { until, occupancy, packet };
+                    papers.link = PapersLink::Scheduling { until, occupancy, packet };
                 }
                 busy => {
                     papers.link = busy;

@@ -1,4 +1,4 @@
-//! Numbered work on many threads, with the outcomes in order, whoever was first. Threads run worlds; no world has any.
+//! Numbered work on many threads, with the outcomes in order, whichever thread was first. Threads run worlds; no world has any.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,7 +21,7 @@ pub fn for_each_in_order<R: Send>(
     let worker = |outcomes: mpsc::Sender<(u64, R)>| {
         while go_on() {
             let number = next.fetch_add(1, Ordering::Relaxed);
-            // What was begun is done: nobody has a lower number that is not.
+            // What was begun is done: no thread has a lower number that is not.
             if number >= count || outcomes.send((number, work(number))).is_err() {
                 break;
             }

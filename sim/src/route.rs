@@ -7,23 +7,23 @@
 use core::borrow::BorrowMut;
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::route::{Hop as Share, Slack, compose};
+use laxity_core::admission::route::{Hop as RouteHop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::platform::Platform;
-use laxity_core::relay::Passage;
+use laxity_core::relay::RelayGrant;
 use laxity_core::units::Duration;
 
-use crate::{Hop, HostId, Plan, Promise};
+use crate::{ChannelPlan, GrantedBounds, Hop, HostId};
 
 /// A channel that every host of its route has admitted.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct GrantedRoute {
     /// The traffic, with the deadline that is kept.
     pub contract: Contract,
     /// The hosts by number: the sender, the relays, the receiver.
     pub route: Vec<usize>,
-    /// What they hold for it, in the same order.
+    /// The reservations that they hold for it, in the same order.
     pub reservations: Vec<ReservationId>,
     /// Their stages: with the handover at the sender, on the link at a relay, on the processor at the receiver.
     pub stages: Vec<SendingStages>,
@@ -31,21 +31,21 @@ pub struct Granted {
     pub upstream: Vec<Duration>,
     /// From the end of each host's stage until the next one counts a message as arrived; zero at the receiver.
     ways: Vec<Duration>,
-    /// How long a packet may take from the hand-over to the link until the next host has found it.
+    /// The longest time of a packet from the hand-over to the link until the next host has found it.
     transit: Vec<Duration>,
     input_delay: Vec<Duration>,
-    /// How much earlier than otherwise messages come to the second host, because the sender works ahead.
+    /// The time by which messages come earlier to the second host than otherwise, because the sender works ahead.
     ahead: Duration,
 }
 
 /// A host that did not admit a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Denied {
+pub struct RouteDenial {
     /// Its place in the route: the sender's if every host would do with its least, but together they need too much.
     pub place: usize,
-    /// Why.
+    /// The reason.
     pub refusal: Refusal,
-    /// What of the deadline would have been this host's.
+    /// The part of the deadline that would have been this host's.
     pub budget: Duration,
 }
 
@@ -61,7 +61,7 @@ pub fn admit<A: BorrowMut<Admission>>(
     route: &[usize],
     traffic: &Contract,
     deadline: Option<Duration>,
-) -> Result<Granted, Denied> {
+) -> Result<GrantedRoute, RouteDenial> {
     let mut reservations = Vec::with_capacity(route.len());
     let granted = try_admit(hosts, route, traffic, deadline, &mut reservations);
     if granted.is_err() {
@@ -72,7 +72,7 @@ pub fn admit<A: BorrowMut<Admission>>(
     granted
 }
 
-/// What the host at this place of a route of so many hosts does for the channel.
+/// The role of the host at this place of a route of so many hosts.
 pub fn role(place: usize, hosts: usize) -> Role {
     match place {
         0 => Role::Sends,
@@ -87,10 +87,10 @@ fn try_admit<A: BorrowMut<Admission>>(
     traffic: &Contract,
     deadline: Option<Duration>,
     reservations: &mut Vec<ReservationId>,
-) -> Result<Granted, Denied> {
+) -> Result<GrantedRoute, RouteDenial> {
     let last = route.len() - 1;
     let budget = deadline.unwrap_or(traffic.deadline());
-    let denied = |place, refusal, budget| Denied { place, refusal, budget };
+    let denied = |place, refusal, budget| RouteDenial { place, refusal, budget };
     let packet = |place: usize| hosts[route[place]].borrow().platform().packet;
     if let Some(place) = (1..=last).find(|&place| packet(place) != packet(0)) {
         return Err(denied(place, Refusal::new(Code::BadParameters, Stage::Route), budget));
@@ -125,7 +125,7 @@ fn try_admit<A: BorrowMut<Admission>>(
         let shares: Vec<_> = stages
             .iter()
             .zip(&ways)
-            .map(|(stage, &propagation)| Share { least: stage.total(), propagation, clock_error: Duration::ZERO })
+            .map(|(stage, &propagation)| RouteHop { least: stage.total(), propagation, clock_error: Duration::ZERO })
             .collect();
         let too_short = |shortfall| {
             let refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
@@ -145,11 +145,11 @@ fn try_admit<A: BorrowMut<Admission>>(
     let contract = traffic.with_deadline(upstream[last] + stages[last].total());
     let contract = contract.map_err(|error| denied(0, error.into(), budget))?;
     let (route, reservations) = (route.to_vec(), reservations.clone());
-    Ok(Granted { contract, route, reservations, stages, upstream, ways, transit, input_delay, ahead })
+    Ok(GrantedRoute { contract, route, reservations, stages, upstream, ways, transit, input_delay, ahead })
 }
 
-impl Granted {
-    /// How long before its logical arrival at a host, which is not the first, a message's first packet can come: the host before
+impl GrantedRoute {
+    /// The longest time before its logical arrival at a host, which is not the first, at which a message's first packet can come: the host before
     /// holds it until it has arrived logically there, unless that is a sender that works ahead. A relay never does.
     fn early(&self, place: usize) -> Duration {
         let ahead = if place == 1 { self.ahead } else { Duration::ZERO };
@@ -169,7 +169,7 @@ impl Granted {
             let stage = self.stages[place].link;
             Hop {
                 host: ids[self.route[place]],
-                passage: Passage {
+                passage: RelayGrant {
                     stage,
                     input_delay: self.input_delay[place],
                     upstream: self.upstream[place],
@@ -182,8 +182,8 @@ impl Granted {
         (1..last).map(hop).collect()
     }
 
-    /// What the channel is to be held to; `platform` is that of its hosts, as far as packets go.
-    pub fn promise(&self, platform: &Platform) -> Promise {
+    /// The promise that the channel is to be held to; `platform` is that of its hosts, as far as packets go.
+    pub fn promise(&self, platform: &Platform) -> GrantedBounds {
         let (contract, last) = (&self.contract, self.route.len() - 1);
         let (early, receive) = (self.early(last), self.stages[last].processor);
         let queues = [
@@ -192,22 +192,22 @@ impl Granted {
             buffers::receive_messages(contract, early, receive),
             buffers::receive_packets(contract, platform, early, receive),
         ];
-        Promise { contract: *contract, bound: contract.deadline(), queues }
+        GrantedBounds { contract: *contract, bound: contract.deadline(), queues }
     }
 
     /// The plan of the channel, called `name`.
     ///
     /// # Panics
     /// If that is no channel's name.
-    pub fn plan(&self, name: &str) -> Plan {
+    pub fn plan(&self, name: &str) -> ChannelPlan {
         let last = self.route.len() - 1;
         let receive = self.stages[last].processor;
         let messages = buffers::receive_messages(&self.contract, self.early(last), receive);
-        Plan {
+        ChannelPlan {
             upstream: self.upstream[last],
             transit: self.transit[last - 1],
             receive_messages: messages + self.contract.burst(),
-            ..Plan::new(name, Service::RealTime(self.contract), self.stages[0], receive)
+            ..ChannelPlan::new(name, Service::RealTime(self.contract), self.stages[0], receive)
         }
     }
 }

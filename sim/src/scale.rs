@@ -2,7 +2,7 @@
 //!
 //! All hosts are alike: a server of today on a gigabit. Channel k of every host goes to the host so many places further on, through
 //! two in between, by offsets that the seed draws; so each host sends `channels`, passes on twice as many and receives as many as it
-//! sends. Each host on the way admits, with the least that it needs: nothing is left over anywhere.
+//! sends. Each host on the path admits, with the least that it needs: nothing is left over anywhere.
 
 use std::net::SocketAddr;
 
@@ -12,25 +12,25 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use serde::{Serialize, Serializer};
 
-use crate::route::{Granted, admit};
+use crate::route::{GrantedRoute, admit};
 use crate::{ChannelHandle, HostConfig, HostId, Random, Source, World};
 
-/// What is simulated.
+/// The parameters of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Scale {
-    /// Hosts; at least [`Scale::LEAST_HOSTS`], at most [`Scale::MOST_HOSTS`].
+pub struct ScaleRun {
+    /// Hosts; at least [`ScaleRun::LEAST_HOSTS`], at most [`ScaleRun::MOST_HOSTS`].
     pub hosts: usize,
-    /// Channels that each of them sends; at most [`Scale::MOST_CHANNELS`].
+    /// Channels that each of them sends; at most [`ScaleRun::MOST_CHANNELS`].
     pub channels: usize,
-    /// How long they send, in virtual time.
+    /// The time for which they send, in virtual time.
     pub span: Duration,
     /// Of offsets, contracts and phases.
     pub seed: u64,
 }
 
-/// What happened.
+/// The outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
+pub struct ScaleOutcome {
     /// Channels that all four hosts of their routes admitted.
     pub admitted: u64,
     /// Channels that one of them refused.
@@ -51,7 +51,7 @@ pub struct Outcome {
     pub over_bound: u64,
     /// Messages that left a relay after its stage.
     pub late_at_relays: u64,
-    /// What the checkers found, beside what is counted here.
+    /// The findings of the checkers, beside those that are counted here.
     pub findings: u64,
     /// Packets' payload that relays handed on, bytes.
     pub relayed_bytes: u64,
@@ -72,13 +72,13 @@ fn hex<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(&format_args!("{digest:016x}"))
 }
 
-impl Outcome {
+impl ScaleOutcome {
     /// Promises that were not kept.
     pub fn violations(&self) -> u64 {
         self.late + self.lost + self.dropped + self.over_bound + self.late_at_relays + self.unopened + self.findings
     }
 
-    fn add(&mut self, world: &World, handle: ChannelHandle, granted: &Granted, hosts: &[HostId]) {
+    fn add(&mut self, world: &World, handle: ChannelHandle, granted: &GrantedRoute, hosts: &[HostId]) {
         let figures = world.report(handle).figures;
         self.sent += figures.sent;
         self.delivered += figures.delivered;
@@ -102,7 +102,7 @@ impl Outcome {
     }
 }
 
-/// What is being done.
+/// The phase of the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Channels are admitted.
@@ -120,11 +120,11 @@ type Tell<'a> = dyn FnMut(Phase, u64, u64) + 'a;
 
 /// Channels of a host that are opened at the same time: a host keeps a bounded number of requests.
 const AT_ONCE: usize = 12;
-/// How long that takes.
+/// The time that it takes.
 const OPENING: Duration = Duration::from_millis(30);
 const LEASE: Duration = Duration::from_secs(20);
 
-impl Scale {
+impl ScaleRun {
     /// A route has four hosts, with three ways between them that differ.
     pub const LEAST_HOSTS: usize = 8;
     /// As many as have addresses.
@@ -136,10 +136,10 @@ impl Scale {
     ///
     /// # Panics
     /// If a number is out of range, and as [`World`] does.
-    pub fn run(&self, tell: &mut dyn FnMut(Phase, u64, u64)) -> Outcome {
+    pub fn run(&self, tell: &mut dyn FnMut(Phase, u64, u64)) -> ScaleOutcome {
         assert!((Self::LEAST_HOSTS..=Self::MOST_HOSTS).contains(&self.hosts), "hosts: {}", self.hosts);
         assert!((1..=Self::MOST_CHANNELS).contains(&self.channels), "channels: {}", self.channels);
-        let mut outcome = Outcome::default();
+        let mut outcome = ScaleOutcome::default();
         let granted = self.admit(&mut outcome, tell);
         let mut world = World::new(self.seed);
         world.collect_findings();
@@ -164,7 +164,7 @@ impl Scale {
     }
 
     /// Channel k of every host, then channel k + 1 of every host.
-    fn admit(&self, outcome: &mut Outcome, tell: &mut Tell<'_>) -> Vec<Vec<Granted>> {
+    fn admit(&self, outcome: &mut ScaleOutcome, tell: &mut Tell<'_>) -> Vec<Vec<GrantedRoute>> {
         let admission = Admission::new(platform()).expect("a platform that can be");
         let mut admissions = vec![admission; self.hosts];
         let mut random = Random(self.seed);
@@ -187,7 +187,7 @@ impl Scale {
         granted
     }
 
-    fn add_hosts(&self, world: &mut World, granted: &[Vec<Granted>]) -> Vec<HostId> {
+    fn add_hosts(&self, world: &mut World, granted: &[Vec<GrantedRoute>]) -> Vec<HostId> {
         let platform = platform();
         // What each host needs for its queues: the simulator gives it no more.
         let mut frames = vec![0; self.hosts];
@@ -212,7 +212,7 @@ impl Scale {
         frames.into_iter().enumerate().map(add).collect()
     }
 
-    fn send(&self, world: &mut World, granted: &[Vec<Granted>], handles: &[ChannelHandle], tell: &mut Tell<'_>) {
+    fn send(&self, world: &mut World, granted: &[Vec<GrantedRoute>], handles: &[ChannelHandle], tell: &mut Tell<'_>) {
         let mut random = Random(!self.seed);
         let start = world.now();
         for (&handle, granted) in handles.iter().zip(granted.iter().flatten()) {
@@ -232,14 +232,14 @@ impl Scale {
 }
 
 /// Opens them, some of each host at a time.
-fn open(world: &mut World, hosts: &[HostId], granted: &[Vec<Granted>], tell: &mut Tell<'_>) -> Vec<ChannelHandle> {
+fn open(world: &mut World, hosts: &[HostId], granted: &[Vec<GrantedRoute>], tell: &mut Tell<'_>) -> Vec<ChannelHandle> {
     let (platform, mut handles) = (platform(), Vec::new());
     for (round, granted) in granted.chunks(AT_ONCE).enumerate() {
         tell(Phase::Opening, (round * AT_ONCE) as u64, (round * AT_ONCE + granted.len()) as u64);
         for (channel, of_hosts) in granted.iter().enumerate() {
             let name = format!("c{}", round * AT_ONCE + channel);
             for granted in of_hosts {
-                let plan = crate::Plan { lease: LEASE, ..granted.plan(&name) };
+                let plan = crate::ChannelPlan { lease: LEASE, ..granted.plan(&name) };
                 let (from, to) = (hosts[granted.route[0]], hosts[granted.route[3]]);
                 let handle = world.open_via(from, &granted.hops(hosts), to, plan);
                 world.promise(handle, granted.promise(&platform));
@@ -285,7 +285,7 @@ fn platform() -> Platform {
     }
 }
 
-/// The host itself, and three others in the order in which they are on the way. No two ways are equally long: so a name means
+/// The host itself, and three others in the order in which they are on the path. No two paths are equally long: so a name means
 /// one channel between any two hosts.
 fn offsets(hosts: usize, random: &mut Random) -> [usize; 4] {
     loop {

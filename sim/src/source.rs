@@ -13,7 +13,7 @@ pub struct Source {
     pub channel: ChannelHandle,
     /// Bytes of each message.
     pub bytes: u32,
-    /// When it starts.
+    /// The time at which it starts.
     pub start: Instant,
     /// Messages at the start.
     pub first: u32,
@@ -72,7 +72,7 @@ impl Source {
     }
 }
 
-/// How many messages may come at once: the burst, and as many as its sender may catch up.
+/// The number of messages that may come at once: the burst, and as many as its sender may catch up.
 fn at_once(contract: &Contract) -> u32 {
     1 + u32::try_from(contract.most_ahead().div_floor(contract.interval())).unwrap_or(u32::MAX - 1)
 }
@@ -106,12 +106,12 @@ impl Sizes {
 
 /// An application whose messages differ: in size, in how many come at once, in what passes in between.
 #[derive(Clone, Debug)]
-pub struct Varied {
+pub struct VariedSource {
     /// Its channel.
     pub channel: ChannelHandle,
     /// Their sizes.
     pub sizes: Sizes,
-    /// When it starts.
+    /// The time at which it starts.
     pub start: Instant,
     /// At once come 1 to so many, by the world's seed; not zero.
     pub most_at_once: u32,
@@ -123,7 +123,7 @@ pub struct Varied {
     pub until: Instant,
 }
 
-impl Varied {
+impl VariedSource {
     /// Within the contract, but seldom at its edge: all sizes, bursts of any length, pauses of up to two more intervals.
     pub fn conforming(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
         Self {
@@ -146,34 +146,34 @@ impl Varied {
 
 /// A source in a world.
 #[derive(Debug)]
-pub(crate) struct Feed {
+pub(crate) struct RunningSource {
     pub(crate) channel: ChannelHandle,
     pub(crate) until: Instant,
-    kind: Kind,
+    kind: SourceKind,
 }
 
 #[derive(Debug)]
-enum Kind {
+enum SourceKind {
     Regular { bytes: u32, period: Duration, group: u32 },
-    Varied { varied: Varied, random: Random, place: usize },
+    Varied { varied: VariedSource, random: Random, place: usize },
 }
 
-impl Feed {
+impl RunningSource {
     pub(crate) fn regular(source: &Source) -> Self {
         let Source { channel, bytes, period, group, until, .. } = *source;
-        Self { channel, until, kind: Kind::Regular { bytes, period, group } }
+        Self { channel, until, kind: SourceKind::Regular { bytes, period, group } }
     }
 
-    pub(crate) fn varied(varied: Varied, seed: u64) -> Self {
+    pub(crate) fn varied(varied: VariedSource, seed: u64) -> Self {
         let (channel, until) = (varied.channel, varied.until);
-        Self { channel, until, kind: Kind::Varied { varied, random: Random(seed), place: 0 } }
+        Self { channel, until, kind: SourceKind::Varied { varied, random: Random(seed), place: 0 } }
     }
 
     /// The size of the next message.
     pub(crate) fn size(&mut self) -> u32 {
         match &mut self.kind {
-            Kind::Regular { bytes, .. } => *bytes,
-            Kind::Varied { varied, random, place } => match &varied.sizes {
+            SourceKind::Regular { bytes, .. } => *bytes,
+            SourceKind::Varied { varied, random, place } => match &varied.sizes {
                 Sizes::Between { least, most } => least + random.up_to(u64::from(most.saturating_sub(*least))) as u32,
                 Sizes::Recorded(sizes) => {
                     *place = (*place + 1) % sizes.len();
@@ -186,8 +186,8 @@ impl Feed {
     /// After a group of `messages`: how long until the next one, and how many that has.
     pub(crate) fn next(&mut self, messages: u32) -> (Duration, u32) {
         match &mut self.kind {
-            Kind::Regular { period, group, .. } => (*period, *group),
-            Kind::Varied { varied, random, .. } => {
+            SourceKind::Regular { period, group, .. } => (*period, *group),
+            SourceKind::Varied { varied, random, .. } => {
                 let more = Duration::from_nanos(random.up_to(varied.most_more.as_nanos()));
                 let at_once = 1 + random.up_to(u64::from(varied.most_at_once.max(1) - 1)) as u32;
                 (varied.pause * u64::from(messages.max(1)) + more, at_once)

@@ -1,19 +1,19 @@
-//! Small systems with deadlines that nobody admitted, run again and again: what an analysis has to bound.
+//! Small systems with deadlines that were not admitted, run again and again: an analysis has to bound their responses.
 //!
 //! One host is under test; its peer costs nothing and has no say. Its channels are open before anything counts. An *episode*
-//! begins with the host at rest, takes a list of releases, and ends when all of them and all gaps are through. A [`Bench`] runs one
+//! begins with the host at rest, takes a list of releases, and ends when all of them and all gaps are through. A [`SmallRun`] runs one
 //! episode after another and tells the largest response of each channel.
 //!
 //! ```
 //! use laxity_core::contract::{Contract, SendingStages};
 //! use laxity_core::platform::Platform;
 //! use laxity_core::units::Duration;
-//! use laxity_sim::tiny::{Channel, Release, Role, System};
+//! use laxity_sim::tiny::{SmallChannel, Release, Role, SmallSystem};
 //!
 //! let us = Duration::from_micros;
 //! let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
 //! let stages = SendingStages { processor: us(5_000), link: us(5_000) };
-//! let system = System::new(Platform::papers_table_2b(), vec![Channel { role: Role::Sends, contract, stages }]);
+//! let system = SmallSystem::new(Platform::papers_table_2b(), vec![SmallChannel { role: Role::Sends, contract, stages }]);
 //! let seen = system.bench().run(&[Release::of(0, us(0), 4096)])[0];
 //! // C_sw + C_cm + C_p^1st + C_l + L_x(S)
 //! assert_eq!((seen.handler, seen.end), (us(55 + 90 + 420), us(55 + 90 + 420 + 160 + 245)));
@@ -29,14 +29,14 @@ use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::Upcall;
 
-use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, Runs, StepCosts, WakeUp, World};
+use crate::{ChannelHandle, ChannelPlan, Gap, HostConfig, HostCounters, HostId, RunCounts, StepCosts, WakeUp, World};
 
 /// A channel of a small system.
 #[derive(Clone, Copy, Debug)]
-pub struct Channel {
-    /// What the host under test does. It sends: the response is that of the last packet's transmission. Or it receives what the
+pub struct SmallChannel {
+    /// The role of the host under test. It sends: the response is that of the last packet's transmission. Or it receives what the
     /// peer releases, and hands it over at once: the response is that of the handler, from the logical arrival here, which is
-    /// later than the release by [`System::ahead`]. It relays nothing.
+    /// later than the release by [`SmallSystem::ahead`]. It relays nothing.
     pub role: Role,
     /// Sizes, interval and burst; enforced. The deadline is not looked at.
     pub contract: Contract,
@@ -46,27 +46,27 @@ pub struct Channel {
 
 /// A host under test and its channels.
 #[derive(Clone, Debug)]
-pub struct System {
+pub struct SmallSystem {
     /// Costs, link and machine of the host under test.
     pub platform: Platform,
     /// Its channels.
-    pub channels: Vec<Channel>,
+    pub channels: Vec<SmallChannel>,
     /// Its upcalls, below the executive.
     pub upcalls: Vec<Upcall>,
     /// Its upcalls on the executive's own thread, and how long after its release a run of each is to be done for the scheduler.
     pub trusted: Vec<(Upcall, Duration)>,
-    /// Whether messages may be sent on before their logical arrival.
+    /// True if messages may be sent on before their logical arrival.
     pub send_early: bool,
-    /// How much earlier than they arrive logically packets may leave then.
+    /// The time before their logical arrival from which packets may leave then.
     pub horizon: Duration,
-    /// Whether messages may be reassembled before their logical arrival.
+    /// True if messages may be reassembled before their logical arrival.
     pub receive_early: bool,
-    /// What its steps cost. If that is not always the worst, it also wakes up earlier than at worst.
+    /// The costs of its steps. If that is not always the worst, it also wakes up earlier than at worst.
     pub step_costs: StepCosts,
-    /// How long before its logical arrival here a message that is received comes in. A host that looks at its inputs only
+    /// The time before its logical arrival here at which a message that is received comes in. A host that looks at its inputs only
     /// now and then finds a frame that comes at the last moment too late for the deadline that counts from then.
     pub ahead: Duration,
-    /// How handlers are ordered.
+    /// The order of handlers.
     pub policy: Policy,
     /// Each channel's level under fixed priorities; empty is the highest for all.
     pub priorities: Vec<u8>,
@@ -76,9 +76,9 @@ pub struct System {
     pub seed: u64,
 }
 
-/// Who releases a message.
+/// The source of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Who {
+pub enum ReleaseSource {
     /// The channel with this number.
     Channel(usize),
     /// Best effort.
@@ -88,9 +88,9 @@ pub enum Who {
 /// A message that is submitted in an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// Whose.
-    pub who: Who,
-    /// When, from the beginning of the episode.
+    /// The source.
+    pub who: ReleaseSource,
+    /// The time, from the beginning of the episode.
     pub at: Duration,
     /// Its size.
     pub bytes: u32,
@@ -99,24 +99,37 @@ pub struct Release {
 impl Release {
     /// A message of a channel.
     pub fn of(channel: usize, at: Duration, bytes: u32) -> Self {
-        Self { who: Who::Channel(channel), at, bytes }
+        Self { who: ReleaseSource::Channel(channel), at, bytes }
     }
     /// A best-effort message.
     pub fn best_effort(at: Duration, bytes: u32) -> Self {
-        Self { who: Who::BestEffort, at, bytes }
+        Self { who: ReleaseSource::BestEffort, at, bytes }
     }
 }
 
-/// What an episode showed of a channel: its largest responses, zero if it released nothing.
+/// The events of an episode.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    /// Messages, each within its contract.
+    pub releases: Vec<Release>,
+    /// The gaps of the platform: their begin and length; ascending, without overlap.
+    pub gaps: Vec<(Duration, Duration)>,
+    /// The time of each upcall's first release.
+    pub phases: Vec<Duration>,
+    /// From when on stages change, if they do.
+    pub change: Duration,
+}
+
+/// The largest responses of a channel in an episode, zero if it released nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct ObservedResponses {
     /// Until the handler was done with the message: for a channel that is received, until it was handed over.
     pub handler: Duration,
     /// Until the last packet's transmission was over; for a channel that is received as above.
     pub end: Duration,
 }
 
-impl Seen {
+impl ObservedResponses {
     /// The larger one of each.
     pub fn max(self, other: Self) -> Self {
         Self { handler: self.handler.max(other.handler), end: self.end.max(other.end) }
@@ -125,8 +138,8 @@ impl Seen {
 
 /// A small system that runs.
 #[derive(Debug)]
-pub struct Bench {
-    system: System,
+pub struct SmallRun {
+    system: SmallSystem,
     world: World,
     host: HostId,
     /// Those of the system, then best effort, then one that runs before each episode, so that the episode's first handler is never
@@ -141,12 +154,12 @@ pub struct Bench {
 const BACKLOG: u32 = 128;
 /// A world is as old as this at most: channels say that they are alive after 15 s, and that would disturb.
 const OLDEST: Duration = Duration::from_secs(10);
-/// How long an episode may take.
+/// The longest time of an episode.
 const EPISODE: Duration = Duration::from_secs(2);
 
-impl System {
+impl SmallSystem {
     /// A system whose messages are not sent early and cost what the platform says.
-    pub fn new(platform: Platform, channels: Vec<Channel>) -> Self {
+    pub fn new(platform: Platform, channels: Vec<SmallChannel>) -> Self {
         Self {
             platform,
             channels,
@@ -173,9 +186,9 @@ impl System {
     ///
     /// # Panics
     /// If the platform cannot be, or so much is to be sent that channels cannot be opened.
-    pub fn bench(&self) -> Bench {
+    pub fn bench(&self) -> SmallRun {
         let (world, host, channels) = self.open(0);
-        Bench { system: self.clone(), world, host, channels, messages: 0, worlds: 1 }
+        SmallRun { system: self.clone(), world, host, channels, messages: 0, worlds: 1 }
     }
 
     fn open(&self, number: u64) -> (World, HostId, Vec<ChannelHandle>) {
@@ -232,24 +245,24 @@ impl System {
                 true => (channel.stages, Duration::ZERO, channel.stages.total()),
                 false => (SendingStages::default(), channel.stages.processor, self.ahead),
             };
-            let plan = Plan {
+            let plan = ChannelPlan {
                 upstream,
                 priority: self.priorities.get(number).copied().unwrap_or_default(),
                 lease,
                 send_messages: BACKLOG,
                 receive_messages: BACKLOG,
-                ..Plan::new(&name, service, stages, receive)
+                ..ChannelPlan::new(&name, service, stages, receive)
             };
             let (from, to) = if sends { (host, peer) } else { (peer, host) };
             handles.push(world.open(from, to, plan));
         }
         for (name, bytes) in [("bulk", best_effort_bytes), ("idler", 1)] {
             let service = Service::best_effort(bytes.into(), BACKLOG.into()).expect("bytes that can be");
-            let plan = Plan {
+            let plan = ChannelPlan {
                 lease,
                 send_messages: BACKLOG,
                 receive_messages: BACKLOG,
-                ..Plan::new(name, service, SendingStages::default(), Duration::ZERO)
+                ..ChannelPlan::new(name, service, SendingStages::default(), Duration::ZERO)
             };
             handles.push(world.open(host, peer, plan));
         }
@@ -278,35 +291,23 @@ fn ideal(packet: u32) -> Platform {
     platform
 }
 
-impl Bench {
-    /// Runs an episode: the largest responses of each channel in it.
+impl SmallRun {
+    /// Runs an episode of nothing but these: the largest responses of each channel in it.
+    ///
+    /// # Panics
+    /// As [`SmallRun::run_pattern`].
+    pub fn run(&mut self, releases: &[Release]) -> Vec<ObservedResponses> {
+        self.run_pattern(&Pattern { releases: releases.to_vec(), ..Pattern::default() }).0
+    }
+
+    /// Runs an episode: the largest responses of each channel in it. The upcalls run from their phases on for so long that the longest period
+    /// begins three times; and what the runs of each showed. If its stages change, they do as soon as may be after that instant; the last
+    /// channel's first release is then.
     ///
     /// # Panics
     /// If a message is refused, because it breaks its contract, or is not through after two seconds.
-    pub fn run(&mut self, releases: &[Release]) -> Vec<Seen> {
-        self.run_with_gaps(releases, &[])
-    }
-
-    /// Runs an episode in which the platform takes the processor away: from when on and how long, ascending, without overlap.
-    ///
-    /// # Panics
-    /// As [`Bench::run`].
-    pub fn run_with_gaps(&mut self, releases: &[Release], gaps: &[(Duration, Duration)]) -> Vec<Seen> {
-        self.run_beside(releases, gaps, &[], Duration::ZERO).0
-    }
-
-    /// Runs an episode beside the upcalls, each from its phase on for so long that the longest period begins three times; and what the runs
-    /// of each showed. From `change` on, if there is one, its stages change as soon as may be; the last channel's first release is then.
-    ///
-    /// # Panics
-    /// As [`Bench::run`].
-    pub fn run_beside(
-        &mut self,
-        releases: &[Release],
-        gaps: &[(Duration, Duration)],
-        phases: &[Duration],
-        change: Duration,
-    ) -> (Vec<Seen>, Vec<Runs>) {
+    pub fn run_pattern(&mut self, pattern: &Pattern) -> (Vec<ObservedResponses>, Vec<RunCounts>) {
+        let Pattern { releases, gaps, phases, change } = pattern;
         if self.world.now() > Instant::ZERO + OLDEST {
             (self.world, self.host, self.channels) = self.system.open(self.worlds);
             self.worlds += 1;
@@ -318,7 +319,7 @@ impl Bench {
         let rest = (step + platform.link.occupancy(platform.packet) + platform.wake_up) * 4;
         // What left early was ahead of its time.
         let ahead = |contract: &Contract| if self.system.send_early { contract.most_ahead() } else { Duration::ZERO };
-        let until_fresh = |channel: &Channel| channel.contract.interval() + ahead(&channel.contract);
+        let until_fresh = |channel: &SmallChannel| channel.contract.interval() + ahead(&channel.contract);
         let idle = self.world.now() + self.system.channels.iter().map(until_fresh).max().unwrap_or_default();
         let start = idle + rest;
         for (number, &phase) in phases.iter().skip(self.system.upcalls.len()).enumerate() {
@@ -326,11 +327,11 @@ impl Bench {
         }
         self.world.submit_at(idle, idler, 1);
         self.world.run_until(start.before(Duration::from_nanos(1)));
-        let newcomer = Some(Who::Channel(count.wrapping_sub(1))).filter(|_| self.system.change.is_some());
+        let newcomer = Some(ReleaseSource::Channel(count.wrapping_sub(1))).filter(|_| self.system.change.is_some());
         for release in releases.iter().filter(|release| Some(release.who) != newcomer) {
             let handle = match release.who {
-                Who::Channel(number) => self.channels[number],
-                Who::BestEffort => best_effort,
+                ReleaseSource::Channel(number) => self.channels[number],
+                ReleaseSource::BestEffort => best_effort,
             };
             self.world.submit_at(start + release.at, handle, release.bytes);
         }
@@ -342,7 +343,7 @@ impl Bench {
         }
         self.world.take_responses(best_effort);
         if let Some(stages) = self.system.change.clone() {
-            self.world.run_until(start + change);
+            self.world.run_until(start + *change);
             self.restage(&stages);
             let begin = self.world.now();
             let own = || releases.iter().filter(|release| Some(release.who) == newcomer);
@@ -352,9 +353,9 @@ impl Bench {
             }
         }
         let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
-        let mut missing: Vec<u64> = (0..count).map(|number| released(Who::Channel(number))).collect();
-        let mut seen = vec![Seen::default(); count];
-        let mut others = released(Who::BestEffort);
+        let mut missing: Vec<u64> = (0..count).map(|number| released(ReleaseSource::Channel(number))).collect();
+        let mut seen = vec![ObservedResponses::default(); count];
+        let mut others = released(ReleaseSource::BestEffort);
         self.messages += releases.len() as u64;
         let chunk = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + rest;
         while others > 0 || missing.iter().any(|&missing| missing > 0) {
@@ -366,7 +367,7 @@ impl Bench {
                     false => (responses.delivered, responses.at_receiver, responses.at_receiver),
                 };
                 *missing -= count;
-                seen[number] = seen[number].max(Seen { handler, end });
+                seen[number] = seen[number].max(ObservedResponses { handler, end });
             }
             others -= self.world.take_responses(best_effort).sent;
             assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {others} of {releases:?}");
@@ -405,8 +406,8 @@ impl Bench {
     /// Runs an episode and raises `largest` to what it shows.
     ///
     /// # Panics
-    /// As [`Bench::run`].
-    pub fn raise(&mut self, largest: &mut [Seen], releases: &[Release]) {
+    /// As [`SmallRun::run`].
+    pub fn raise(&mut self, largest: &mut [ObservedResponses], releases: &[Release]) {
         for (largest, seen) in largest.iter_mut().zip(self.run(releases)) {
             *largest = largest.max(seen);
         }
@@ -416,7 +417,7 @@ impl Bench {
     pub fn messages(&self) -> u64 {
         self.messages
     }
-    /// What the host under test did since its world began.
+    /// The counters of the host under test since its world began.
     pub fn counters(&self) -> HostCounters {
         self.world.host_counters(self.host)
     }

@@ -1,12 +1,12 @@
-//! What a world does, as a trace for Perfetto (ui.perfetto.dev), streamed to any [`Write`].
+//! The events of a world, as a trace for Perfetto (ui.perfetto.dev), streamed to any [`Write`].
 //!
 //! Each host is a process with a track for its processor and one for its link. Each channel is a row of asynchronous spans
 //! in the process of its sending host, one for each message: from its logical arrival to its deadline, and in it how long it was
 //! under way, and by cause what made it late, lost or dropped. Messages and packets that wait, and the
 //! laxity of each message that was delivered, are counters. docs/trace.md shows how to read one.
 //!
-//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message of which nobody can say
-//! what became of it, because a host crashed, has a span until its deadline that says so.
+//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message whose end is unknown
+//! because a host crashed, has a span until its deadline that says so.
 
 mod format;
 
@@ -15,10 +15,10 @@ use std::io::{self, Write};
 
 use laxity_core::event::End;
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Cause, Drop};
+use laxity_core::receive::{Cause, DropReason};
 use laxity_core::units::Instant;
 
-use crate::{ChannelHandle, Fault, FaultKind, Gap, HostId, Observer, Place, Seen, Work};
+use crate::{Activity, ChannelHandle, Fault, FaultKind, Gap, HostId, Observation, Observer, PacketPlace};
 use format::{Events, Micros, Span, Track, quoted};
 
 /// Marks a span for viewers that know colours by name.
@@ -34,7 +34,7 @@ pub struct Trace<W> {
 struct HostTracks {
     processor: Track,
     link: Track,
-    /// What the platform took since it worked last.
+    /// The gaps that the platform took since it worked last.
     taken: Vec<Gap>,
 }
 
@@ -46,14 +46,14 @@ struct ChannelTrack {
     name: String,
     /// Its index in the world.
     number: usize,
-    pending: BTreeMap<u64, Pending>,
-    messages_waiting: Counter,
-    packets_at_sender: Counter,
-    packets_at_receiver: Counter,
+    pending: BTreeMap<u64, PendingMessage>,
+    messages_waiting: TraceCounter,
+    packets_at_sender: TraceCounter,
+    packets_at_receiver: TraceCounter,
 }
 
-/// What waits somewhere of a channel.
-struct Counter {
+/// The messages or packets of a channel that wait somewhere.
+struct TraceCounter {
     /// The process of the host where it waits.
     pid: u64,
     /// Its title, in quotes.
@@ -61,7 +61,7 @@ struct Counter {
     value: i64,
 }
 
-impl Counter {
+impl TraceCounter {
     fn add<W: Write>(&mut self, events: &mut Events<W>, channel: &str, at: Instant, change: i64) {
         self.value += change;
         events.counter(self.pid, channel, at, self.title, &self.value);
@@ -69,18 +69,18 @@ impl Counter {
 }
 
 /// A message that has not ended.
-struct Pending {
+struct PendingMessage {
     sequence: u64,
     logical_arrival: Instant,
     deadline: Option<Instant>,
     bytes: u32,
-    /// Why the receiver did not take a packet of it.
+    /// The reason why the receiver did not take a packet of it.
     spoilt: Option<Cause>,
 }
 
-/// How a message ended.
+/// The end of a message.
 #[derive(Clone, Copy)]
-enum Outcome {
+enum MessageOutcome {
     Delivered { late: Option<Cause>, over_bound: bool },
     Missing(Cause),
     Unknown,
@@ -98,16 +98,16 @@ impl<W: Write> Trace<W> {
         // Numbers of threads are not those of processes, nor of each other.
         let pid = (self.hosts.len() as u64 + 1) * 10;
         let (processor, link) = (Track { pid, tid: pid + 1 }, Track { pid, tid: pid + 2 });
-        self.events.process(pid, name);
-        self.events.thread(processor, "processor");
-        self.events.thread(link, "link");
+        self.events.called("process", Track { pid, tid: 0 }, name, pid);
+        self.events.called("thread", processor, "processor", processor.tid);
+        self.events.called("thread", link, "link", link.tid);
         self.hosts.push(HostTracks { processor, link, taken: Vec::new() });
     }
 
     fn opened(&mut self, name: &str, from: HostId, to: HostId) {
         let pid = |host: HostId| self.hosts[host.0].processor.pid;
         let (from, to) = (pid(from), pid(to));
-        let counter = |pid, title| Counter { pid, title, value: 0 };
+        let counter = |pid, title| TraceCounter { pid, title, value: 0 };
         self.channels.push(ChannelTrack {
             from,
             to,
@@ -128,7 +128,7 @@ impl<W: Write> Trace<W> {
         for channel in &mut self.channels {
             while let Some((_, pending)) = channel.pending.pop_first() {
                 let end = pending.deadline.unwrap_or(pending.logical_arrival);
-                channel.write(&mut self.events, &pending, end, Outcome::Unknown);
+                channel.write(&mut self.events, &pending, end, MessageOutcome::Unknown);
             }
         }
         self.events.finish()
@@ -138,11 +138,11 @@ impl<W: Write> Trace<W> {
         channel.map_or_else(|| "\"control\"".to_owned(), |channel| self.channels[channel.0].name.clone())
     }
 
-    fn worked(&mut self, host: HostId, work: Work, span: Span) {
+    fn worked(&mut self, host: HostId, work: Activity, span: Span) {
         let track = self.hosts[host.0].processor;
         self.hosts[host.0].taken.clear();
         match work {
-            Work::Step { channel, kind, switched } => {
+            Activity::Step { channel, kind, switched } => {
                 let what = match kind {
                     Piece::First => "first packet",
                     Piece::Next => "packet",
@@ -154,12 +154,12 @@ impl<W: Write> Trace<W> {
                     self.stepped(channel, kind, span);
                 }
             }
-            Work::HandOver { channel } => {
+            Activity::HandOver { channel } => {
                 let args = format_args!(",\"args\":{{\"channel\":{}}}", self.name(channel));
                 self.events.slice(track, "\"to link\"", span, args);
             }
-            Work::Look => self.events.slice(track, "\"look\"", span, format_args!("")),
-            Work::Upcall { number } => {
+            Activity::Look => self.events.slice(track, "\"look\"", span, format_args!("")),
+            Activity::Upcall { number } => {
                 self.events.slice(track, "\"upcall\"", span, format_args!(",\"args\":{{\"number\":{number}}}"));
             }
         }
@@ -220,9 +220,9 @@ impl<W: Write> Trace<W> {
         }
     }
 
-    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: Span) {
+    fn transmitted(&mut self, host: HostId, place: Option<PacketPlace>, last: bool, bytes: usize, span: Span) {
         let track = self.hosts[host.0].link;
-        let Some(Place { channel, sequence, index }) = place else {
+        let Some(PacketPlace { channel, sequence, index }) = place else {
             let more = format_args!(",\"args\":{{\"bytes\":{bytes}}}");
             return self.events.slice(track, "\"control\"", span, more);
         };
@@ -236,7 +236,7 @@ impl<W: Write> Trace<W> {
         }
     }
 
-    fn delivered(&mut self, channel: ChannelHandle, sequence: u64, completion: Instant, outcome: Outcome) {
+    fn delivered(&mut self, channel: ChannelHandle, sequence: u64, completion: Instant, outcome: MessageOutcome) {
         let channel = &mut self.channels[channel.0];
         give_up(&mut self.events, channel, Some(sequence), completion);
         let Some(pending) = channel.pending.remove(&sequence) else { return };
@@ -255,7 +255,7 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
             break;
         }
         let pending = entry.remove();
-        let outcome = Outcome::Missing(pending.spoilt.unwrap_or(Cause::Network));
+        let outcome = MessageOutcome::Missing(pending.spoilt.unwrap_or(Cause::Network));
         channel.write(events, &pending, at, outcome);
     }
 }
@@ -264,7 +264,7 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
 /// was all here.
 fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: Instant, messages: u64, receiver: u64) {
     let count = usize::try_from(messages).unwrap_or(usize::MAX);
-    let known = |pending: &&mut Pending| pending.spoilt == Some(Cause::Receiver);
+    let known = |pending: &&mut PendingMessage| pending.spoilt == Some(Cause::Receiver);
     let known = channel.pending.values_mut().take(count).filter(known).count() as u64;
     if let Some(last) = channel.pending.values_mut().take(count).last().filter(|_| receiver > known) {
         last.spoilt = Some(Cause::Receiver);
@@ -275,31 +275,32 @@ fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: I
 
 impl ChannelTrack {
     /// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
-    /// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
+    /// long it was under way, its deadline, and what went wrong. The rest of the outer span is the laxity.
     ///
     /// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
-    fn write<W: Write>(&self, events: &mut Events<W>, pending: &Pending, end: Instant, outcome: Outcome) {
-        let Pending { sequence, bytes, .. } = *pending;
+    fn write<W: Write>(&self, events: &mut Events<W>, pending: &PendingMessage, end: Instant, outcome: MessageOutcome) {
+        let PendingMessage { sequence, bytes, .. } = *pending;
         let id = format!("{}.{sequence}", self.number);
         let (place, name) = ((self.from, id.as_str()), self.name.as_str());
         // A message that was sent early may be there before its logical arrival.
         let begin = pending.logical_arrival.min(end);
         let due = pending.deadline.filter(|&deadline| begin <= deadline);
         let over = due.unwrap_or(end).max(end);
+        let blamed = |how: &str, cause: Cause| Some(format!("{how}: {}", format!("{cause:?}").to_lowercase()));
         let (result, wrong) = match outcome {
-            Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
-            Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
-            Outcome::Delivered { .. } => ("in time", None),
-            Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
-            Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
-            Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
+            MessageOutcome::Delivered { late: Some(cause), .. } => ("late", blamed("LATE", cause)),
+            MessageOutcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
+            MessageOutcome::Delivered { .. } => ("in time", None),
+            MessageOutcome::Missing(cause @ Cause::Network) => ("lost", blamed("LOST", cause)),
+            MessageOutcome::Missing(cause) => ("dropped", blamed("DROPPED", cause)),
+            MessageOutcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
         };
         let plain = format_args!("");
         let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
         events.part('b', place, name, begin, more);
         // Of a message without a deadline that is missed, all is wrong.
         let turn = match outcome {
-            Outcome::Unknown => begin,
+            MessageOutcome::Unknown => begin,
             _ if wrong.is_some() => due.unwrap_or(begin).min(end),
             _ => end,
         };
@@ -323,40 +324,38 @@ impl ChannelTrack {
     }
 }
 
-fn cause_name(cause: Cause) -> String {
-    format!("{cause:?}").to_lowercase()
-}
-
 impl<W: Write> Observer for Trace<W> {
-    fn observe(&mut self, seen: Seen) {
+    fn observe(&mut self, seen: Observation) {
         match seen {
-            Seen::Opened { channel: _, name, from, to } => self.opened(name.as_str(), from, to),
-            Seen::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
-            Seen::Taken { host, gap } => self.taken(host, gap),
-            Seen::Slept { host, start, end } => self.slept(host, start, end),
-            Seen::Transmitted { host, place, last, bytes, start, end } => {
+            Observation::Opened { name, from, to } => self.opened(name.as_str(), from, to),
+            Observation::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
+            Observation::Taken { host, gap } => self.taken(host, gap),
+            Observation::Slept { host, start, end } => self.slept(host, start, end),
+            Observation::Transmitted { host, place, last, bytes, start, end } => {
                 self.transmitted(host, place, last, bytes, (start, end));
             }
-            Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
+            Observation::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
                 let channel = &mut self.channels[channel.0];
-                channel.pending.insert(sequence, Pending { sequence, logical_arrival, deadline, bytes, spoilt: None });
+                channel
+                    .pending
+                    .insert(sequence, PendingMessage { sequence, logical_arrival, deadline, bytes, spoilt: None });
                 channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
             }
-            Seen::Refused { channel, at, violation } => {
+            Observation::Refused { channel, at, violation } => {
                 let ChannelTrack { from, name, .. } = &self.channels[channel.0];
                 let track = Track { pid: *from, tid: from + 1 };
                 let more = format_args!(",\"args\":{{\"channel\":{name},\"why\":{}}}", quoted(&violation.to_string()));
                 self.events.instant(track, "\"REFUSED: sender\"", at, more);
             }
-            Seen::Found { place: Place { channel, sequence, .. }, at, dropped } => {
+            Observation::Found { place: PacketPlace { channel, sequence, .. }, at, dropped } => {
                 let channel = &mut self.channels[channel.0];
                 match dropped {
                     None => channel.packets_at_receiver.add(&mut self.events, &channel.name, at, 1),
                     Some(dropped) => {
                         let cause = match dropped {
-                            Drop::OverContract => Cause::Sender,
-                            Drop::ReceiverFull => Cause::Receiver,
-                            Drop::Invalid | Drop::Stale => return,
+                            DropReason::OverContract => Cause::Sender,
+                            DropReason::ReceiverFull => Cause::Receiver,
+                            DropReason::Invalid | DropReason::Stale => return,
                         };
                         if let Some(pending) = channel.pending.get_mut(&sequence) {
                             pending.spoilt.get_or_insert(cause);
@@ -364,23 +363,23 @@ impl<W: Write> Observer for Trace<W> {
                     }
                 }
             }
-            Seen::GaveUp { channel, at, messages, receiver } => {
+            Observation::GaveUp { channel, at, messages, receiver } => {
                 make_room(&mut self.events, &mut self.channels[channel.0], at, messages, receiver);
             }
-            Seen::Delivered { channel, sequence, completion, cause, over_bound } => {
-                let outcome = Outcome::Delivered { late: cause, over_bound };
+            Observation::Delivered { channel, sequence, completion, cause, over_bound } => {
+                let outcome = MessageOutcome::Delivered { late: cause, over_bound };
                 self.delivered(channel, sequence, completion, outcome);
             }
-            Seen::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
+            Observation::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
                 give_up(&mut self.events, &mut self.channels[channel.0], None, at);
             }
-            // A host on the way says how many it has seen before it lost the sender.
-            Seen::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
+            // A host on the path says how many it has seen before it lost the sender.
+            Observation::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
                 give_up(&mut self.events, &mut self.channels[channel.0], Some(over), at);
             }
-            Seen::Ended { .. } => {}
-            Seen::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
-            Seen::Finding { at, channel, what } => {
+            Observation::Ended { .. } => {}
+            Observation::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
+            Observation::Finding { at, channel, what } => {
                 let pid = channel.map_or(0, |channel| self.channels[channel.0].to);
                 let name = quoted(&format!("FINDING: {}", what.name()));
                 self.events.instant(Track { pid, tid: pid + 1 }, &name, at, format_args!(",{TERRIBLE}"));

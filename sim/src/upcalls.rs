@@ -4,16 +4,16 @@ use std::collections::VecDeque;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick, Upcall, UpcallId, Upcalls};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall, UpcallId, Upcalls};
 
 use crate::host_config::Gap;
 
-/// What a thread of upcalls did that had its processor to itself.
+/// The counters of a thread of upcalls that had its processor to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Alone {
+pub struct SoloThread {
     /// Of each upcall. A run that was not done when its deadline passed, nor at the end, counts as skipped, and its age as a response.
-    pub runs: Vec<Runs>,
-    /// How often another upcall was picked than the one that ran before.
+    pub runs: Vec<RunCounts>,
+    /// The number of times that another upcall was picked than the one that ran before.
     pub switches: u64,
 }
 
@@ -33,7 +33,7 @@ pub struct Alone {
 /// // It waits for a run of the first, and for another one after ten of its 20 ms.
 /// assert_eq!(alone.runs[1].longest, ms(14));
 /// ```
-pub fn alone(upcalls: &[(Upcall, Instant)], platform: &Platform, span: Duration) -> Alone {
+pub fn alone(upcalls: &[(Upcall, Instant)], platform: &Platform, span: Duration) -> SoloThread {
     let (mut thread, end) = (Thread::new(upcalls.len(), platform, platform.wake_up), Instant::ZERO + span);
     for &(upcall, first) in upcalls {
         let number = thread.add(upcall);
@@ -49,12 +49,12 @@ pub fn alone(upcalls: &[(Upcall, Instant)], platform: &Platform, span: Duration)
             runs.longest = runs.longest.max(end.since(*first + upcall.period() * over));
         }
     }
-    Alone { runs, switches: thread.switches }
+    SoloThread { runs, switches: thread.switches }
 }
 
-/// What the runs of an upcall showed.
+/// The results of an upcall's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Runs {
+pub struct RunCounts {
     /// Runs that were completed.
     pub completed: u64,
     /// Of these, after their deadline.
@@ -65,9 +65,9 @@ pub struct Runs {
     pub longest: Duration,
 }
 
-impl Runs {
+impl RunCounts {
     /// A run was done at `at`.
-    pub(crate) fn done(&mut self, at: Instant, completed: &Completed) {
+    pub(crate) fn done(&mut self, at: Instant, completed: &CompletedRun) {
         self.completed += 1;
         if let (Some(release), Some(deadline)) = (completed.release, completed.deadline) {
             self.late += u64::from(at > deadline);
@@ -77,7 +77,7 @@ impl Runs {
 }
 
 /// The units of the next iteration, and what it takes: rounded such that all iterations of a run take C.
-pub(crate) fn iteration(upcall: &Upcall, pick: &Pick) -> (u32, Duration) {
+pub(crate) fn iteration(upcall: &Upcall, pick: &PickedRun) -> (u32, Duration) {
     let units = pick.block.min(pick.left);
     let until = |units: u32| upcall.cost().mul_ratio(units.into(), upcall.batch().into());
     (units, until(pick.done + units) - until(pick.done))
@@ -86,9 +86,9 @@ pub(crate) fn iteration(upcall: &Upcall, pick: &Pick) -> (u32, Duration) {
 /// An iteration that has begun.
 #[derive(Debug)]
 struct Iteration {
-    pick: Pick,
+    pick: PickedRun,
     units: u32,
-    /// What it still takes, the switch to it included.
+    /// The time that it still takes, the switch to it included.
     left: Duration,
 }
 
@@ -97,11 +97,11 @@ struct Iteration {
 pub(crate) struct Thread {
     upcalls: Upcalls,
     /// By place.
-    runs: Vec<Runs>,
+    runs: Vec<RunCounts>,
     ids: Vec<UpcallId>,
     /// C_cs.
     switch: Duration,
-    /// How late it wakes up.
+    /// The lateness with which it wakes up.
     late: Duration,
     /// Until when it is known what it did.
     at: Instant,
@@ -129,8 +129,8 @@ impl Thread {
 
     /// Adds an upcall that is suspended. Its number.
     pub(crate) fn add(&mut self, upcall: Upcall) -> usize {
-        self.ids.push(self.upcalls.create(upcall).expect("room for all upcalls of a host"));
-        self.runs.push(Runs::default());
+        self.ids.push(self.upcalls.create(upcall, upcall.period(), 0).expect("room for all upcalls of a host"));
+        self.runs.push(RunCounts::default());
         self.ids.len() - 1
     }
 
@@ -150,17 +150,17 @@ impl Thread {
         }
     }
 
-    /// What the runs of each showed since this was last asked.
-    pub(crate) fn take_runs(&mut self) -> Vec<Runs> {
+    /// The results of the runs of each since the last call.
+    pub(crate) fn take_runs(&mut self) -> Vec<RunCounts> {
         self.runs.iter_mut().map(core::mem::take).collect()
     }
 
-    /// Whether a run is released and not done.
+    /// True if a run is released and not done.
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.iteration.is_some() || self.upcalls.has_current(now)
     }
 
-    /// When something may change: an iteration ends, or begins.
+    /// The time at which something may change: an iteration ends, or begins.
     pub(crate) fn next_event(&self, now: Instant) -> Option<Instant> {
         let from = self.at.max(now);
         match &self.iteration {
@@ -217,7 +217,7 @@ impl Thread {
         }
     }
 
-    fn begin(&mut self, pick: Pick) {
+    fn begin(&mut self, pick: PickedRun) {
         let upcall = self.upcalls.upcall(pick.id).expect("it was picked");
         let (units, cost) = iteration(&upcall, &pick);
         self.switches += u64::from(pick.switched);
@@ -228,7 +228,7 @@ impl Thread {
 
     fn finish(&mut self) {
         let Some(Iteration { pick, units, .. }) = self.iteration.take() else { return };
-        if let Some(completed) = self.upcalls.ran(self.at, units, Outcome::Yields) {
+        if let Some(completed) = self.upcalls.ran(self.at, units, RunOutcome::Yields) {
             self.runs[pick.id.index()].done(self.at, &completed);
         }
     }

@@ -3,33 +3,33 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Departed, Endpoint, Transmit};
-use laxity_core::event::{ChannelId, Name, Request};
+use laxity_core::endpoint::{DepartedMessage, Endpoint, Transmit};
+use laxity_core::event::{ChannelId, Name, PeerRequest};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::Upcall;
 use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_drive::{Clock as _, Next as Upcoming};
+use laxity_drive::{Clock as _, NextTurn};
 use laxity_link::emulated::{EmulatedCounters, EmulatedLink};
 
 use crate::content::{self, CHECK_BYTES};
 use crate::fault::Faults;
-use crate::order::{Next, Order};
-use crate::relay::Relays;
-use crate::source::Feed;
+use crate::order::{EventOrder, NextEvent};
+use crate::source::RunningSource;
 use crate::{
-    Around, AsPlanned, Checks, Command, Decide, Departure, Gap, Host, HostConfig, HostCounters, Ledger, Observer, Plan,
-    Random, Report, Responses, Runs, Source, Varied, What,
+    ChannelPlan, ChannelRecord, ChannelReport, Checks, Departure, FindingKind, Gap, Host, HostConfig, HostCounters,
+    LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source, VariedSource,
 };
 
-/// A host of a world, by number.
+/// A host of a world, by number: they are counted from zero as they are added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct HostId(pub(crate) usize);
+pub struct HostId(pub usize);
 
-/// A channel of a world, by number.
+/// A channel of a world, by number: they are counted from zero as they are opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ChannelHandle(pub(crate) usize);
+pub struct ChannelHandle(pub usize);
 
 /// Turns without any work, after which a host counts as hung: `poll_timeout` promised work that does not exist.
 const HUNG: u32 = 4;
@@ -40,24 +40,25 @@ const HUNG: u32 = 4;
 /// the lower number. A turn is one of the driver that ships ([`laxity_drive::Driver::turn`]): inputs, links, one step. It sees what
 /// arrived by its beginning; what it does takes effect when its cost is paid.
 ///
-/// Checked all the time: what the head of `checkers` says ([`World::findings`]); and, by a panic, that nobody is told to wake up
+/// Checked all the time: what the head of `checkers` says ([`World::findings`]); and, by a panic, that no host is told to wake up
 /// for nothing. Checked by [`World::finish`]: each message ended once; all frames are free again.
+#[derive(Default)]
 pub struct World {
     now: Instant,
     pub(crate) hosts: Vec<Host>,
-    pub(crate) channels: Vec<Ledger>,
-    pub(crate) sources: Vec<Feed>,
+    pub(crate) channels: Vec<ChannelRecord>,
+    pub(crate) sources: Vec<RunningSource>,
     pub(crate) faults: Faults,
     pub(crate) checks: Checks,
     seed: u64,
-    /// Who has an address.
+    /// The host that has an address.
     pub(crate) addresses: BTreeMap<SocketAddr, usize>,
-    /// Channels that no receiver has accepted yet, by sender, receiver and name.
-    waiting: BTreeMap<(usize, usize, Name), Vec<usize>>,
+    /// Channels that a host was not asked for yet, or has not accepted, by the host before, the host and the name, and the side there.
+    pub(crate) waiting: BTreeMap<(usize, usize, Name), Vec<(usize, Side)>>,
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
-    pub(crate) relays: Relays,
-    coming: Order,
-    pub(crate) decide: Box<dyn Decide>,
+    coming: EventOrder,
+    /// The answer to all requests, if they are refused.
+    pub(crate) refusal: Option<Refusal>,
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) order: u64,
     random: Random,
@@ -68,31 +69,12 @@ pub struct World {
 impl World {
     /// An empty world at time zero.
     pub fn new(seed: u64) -> Self {
-        Self {
-            now: Instant::ZERO,
-            hosts: Vec::new(),
-            channels: Vec::new(),
-            sources: Vec::new(),
-            faults: Faults::default(),
-            checks: Checks::default(),
-            seed,
-            addresses: BTreeMap::new(),
-            waiting: BTreeMap::new(),
-            injected: BTreeMap::new(),
-            relays: Relays::default(),
-            coming: Order::default(),
-            decide: Box::new(AsPlanned),
-            observer: None,
-            order: 0,
-            random: Random(seed),
-            scratch: vec![0; 1 << 16],
-            idle_turns: 0,
-        }
+        Self { seed, random: Random(seed), scratch: vec![0; 1 << 16], ..Self::default() }
     }
 
-    /// Lets `decide` answer all requests from now on.
-    pub fn set_decide(&mut self, decide: Box<dyn Decide>) {
-        self.decide = decide;
+    /// Every request is refused so from now on.
+    pub fn refuse_all(&mut self, refusal: Refusal) {
+        self.refusal = Some(refusal);
     }
 
     /// Adds a host.
@@ -109,54 +91,49 @@ impl World {
     }
 
     /// Opens a channel as planned, now.
-    pub fn open(&mut self, from: HostId, to: HostId, plan: Plan) -> ChannelHandle {
+    pub fn open(&mut self, from: HostId, to: HostId, plan: ChannelPlan) -> ChannelHandle {
         self.open_via(from, &[], to, plan)
-    }
-
-    /// A request for channel `number` will come from host `before` to host `to`.
-    pub(crate) fn expect(&mut self, before: usize, to: usize, name: Name, number: usize) {
-        self.waiting.entry((before, to, name)).or_default().push(number);
     }
 
     /// Lets a source submit.
     pub fn add_source(&mut self, source: Source) {
-        self.feed(Feed::regular(&source), source.start, source.first);
+        self.feed(RunningSource::regular(&source), source.start, source.first);
     }
 
     /// Lets a source submit.
-    pub fn add_varied(&mut self, varied: Varied) {
+    pub fn add_varied(&mut self, varied: VariedSource) {
         let start = varied.start;
         let mut seed = Random(self.seed ^ (self.sources.len() as u64) << 32);
-        let mut feed = Feed::varied(varied, seed.next());
+        let mut feed = RunningSource::varied(varied, seed.next());
         let (_, first) = feed.next(1);
         self.feed(feed, start, first);
     }
 
-    fn feed(&mut self, feed: Feed, start: Instant, first: u32) {
+    fn feed(&mut self, feed: RunningSource, start: Instant, first: u32) {
         let host = self.channels[feed.channel.0].from.0;
         self.sources.push(feed);
-        self.schedule(host, start, Command::Emit { source: self.sources.len() - 1, messages: first });
+        self.schedule(host, start, PlannedCommand::Emit { source: self.sources.len() - 1, messages: first });
     }
 
     /// Submits one message of `bytes` bytes at `at`.
     pub fn submit_at(&mut self, at: Instant, channel: ChannelHandle, bytes: u32) {
         let host = self.channels[channel.0].from.0;
-        self.schedule(host, at, Command::Submit { channel: channel.0, bytes });
+        self.schedule(host, at, PlannedCommand::Submit { channel: channel.0, bytes });
     }
 
     /// Closes a channel from its sender's side, now.
     pub fn close(&mut self, channel: ChannelHandle) {
         let host = self.channels[channel.0].from.0;
-        self.schedule(host, self.now, Command::Close { channel: channel.0, sender: true });
+        self.schedule(host, self.now, PlannedCommand::Close { channel: channel.0, sender: true });
     }
 
     /// The receiver of a best-effort channel asks its sender, now, to start its packets so far apart.
     pub fn ask_spacing(&mut self, channel: ChannelHandle, spacing: Duration) {
         let host = self.channels[channel.0].to.0;
-        self.schedule(host, self.now, Command::Space { channel: channel.0, spacing });
+        self.schedule(host, self.now, PlannedCommand::Space { channel: channel.0, spacing });
     }
 
-    /// What the sender of a best-effort channel has confirmed of that, and when; `None` if nothing.
+    /// The spacing that the sender of a best-effort channel has confirmed, and the time; `None` if nothing.
     pub fn spaced(&self, channel: ChannelHandle) -> Option<(Instant, Duration)> {
         self.channels[channel.0].spaced
     }
@@ -164,21 +141,21 @@ impl World {
     /// Closes a channel from its receiver's side, now.
     pub fn close_by_receiver(&mut self, channel: ChannelHandle) {
         let host = self.channels[channel.0].to.0;
-        self.schedule(host, self.now, Command::Close { channel: channel.0, sender: false });
+        self.schedule(host, self.now, PlannedCommand::Close { channel: channel.0, sender: false });
     }
 
     /// Restricts a host to current real-time work, or lifts that, at `at`.
     pub fn restrict_at(&mut self, at: Instant, host: HostId, restricted: bool) {
-        self.schedule(host.0, at, Command::Restrict(restricted));
+        self.schedule(host.0, at, PlannedCommand::Restrict(restricted));
     }
 
     /// A host gives channels that it sends these stages together, now or as soon as that is sound. While one change is under way, no other.
     pub fn restage(&mut self, host: HostId, stages: impl Iterator<Item = (ChannelHandle, SendingStages)>) {
         self.hosts[host.0].restaging = Some(stages.map(|(channel, stages)| (channel.0, stages)).collect());
-        self.schedule(host.0, self.now, Command::Restage);
+        self.schedule(host.0, self.now, PlannedCommand::Restage);
     }
 
-    /// Whether the last change of stages at a host is over.
+    /// True if the last change of stages at a host is over.
     pub fn is_restaged(&self, host: HostId) -> bool {
         self.hosts[host.0].restaging.is_none()
     }
@@ -200,9 +177,9 @@ impl World {
         self.touch(host.0);
     }
 
-    /// Lets the upcalls of a host be as far as they are by now, and stops them all. What the runs of each showed since this was last
-    /// asked.
-    pub fn stop_upcalls(&mut self, host: HostId) -> Vec<Runs> {
+    /// Lets the upcalls of a host be as far as they are by now, and stops them all. Returns the results of the runs of each since the
+    /// last call.
+    pub fn stop_upcalls(&mut self, host: HostId) -> Vec<RunCounts> {
         let now = self.now;
         self.touch(host.0);
         let host = &mut self.hosts[host.0];
@@ -227,19 +204,6 @@ impl World {
         self.touch(host.0);
     }
 
-    /// The host does nothing from now on, as if its power had failed.
-    pub fn freeze(&mut self, host: HostId) {
-        self.hosts[host.0].frozen = true;
-        self.touch(host.0);
-    }
-    /// A frozen host goes on where it was.
-    pub fn thaw(&mut self, host: HostId) {
-        self.touch(host.0);
-        let host = &mut self.hosts[host.0];
-        host.frozen = false;
-        host.now = host.now.max(self.now);
-    }
-
     /// The time.
     pub fn now(&self) -> Instant {
         self.now
@@ -248,13 +212,13 @@ impl World {
     pub fn endpoint(&self, host: HostId) -> &Endpoint {
         self.hosts[host.0].endpoint()
     }
-    /// What a host did so far.
+    /// The counters of a host so far.
     pub fn host_counters(&self, host: HostId) -> HostCounters {
         let host = &self.hosts[host.0];
         let port = host.port.as_ref().map_or_else(EmulatedCounters::default, EmulatedLink::counters);
         HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), port, ..host.counters }
     }
-    /// When a host, if its platform polices that, gave best-effort packets and control frames to its wire.
+    /// The times at which a host, if its platform polices that, gave best-effort packets and control frames to its wire.
     pub fn best_effort_starts(&self, host: HostId) -> &[Instant] {
         &self.hosts[host.0].starts
     }
@@ -268,19 +232,19 @@ impl World {
         self.channels[channel.0].successor
     }
 
-    /// What became of a channel so far.
-    pub fn report(&self, channel: ChannelHandle) -> Report {
+    /// The report on a channel so far.
+    pub fn report(&self, channel: ChannelHandle) -> ChannelReport {
         let ledger = &self.channels[channel.0];
         let (from, to) = (self.hosts[ledger.from.0].endpoint(), self.hosts[ledger.to.0].endpoint());
         let send = ledger.sender.key.and_then(|key| from.send_counters(key)).unwrap_or(ledger.send);
         let receive = ledger.receiver.key.and_then(|key| to.receive_counters(key)).unwrap_or(ledger.receive);
         let mut report = ledger.report(send, receive);
-        report.figures.drop_on_the_way(self.dropped_on_the_way(channel.0));
+        report.figures.drop_in_transit(self.dropped_in_transit(channel.0));
         report
     }
 
     /// The largest responses of a channel since this was last asked.
-    pub fn take_responses(&mut self, channel: ChannelHandle) -> Responses {
+    pub fn take_responses(&mut self, channel: ChannelHandle) -> LargestResponses {
         core::mem::take(&mut self.channels[channel.0].responses)
     }
 
@@ -294,20 +258,20 @@ impl World {
         while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
             self.now = self.now.max(at);
             match next {
-                Next::Change => self.change(),
-                Next::Arrival(wire) => self.arrive(wire),
-                Next::Passed(host) => self.pass(host),
-                Next::Injected => {
+                NextEvent::Change => self.change(),
+                NextEvent::Arrival(wire) => self.arrive(wire),
+                NextEvent::Passed(host) => self.pass(host),
+                NextEvent::Injected => {
                     if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
                         self.hosts[host].receive(at, peer, &bytes);
                         self.touch(host);
                     }
                 }
-                Next::Upcalls(host) => {
+                NextEvent::Upcalls(host) => {
                     self.hosts[host].make_way(at);
                     self.touch(host);
                 }
-                Next::Turn(host) => {
+                NextEvent::Turn(host) => {
                     self.turn(host, at);
                     self.touch(host);
                 }
@@ -316,7 +280,7 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Closes every channel from its sender's side. Sources stop, and nobody opens anything again.
+    /// Closes every channel from its sender's side. Sources stop, and no application opens a channel again.
     pub fn close_all(&mut self) {
         self.sources.iter_mut().for_each(|source| source.until = self.now);
         for number in 0..self.channels.len() {
@@ -335,18 +299,15 @@ impl World {
         self.run_until(self.now + lease * 10);
         let mut problems = Vec::new();
         for (number, ledger) in self.channels.iter().enumerate() {
-            for (side, host) in [(&ledger.sender, ledger.from), (&ledger.receiver, ledger.to)] {
-                if side.key.is_some() && !side.released && !self.hosts[host.0].frozen {
-                    problems.push((Some(number), (What::Memory, "a channel that is over".into(), format!("{side:?}"))));
-                }
-            }
-            problems.extend(ledger.check().map(|problem| (Some(number), problem)));
+            let left = ledger.sides().filter(|side| !side.is_over());
+            let left = left.map(|side| (FindingKind::Memory, "a channel that is over".into(), format!("{side:?}")));
+            let found = left.chain(ledger.check()).chain(self.check_relays(ledger));
+            problems.extend(found.map(|problem| (Some(number), problem)));
         }
-        self.check_relays();
         for (number, host) in self.hosts.iter().enumerate() {
             if let Some((expected, found)) = host.missing_frames() {
                 let found = format!("{found} at host {number}");
-                problems.push((None, (What::Memory, format!("{expected} frames that are free again"), found)));
+                problems.push((None, (FindingKind::Memory, format!("{expected} frames that are free again"), found)));
             }
         }
         for (channel, problem) in problems {
@@ -358,7 +319,7 @@ impl World {
         }
     }
 
-    pub(crate) fn schedule(&mut self, host: usize, at: Instant, command: Command) {
+    pub(crate) fn schedule(&mut self, host: usize, at: Instant, command: PlannedCommand) {
         self.order += 1;
         self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
         self.touch(host);
@@ -369,8 +330,8 @@ impl World {
         self.coming.touch(host);
     }
 
-    /// What happens next, and when.
-    fn next(&mut self) -> Option<(Instant, Next)> {
+    /// The next event, and its time.
+    fn next(&mut self) -> Option<(Instant, NextEvent)> {
         let hosts = &self.hosts;
         self.coming.refresh(|host| {
             let Host { wire, port, .. } = &hosts[host];
@@ -378,8 +339,8 @@ impl World {
             let passed = port.as_ref().and_then(EmulatedLink::next_arrival);
             [wire.next_arrival(), passed, host.next_making_way(), host.next_turn()]
         });
-        let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
-        let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, Next::Change));
+        let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, NextEvent::Injected));
+        let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, NextEvent::Change));
         self.coming.first().into_iter().chain(injected).chain(change).min()
     }
 
@@ -431,7 +392,7 @@ impl World {
         self.post(number, at);
         let Some(mut driver) = self.hosts[number].driver.take() else { return };
         let before = self.hosts[number].progress();
-        let mut around = Around { world: self, number };
+        let mut around = SimulatedEnvironment { world: self, number };
         if let Some(late) = woken {
             let now = around.now();
             driver.woke(now, Some(now.before(late)), false, &mut around);
@@ -446,7 +407,7 @@ impl World {
         let host = &mut self.hosts[number];
         host.driver = Some(driver);
         let (worked, mut again) = (host.progress() != before, false);
-        if let Upcoming::Sleep(sleep) = next
+        if let NextTurn::Sleep(sleep) = next
             && host.is_silent()
         {
             again = sleep.until.is_some_and(|(until, _)| until <= host.local());
@@ -460,7 +421,7 @@ impl World {
     pub(crate) fn message_made(&mut self, number: usize, key: ChannelId, message: MessageBuf, end: Instant) {
         let host = &mut self.hosts[number];
         host.give_buffer(message);
-        if let Some(&channel) = host.keys.get(&key) {
+        if let Some(&(channel, Side::Sender)) = host.keys.get(&key) {
             self.channels[channel].made(end);
         }
     }
@@ -485,10 +446,8 @@ impl World {
         let host = &mut self.hosts[number];
         frames.free(packet.frame);
         host.counters.transmitted += 1;
-        let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
-        let whose = |departed: Departed| self.relays.channel_of(number, departed.channel);
-        let whose = channel.copied().or(packet.message.and_then(whose));
-        let real_time = whose.is_some_and(|channel| self.channels[channel].plan.service.contract().is_some());
+        let whose = packet.message.and_then(|departed| host.keys.get(&departed.channel).copied());
+        let real_time = whose.is_some_and(|(channel, _)| self.channels[channel].plan.service.contract().is_some());
         if host.config.platform.best_effort.starts.is_some() && !real_time {
             host.starts.push(host.now);
         }
@@ -496,35 +455,38 @@ impl World {
             let which = if packet.message.is_some() { &mut said.data } else { &mut said.control };
             which.note(end, &self.scratch[..packet.len]);
         }
-        if let (Some(departed), Some(&channel)) = (packet.message, channel) {
-            let ledger = &mut self.channels[channel];
+        let Some((departed, (channel, side))) = packet.message.zip(whose) else { return };
+        let ledger = &mut self.channels[channel];
+        let logical_arrival = host.clock.when(departed.logical_arrival);
+        if side == Side::Sender {
             let (now, early, payload) = (host.local(), host.config.send_early, (packet.len - DATA_HEADER_BYTES) as u32);
             let problem = ledger.promise.and_then(|promise| {
                 ledger.watch.departs((&ledger.plan, &promise.contract, early), &departed, payload, now)
             });
-            let (logical_arrival, deadline) =
-                (host.clock.when(departed.logical_arrival), host.clock.when(departed.deadline));
-            let departed = Departed { logical_arrival, deadline, ..departed };
+            let departed =
+                DepartedMessage { logical_arrival, deadline: host.clock.when(departed.deadline), ..departed };
             ledger.departed(&departed, payload, completes, end);
             let at = host.now;
             self.saw([channel as u64, departed.sequence, u64::from(payload), end.as_nanos()]);
             if let Some(problem) = problem {
                 self.find(Some(channel), at, problem);
             }
-        } else if let Some(departed) = packet.message {
-            let departed = Departed { logical_arrival: host.clock.when(departed.logical_arrival), ..departed };
-            self.relay_departed(number, &departed, end);
+        } else if let Side::Onward(place) = side
+            && departed.last
+        {
+            ledger.hops[place].departed(logical_arrival, end);
         }
     }
 
-    /// The first channel that `request` at host `number` can mean: planned, and not accepted yet.
-    pub(crate) fn asked(&mut self, number: usize, request: &Request) -> Option<usize> {
+    /// The first channel that `request` at host `number` can mean: planned, and not begun there yet. And its side.
+    pub(crate) fn asked(&mut self, number: usize, request: &PeerRequest) -> Option<(usize, Side)> {
         let peer = *self.addresses.get(&request.peer)?;
         let waiting = self.waiting.get_mut(&(peer, number, request.name))?;
         let channels = &self.channels;
-        waiting.retain(|&channel| {
-            let (sender, receiver) = (&channels[channel].sender, &channels[channel].receiver);
-            receiver.key.is_none() && !receiver.released && sender.end.is_none() && !sender.released
+        waiting.retain(|&(channel, side)| {
+            let ChannelRecord { sender, receiver, hops, .. } = &channels[channel];
+            let first = if let Side::Inward(place) = side { &hops[place].onward } else { receiver };
+            first.key.is_none() && !first.released && sender.end.is_none() && !sender.released
         });
         waiting.first().copied()
     }

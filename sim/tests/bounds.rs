@@ -8,20 +8,20 @@ use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::figures::Misses;
 use laxity_core::units::Duration;
-use laxity_sim::{Gap, HostConfig, Plan, Report, Source, World};
+use laxity_sim::{ChannelPlan, ChannelReport, Gap, HostConfig, Source, World};
 
 /// From the logical arrivals at the sender to those at the receiver, which are the same for all channels: they meet there.
 const UPSTREAM: Duration = ms(15);
 
 /// What a channel gets, and what by the analysis it needs.
-struct Granted {
+struct GrantedBound {
     contract: Contract,
     stage: Duration,
     worst: Duration,
 }
 
 /// Three channels at a receiving host, each with `more` than its least stage.
-fn granted(more: Duration) -> Vec<Granted> {
+fn granted(more: Duration) -> Vec<GrantedBound> {
     let mut admission = Admission::new(modern()).unwrap();
     let mut held = Vec::new();
     for (max, interval) in [(6_000, ms(10)), (20_000, ms(20)), (3_000, ms(5))] {
@@ -39,11 +39,16 @@ fn granted(more: Duration) -> Vec<Granted> {
         .collect();
     let bounds = admission.bounds();
     let worst = |id| bounds.iter().find(|(other, _)| *other == id).unwrap().1.worst;
-    granted.into_iter().map(|(id, contract, stage)| Granted { contract, stage, worst: worst(id) }).collect()
+    granted.into_iter().map(|(id, contract, stage)| GrantedBound { contract, stage, worst: worst(id) }).collect()
 }
 
 /// Runs them at full rate; `spare` is how long before its deadline a message is expected.
-fn run(granted: &[Granted], receive_early: bool, gaps: Vec<Gap>, spare: impl Fn(&Granted) -> Duration) -> Vec<Report> {
+fn run(
+    granted: &[GrantedBound],
+    receive_early: bool,
+    gaps: Vec<Gap>,
+    spare: impl Fn(&GrantedBound) -> Duration,
+) -> Vec<ChannelReport> {
     let mut world = World::new(5);
     let from = world.add_host(HostConfig::new(modern(), address(1)));
     let to = world.add_host(HostConfig { receive_early, gaps, ..HostConfig::new(modern(), address(2)) });
@@ -51,9 +56,9 @@ fn run(granted: &[Granted], receive_early: bool, gaps: Vec<Gap>, spare: impl Fn(
     // What lies outside both hosts' stages is in the plan: the way, and the wait until a frame is found.
     let sender = UPSTREAM - modern().propagation - delay;
     let stages = SendingStages { processor: sender.mul_ratio(3, 5), link: sender - sender.mul_ratio(3, 5) };
-    let open = |(number, granted): (usize, &Granted)| {
-        let plan = Plan::new(&number.to_string(), Service::RealTime(granted.contract), stages, granted.stage);
-        world.open(from, to, Plan { spare: spare(granted), ..plan })
+    let open = |(number, granted): (usize, &GrantedBound)| {
+        let plan = ChannelPlan::new(&number.to_string(), Service::RealTime(granted.contract), stages, granted.stage);
+        world.open(from, to, ChannelPlan { spare: spare(granted), ..plan })
     };
     let channels: Vec<_> = granted.iter().enumerate().map(open).collect();
     world.run_until(at(500));
@@ -62,7 +67,7 @@ fn run(granted: &[Granted], receive_early: bool, gaps: Vec<Gap>, spare: impl Fn(
     }
     world.run_until(at(2_500));
     world.finish();
-    let reports: Vec<Report> = channels.iter().map(|&channel| world.report(channel)).collect();
+    let reports: Vec<ChannelReport> = channels.iter().map(|&channel| world.report(channel)).collect();
     for report in &reports {
         assert_eq!(report.figures.misses, Misses::default());
         assert!(report.figures.delivered >= 90);
@@ -70,7 +75,7 @@ fn run(granted: &[Granted], receive_early: bool, gaps: Vec<Gap>, spare: impl Fn(
     reports
 }
 
-fn by_analysis(granted: &Granted) -> Duration {
+fn by_analysis(granted: &GrantedBound) -> Duration {
     granted.stage - granted.worst
 }
 

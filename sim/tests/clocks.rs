@@ -3,7 +3,7 @@
 mod common;
 
 use common::{address, at, contract, modern, ms, plan};
-use laxity_core::clock::{Message, Pending, Reason, Relation, Verdict};
+use laxity_core::clock::{ClockRelation, CompletedMessage, DeadlineVerdict, PendingMessages, UnknownReason};
 use laxity_core::endpoint::ClockConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_sim::{Clock, Fault, FaultKind, HostConfig, HostId, Source, World};
@@ -35,8 +35,8 @@ fn judged(
     for second in 1..=seconds {
         let now = at(1000 * second);
         world.run_until(now);
-        let mut pending = Pending::new(1);
-        let message = Message {
+        let mut pending = PendingMessages::new(1);
+        let message = CompletedMessage {
             sent: sender.reading(now.before(ms(5))),
             completed: receiver.reading(now),
             epoch: world.endpoint(from).clock_epoch(),
@@ -46,18 +46,18 @@ fn judged(
             token: 7,
         };
         let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
-        assert_eq!(clock.relation(receiver.reading(now)), Relation::Estimated);
+        assert_eq!(clock.relation(receiver.reading(now)), ClockRelation::Estimated);
         assert!(!pending.push(clock, &message).is_late);
         world.run_until(now + ms(450));
         let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
         let judged = pending.settle(clock, receiver.reading(now + ms(450))).unwrap();
-        assert_eq!((judged.verdict, judged.token), (Verdict::InTime, 7), "{judged:?}");
+        assert_eq!((judged.verdict, judged.token), (DeadlineVerdict::InTime, 7), "{judged:?}");
         let (error, round_trip) = (clock.error().unwrap(), clock.round_trip().unwrap());
         assert!(error <= round_trip, "{error:?} of a round trip of {round_trip:?}");
         all.push((judged.lower, judged.upper, error));
         // Senders learn as much.
         let back = world.endpoint(from).peer_clock(address(2)).unwrap();
-        assert_eq!(back.relation(sender.reading(now + ms(450))), Relation::Estimated);
+        assert_eq!(back.relation(sender.reading(now + ms(450))), ClockRelation::Estimated);
     }
     world.finish();
     assert_eq!(world.report(channel).figures.misses, Default::default());
@@ -120,7 +120,7 @@ fn after_a_host_was_suspended_its_messages_are_judged_again() {
             let now = if host == suspended { at(3_000) } else { at(4_000) } + ms(700 * (host as u64 + 1));
             world.endpoint(hosts[host]).peer_clock(of).unwrap().relation(now)
         };
-        assert_eq!([knows(0, peer), knows(1, own)], [Relation::Estimated; 2], "host {suspended}");
+        assert_eq!([knows(0, peer), knows(1, own)], [ClockRelation::Estimated; 2], "host {suspended}");
         world.run_until(at(6_000));
         world.finish();
         let figures = world.report(channel).figures;
@@ -145,7 +145,7 @@ fn a_drift_beyond_what_is_stated_ends_unknown() {
             let now = at(10 * tens);
             world.run_until(now);
             let relation = world.endpoint(to).peer_clock(address(1)).unwrap().relation(now);
-            matches!(relation, Relation::Unknown(Reason::Contradictions | Reason::Rate))
+            matches!(relation, ClockRelation::Unknown(UnknownReason::Contradictions | UnknownReason::Rate))
         });
         // It is believed again now and then, until it is refuted again.
         assert!(unknown.count() > 60, "{ppm}");

@@ -1,16 +1,16 @@
-//! What comes together at one host: the last switch port is a FIFO, and everything that is admitted may have something in it.
+//! Traffic that comes together at one host: the last switch port is a FIFO, and everything that is admitted may have something in it.
 
 mod common;
 
 use common::{address, at, best_effort, contract, draw, ms, us};
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::incoming::{Flow, Incoming, Room, Source as Origin};
+use laxity_core::admission::incoming::{Flow, FlowSource, IncomingGrant, IncomingTraffic};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::figures::Misses;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
-use laxity_sim::{ChannelHandle, HostConfig, HostId, Plan, Source, World, port_like};
+use laxity_sim::{ChannelHandle, ChannelPlan, HostConfig, HostId, Source, World, port_like};
 
 /// 100 Mbit/s; the platform takes nothing, because only what is granted is looked at.
 fn platform() -> Platform {
@@ -30,13 +30,13 @@ fn receiver(platform: Platform) -> HostConfig {
     }
 }
 
-fn origin(host: u64, admission: &Admission) -> Origin {
+fn origin(host: u64, admission: &Admission) -> FlowSource {
     let LinkModel { rate, spacing, .. } = admission.platform().link;
-    Origin { host, rate, ahead: admission.look_ahead(), spacing }
+    FlowSource { host, rate, ahead: admission.look_ahead(), spacing }
 }
 
 /// A real-time channel as both hosts would grant it, with this allowance for its way in.
-fn granted(name: &str, contract: &Contract, room: &Room) -> Plan {
+fn granted(name: &str, contract: &Contract, room: &IncomingGrant) -> ChannelPlan {
     let host = Admission::new(platform()).unwrap();
     let input_delay = host.input_delay() + room.allowance;
     let outside = platform().propagation + input_delay;
@@ -46,12 +46,16 @@ fn granted(name: &str, contract: &Contract, room: &Room) -> Plan {
     let left = contract.deadline().checked_sub(needed).expect("both hosts have room");
     let stages = SendingStages { link: sending.link + left, ..sending };
     let transit = host.look_ahead() + platform().link.occupancy(platform().packet) + outside;
-    Plan { input_delay, transit, ..Plan::new(name, Service::RealTime(*contract), stages, receiving.processor) }
+    ChannelPlan {
+        input_delay,
+        transit,
+        ..ChannelPlan::new(name, Service::RealTime(*contract), stages, receiving.processor)
+    }
 }
 
 /// 32 hosts with one best-effort channel each that always has more to send, and one with a guaranteed channel: what became of that,
 /// and how many packets the port dropped.
-fn crowd(spacing: Option<Duration>, room: &Room) -> (u64, Misses, u64) {
+fn crowd(spacing: Option<Duration>, room: &IncomingGrant) -> (u64, Misses, u64) {
     let mut world = World::new(5);
     let to = world.add_host(receiver(platform()));
     let control = contract(200, ms(5), 1, ms(40));
@@ -59,8 +63,10 @@ fn crowd(spacing: Option<Duration>, room: &Room) -> (u64, Misses, u64) {
     let channel = world.open(from, to, granted("control", &control, room));
     for host in 0..32 {
         let from = world.add_host(HostConfig { frames: 512, ..HostConfig::new(platform(), address(3 + host)) });
-        let plan =
-            Plan { spacing: spacing.unwrap_or(Duration::ZERO), ..best_effort(&format!("bulk-{host}"), 14_000, 8) };
+        let plan = ChannelPlan {
+            spacing: spacing.unwrap_or(Duration::ZERO),
+            ..best_effort(&format!("bulk-{host}"), 14_000, 8)
+        };
         let bulk = world.open(from, to, plan);
         world.add_source(Source { until: at(2_000), ..Source::at_rate(bulk, 14_000, 12_500_000, 8, at(50)) });
     }
@@ -76,7 +82,7 @@ fn crowd(spacing: Option<Duration>, room: &Room) -> (u64, Misses, u64) {
 #[test]
 fn thirty_two_hosts_with_best_effort_break_no_guarantee() {
     let admission = Admission::new(platform()).unwrap();
-    let mut incoming = Incoming::new(&admission);
+    let mut incoming = IncomingTraffic::new(&admission);
     for host in 0..32 {
         let flow = Flow::best_effort(origin(host, &admission), 1400, None);
         let room = incoming.room(&flow, Duration::MAX).unwrap();
@@ -134,8 +140,8 @@ fn what_is_granted_to_many_hosts_is_kept() {
     for seed in 0..40 {
         let mut next = draw(seed);
         let admission = Admission::new(platform()).unwrap();
-        let mut incoming = Incoming::new(&admission);
-        let mut asked: Vec<(u64, Option<Contract>, Room, u64)> = Vec::new();
+        let mut incoming = IncomingTraffic::new(&admission);
+        let mut asked: Vec<(u64, Option<Contract>, IncomingGrant, u64)> = Vec::new();
         for host in 0..4 + next(12) {
             let real_time = next(2) > 0;
             let wanted = contract(1 + next(12_000), ms(10 + next(40)), 1 + next(1), ms(40 + next(60)));
@@ -176,7 +182,7 @@ fn what_is_granted_to_many_hosts_is_kept() {
                     channels.push((channel, wanted));
                 }
                 None => {
-                    let plan = Plan { spacing, ..best_effort(&format!("b{host}"), 14_000, 8) };
+                    let plan = ChannelPlan { spacing, ..best_effort(&format!("b{host}"), 14_000, 8) };
                     let bulk = world.open(from, to, plan);
                     world
                         .add_source(Source { until: at(1_200), ..Source::at_rate(bulk, 14_000, 12_500_000, 8, begin) });
@@ -204,9 +210,9 @@ fn a_slower_port_admits_less() {
     let fits = |platform: Platform| {
         let admission = Admission::new(platform).unwrap();
         let flow = Flow::real_time(origin(1, &admission), &wanted, 1400, wanted.deadline());
-        Incoming::new(&admission).room(&flow, ms(40)).is_ok()
+        IncomingTraffic::new(&admission).room(&flow, ms(40)).is_ok()
     };
     assert!(fits(platform()));
-    // 10,000 bytes and 8 headers every 10 ms are 88 % of it; with what may have piled up on the way, more than it has.
+    // 10,000 bytes and 8 headers every 10 ms are 88 % of it; with what may have piled up in transit, more than it has.
     assert!(!fits(Platform { receive_rate: Rate::bytes_per_second(1_000_000), ..slow }));
 }

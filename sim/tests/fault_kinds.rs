@@ -9,18 +9,18 @@ use laxity_core::endpoint::ClockConfig;
 use laxity_core::event::End;
 use laxity_core::figures::Misses;
 use laxity_sim::{
-    ChannelHandle, Clock, Fault, FaultKind, HostConfig, HostCounters, HostId, Plan, Promise, Report, Sizes, Source,
-    Varied, World,
+    ChannelHandle, ChannelPlan, ChannelReport, Clock, Fault, FaultKind, GrantedBounds, HostConfig, HostCounters,
+    HostId, Sizes, Source, VariedSource, World,
 };
 
-struct Scene {
+struct FaultFixture {
     world: World,
     hosts: [HostId; 2],
     channel: ChannelHandle,
 }
 
 /// A channel with more than it needs, that is held to it. The clocks differ unless `same_clock`.
-fn scene(same_clock: bool) -> Scene {
+fn scene(same_clock: bool) -> FaultFixture {
     let mut world = World::new(5);
     world.collect_findings();
     let config = |number: u8| {
@@ -34,16 +34,20 @@ fn scene(same_clock: bool) -> Scene {
     let hosts = [1, 2].map(|number| world.add_host(config(number)));
     let contract = contract(6_000, ms(5), 3, ms(12));
     let stages = SendingStages { processor: ms(4), link: ms(4) };
-    let plan = Plan { transit: ms(2), lease: ms(400), ..Plan::new("a", Service::RealTime(contract), stages, ms(3)) };
+    let plan = ChannelPlan {
+        transit: ms(2),
+        lease: ms(400),
+        ..ChannelPlan::new("a", Service::RealTime(contract), stages, ms(3))
+    };
     let channel = world.open(hosts[0], hosts[1], plan);
-    world.promise(channel, Promise { contract, bound: ms(12), queues: [5, 36, 5, 36] });
+    world.promise(channel, GrantedBounds { contract, bound: ms(12), queues: [5, 36, 5, 36] });
     world.add_source(Source { until: at(900), ..Source::bursts(channel, &contract, at(100)) });
-    Scene { world, hosts, channel }
+    FaultFixture { world, hosts, channel }
 }
 
 /// What a fault from 300 to 400 ms at a host does, and that nothing but it is blamed.
-fn with(host: usize, kind: FaultKind, same_clock: bool) -> (Report, [HostCounters; 2]) {
-    let Scene { mut world, hosts, channel } = scene(same_clock);
+fn with(host: usize, kind: FaultKind, same_clock: bool) -> (ChannelReport, [HostCounters; 2]) {
+    let FaultFixture { mut world, hosts, channel } = scene(same_clock);
     world.add_fault(Fault { host: hosts[host], from: at(300), until: at(400), kind });
     world.run_until(at(600));
     let before = world.report(channel).figures.misses;
@@ -94,7 +98,7 @@ fn a_damaged_frame_ends_at_the_check_sequence_and_a_copy_at_the_door() {
 #[test]
 fn a_processor_that_is_gone_is_the_platforms_fault() {
     let short = |host| {
-        let Scene { mut world, hosts, channel } = scene(true);
+        let FaultFixture { mut world, hosts, channel } = scene(true);
         let kind = FaultKind::Interference;
         world.add_fault(Fault { host: hosts[host], from: at(300), until: at(320), kind });
         world.run_until(at(1000));
@@ -132,7 +136,7 @@ fn a_ring_without_places_loses_and_a_flood_is_looked_at() {
 }
 
 #[test]
-fn a_clock_that_steps_or_drifts_is_nobody_elses_fault() {
+fn a_clock_that_steps_or_drifts_is_no_other_hosts_fault() {
     for host in [0, 1] {
         for kind in [
             FaultKind::ClockStep { by: ms(50) },
@@ -146,7 +150,7 @@ fn a_clock_that_steps_or_drifts_is_nobody_elses_fault() {
     }
     // To a receiver that was suspended a sender that uses its whole rate is ahead from then on.
     for host in [0, 1] {
-        let Scene { mut world, hosts, channel } = scene(false);
+        let FaultFixture { mut world, hosts, channel } = scene(false);
         let kind = FaultKind::ClockStandstill;
         world.add_fault(Fault { host: hosts[host], from: at(300), until: at(400), kind });
         world.run_until(at(1000));
@@ -156,7 +160,7 @@ fn a_clock_that_steps_or_drifts_is_nobody_elses_fault() {
         assert!(figures.delivered > figures.sent - 25, "{figures:?}");
     }
     // Without a fault, clocks that differ do not matter.
-    let Scene { mut world, channel, .. } = scene(false);
+    let FaultFixture { mut world, channel, .. } = scene(false);
     world.run_until(at(1000));
     world.finish();
     assert_eq!((world.report(channel).figures.misses, world.findings()), (NONE, (vec![], 0)));
@@ -165,7 +169,7 @@ fn a_clock_that_steps_or_drifts_is_nobody_elses_fault() {
 #[test]
 fn a_host_that_crashes_forgets_everything_and_its_applications_open_again() {
     for (host, reopen) in [(0, true), (0, false), (1, true), (1, false)] {
-        let Scene { mut world, hosts, channel } = scene(true);
+        let FaultFixture { mut world, hosts, channel } = scene(true);
         let kind = FaultKind::Crash { reopen };
         world.add_fault(Fault { host: hosts[host], from: at(300), until: at(320), kind });
         world.run_until(at(1000));
@@ -187,7 +191,7 @@ fn a_host_that_crashes_forgets_everything_and_its_applications_open_again() {
 
 /// Arenas: a channel for which there is no place, or there are no frames, is refused; those that are there do not notice.
 #[test]
-fn what_finds_no_memory_is_refused_and_disturbs_nobody() {
+fn what_finds_no_memory_is_refused_and_disturbs_no_channel() {
     for (channels, frames) in [(1, 2048), (16, 40)] {
         let mut world = World::new(5);
         let config = HostConfig { channels, frames, ..HostConfig::new(modern(), address(2)) };
@@ -225,13 +229,14 @@ fn sources_keep_their_contracts_or_break_them_as_they_say() {
         let send = run(&|world, channel| world.add_source(Source { until, ..conforming(channel, &contract, at(100)) }));
         assert_eq!((send.refused, send.accepted >= 200), (0, true), "{send:?}");
     }
-    let send =
-        run(&|world, channel| world.add_varied(Varied { until, ..Varied::conforming(channel, &contract, at(100)) }));
+    let send = run(&|world, channel| {
+        world.add_varied(VariedSource { until, ..VariedSource::conforming(channel, &contract, at(100)) })
+    });
     assert_eq!((send.refused, (60..200).contains(&send.accepted)), (0, true), "{send:?}");
     assert!(send.sent_bytes < send.accepted * 4_500 && send.sent_bytes > send.accepted * 1_500, "{send:?}");
     let film = |world: &mut World, channel| {
         let sizes = Sizes::film(1, 6_000);
-        world.add_varied(Varied { until: at(220), ..Varied::recorded(channel, &contract, sizes, at(100)) });
+        world.add_varied(VariedSource { until: at(220), ..VariedSource::recorded(channel, &contract, sizes, at(100)) });
     };
     let send = run(&film);
     let bytes: u32 = laxity_sim::FILM_PERMILLE.iter().map(|permille| permille * 6).sum();
@@ -249,10 +254,10 @@ fn sources_keep_their_contracts_or_break_them_as_they_say() {
     assert!((40..=60).contains(&accepted) && violations.burst > 100, "{accepted} {violations:?}");
 }
 
-/// Best effort gets what is left, and a slow application of its own slows nobody else.
+/// Best effort gets what is left, and a slow application of its own slows no other channel.
 #[test]
-fn a_slow_application_of_best_effort_slows_nobody_else() {
-    let Scene { mut world, hosts, channel } = scene(true);
+fn a_slow_application_of_best_effort_slows_no_other_channel() {
+    let FaultFixture { mut world, hosts, channel } = scene(true);
     let bulk = world.open(hosts[0], hosts[1], best_effort("bulk", 5_000, 4));
     world.add_source(Source { until: at(900), ..Source::at_rate(bulk, 5_000, 2_000_000, 1, at(100)) });
     let kind = FaultKind::SlowReceiver { channel: bulk, each: ms(50) };

@@ -1,4 +1,4 @@
-//! A stranger's frames at a host with open channels: nothing panics, memory stays bounded, and the channels do not notice.
+//! An unknown peer's frames at a host with open channels: nothing panics, memory stays bounded, and the channels do not notice.
 
 mod common;
 
@@ -25,18 +25,18 @@ fn two_hosts(seed: u64) -> (World, HostId, [ChannelHandle; 2]) {
 
 /// What is injected: some of it random, some of it close to the truth.
 #[derive(Clone, Debug)]
-enum Forged {
+enum ForgedFrame {
     Random(Vec<u8>),
     Data { channel: u32, key: u64, bytes: u32, sequence: u64, arrival: u64, index: u16, payload: u16, flip: (u16, u8) },
     Control { kind: u8, token: u64, number: u64, flip: (u16, u8) },
 }
 
-fn forged() -> impl Strategy<Value = Forged> {
+fn forged() -> impl Strategy<Value = ForgedFrame> {
     let edge = || prop_oneof![0u64..100, any::<u64>(), u64::MAX - 2..=u64::MAX];
     prop_oneof![
-        prop::collection::vec(any::<u8>(), 0..600).prop_map(Forged::Random),
+        prop::collection::vec(any::<u8>(), 0..600).prop_map(ForgedFrame::Random),
         (0u32..4, any::<u64>(), 1u32..5_000, edge(), edge(), 0u16..8, 1u16..1_000, any::<(u16, u8)>()).prop_map(
-            |(channel, key, bytes, sequence, arrival, index, payload, flip)| Forged::Data {
+            |(channel, key, bytes, sequence, arrival, index, payload, flip)| ForgedFrame::Data {
                 channel,
                 key,
                 bytes,
@@ -47,20 +47,16 @@ fn forged() -> impl Strategy<Value = Forged> {
                 flip
             }
         ),
-        (0u8..4, any::<u64>(), edge(), any::<(u16, u8)>()).prop_map(|(kind, token, number, flip)| Forged::Control {
-            kind,
-            token,
-            number,
-            flip
-        }),
+        (0u8..4, any::<u64>(), edge(), any::<(u16, u8)>())
+            .prop_map(|(kind, token, number, flip)| ForgedFrame::Control { kind, token, number, flip }),
     ]
 }
 
-fn bytes_of(forged: &Forged) -> Vec<u8> {
+fn bytes_of(forged: &ForgedFrame) -> Vec<u8> {
     let mut frame = vec![0; 2048];
     let (len, flip) = match *forged {
-        Forged::Random(ref bytes) => return bytes.clone(),
-        Forged::Data { channel, key, bytes, sequence, arrival, index, payload, flip } => {
+        ForgedFrame::Random(ref bytes) => return bytes.clone(),
+        ForgedFrame::Data { channel, key, bytes, sequence, arrival, index, payload, flip } => {
             let header = DataHeader {
                 channel,
                 key,
@@ -75,7 +71,7 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
             header.write(&mut frame).unwrap();
             (header.frame_bytes(), flip)
         }
-        Forged::Control { kind, token, number, flip } => {
+        ForgedFrame::Control { kind, token, number, flip } => {
             let (channel, key) = (number as u32 % 4, number);
             let control = match kind {
                 0 => Control::Keepalive(Keepalive { channel, key, sent: number, ..Keepalive::default() }),

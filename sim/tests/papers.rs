@@ -6,14 +6,14 @@ use common::{address, ample, at, contract, ms, us};
 use laxity_core::contract::{SendingStages, Service};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
-use laxity_sim::tiny::{Channel, Release, Role, Seen, System};
-use laxity_sim::{Gap, HostConfig, Plan, World};
+use laxity_sim::tiny::{ObservedResponses, Release, Role, SmallChannel, SmallSystem};
+use laxity_sim::{ChannelPlan, Gap, HostConfig, World};
 
 const MESSAGE: u32 = 60 << 10;
 
 /// Table 3, with the message's deadline on both resources.
-fn table_3(machine: MachineModel) -> System {
-    let channel = |interval, deadline| Channel {
+fn table_3(machine: MachineModel) -> SmallSystem {
+    let channel = |interval, deadline| SmallChannel {
         role: Role::Sends,
         contract: contract(MESSAGE.into(), ms(interval), 1, ms(deadline)),
         stages: SendingStages { processor: ms(deadline), link: Duration::ZERO },
@@ -22,13 +22,13 @@ fn table_3(machine: MachineModel) -> System {
     let mut platform = Platform { machine, ..Platform::papers_table_2b() };
     // One smaller packet shifts the link's cycle against the processor's.
     platform.best_effort.packet_min = 1;
-    System::new(platform, channels)
+    SmallSystem::new(platform, channels)
 }
 
 /// All three at once, somewhere in saturating best effort: the worst of `times`.
-fn released_together(machine: MachineModel, times: usize) -> Vec<Seen> {
+fn released_together(machine: MachineModel, times: usize) -> Vec<ObservedResponses> {
     let mut bench = table_3(machine).bench();
-    let (mut worst, mut draw) = (vec![Seen::default(); 3], common::draw(7));
+    let (mut worst, mut draw) = (vec![ObservedResponses::default(); 3], common::draw(7));
     for _ in 0..times {
         let (at, start) = (ms(12) + Duration::from_nanos(draw(5_000_000)), us(draw(3000)));
         // The first one shifts the link's cycle against the processor's.
@@ -71,7 +71,7 @@ fn a_gap_delays_what_is_in_progress() {
         let there = world.add_host(HostConfig::new(ample(4096), address(2)));
         let stages = SendingStages { processor: ms(5), link: ms(5) };
         let service = Service::RealTime(contract(4096, ms(20), 1, ms(20)));
-        let channel = world.open(here, there, Plan::new("one", service, stages, ms(5)));
+        let channel = world.open(here, there, ChannelPlan::new("one", service, stages, ms(5)));
         world.submit_at(at(500), channel, 4096);
         world.run_until(at(600));
         let response = world.take_responses(channel).at_sender;
@@ -94,7 +94,7 @@ fn a_packet_leaves_only_when_it_is_made() {
         let platform = Platform { machine, packet_cost: ms(1), ..Platform::papers_table_2b() };
         let stages = SendingStages { processor: ms(10), link: ms(10) };
         let contract = contract(3 * 4096, ms(50), 1, ms(20));
-        let system = System::new(platform, vec![Channel { role: Role::Sends, contract, stages }]);
+        let system = SmallSystem::new(platform, vec![SmallChannel { role: Role::Sends, contract, stages }]);
         system.bench().run(&[Release::of(0, Duration::ZERO, 3 * 4096)])[0].end
     };
     assert_eq!(response(MachineModel::PapersOffload), us(565 + 2 * 1000 + 160 + 245));

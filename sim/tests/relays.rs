@@ -14,16 +14,16 @@ use laxity_core::figures::Misses;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::emulated::EmulatedConfig;
-use laxity_sim::route::{Granted, admit};
-use laxity_sim::scale::{Phase, Scale};
-use laxity_sim::{Fault, FaultKind, Gap, HostConfig, HostId, Plan, Source, World};
+use laxity_sim::route::{GrantedRoute, admit};
+use laxity_sim::scale::{Phase, ScaleRun};
+use laxity_sim::{ChannelPlan, Fault, FaultKind, Gap, HostConfig, HostId, Source, World};
 
 /// Hosts alike in a row, and a channel from the first to the last one.
 fn row(
     count: usize,
     traffic: &Contract,
     wire: impl Fn(usize, EmulatedConfig) -> EmulatedConfig,
-) -> (World, Vec<HostId>, Granted) {
+) -> (World, Vec<HostId>, GrantedRoute) {
     let mut admissions: Vec<_> = (0..count).map(|_| Admission::new(modern()).unwrap()).collect();
     let route: Vec<_> = (0..count).collect();
     let granted = admit(&mut admissions, &route, traffic, Some(traffic.deadline())).unwrap();
@@ -61,7 +61,7 @@ fn a_channel_passes_three_relays_and_closes_with_its_counts() {
 }
 
 #[test]
-fn what_is_lost_on_the_way_and_what_relays_drop_adds_up() {
+fn what_is_lost_in_transit_and_what_relays_drop_adds_up() {
     for (lossy, seed) in [(0, 1), (1, 2), (2, 3)] {
         let traffic = contract(6_000, ms(10), 3, ms(40));
         let wire = |number, wire| match number == lossy {
@@ -102,7 +102,7 @@ fn a_relay_that_crashes_is_passed_again_when_it_is_back() {
     for relay in [1, 2] {
         let traffic = contract(6_000, ms(10), 3, ms(40));
         let (mut world, hosts, granted) = row(4, &traffic, |_, wire| wire);
-        let plan = Plan { lease: ms(400), ..granted.plan("a") };
+        let plan = ChannelPlan { lease: ms(400), ..granted.plan("a") };
         let channel = world.open_via(hosts[0], &granted.hops(&hosts), hosts[3], plan);
         world.promise(channel, granted.promise(&modern()));
         world.add_source(Source { until: at(2_500), ..Source::full(channel, &traffic, at(300)) });
@@ -175,13 +175,13 @@ fn gaps(interference: &Interference, start: Instant, next: &mut impl FnMut(u64) 
     gaps
 }
 
-struct Admitted {
-    granted: Granted,
+struct AdmittedRoute {
+    granted: GrantedRoute,
     held: Vec<(usize, ReservationId)>,
 }
 
 /// Channels over random routes of hosts, with no more than each of them needs there.
-fn admitted(admissions: &mut [Admission], next: &mut impl FnMut(u64) -> u64) -> Vec<Admitted> {
+fn admitted(admissions: &mut [Admission], next: &mut impl FnMut(u64) -> u64) -> Vec<AdmittedRoute> {
     let mut found = Vec::new();
     for _ in 0..14 {
         let mut route: Vec<usize> = (0..admissions.len()).collect();
@@ -197,14 +197,14 @@ fn admitted(admissions: &mut [Admission], next: &mut impl FnMut(u64) -> u64) -> 
         let traffic = Contract::new(size, smallest, interval, 1 + next(2), ms(120)).unwrap();
         if let Ok(granted) = admit(admissions, &route, &traffic, None) {
             let held = route.iter().copied().zip(granted.reservations.iter().copied()).collect();
-            found.push(Admitted { granted, held });
+            found.push(AdmittedRoute { granted, held });
         }
     }
     found
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct RelayTotals {
     channels: u64,
     relayed: u64,
     messages: u64,
@@ -212,7 +212,7 @@ struct Seen {
     tightness: Vec<u64>,
 }
 
-fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
+fn attack(seed: u64, rule: Rule, seen: &mut RelayTotals) {
     let mut next = draw(seed);
     let count = 3 + next(2) as usize;
     let packet = 500 + 100 * next(10) as u32;
@@ -239,7 +239,7 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
     let opened: Vec<_> = channels
         .iter()
         .enumerate()
-        .map(|(number, Admitted { granted, .. })| {
+        .map(|(number, AdmittedRoute { granted, .. })| {
             let (from, to) = (ids[granted.route[0]], ids[*granted.route.last().unwrap()]);
             let handle = world.open_via(from, &granted.hops(&ids), to, granted.plan(&format!("c{number}")));
             world.promise(handle, granted.promise(&platforms[0]));
@@ -258,7 +258,7 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
     // At one of the hosts all that pass it arrive at the same instant; elsewhere by chance.
     let meeting = next(count as u64 - 1) as usize;
     let instant = at(420);
-    for (number, (&handle, Admitted { granted, .. })) in opened.iter().zip(&channels).enumerate() {
+    for (number, (&handle, AdmittedRoute { granted, .. })) in opened.iter().zip(&channels).enumerate() {
         assert!(world.is_open(handle), "seed {seed}: channel {number} {:?}", world.report(handle).sender_end);
         let place = granted.route.iter().position(|&host| host == meeting);
         let begin = match place {
@@ -269,7 +269,7 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
     }
     world.run_until(at(600));
     world.finish();
-    for (number, (&handle, Admitted { granted, held })) in opened.iter().zip(&channels).enumerate() {
+    for (number, (&handle, AdmittedRoute { granted, held })) in opened.iter().zip(&channels).enumerate() {
         let report = world.report(handle);
         let context = || format!("seed {seed} {rule:?} channel {number}: {:?} {report:?}", granted.route);
         assert_eq!(
@@ -279,7 +279,7 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
             context()
         );
         assert_eq!((report.figures.late, report.figures.over_bound), (0, 0), "{}", context());
-        assert!(report.sender_laxity.min.is_none_or(|least| least >= 0), "{}", context());
+        assert!(report.sender_laxity.is_none_or(|least| least >= 0), "{}", context());
         assert!(report.figures.delivered > 0, "{}", context());
         seen.channels += 1;
         seen.messages += report.figures.delivered;
@@ -304,7 +304,7 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
 #[test]
 fn what_is_admitted_on_every_hop_is_kept_on_every_hop() {
     for rule in [Rule::Split, Rule::Composite] {
-        let mut seen = Seen::default();
+        let mut seen = RelayTotals::default();
         (0..60).for_each(|seed| attack(seed, rule, &mut seen));
         seen.tightness.sort_unstable();
         let (largest, middle) = (seen.tightness[seen.tightness.len() - 1], seen.tightness[seen.tightness.len() / 2]);
@@ -320,7 +320,7 @@ fn what_is_admitted_on_every_hop_is_kept_on_every_hop() {
 #[test]
 fn many_hosts_keep_every_promise_and_a_seed_tells_everything() {
     let run = |hosts, seed| {
-        let scale = Scale { hosts, channels: 20, span: ms(600), seed };
+        let scale = ScaleRun { hosts, channels: 20, span: ms(600), seed };
         let mut phases = Vec::new();
         let outcome = scale.run(&mut |phase, done, of| {
             assert!(done <= of);
@@ -340,5 +340,5 @@ fn many_hosts_keep_every_promise_and_a_seed_tells_everything() {
     assert_eq!(run(12, 5), outcome);
     assert_ne!(run(12, 6).digest, outcome.digest);
     // The fewest hosts that have three ways which differ.
-    assert_eq!(run(Scale::LEAST_HOSTS, 5).violations(), 0);
+    assert_eq!(run(ScaleRun::LEAST_HOSTS, 5).violations(), 0);
 }

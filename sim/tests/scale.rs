@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 
 use common::{at, contract, modern, ms, plan};
 use laxity_core::figures::Misses;
-use laxity_sim::{HostConfig, Report, Source, World};
+use laxity_sim::{ChannelReport, HostConfig, Source, World};
 
 /// Hosts in a ring, each with `channels` channels to the next one; the reports of the first host's.
-fn ring(hosts: u32, channels: u64) -> Vec<Report> {
+fn ring(hosts: u32, channels: u64) -> Vec<ChannelReport> {
     let mut world = World::new(1);
     let config = |number: u32| {
         let [high, low] = (number as u16).to_be_bytes();

@@ -1,4 +1,4 @@
-//! What the drive loop must get right beside deadlines: early work, restriction, equal deadlines, gaps and their cause.
+//! Duties of the drive loop beside deadlines: early work, restriction, equal deadlines, gaps and their cause.
 
 mod common;
 
@@ -8,7 +8,7 @@ use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
-use laxity_sim::{ChannelHandle, Gap, HostConfig, HostId, Plan, Report, Source, World};
+use laxity_sim::{ChannelHandle, ChannelPlan, ChannelReport, Gap, HostConfig, HostId, Source, World};
 
 fn run(sender: HostConfig, receiver: HostConfig, until: u64) -> (World, HostId, [ChannelHandle; 2]) {
     let mut world = World::new(11);
@@ -82,7 +82,7 @@ fn equal_deadlines_do_not_take_turns() {
 }
 
 /// The largest lateness at the sending host, and the report.
-fn with_gap(gaps: Vec<Gap>, receive_early: bool) -> Report {
+fn with_gap(gaps: Vec<Gap>, receive_early: bool) -> ChannelReport {
     let sender = HostConfig { gaps, ..host(1) };
     let (mut world, _, channels) =
         run(sender, HostConfig { receive_early, ..HostConfig::new(ample(1000), address(2)) }, 4000);
@@ -93,7 +93,7 @@ fn with_gap(gaps: Vec<Gap>, receive_early: bool) -> Report {
 #[test]
 fn a_gap_makes_messages_late_by_the_platforms_fault_and_only_as_long_as_it_lasts() {
     let gap = |length| vec![Gap { start: at(1000), length: ms(length), excess: ms(length) }];
-    // Within the slack: nobody notices.
+    // Within the slack: no channel notices.
     let calm = with_gap(gap(5), false);
     assert_eq!((calm.figures.misses, calm.figures.late), (Misses::default(), 0));
     for receive_early in [false, true] {
@@ -112,7 +112,7 @@ fn a_gap_at_the_receiver_is_the_platforms_fault_and_a_slow_way_the_networks() {
         let (here, there) = (world.add_host(sender), world.add_host(receiver));
         let contract = contract(10_000, ms(20), 1, ms(12));
         let stages = SendingStages { processor: ms(4), link: ms(4) };
-        let plan = Plan { transit, ..Plan::new("way", Service::RealTime(contract), stages, ms(3)) };
+        let plan = ChannelPlan { transit, ..ChannelPlan::new("way", Service::RealTime(contract), stages, ms(3)) };
         let channel = world.open(here, there, plan);
         world.add_source(Source::full(channel, &contract, at(500)));
         world.run_until(at(2000));
@@ -150,7 +150,7 @@ fn the_backlog_of_a_gap_is_the_platforms_fault_for_those_who_come_after_it_too()
     let stages = SendingStages { processor: ms(4), link: ms(24) };
     let channels: Vec<_> = ["x", "y", "z"]
         .into_iter()
-        .map(|name| world.open(here, there, Plan::new(name, Service::RealTime(contract), stages, ms(2))))
+        .map(|name| world.open(here, there, ChannelPlan::new(name, Service::RealTime(contract), stages, ms(2))))
         .collect();
     for channel in &channels {
         world.add_source(Source::full(*channel, &contract, at(500)));
@@ -167,7 +167,7 @@ fn the_backlog_of_a_gap_is_the_platforms_fault_for_those_who_come_after_it_too()
 
 /// A host that is slower than it said, without a gap, is Laxity's fault: attribution must not find excuses.
 #[test]
-fn slowness_without_a_gap_is_blamed_on_nobody_else() {
+fn slowness_without_a_gap_is_blamed_on_no_other_component() {
     let slow = Platform { packet_cost: ms(4), ..modern() };
     let (world, _, channels) = run(HostConfig::new(slow, address(1)), host(2), 1500);
     let misses = world.report(channels[0]).figures.misses;

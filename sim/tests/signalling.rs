@@ -4,11 +4,10 @@ mod common;
 
 use common::{address, at, best_effort, contract, modern, ms, plan};
 use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::endpoint::Incoming;
-use laxity_core::event::{End, Request};
+use laxity_core::event::End;
 use laxity_core::units::Duration;
 use laxity_link::emulated::EmulatedConfig;
-use laxity_sim::{Decide, HostConfig, HostId, Plan, Source, World};
+use laxity_sim::{ChannelPlan, Gap, HostConfig, HostId, Source, World};
 
 fn pair(world: &mut World, loss_ppm: u32) -> (HostId, HostId) {
     let mut add = |host| {
@@ -29,7 +28,7 @@ fn a_host_that_stops_is_noticed_within_the_lease_and_can_be_reached_again() {
         world.add_source(Source::full(channel, &contract, at(100)));
         world.run_until(at(3000));
         let stopped = if receiver_stops { to } else { from };
-        world.freeze(stopped);
+        world.take_away(stopped, Gap { start: at(3000), length: ms(5000), excess: ms(5000) });
         // The lease counts from the last sign of life, at most a quarter of it before.
         world.run_until(at(3000) + Duration::from_millis(1400));
         let ends = |world: &World| {
@@ -41,7 +40,6 @@ fn a_host_that_stops_is_noticed_within_the_lease_and_can_be_reached_again() {
         assert_eq!(ends(&world), Some(End::PeerLost));
         // It comes back, finds out by itself, and a new channel of the same name works.
         world.run_until(at(8000));
-        world.thaw(stopped);
         world.run_until(at(11_000));
         let report = world.report(channel);
         assert_eq!((report.sender_end, report.receiver_end), (Some(End::PeerLost), Some(End::PeerLost)));
@@ -62,7 +60,7 @@ fn channels_open_and_close_although_three_frames_in_ten_get_lost() {
         let (from, to) = pair(&mut world, 300_000);
         let contract = contract(5_000, ms(10), 2, ms(20));
         // Four keep-alives in a lease: at this loss all four fail every fifteenth time, so the lease is a long one.
-        let lease = |plan| Plan { lease: Duration::from_secs(20), ..plan };
+        let lease = |plan| ChannelPlan { lease: Duration::from_secs(20), ..plan };
         let channels = [
             world.open(from, to, lease(plan("a", contract, ms(8), ms(1)))),
             world.open(to, from, lease(plan("a", contract, ms(8), ms(1)))),
@@ -92,29 +90,19 @@ fn channels_open_and_close_although_three_frames_in_ten_get_lost() {
     }
 }
 
-/// Says no to everything.
-struct Never;
-
-impl Decide for Never {
-    fn decide(&mut self, _: HostId, _: &Request, _: &Plan, _: bool) -> Result<Incoming, Refusal> {
-        Err(Refusal::new(Code::ProcessorDeadline, Stage::ReceivingProcessor))
-    }
-}
-
 #[test]
 fn a_refusal_arrives_and_an_absent_host_does_not_answer() {
     let mut world = World::new(5);
     let (from, to) = pair(&mut world, 0);
-    world.set_decide(Box::new(Never));
+    world.refuse_all(Refusal::new(Code::ProcessorDeadline, Stage::ReceivingProcessor));
     let contract = contract(5_000, ms(10), 2, ms(20));
     let refused = world.open(from, to, plan("a", contract, ms(8), ms(1)));
     world.run_until(at(500));
     let Some(End::Refused(refusal)) = world.report(refused).sender_end else { panic!() };
     assert_eq!((refusal.code, refusal.stage), (Code::ProcessorDeadline, Stage::ReceivingProcessor));
-    world.freeze(to);
+    world.take_away(to, Gap { start: at(500), length: ms(3500), excess: ms(3500) });
     let unanswered = world.open(from, to, plan("b", contract, ms(8), ms(1)));
     world.run_until(at(4000));
     assert_eq!(world.report(unanswered).sender_end, Some(End::NoAnswer));
-    world.thaw(to);
     world.finish();
 }

@@ -4,9 +4,9 @@ use laxity_sim::{FaultKind, swarm};
 
 #[test]
 fn nothing_is_found_and_threads_change_nothing() {
-    let totals = swarm::run(30_000, 400, 1, |_| {});
+    let totals = swarm::run(swarm::world, 30_000, 400, 1, |_| {});
     assert!(totals.failures.is_empty(), "{:#?}", totals.failures);
-    assert_eq!(totals, swarm::run(30_000, 400, 3, |_| {}));
+    assert_eq!(totals, swarm::run(swarm::world, 30_000, 400, 3, |_| {}));
     // It is no idle world either: every fault came, and everything that it can do happened.
     let counts = &totals.counts;
     assert!(counts.faults.iter().all(|&count| count > 0), "{counts:?}");
@@ -18,7 +18,7 @@ fn nothing_is_found_and_threads_change_nothing() {
 
 #[test]
 fn worlds_of_two_clocks_find_nothing_and_are_no_idle_worlds() {
-    let of_clocks = |threads| swarm::run_of(swarm::clocks::world, 0, 400, threads, |_| {});
+    let of_clocks = |threads| swarm::run(swarm::clocks::world, 0, 400, threads, |_| {});
     let totals = of_clocks(1);
     assert!(totals.failures.is_empty(), "{:#?}", totals.failures);
     assert_eq!(totals, of_clocks(3));

@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{address, ample, at, best_effort, contract, ms, plan};
+use common::{address, ample, at, best_effort, contract, ms, plan, throughput};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_sim::{ChannelHandle, HostConfig, Report, Source, World};
+use laxity_sim::{ChannelHandle, ChannelReport, HostConfig, Source, World};
 
 const KIB: u64 = 1024;
 const MESSAGE: u64 = 60 * KIB;
@@ -31,7 +31,7 @@ fn table_3(world: &mut World, sender: HostConfig, best_effort_kib: u64) -> Vec<C
     channels
 }
 
-fn reports(world: &World, channels: &[ChannelHandle]) -> Vec<Report> {
+fn reports(world: &World, channels: &[ChannelHandle]) -> Vec<ChannelReport> {
     channels.iter().map(|&channel| world.report(channel)).collect()
 }
 
@@ -44,7 +44,7 @@ fn kib_per_second(world: &mut World, channels: &[ChannelHandle], from: Instant, 
     let before = reports(world, channels);
     world.run_until(from + span);
     let after = reports(world, channels);
-    before.iter().zip(&after).map(|(a, b)| b.throughput_since(a, span) as f64 / KIB as f64).collect()
+    before.iter().zip(&after).map(|(a, b)| throughput(a, b, span) as f64 / KIB as f64).collect()
 }
 
 /// Runs each best-effort load and checks what the paper shows: no miss, the contract's throughput, and best effort that
@@ -56,12 +56,11 @@ fn figure_7(sender: &HostConfig, loads: &[u64]) -> f64 {
         let channels = table_3(&mut world, sender.clone(), load);
         let throughput = kib_per_second(&mut world, &channels, at(1000), ms(6000));
         for (number, report) in reports(&world, &channels)[..3].iter().enumerate() {
-            let least = report.sender_laxity.min.unwrap();
+            let least = report.sender_laxity.unwrap();
             println!(
-                "load {load:5}: ch{number} {:.0} KiB/s, laxity min {:.2} mean {:.2} ms",
+                "load {load:5}: ch{number} {:.0} KiB/s, laxity min {:.2} ms",
                 throughput[number],
                 least as f64 / 1e6,
-                report.sender_laxity.mean().unwrap() as f64 / 1e6,
             );
             assert!(least >= 0, "load {load}, ch{number}: {least} ns at the sending host");
             assert_eq!((report.send.late, report.figures.late, report.send.refused), (0, 0, 0));

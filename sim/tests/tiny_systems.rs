@@ -6,23 +6,23 @@ mod common;
 use std::time::Instant as Clock;
 
 use common::draw;
-use common::totals::{self, Totals};
-use common::twin::{self, Without};
+use common::totals::{self, Totals, admitted};
+use common::twin::{self, OmittedTerm};
 use laxity_core::admission::answer::{Bound, Rule};
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
-use laxity_sim::search::Draw;
+use laxity_sim::search::NumberSource;
 use laxity_sim::search::attack::every_phasing;
-use laxity_sim::search::case::Bounded;
+use laxity_sim::search::case::PromisedCase;
 use laxity_sim::search::promise::Promise;
-use laxity_sim::search::small::{self, ALL_FRAMES, Kind};
-use laxity_sim::tiny::{Channel, Release, Role, System};
+use laxity_sim::search::small::{self, ALL_FRAMES, SystemKind};
+use laxity_sim::tiny::{Pattern, Release, Role, SmallChannel, SmallSystem};
 
-const EXECUTIVE: Kind = Kind { machine: MachineModel::Executive, rule: Rule::Split };
-const EXECUTIVE_TOGETHER: Kind = Kind { rule: Rule::Composite, ..EXECUTIVE };
+const EXECUTIVE: SystemKind = SystemKind { machine: MachineModel::Executive, rule: Rule::Split };
+const EXECUTIVE_TOGETHER: SystemKind = SystemKind { rule: Rule::Composite, ..EXECUTIVE };
 
-fn check(kind: Kind, seed: u64) {
+fn check(kind: SystemKind, seed: u64) {
     let started = Clock::now();
     let totals = totals::phase(kind, seed, 60);
     totals.report(&format!("{kind:?}, every phasing"), started);
@@ -46,14 +46,14 @@ fn nothing_breaks_the_executives_bounds_under_the_composite_rule() {
 #[test]
 fn nothing_breaks_the_papers_bounds_inline() {
     for rule in [Rule::Split, Rule::Composite] {
-        check(Kind { machine: MachineModel::PapersInline, rule }, 5);
+        check(SystemKind { machine: MachineModel::PapersInline, rule }, 5);
     }
 }
 
 #[test]
 fn nothing_breaks_the_papers_bounds_offload() {
     for rule in [Rule::Split, Rule::Composite] {
-        check(Kind { machine: MachineModel::PapersOffload, rule }, 7);
+        check(SystemKind { machine: MachineModel::PapersOffload, rule }, 7);
     }
 }
 
@@ -64,16 +64,19 @@ fn an_episode_has_only_its_own_gaps() {
     let us = Duration::from_micros;
     let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
     let stages = SendingStages { processor: us(5_000), link: us(5_000) };
-    let system = System::new(Platform::papers_table_2b(), vec![Channel { role: Role::Sends, contract, stages }]);
+    let system =
+        SmallSystem::new(Platform::papers_table_2b(), vec![SmallChannel { role: Role::Sends, contract, stages }]);
     let message = [Release::of(0, us(0), 4096)];
     let alone = system.bench().run(&message);
     let mut bench = system.bench();
-    assert_eq!(bench.run_with_gaps(&message, &[(us(50_000), us(20_000))]), alone, "the gap comes later");
+    let gaps = vec![(us(50_000), us(20_000))];
+    let beside = Pattern { releases: message.to_vec(), gaps, ..Pattern::default() };
+    assert_eq!(bench.run_pattern(&beside).0, alone, "the gap comes later");
     assert_eq!(bench.run(&message), alone, "the gap was before");
 }
 
 /// A system of the papers' machine with what the twin gives it without a term.
-fn with_a_twins_stages(draw: &mut impl Draw, without: Without) -> Option<Bounded> {
+fn with_a_twins_stages(draw: &mut impl NumberSource, without: OmittedTerm) -> Option<PromisedCase> {
     (0..100).find_map(|_| {
         let mut system = small::unbounded(draw, MachineModel::PapersInline);
         let best_effort = &mut system.platform.best_effort;
@@ -85,7 +88,7 @@ fn with_a_twins_stages(draw: &mut impl Draw, without: Without) -> Option<Bounded
             Promise { stages, bound, processor: None }
         };
         system.channels.iter_mut().zip(&stages).for_each(|(channel, stages)| channel.stages = *stages);
-        Some(Bounded { system, promises: stages.into_iter().map(promise).collect() })
+        Some(PromisedCase { system, promises: stages.into_iter().map(promise).collect() })
     })
 }
 
@@ -93,8 +96,13 @@ fn with_a_twins_stages(draw: &mut impl Draw, without: Without) -> Option<Bounded
 /// takes more channels than these have: see the counter-examples.)
 #[test]
 fn a_term_that_is_left_out_is_noticed() {
-    let without_a_term =
-        [Without::SwitchesBack, Without::Block, Without::InnerQuantum, Without::Interrupts, Without::LinkBlock];
+    let without_a_term = [
+        OmittedTerm::SwitchesBack,
+        OmittedTerm::Block,
+        OmittedTerm::InnerQuantum,
+        OmittedTerm::Interrupts,
+        OmittedTerm::LinkBlock,
+    ];
     for without in without_a_term {
         let started = Clock::now();
         let (mut totals, mut draw) = (Totals::default(), draw(145));
@@ -115,7 +123,7 @@ fn a_frame_that_comes_at_the_last_moment_waits_for_the_next_look() {
     let started = Clock::now();
     let (mut totals, mut draw) = (Totals::default(), draw(1));
     while totals.systems < 60 {
-        let Some(mut bounded) = small::system(&mut draw, EXECUTIVE) else { continue };
+        let Some(mut bounded) = admitted(&mut draw, EXECUTIVE) else { continue };
         if bounded.system.platform.receive_batch < ALL_FRAMES {
             continue;
         }

@@ -10,17 +10,17 @@ use common::{address, at, best_effort, contract, modern, ms, plan, us};
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_link::emulated::EmulatedConfig;
 use laxity_sim::trace::Trace;
-use laxity_sim::{ChannelHandle, Gap, HostConfig, HostId, Report, Source, World};
+use laxity_sim::{ChannelHandle, ChannelReport, Gap, HostConfig, HostId, Source, World};
 use serde_json::Value;
 
 /// Two hosts, a real-time channel and best effort in each direction.
-struct Scene {
+struct FaultFixture {
     world: World,
     trace: Rc<RefCell<Trace<Vec<u8>>>>,
     channels: Vec<ChannelHandle>,
 }
 
-fn scene(seed: u64, from: HostConfig, to: HostConfig) -> Scene {
+fn scene(seed: u64, from: HostConfig, to: HostConfig) -> FaultFixture {
     let mut world = World::new(seed);
     let mut trace = Trace::new(Vec::new(), &[("seed", seed.to_string())]);
     let hosts = [world.add_host(from), world.add_host(to)];
@@ -40,12 +40,12 @@ fn scene(seed: u64, from: HostConfig, to: HostConfig) -> Scene {
     world.add_source(Source::full(camera, &asked, at(100)));
     world.add_source(Source::at_rate(bulk, 30_000, 20_000_000, 2, at(100)));
     world.add_source(Source::at_rate(back, 3_000, 300_000, 2, at(100)));
-    Scene { world, trace, channels }
+    FaultFixture { world, trace, channels }
 }
 
 /// Runs it, and gives the trace back with the reports.
-fn run(scene: Scene) -> (String, Vec<Report>) {
-    let Scene { mut world, trace, channels } = scene;
+fn run(scene: FaultFixture) -> (String, Vec<ChannelReport>) {
+    let FaultFixture { mut world, trace, channels } = scene;
     world.run_until(at(600));
     world.finish();
     let reports = channels.iter().map(|&channel| world.report(channel)).collect();
@@ -82,17 +82,17 @@ fn check_track(track: (u64, u64), mut spans: Vec<(u64, u64, String)>) {
 
 /// What a trace says of a channel: messages by outcome, misses by what they are called, deadlines.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Told {
+struct TraceContents {
     outcomes: BTreeMap<String, u64>,
     marks: BTreeMap<String, u64>,
     deadlines: u64,
 }
 
 /// Checks the structure, and collects what is told of each channel by its number.
-fn check(text: &str) -> Vec<Told> {
+fn check(text: &str) -> Vec<TraceContents> {
     let whole: Value = serde_json::from_str(text).unwrap();
     assert_eq!(whole["traceEvents"].as_array().unwrap().len(), text.lines().count() - 2);
-    let (mut tracks, mut told) = (BTreeMap::<(u64, u64), Vec<_>>::new(), Vec::<Told>::new());
+    let (mut tracks, mut told) = (BTreeMap::<(u64, u64), Vec<_>>::new(), Vec::<TraceContents>::new());
     let mut open = BTreeMap::<String, Vec<(String, u64)>>::new();
     for line in text.lines().skip(1).filter(|line| line.starts_with('{')) {
         let event: Value = serde_json::from_str(line.trim_end_matches(',')).unwrap();
@@ -107,7 +107,7 @@ fn check(text: &str) -> Vec<Told> {
                 let (id, name) = (event["id2"]["local"].as_str().unwrap(), event["name"].as_str().unwrap());
                 let channel: usize = id.split_once('.').unwrap().0.parse().unwrap();
                 while told.len() <= channel {
-                    told.push(Told::default());
+                    told.push(TraceContents::default());
                 }
                 let (told, open, ts) = (&mut told[channel], open.entry(id.to_owned()).or_default(), nanos(line, "ts"));
                 if phase == "n" {
@@ -139,9 +139,9 @@ fn check(text: &str) -> Vec<Told> {
 }
 
 /// The trace says of each channel what its report says.
-fn compare(told: &[Told], reports: &[Report]) {
+fn compare(told: &[TraceContents], reports: &[ChannelReport]) {
     assert_eq!(told.len(), reports.len());
-    for (told, Report { figures, receive, .. }) in told.iter().zip(reports) {
+    for (told, ChannelReport { figures, receive, .. }) in told.iter().zip(reports) {
         let outcome = |name: &str| told.outcomes.get(name).copied().unwrap_or(0);
         let mark = |name: &str| told.marks.get(name).copied().unwrap_or(0);
         let all: u64 = told.outcomes.values().sum();
@@ -201,7 +201,7 @@ fn the_machine_of_the_papers() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_trace_and_nobody_notices_that_there_is_one() {
+fn the_same_seed_gives_the_same_trace_and_no_host_notices_that_there_is_one() {
     let config = |host| {
         let config = HostConfig::new(modern(), address(host));
         HostConfig { wire: EmulatedConfig { loss_ppm: 20_000, ..config.wire }, ..config }
@@ -210,15 +210,15 @@ fn the_same_seed_gives_the_same_trace_and_nobody_notices_that_there_is_one() {
     assert_eq!(run(scene(9, config(1), config(2))), (text.clone(), reports.clone()));
     assert_ne!(run(scene(10, config(1), config(2))).0, text);
 
-    let Scene { mut world, channels, .. } = scene(9, config(1), config(2));
-    struct Nobody;
-    impl laxity_sim::Observer for Nobody {
-        fn observe(&mut self, _: laxity_sim::Seen) {}
+    let FaultFixture { mut world, channels, .. } = scene(9, config(1), config(2));
+    struct Blind;
+    impl laxity_sim::Observer for Blind {
+        fn observe(&mut self, _: laxity_sim::Observation) {}
     }
-    world.set_observer(Box::new(Nobody));
+    world.set_observer(Box::new(Blind));
     world.run_until(at(600));
     world.finish();
-    let unseen: Vec<Report> = channels.iter().map(|&channel| world.report(channel)).collect();
+    let unseen: Vec<ChannelReport> = channels.iter().map(|&channel| world.report(channel)).collect();
     assert_eq!(unseen, reports);
 }
 

@@ -2,16 +2,17 @@
 
 mod common;
 
-use common::twin::{Twin, Without};
+use common::totals::admitted;
+use common::twin::{OmittedTerm, Twin};
 use common::{draw, us};
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Code};
 use laxity_core::contract::SendingStages;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
-use laxity_sim::search::case::Bounded;
+use laxity_sim::search::case::PromisedCase;
 use laxity_sim::search::promise;
-use laxity_sim::search::small::{self, Kind};
+use laxity_sim::search::small::{self, SystemKind};
 
 /// Shares beyond which the first instant that fails may be farther away than the twin looks.
 const MOST_PPM: u64 = 970_000;
@@ -30,14 +31,14 @@ fn shorter(rule: Rule, least: SendingStages) -> Vec<SendingStages> {
 fn both_grant_the_same_least_deadlines() {
     let (mut draw, mut granted, mut refused, mut impossible) = (draw(11), 0, 0, 0);
     for number in 0..1_500 {
-        let kind = Kind::all().nth(number % 6).unwrap();
+        let kind = SystemKind::all().nth(number % 6).unwrap();
         let mut system = small::unbounded(&mut draw, kind.machine);
         let settings = promise::settings(&system, kind.rule);
         let mut admission = Admission::with_settings(system.platform.clone(), settings).unwrap();
         for number in 0..system.channels.len() {
             let found = promise::admit(&mut admission, &system.channels[number]);
             let channels = &system.channels[..=number];
-            let mut twin = Twin::new(&system.platform, settings, channels, Without::Nothing);
+            let mut twin = Twin::new(&system.platform, settings, channels, OmittedTerm::Nothing);
             let Some((_, least)) = found else {
                 refused += 1;
                 // A utilisation may be too high for any deadline, or just for the first instants.
@@ -85,10 +86,10 @@ fn both_grant_the_same_least_deadlines() {
 fn both_find_the_same_response_bounds() {
     let (mut draw, mut same, mut channels) = (draw(13), 0, 0);
     for number in 0..3_000 {
-        let kind = Kind::all().nth(number % 6).unwrap();
-        let Some(Bounded { system, promises }) = small::system(&mut draw, kind) else { continue };
+        let kind = SystemKind::all().nth(number % 6).unwrap();
+        let Some(PromisedCase { system, promises }) = admitted(&mut draw, kind) else { continue };
         let settings = promise::settings(&system, kind.rule);
-        let twin = Twin::new(&system.platform, settings, &system.channels, Without::Nothing);
+        let twin = Twin::new(&system.platform, settings, &system.channels, OmittedTerm::Nothing);
         for (number, (promise, (processor, worst))) in promises.iter().zip(twin.responses()).enumerate() {
             let found = promise.bound.worst.as_nanos();
             assert!(found >= worst, "{kind:?}, channel {number}: {found}, {worst}\n{system:?}");
@@ -111,7 +112,7 @@ fn both_find_the_same_longest_deadline_of_the_composite_test() {
     let (mut draw, mut granted, mut cut) = (draw(12), 0, 0);
     for number in 0..12_000 {
         let machine = [MachineModel::Executive, MachineModel::PapersInline, MachineModel::PapersOffload][number % 3];
-        let kind = Kind { machine, rule: Rule::Composite };
+        let kind = SystemKind { machine, rule: Rule::Composite };
         let mut system = small::unbounded(&mut draw, machine);
         // Without best effort, channels block.
         system.platform.best_effort.message_packets = 0;
@@ -124,7 +125,7 @@ fn both_find_the_same_longest_deadline_of_the_composite_test() {
             let budget = least.total() + us(draw(40)) * (1 + 10 * draw(1));
             let (_, stages) = admission.reserve(&channel.contract, channel.role, budget).unwrap();
             system.channels[number].stages = stages;
-            let mut twin = Twin::new(&system.platform, settings, &system.channels[..=number], Without::Nothing);
+            let mut twin = Twin::new(&system.platform, settings, &system.channels[..=number], OmittedTerm::Nothing);
             assert!(twin.holds(), "{kind:?}, channel {number}: {stages:?}\n{system:?}");
             granted += 1;
             if stages.total() < budget {

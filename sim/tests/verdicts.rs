@@ -1,4 +1,4 @@
-//! Who made messages miss is known here, and is found out.
+//! The true causes of misses are known here, and the run time finds them.
 
 mod common;
 

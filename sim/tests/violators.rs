@@ -1,22 +1,22 @@
-//! Channels that send more than they declared get what they declared, and nobody else notices.
+//! Channels that send more than they declared get what they declared, and no other channel notices.
 
 mod common;
 
-use common::{address, at, best_effort, contract, modern, ms, plan};
+use common::{address, at, best_effort, contract, modern, ms, plan, throughput};
 use laxity_core::contract::{Contract, Overload, SendingStages};
 use laxity_core::figures::Figures;
 use laxity_core::limits::DECAY_FACTOR;
 use laxity_core::units::Duration;
-use laxity_sim::{ChannelHandle, HostConfig, Report, Source, World};
+use laxity_sim::{ChannelHandle, ChannelReport, HostConfig, Source, World};
 
-struct Scene {
+struct FaultFixture {
     world: World,
     contracts: [Contract; 3],
     channels: [ChannelHandle; 4],
 }
 
 /// Three real-time channels and saturating best effort; the first has the policy.
-fn scene(overload: Overload) -> Scene {
+fn scene(overload: Overload) -> FaultFixture {
     let mut world = World::new(3);
     let from = world.add_host(HostConfig::new(modern(), address(1)));
     let to = world.add_host(HostConfig { frames: 4096, ..HostConfig::new(modern(), address(2)) });
@@ -38,19 +38,19 @@ fn scene(overload: Overload) -> Scene {
         world.add_source(Source::full(channel, contract, at(500)));
     }
     world.add_source(Source::at_rate(d, 30_000, 20_000_000, 4, at(500)));
-    Scene { world, contracts, channels: [a, b, c, d] }
+    FaultFixture { world, contracts, channels: [a, b, c, d] }
 }
 
 const SPAN: Duration = Duration::from_secs(4);
 
-impl Scene {
+impl FaultFixture {
     /// Runs `source` on the first channel and returns its report, its throughput and the figures of the other two.
-    fn run(mut self, source: Source) -> (Report, u64, Vec<Figures>) {
+    fn run(mut self, source: Source) -> (ChannelReport, u64, Vec<Figures>) {
         self.world.add_source(source);
         self.world.run_until(at(1000));
         let before = self.world.report(self.channels[0]);
         self.world.run_until(at(1000) + SPAN);
-        let throughput = self.world.report(self.channels[0]).throughput_since(&before, SPAN);
+        let throughput = throughput(&before, &self.world.report(self.channels[0]), SPAN);
         self.world.finish();
         let others = self.channels[1..3].iter().map(|&channel| self.world.report(channel).figures).collect();
         (self.world.report(self.channels[0]), throughput, others)

@@ -1,7 +1,7 @@
 //! The channels that are counted: of three kinds, with deadlines that make sense on the host at hand.
 //!
 //! A deadline that is fixed once and for all would say nothing: a host from which 10 ms are taken now and then grants no
-//! channel a deadline of 5 ms, whatever P and S, and one with a quiet processor grants as many as one likes at 100 ms. So a
+//! channel a deadline of 5 ms, whatever P and S, and one with a quiet processor grants any number at 100 ms. So a
 //! deadline is a multiple of what one such channel alone needs at the least, from end to end, with the best S and P; that
 //! contains the interference of the host as often as a message may suffer it. The multiple is rounded up to 1, 1.5, 2, 3, 5 or 7
 //! times a power of ten, so that it does not follow each nanosecond of the costs.
@@ -16,29 +16,29 @@ use laxity_core::units::Duration;
 
 use super::{ChooseError, MOST, RULES, count, least_alone};
 
-/// How much more often messages may come than once in a deadline.
+/// The factors by which messages may come more often than once in a deadline.
 const PARTS: [u64; 9] = [2, 5, 10, 20, 50, 100, 200, 500, 1_000];
 /// An interval, and a deadline, beside which no message takes long.
 const SELDOM: Duration = Duration::from_secs(10);
 
-/// What a reference channel is like.
+/// The shape of a reference channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Kind {
+struct ReferenceKind {
     name: &'static str,
     /// The largest and the smallest message, bytes.
     messages: (u64, u64),
-    /// How many times the least deadline the deadline is, before it is rounded. The channels of [channels Table 3] have 2 to 4
+    /// The deadline as a multiple of the least deadline, before it is rounded. The channels of [channels Table 3] have 2 to 4
     /// times what one of them alone needs on the machine of Table 2b.
     multiple: u64,
 }
 
-const KINDS: [Kind; 3] = [
+const KINDS: [ReferenceKind; 3] = [
     // Small messages of one size, with the tightest deadline: set-points, measurements.
-    Kind { name: "control", messages: (200, 200), multiple: 2 },
+    ReferenceKind { name: "control", messages: (200, 200), multiple: 2 },
     // Frames like those of [channels Table 3], of up to 60 KiB.
-    Kind { name: "video", messages: (60 << 10, 1), multiple: 3 },
+    ReferenceKind { name: "video", messages: (60 << 10, 1), multiple: 3 },
     // Large messages with much time.
-    Kind { name: "bulk", messages: (256 << 10, 1), multiple: 4 },
+    ReferenceKind { name: "bulk", messages: (256 << 10, 1), multiple: 4 },
 ];
 
 /// A kind of channel with the deadline and the interval that it has on this host.
@@ -50,7 +50,7 @@ pub struct Reference {
     pub contract: Contract,
 }
 
-impl Kind {
+impl ReferenceKind {
     fn contract(self, interval: Duration, deadline: Duration) -> Result<Contract, ContractError> {
         let (largest, smallest) = self.messages;
         Contract::new(largest, smallest, interval, 1, deadline)
@@ -62,7 +62,7 @@ pub(super) fn references(cells: &[Platform], quanta: usize) -> Result<Vec<Refere
     KINDS.into_iter().map(|kind| reference(kind, cells, quanta)).collect()
 }
 
-fn reference(kind: Kind, cells: &[Platform], quanta: usize) -> Result<Reference, ChooseError> {
+fn reference(kind: ReferenceKind, cells: &[Platform], quanta: usize) -> Result<Reference, ChooseError> {
     let deadline = deadline(kind, cells)?;
     // One cell of each size is enough to see how many fit.
     let probes: Vec<&Platform> = cells.iter().skip(quanta / 2).step_by(quanta.max(1)).collect();
@@ -77,11 +77,11 @@ fn reference(kind: Kind, cells: &[Platform], quanta: usize) -> Result<Reference,
     Ok(Reference { name: kind.name, contract })
 }
 
-/// Whether as many fit on one of these hosts as are counted.
+/// True if as many fit on one of these hosts as are counted.
 fn fill(hosts: &[&Platform], contract: &Contract) -> Result<bool, PlatformError> {
     for platform in hosts {
         for rule in RULES {
-            if count(platform, rule, contract)?.channels == MOST {
+            if count(platform, rule, contract)? == MOST {
                 return Ok(true);
             }
         }
@@ -90,7 +90,7 @@ fn fill(hosts: &[&Platform], contract: &Contract) -> Result<bool, PlatformError>
 }
 
 /// See the head of this file.
-fn deadline(kind: Kind, cells: &[Platform]) -> Result<Duration, ChooseError> {
+fn deadline(kind: ReferenceKind, cells: &[Platform]) -> Result<Duration, ChooseError> {
     // Seldom enough that one message is never in the way of the next.
     let contract = kind.contract(SELDOM, SELDOM)?;
     let (mut least, mut refused) = (None, None);

@@ -47,7 +47,7 @@ fn fast(link_cost: u64) -> Platform {
 }
 
 fn counts(cell: &Cell) -> Vec<u32> {
-    cell.counts.iter().map(|count| count.channels).collect()
+    cell.counts.clone()
 }
 
 fn score(choice: &Choice, size: usize, quantum: usize) -> u64 {
@@ -86,7 +86,7 @@ fn on_the_machine_of_the_papers_blocking_and_small_packets_cost_channels() {
     // With inputs to look at, there is.
     let looking = |(packet, host): (u32, Platform)| (packet, Platform { demultiplex: micros(200), ..host });
     let choice = choose_among(&[looking(table_2b(4096))], &[1, 4, 64]).unwrap();
-    let bulk = |quantum| choice.cell(0, quantum).unwrap().counts[2].channels;
+    let bulk = |quantum| choice.cell(0, quantum).unwrap().counts[2];
     assert!(bulk(0) < bulk(1) && score(&choice, 0, 1) > score(&choice, 0, 2), "{choice:?}");
 }
 
@@ -97,7 +97,7 @@ fn spacing_lets_channels_in_where_handing_over_is_dear() {
         let spaced = laxity::calibration::derive::spread(host.clone());
         let references = reference::references(std::slice::from_ref(&spaced), 1).unwrap();
         let of = |host: &Platform| -> Vec<u32> {
-            references.iter().map(|one| count(host, Rule::Split, &one.contract).unwrap().channels).collect()
+            references.iter().map(|one| count(host, Rule::Split, &one.contract).unwrap()).collect()
         };
         let (before, after) = (of(&host), of(&spaced));
         assert!(before.iter().zip(&after).all(|(before, after)| before < after), "{before:?} {after:?}");
@@ -137,9 +137,9 @@ fn from_usable_counts(rows: &[&[u32]], usable: impl Fn(usize) -> bool) -> Choice
     let sizes: Vec<(u32, Platform)> = (1..).zip(rows).map(|(size, _)| (size * 1000, host.clone())).collect();
     let quanta = &QUANTA[..rows[0].len()];
     let references = reference::references(std::slice::from_ref(&host), 1).unwrap();
-    let of = |channels| vec![Count { channels, refused: None }];
-    let split: Vec<Vec<Count>> = rows.iter().flat_map(|row| row.iter().map(|&channels| of(channels))).collect();
-    let composite: Vec<Vec<Count>> = split.iter().map(|_| of(0)).collect();
+    let of = |channels| vec![channels];
+    let split: Vec<Vec<u32>> = rows.iter().flat_map(|row| row.iter().map(|&channels| of(channels))).collect();
+    let composite: Vec<Vec<u32>> = split.iter().map(|_| of(0)).collect();
     let usable: Vec<bool> = (0..split.len()).map(usable).collect();
     best(&sizes.iter().collect::<Vec<_>>(), quanta, references[..1].to_vec(), [split, composite], &usable)
 }
@@ -177,11 +177,11 @@ fn a_quantum_with_which_looks_do_not_keep_up_is_not_taken() {
 
 #[test]
 fn the_reason_names_what_the_neighbours_admit() {
-    let choice = from_counts(&[&[8, 9, 7], &[5, 10, 10]]);
+    let choice = from_counts(&[&[8, 9, 7], &[5, MOST, MOST]]);
     assert_eq!(
         choice.why(),
-        "P = 2 and S = 2000 bytes admit at least 10 control; with P = 1: at least 5 control; with P = 4: as many; \
-         with S = 1000: at least 9 control."
+        "P = 2 and S = 2000 bytes admit at least 32 control; with P = 1: 5 control; with P = 4: as many; \
+         with S = 1000: 9 control."
     );
     assert_eq!(choice.cell(0, 3), None);
     assert_eq!(choice.cell(2, 0), None);

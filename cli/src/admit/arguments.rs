@@ -39,20 +39,21 @@ nothing is measured, otherwise {date, kernel, processor, processors, duration_ns
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmitArguments {
-    /// A TOML file: [[channel]] and [[upcall]] tables, and the costs of the host in a [platform] table; what that leaves out is
+    /// A TOML file: [[channel]] and [[upcall]] tables, and the costs of the host in a [platform] table. Costs that are missing there are
     /// measured or assumed
     pub(crate) file: PathBuf,
-    /// What the host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
+    /// The measured costs of the host: a file of laxity calibrate, or none. By default the calibration of this host, if there is one
     #[arg(long, value_name = "FILE|none")]
     pub(crate) calibration: Option<PathBuf>,
-    /// The local address of the host: its link is as fast as the interface that has it, or with 0.0.0.0 as the slowest by which this host
-    /// reaches others; by default 100Mbit/s. What the file gives, or was measured, is taken instead
+    /// The local address of the host. Its link is as fast as the interface with this address; with 0.0.0.0 as the slowest interface by
+    /// which this host reaches others; without this option 100Mbit/s. A rate from the file or from a measurement counts instead
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
-    /// Which test decides
+    /// The test that decides
     #[arg(long, value_enum, default_value_t = TestArgument::Live)]
     pub(crate) test: TestArgument,
-    /// The channels are a set, of which a host opens all or none, in the first order of a few in which they are granted (Host::open_all)
+    /// The channels are a set: a host opens all or none (Host::open_all). A few orders are tried, and the first one in which all are
+    /// granted is taken
     #[arg(long)]
     pub(crate) set: bool,
     /// Draw demand against time, and bounds against deadlines
@@ -66,15 +67,15 @@ pub(crate) struct AdmitArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum TestArgument {
-    /// What live hosts answer by: channels: the split or the composite test, whichever has room for the next one; upcalls: exact response times
+    /// As live hosts. Channels: the split or the composite test, whichever has room for the next one. Upcalls: exact response times
     Live,
     /// Channels: processor and link on their own, a deadline for each
     Split,
     /// Channels: processor and link together, one deadline
     Composite,
-    /// Channels: the test of the papers, to compare; decides nothing
+    /// Channels: the test of the papers, for comparison. It decides nothing
     DOrder,
-    /// Upcalls: the test of the papers; decides where a change of upcall costs nothing
+    /// Upcalls: the test of the papers. It decides only where a change of upcall costs nothing
     Rmdp,
 }
 

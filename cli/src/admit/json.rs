@@ -3,42 +3,38 @@
 
 use laxity::Guarantee;
 use laxity::calibration::decimal;
-use laxity::system_file::Channel;
+use laxity::system_file::DeclaredChannel;
 use laxity_core::admission::Admission;
-use laxity_core::admission::answer::{Answer, Denial, Ends, Grant, Role, Term};
-use laxity_core::admission::upcalls::{Denied, Place};
+use laxity_core::admission::answer::{Answer, AnsweringEnds, BoundTerm, Denial, Grant, Role};
+use laxity_core::admission::upcalls::{UpcallDenial, UpcallPlace, UpcallRefusal};
 use serde_json::{Map, Value, json};
 
-use super::decide::{OfDOrder, OfUpcalls};
-use super::{Answered, Report};
+use super::decide::{OfDOrder, UpcallFindings};
+use super::{ChannelAnswers, Report};
 use crate::costs::taken;
 use crate::report::to_json;
 
 /// The object as one line, without a line end.
 pub(super) fn object(report: &Report) -> String {
-    let (mut tested, mut completion, mut used) = (None, None, [None; 3]);
+    let channels = &report.channels;
+    let (mut tested, mut used) = (None, [None; 3]);
     let (mut of_channels, mut of_upcalls) = (Vec::new(), Vec::new());
     match &report.answered {
-        Answered::Channels(channels, answers) => {
-            (tested, completion) = (Some(answers.rule.to_string()), common(channels));
+        ChannelAnswers::Channels(answers) => {
+            tested = Some(answers.rule.to_string());
             let (here, there) =
-                (answers.here.utilisation_ppm(), answers.there.as_ref().map(Admission::utilisation_ppm));
+                (answers.this_host.utilisation_ppm(), answers.other_host.as_ref().map(Admission::utilisation_ppm));
             used = [Some(here.processor), Some(here.link), there.map(|there| there.processor)];
             let guarantee = &report.guarantee(answers);
-            of_channels.extend(
-                channels
-                    .iter()
-                    .zip(&answers.channels)
-                    .map(|(channel, answer)| of_channel(channels, channel, (Some(answer), guarantee), Value::Null)),
-            );
+            let of = |(channel, answer)| of_channel(channels, channel, (Some(answer), guarantee), Value::Null);
+            of_channels.extend(channels.iter().zip(&answers.channels).map(of));
         }
-        Answered::DOrder(channels, figures) => {
-            completion = common(channels);
+        ChannelAnswers::DOrder(figures) => {
             of_channels.extend(channels.iter().zip(figures).map(|(channel, figures)| {
                 of_channel(channels, channel, (None, &Guarantee::default()), d_order(channel, figures))
             }));
         }
-        Answered::Nothing => {}
+        ChannelAnswers::Nothing => {}
     }
     if let Some(upcalls) = &report.upcalls {
         of_upcalls.extend((0..upcalls.upcalls.len()).map(|index| of_upcall(report, upcalls, index)));
@@ -55,7 +51,7 @@ pub(super) fn object(report: &Report) -> String {
         "link_mode": link_mode,
         "calibration": taken(&report.costs),
         "rule": tested,
-        "completion": completion,
+        "completion": common(channels),
         "channels": of_channels,
         "upcalls": of_upcalls,
         "utilisation_ppm": { "processor": used[0], "link": used[1], "receiving_processor": used[2] },
@@ -64,23 +60,23 @@ pub(super) fn object(report: &Report) -> String {
     }))
 }
 
-fn completion(ends: Ends) -> &'static str {
+fn completion(ends: AnsweringEnds) -> &'static str {
     match ends {
-        Ends::Only(Role::Sends | Role::Relays) => "transmission",
-        Ends::Both | Ends::Only(Role::Receives) => "delivery",
+        AnsweringEnds::Only(Role::Sends | Role::Relays) => "transmission",
+        AnsweringEnds::Both | AnsweringEnds::Only(Role::Receives) => "delivery",
     }
 }
 
 /// The channels as a set.
 fn set(report: &Report) -> Value {
-    let (Some(order), Answered::Channels(channels, _)) = (&report.set, &report.answered) else { return Value::Null };
-    let names =
-        order.as_ref().map(|order| order.iter().map(|&place| channels[place].name.as_str()).collect::<Vec<_>>());
+    let Some(order) = &report.set else { return Value::Null };
+    let name = |&place: &usize| report.channels[place].name.as_str();
+    let names = order.as_ref().map(|order| order.iter().map(name).collect::<Vec<_>>());
     json!({ "granted": names.is_some(), "order": names })
 }
 
 /// What all channels' messages are complete with.
-fn common(channels: &[Channel]) -> Option<&'static str> {
+fn common(channels: &[DeclaredChannel]) -> Option<&'static str> {
     let mut all = channels.iter().map(|channel| completion(channel.request.ends));
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
@@ -92,8 +88,8 @@ fn decision(granted: bool) -> &'static str {
 
 /// A channel, as far as the test says something of it.
 fn of_channel(
-    channels: &[Channel],
-    channel: &Channel,
+    channels: &[DeclaredChannel],
+    channel: &DeclaredChannel,
     (answer, guarantee): (Option<&Answer>, &Guarantee),
     d_order: Value,
 ) -> Value {
@@ -105,10 +101,10 @@ fn of_channel(
     json!({
         "name": channel.name,
         "role": match request.ends {
-            Ends::Both => "both",
-            Ends::Only(Role::Sends) => "send",
-            Ends::Only(Role::Receives) => "receive",
-            Ends::Only(Role::Relays) => "relay",
+            AnsweringEnds::Both => "both",
+            AnsweringEnds::Only(Role::Sends) => "send",
+            AnsweringEnds::Only(Role::Receives) => "receive",
+            AnsweringEnds::Only(Role::Relays) => "relay",
         },
         "completion": completion(request.ends),
         "decision": outcome.map(|outcome| decision(outcome.is_ok())),
@@ -136,7 +132,7 @@ fn of_channel(
 }
 
 /// In the order in which they are added up.
-fn terms(terms: &[Term]) -> Map<String, Value> {
+fn terms(terms: &[BoundTerm]) -> Map<String, Value> {
     terms.iter().map(|term| (format!("{}_ns", term.name), term.amount.as_nanos().into())).collect()
 }
 
@@ -152,7 +148,7 @@ fn reserved(grant: &Grant) -> Value {
     })
 }
 
-fn refused(channels: &[Channel], denial: &Denial) -> Value {
+fn refused(channels: &[DeclaredChannel], denial: &Denial) -> Value {
     json!({
         "code": denial.code.name(),
         "stage": denial.stage.to_string().replace(' ', "_"),
@@ -167,7 +163,7 @@ fn refused(channels: &[Channel], denial: &Denial) -> Value {
     })
 }
 
-fn d_order(channel: &Channel, figures: &OfDOrder) -> Value {
+fn d_order(channel: &DeclaredChannel, figures: &OfDOrder) -> Value {
     let Some(figures) = figures.as_ref().map(|figures| figures.as_ref().ok()) else { return Value::Null };
     json!({
         "service_ns": figures.map(|figures| figures.service),
@@ -178,21 +174,16 @@ fn d_order(channel: &Channel, figures: &OfDOrder) -> Value {
     })
 }
 
-fn of_upcall(report: &Report, upcalls: &OfUpcalls, index: usize) -> Value {
+fn of_upcall(report: &Report, upcalls: &UpcallFindings, index: usize) -> Value {
     let (upcall, outcome) = (&upcalls.upcalls[index], &upcalls.outcomes[index]);
-    let name_of = |place: Place| upcalls.upcalls.get(upcalls.granted(place)?).map(|upcall| upcall.name.as_str());
-    let (code, response, late) = match outcome.map_err(|refusal| refusal.why) {
-        Ok(response) => (None, Some(response), None),
-        Err(Denied::Utilisation) => (Some("utilisation"), None, None),
-        Err(Denied::Late(response)) => (Some("late"), Some(response), None),
-        Err(Denied::BreaksExisting(place)) => (Some("breaks_existing"), None, name_of(place)),
-        Err(Denied::BreaksOthers) => (Some("breaks_others"), None, None),
-        Err(Denied::TooLong(_)) => (Some("iteration"), None, None),
-        Err(Denied::Memory) => (Some("memory"), None, None),
-    };
-    let refusal = outcome
-        .err()
-        .map(|refusal| json!({ "code": code, "makes_late": late, "fits": { "cost_ns": refusal.fitting_cost } }));
+    let name_of = |place: UpcallPlace| upcalls.upcalls.get(upcalls.granted(place)?).map(|upcall| upcall.name.as_str());
+    let refusal = outcome.err().map(|UpcallRefusal { why, fitting_cost }| {
+        let late = match why {
+            UpcallDenial::BreaksExisting(place) => name_of(place),
+            _ => None,
+        };
+        json!({ "code": <&str>::from(why), "makes_late": late, "fits": { "cost_ns": fitting_cost } })
+    });
     json!({
         "name": upcall.name,
         "decision": report.grants_upcall(upcalls, index).map(decision),
@@ -202,7 +193,7 @@ fn of_upcall(report: &Report, upcalls: &OfUpcalls, index: usize) -> Value {
             "liu_layland": upcalls.liu_layland,
             "sha": upcalls.sha,
             "rmdp": upcalls.rmdp,
-            "response_ns": response,
+            "response_ns": upcalls.response(index),
         },
         "refusal": refusal,
     })

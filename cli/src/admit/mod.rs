@@ -13,45 +13,46 @@ mod tests;
 
 pub(crate) use arguments::{AdmitArguments, HELP};
 
-use std::net::IpAddr;
 use std::time::Instant;
 
-use laxity::system_file::{self, Channel, System};
-use laxity::text::HostAddress;
+use laxity::system_file::{self, DeclaredChannel, SystemFile};
 use laxity::{Backing, Costs, DEFAULT_PORT, Guarantee, LinkKind};
-use laxity_core::admission::answer::{Answers, Ends, Role, Rule, Test};
+use laxity_core::admission::answer::{AdmissionTest, AnsweringEnds, Denial, PlanAnswer, Role, Rule};
 use laxity_core::units::Duration;
 
 use crate::costs;
 use crate::failure::Failure;
 use crate::file;
 use crate::report::say;
-use crate::values::look_up;
+use crate::values::bound;
 use arguments::TestArgument;
-use decide::{OfDOrder, OfUpcalls};
+use decide::{OfDOrder, UpcallFindings};
 
 /// Decides and says so. The exit status: 0 all granted or nothing decided, 3 something refused.
 pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
-    let address = arguments.bind.as_deref().map(address).transpose()?;
+    let address = arguments.bind.as_deref().map(|text| bound(text, DEFAULT_PORT)).transpose()?;
+    let address = address.map(|address| address.ip());
+    arguments.plot.as_deref().map(file::can_be_written).transpose()?;
     let (mut system, costs) =
         read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref(), LinkKind::Udp)?, address))?;
     let backing = Backing::expected(&costs);
     backing.keep_claims(&mut system.platform);
     let begin = Instant::now();
-    let (answered, set, upcalls) = answer(system, arguments.test, arguments.set)?;
+    let (answered, set, upcalls) = answer(&mut system, arguments.test, arguments.set)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let report = Report { file: name, test: arguments.test, set, costs, backing, answered, upcalls, elapsed };
+    let (test, channels) = (arguments.test, system.channels);
+    let report = Report { file: name, test, set, costs, backing, channels, answered, upcalls, elapsed };
+    say(&if arguments.json { json::object(&report) } else { text::page(&report) });
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;
     }
-    say(&if arguments.json { json::object(&report) } else { text::page(&report) });
     Ok(if report.refuses() { 3 } else { 0 })
 }
 
 /// A file's system, and what its costs rest on: the calibration, unless the machine is another one.
-fn read(text: &str, file: &str, costs: Costs) -> Result<(System, Costs), Failure> {
+fn read(text: &str, file: &str, costs: Costs) -> Result<(SystemFile, Costs), Failure> {
     let parse = |host| system_file::parse_on(text, file, host);
     let system = costs::beside(&costs, parse, |system| system.platform.packet)?;
     let platform = system.platform.clone();
@@ -60,49 +61,43 @@ fn read(text: &str, file: &str, costs: Costs) -> Result<(System, Costs), Failure
     Ok((system, Costs { platform, calibration, link, ..costs }))
 }
 
-/// The address that an option names.
-fn address(text: &str) -> Result<IpAddr, Failure> {
-    let found = HostAddress::parse(text, DEFAULT_PORT).map_err(|error| Failure::Option { option: "--bind", error })?;
-    Ok(look_up(&found)?.ip())
-}
-
 /// What is asked for, and what is answered.
 struct Report {
     file: String,
     test: TestArgument,
     /// If the channels are a set.
-    set: Option<Set>,
+    set: Option<GrantOrder>,
     costs: Costs,
     /// If the host runs as it was calibrated.
     backing: Backing,
-    answered: Answered,
-    upcalls: Option<OfUpcalls>,
+    channels: Vec<DeclaredChannel>,
+    answered: ChannelAnswers,
+    upcalls: Option<UpcallFindings>,
     elapsed: Duration,
 }
 
 /// What is answered of the channels as a set: in which order it is granted, if it is.
-type Set = Option<Vec<usize>>;
+type GrantOrder = Option<Vec<usize>>;
 
 /// What is answered of the channels.
-enum Answered {
+enum ChannelAnswers {
     /// There are none.
     Nothing,
     /// By a test that decides.
-    Channels(Vec<Channel>, Box<Answers>),
+    Channels(Box<PlanAnswer>),
     /// By the test of the papers.
-    DOrder(Vec<Channel>, Vec<OfDOrder>),
+    DOrder(Vec<OfDOrder>),
 }
 
 fn answer(
-    system: System,
+    SystemFile { platform, channels, upcalls }: &mut SystemFile,
     test: TestArgument,
     is_set: bool,
-) -> Result<(Answered, Option<Set>, Option<OfUpcalls>), Failure> {
-    let System { platform, mut channels, upcalls } = system;
+) -> Result<(ChannelAnswers, Option<GrantOrder>, Option<UpcallFindings>), Failure> {
     // What the papers analyse is a host that sends.
     if platform.machine.is_papers() || test == TestArgument::DOrder {
-        let both = channels.iter_mut().filter(|channel| channel.request.ends == Ends::Both);
-        both.for_each(|channel| channel.request.ends = Ends::Only(Role::Sends));
+        let both = channels.iter_mut().filter(|channel| channel.request.ends == AnsweringEnds::Both);
+        both.for_each(|channel| channel.request.ends = AnsweringEnds::Only(Role::Sends));
     }
     let wrong = |kind: &str| Err(Failure::Usage(format!("--test {} is for files with [[{kind}]] tables", test.name())));
     let only =
@@ -124,44 +119,36 @@ fn answer(
     }
     let mut set = None;
     let answered = match test {
-        _ if channels.is_empty() => Answered::Nothing,
-        TestArgument::DOrder => {
-            let figures = decide::d_order(&platform, &channels)?;
-            Answered::DOrder(channels, figures)
-        }
+        _ if channels.is_empty() => ChannelAnswers::Nothing,
+        TestArgument::DOrder => ChannelAnswers::DOrder(decide::d_order(platform, channels)?),
         test => {
             let test = match test {
-                TestArgument::Split => Test::Only(Rule::Split),
-                TestArgument::Composite => Test::Only(Rule::Composite),
-                _ => Test::Live,
+                TestArgument::Split => AdmissionTest::Only(Rule::Split),
+                TestArgument::Composite => AdmissionTest::Only(Rule::Composite),
+                _ => AdmissionTest::Live,
             };
-            let answers = if is_set {
-                let (answers, order) = decide::as_a_set(&platform, &channels, test)?;
-                set = Some(order);
-                answers
-            } else {
-                decide::channels(&platform, &channels, test)?
-            };
-            Answered::Channels(channels, Box::new(answers))
+            let (answers, order) = decide::channels(platform, channels, test, is_set)?;
+            set = order;
+            ChannelAnswers::Channels(Box::new(answers))
         }
     };
     if upcalls.is_empty() {
         return Ok((answered, set, None));
     }
     let executive = match &answered {
-        Answered::Channels(_, answers) => Some(answers.here.clone()),
-        Answered::DOrder(..) | Answered::Nothing => None,
+        ChannelAnswers::Channels(answers) => Some(answers.this_host.clone()),
+        ChannelAnswers::DOrder(..) | ChannelAnswers::Nothing => None,
     };
-    let outcomes = decide::upcalls(&platform, upcalls, executive)?;
+    let outcomes = decide::upcalls(platform, std::mem::take(upcalls), executive)?;
     Ok((answered, set, Some(outcomes)))
 }
 
 impl Report {
     /// What can be said of the messages of all channels that are granted.
-    fn guarantee(&self, answers: &Answers) -> Guarantee {
-        match &answers.there {
-            Some(there) => self.backing.of_both_ends(&answers.here, there),
-            None => self.backing.guarantee(&answers.here),
+    fn guarantee(&self, answers: &PlanAnswer) -> Guarantee {
+        match &answers.other_host {
+            Some(there) => self.backing.of_both_ends(&answers.this_host, there),
+            None => self.backing.guarantee(&answers.this_host),
         }
     }
 
@@ -176,22 +163,30 @@ impl Report {
     }
 
     /// Yes or no to an upcall of a file; `None` if the test does not decide.
-    fn grants_upcall(&self, upcalls: &OfUpcalls, index: usize) -> Option<bool> {
+    fn grants_upcall(&self, upcalls: &UpcallFindings, index: usize) -> Option<bool> {
         self.decides().then(|| match self.test {
             TestArgument::Rmdp => upcalls.rmdp,
             _ => upcalls.outcomes[index].is_ok(),
         })
     }
 
+    /// The channels that are refused, and why.
+    fn refused(&self) -> impl Iterator<Item = (&DeclaredChannel, &Denial)> {
+        let answers = match &self.answered {
+            ChannelAnswers::Channels(answers) => answers.channels.as_slice(),
+            ChannelAnswers::DOrder(_) | ChannelAnswers::Nothing => &[],
+        };
+        self.channels
+            .iter()
+            .zip(answers)
+            .filter_map(|(channel, answer)| Some((channel, answer.outcome.as_ref().err()?)))
+    }
+
     /// Whether anything is refused.
     fn refuses(&self) -> bool {
-        let refuses_channel = match &self.answered {
-            Answered::Channels(_, answers) => answers.channels.iter().any(|answer| answer.outcome.is_err()),
-            Answered::DOrder(..) | Answered::Nothing => false,
-        };
-        let refuses_upcall = |upcalls: &OfUpcalls| {
+        let refuses_upcall = |upcalls: &UpcallFindings| {
             (0..upcalls.outcomes.len()).any(|index| self.grants_upcall(upcalls, index) == Some(false))
         };
-        refuses_channel || self.upcalls.as_ref().is_some_and(refuses_upcall)
+        self.refused().next().is_some() || self.upcalls.as_ref().is_some_and(refuses_upcall)
     }
 }

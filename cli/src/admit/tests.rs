@@ -1,15 +1,16 @@
 //! What is said and drawn of answers made by hand; those of the core are tried in `tests/admit.rs`.
 
 use laxity_core::admission::answer::{
-    Answer, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, SplitFigures, Term,
+    AdmissionRequest, Alternatives, Answer, BoundTerm, CompositeFigures, DemandCurve, DemandPoint, Denial, Grant, Role,
+    SplitFigures,
 };
-use laxity_core::admission::upcalls::{Denied, UpcallRefusal};
+use laxity_core::admission::upcalls::{UpcallDenial, UpcallRefusal};
 use laxity_core::admission::{Admission, Code, Stage, Utilisation};
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::Platform;
 use laxity_core::units::Instant;
 
-use laxity::system_file::Upcall;
+use laxity::system_file::DeclaredUpcall;
 
 use super::*;
 
@@ -17,13 +18,13 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn channel(name: &str) -> Channel {
+fn channel(name: &str) -> DeclaredChannel {
     let contract = Contract::new(61_440, 61_440, ms(50), 12, ms(40)).unwrap();
-    Channel { name: name.to_owned(), request: Request::only(contract, Role::Sends), peak: None }
+    DeclaredChannel { name: name.to_owned(), request: AdmissionRequest::only(contract, Role::Sends), peak: None }
 }
 
 fn granted(bound: u64) -> Answer {
-    let term = |name, amount| Term { name, amount: ms(amount) };
+    let term = |name, amount| BoundTerm { name, amount: ms(amount) };
     Answer {
         split: SplitFigures { processor_min: Some(ms(7)), link_min: Some(ms(4)), fits: true },
         composite: CompositeFigures { least_deadline: None, fits: false },
@@ -46,7 +47,11 @@ fn refused(code: Code, stage: Stage, because_of: &[usize]) -> Answer {
         at: Some(Instant::from_nanos(12_300_000)),
         explained: true,
         because_of: because_of.to_vec(),
-        fits: Fits { deadline: Some(Duration::from_nanos(44_912_345)), interval: None, max_message: Some(30_720) },
+        fits: Alternatives {
+            deadline: Some(Duration::from_nanos(44_912_345)),
+            interval: None,
+            max_message: Some(30_720),
+        },
     });
     Answer { outcome, ..granted(20) }
 }
@@ -59,14 +64,15 @@ fn report(rows: Vec<(&str, Answer)>, points: u64) -> Report {
         [Stage::SendingProcessor, Stage::Link].map(|stage| DemandCurve { stage, points: points.clone() }).to_vec();
     let mut here = Admission::new(Platform::papers_table_2b()).unwrap();
     here.reserve(&channel("camera").request.contract, Role::Sends, ms(40)).unwrap();
-    let answers = Answers { rule: Rule::Split, channels: answers, here, there: None, demand };
+    let answers = PlanAnswer { rule: Rule::Split, channels: answers, this_host: here, other_host: None, demand };
     Report {
         file: "robot.toml".to_owned(),
         test: TestArgument::Live,
         set: None,
         costs: Platform::papers_table_2b().into(),
         backing: Backing::expected(&Platform::papers_table_2b().into()),
-        answered: Answered::Channels(channels, Box::new(answers)),
+        channels,
+        answered: ChannelAnswers::Channels(Box::new(answers)),
         upcalls: None,
         elapsed: Duration::from_micros(123),
     }
@@ -77,7 +83,7 @@ fn two() -> Report {
 }
 
 fn upcalls(test: TestArgument, switch: Duration) -> Report {
-    let upcall = |name: &str, period, cost, batch, block| Upcall {
+    let upcall = |name: &str, period, cost, batch, block| DeclaredUpcall {
         name: name.to_owned(),
         period: ms(period),
         cost: ms(cost),
@@ -85,8 +91,8 @@ fn upcalls(test: TestArgument, switch: Duration) -> Report {
         block,
     };
     let asked = vec![upcall("audio", 10, 2, 1, 1), upcall("video", 100, 9, 9, 9)];
-    let late = UpcallRefusal { why: Denied::Late(ms(11)), fitting_cost: Some(ms(1)) };
-    let figures = OfUpcalls {
+    let late = UpcallRefusal { why: UpcallDenial::Late(ms(11)), fitting_cost: Some(ms(1)) };
+    let figures = UpcallFindings {
         upcalls: asked,
         liu_layland: true,
         sha: false,
@@ -97,7 +103,8 @@ fn upcalls(test: TestArgument, switch: Duration) -> Report {
     Report {
         test,
         costs: Platform { upcall_switch: switch, ..Platform::assumed_host() }.into(),
-        answered: Answered::Nothing,
+        channels: Vec::new(),
+        answered: ChannelAnswers::Nothing,
         upcalls: Some(figures),
         ..two()
     }
@@ -157,10 +164,10 @@ fn the_printed_test_decides_where_a_change_of_upcall_costs_nothing() {
 #[test]
 fn a_refusal_reads_like_advice() {
     let said = text::page(&two());
-    let advice = "bulk is refused: the link cannot carry everything in time. If all channels send at once, what is due within \
-                  the first 12.3ms cannot all be done by then. Without camera it would be granted.\n  What would fit: a \
-                  deadline of 45ms, or messages up to 30.72KB.";
-    assert!(said.contains(advice), "{said}");
+    let advice = "bulk is refused. What would fit: a deadline of 45ms, or messages up to 30.72KB. Without camera it would be \
+                  granted.\n  Reason: the link cannot carry everything in time. If all channels send at once, what is due \
+                  within the first 12.3ms cannot all be done by then.\n\nOn the machine of the papers";
+    assert!(said.starts_with(advice), "{said}");
     assert!(said.contains("1 granted, 1 refused") && said.contains("45.7 %") && said.contains("12.2 %"), "{said}");
     let row = said.lines().find(|line| line.contains("granted ")).unwrap();
     assert_eq!(
@@ -174,7 +181,7 @@ fn a_refusal_reads_like_advice() {
 fn advice_about_a_deadline_that_is_too_short_and_about_nothing_that_helps() {
     let mut answer = refused(Code::DeadlineSum, Stage::Route, &[]);
     if let Err(denial) = &mut answer.outcome {
-        denial.fits = Fits::default();
+        denial.fits = Alternatives::default();
     }
     let said = text::page(&report(
         vec![
@@ -185,11 +192,19 @@ fn advice_about_a_deadline_that_is_too_short_and_about_nothing_that_helps() {
         1,
     ));
     for words in [
-        "The deadline of 40ms is 12.3ms too short. It would be refused on idle hosts, too.\n  No other deadline, interval or",
-        "In its way are a and c.",
+        "a is refused. No other deadline, interval or message size alone would fit.\n  Reason: ",
+        "The deadline of 40ms is 12.3ms too short. It would be refused on idle hosts, too.\n\nb is refused. ",
+        "Without a and c it would be granted.\n  Reason: ",
     ] {
         assert!(said.contains(words), "{said}");
     }
+}
+
+#[test]
+fn a_refused_upcall_reads_like_advice() {
+    let said = text::page(&upcalls(TestArgument::Live, Duration::ZERO));
+    let advice = "audio is refused. What would fit: a cost of 1ms.\n  Reason: it may take 11ms, longer than its period of 10ms.\n\nOn a thread";
+    assert!(said.starts_with(advice), "{said}");
 }
 
 #[test]
@@ -210,29 +225,43 @@ fn what_is_rounded_still_fits() {
 
 /// The boxes of all texts of a picture: left, right, top, bottom, text.
 fn boxes(svg: &str) -> Vec<(f64, f64, f64, f64, String)> {
-    let texts = svg.split("<text").skip(1).map(|element| {
-        let (attributes, rest) = element.split_once('>').unwrap();
-        let text =
-            rest.split_once("</text>").unwrap().0.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
-        let number = |name: &str| -> f64 {
-            let value = attributes.split_once(&format!(" {name}=\"")).unwrap().1;
-            value.split_once('"').unwrap().0.parse().unwrap()
-        };
-        let class = attributes.split_once("class=\"").map_or("", |(_, rest)| rest.split_once('"').unwrap().0);
-        let size = match class {
-            "title" => 10.0,
-            "heading" => 7.6,
-            _ => 6.6,
-        };
-        let (x, y, width) = (number("x"), number("y"), size * text.chars().count() as f64);
-        let left = match class {
-            "end" => x - width,
-            "middle" => x - width / 2.0,
-            _ => x,
-        };
-        (left, left + width, y - 10.0, y + 3.0, text)
-    });
-    texts.collect()
+    let value = |attributes: &str, name: &str| {
+        attributes.split_once(&format!(" {name}=\"")).map(|(_, rest)| rest.split_once('"').unwrap().0.to_owned())
+    };
+    let (mut moved, mut texts) = (vec![[0.0, 0.0]], Vec::new());
+    for element in svg.split('<').skip(1) {
+        let (tag, text) = element.split_once('>').unwrap();
+        let [x, y] = moved[moved.len() - 1];
+        match tag.split_whitespace().next().unwrap() {
+            "g" => {
+                let by = value(tag, "transform").map_or_else(Vec::new, |transform| {
+                    let numbers = transform.strip_prefix("translate(").unwrap().strip_suffix(')').unwrap();
+                    numbers.split(' ').map(|number| number.parse::<f64>().unwrap()).collect()
+                });
+                moved.push(if let [right, down] = by[..] { [x + right, y + down] } else { [x, y] });
+            }
+            "/g" => drop(moved.pop()),
+            "text" => {
+                let text = text.replace("&amp;", "&").replace("&lt;", "<").replace("&gt;", ">");
+                let number = |name: &str| value(tag, name).unwrap().parse::<f64>().unwrap();
+                let class = value(tag, "class").unwrap_or_default();
+                let size = match class.as_str() {
+                    "title" => 10.0,
+                    "heading" => 7.6,
+                    _ => 6.6,
+                };
+                let (x, y, width) = (x + number("x"), y + number("y"), size * text.chars().count() as f64);
+                let left = match class.as_str() {
+                    "end" => x - width,
+                    "middle" => x - width / 2.0,
+                    _ => x,
+                };
+                texts.push((left, left + width, y - 10.0, y + 3.0, text));
+            }
+            _ => {}
+        }
+    }
+    texts
 }
 
 #[test]
@@ -247,10 +276,10 @@ fn nothing_overlaps_and_nothing_leaves_the_picture() {
             (name.as_str(), answer)
         });
         let svg = plot::svg(&report(rows.collect(), 10 * count as u64));
-        let all = boxes(&svg);
-        let height: f64 = svg.split_once("viewBox=\"0 0 880 ").unwrap().1.split_once('"').unwrap().0.parse().unwrap();
+        let all: Vec<_> = boxes(&svg).into_iter().filter(|text| !text.4.is_empty()).collect();
+        let height: f64 = svg.split_once("viewBox=\"0 0 960 ").unwrap().1.split_once('"').unwrap().0.parse().unwrap();
         for (index, one) in all.iter().enumerate() {
-            assert!(one.0 >= 0.0 && one.1 <= 880.0 && one.2 >= 0.0 && one.3 <= height, "{one:?}");
+            assert!(one.0 >= 0.0 && one.1 <= 960.0 && one.2 >= 0.0 && one.3 <= height, "{one:?}");
             for other in &all[index + 1..] {
                 let apart = one.1 <= other.0 || other.1 <= one.0 || one.3 <= other.2 || other.3 <= one.2;
                 assert!(apart, "{one:?} {other:?}");

@@ -1,20 +1,20 @@
-//! The answer for people: a table, and for each refusal a paragraph of advice.
+//! The answer for people: for each refusal what would fit and why, then a table.
 
 use std::fmt::Write as _;
 
-use laxity::system_file::{Channel, Upcall};
+use laxity::system_file::{DeclaredChannel, DeclaredUpcall};
 use laxity::text::{DisplayRate, DisplaySize};
 use laxity::{Costs, Level};
-use laxity_core::admission::answer::{Answer, Answers, Denial, Ends, Fits, Grant, Rule, Term};
-use laxity_core::admission::published::d_order::Placed;
-use laxity_core::admission::upcalls::{Denied, UpcallRefusal};
+use laxity_core::admission::answer::{Alternatives, Answer, AnsweringEnds, BoundTerm, Denial, Grant, PlanAnswer, Rule};
+use laxity_core::admission::published::d_order::DOrderChannel;
+use laxity_core::admission::upcalls::{UpcallDenial, UpcallRefusal};
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::Duration;
 
 use super::arguments::TestArgument;
-use super::decide::{OfDOrder, OfUpcalls};
-use super::{Answered, Report};
+use super::decide::{OfDOrder, UpcallFindings};
+use super::{ChannelAnswers, Report};
 use crate::costs::in_words;
 use crate::numbers::{brief, counted, left, list};
 use crate::report::escaped;
@@ -22,31 +22,49 @@ use crate::table::{Column, known, table};
 
 /// The whole answer.
 pub(super) fn page(report: &Report) -> String {
-    let mut page = format!("{}:\n", machine(report));
+    let mut page = refusals(report);
+    let _ = writeln!(page, "{}:", machine(report));
     match &report.answered {
-        Answered::Channels(channels, answers) => of_channels(&mut page, report, channels, answers),
-        Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
-        Answered::Nothing => {}
+        ChannelAnswers::Channels(answers) => of_channels(&mut page, report, answers),
+        ChannelAnswers::DOrder(figures) => of_d_order(&mut page, &report.channels, figures),
+        ChannelAnswers::Nothing => {}
     }
     if let Some(upcalls) = &report.upcalls {
         of_upcalls(&mut page, report, upcalls);
     }
-    if let Answered::Channels(channels, _) | Answered::DOrder(channels, _) = &report.answered {
-        for channel in channels {
-            if let Some(peak) = channel.peak {
-                let peak = DisplayRate(peak.as_bytes_per_second());
-                let _ = writeln!(page, "\n{}: the peak rate of {peak} is not used.", escaped(&channel.name));
-            }
+    for channel in &report.channels {
+        if let Some(peak) = channel.peak {
+            let peak = DisplayRate(peak.as_bytes_per_second());
+            let _ = writeln!(page, "\n{}: the peak rate of {peak} is not used.", escaped(&channel.name));
         }
     }
     page.truncate(page.trim_end().len());
     page
 }
 
+/// A paragraph of advice for each refusal; nothing if nothing is refused.
+fn refusals(report: &Report) -> String {
+    let mut text = String::new();
+    if let Some(None) = &report.set {
+        text.push_str("The set is refused: none of its channels would be opened.\n\n");
+    }
+    for (channel, denial) in report.refused() {
+        let _ = writeln!(text, "{}\n", advice(&report.channels, channel, denial));
+    }
+    for of in report.upcalls.iter().filter(|_| report.test != TestArgument::Rmdp) {
+        for (upcall, outcome) in of.upcalls.iter().zip(&of.outcomes) {
+            if let Err(refusal) = outcome {
+                let _ = writeln!(text, "{}\n", upcall_advice(of, upcall, refusal));
+            }
+        }
+    }
+    text
+}
+
 /// Whose machine it is, and for upcalls what a change costs there.
 pub(super) fn machine(report: &Report) -> String {
     let Costs { platform, calibration, link, passed_over, .. } = &report.costs;
-    if let Answered::Nothing = report.answered {
+    if let ChannelAnswers::Nothing = report.answered {
         return match platform.upcall_switch {
             Duration::ZERO => "On a thread of upcalls, where a change of upcall costs nothing".to_owned(),
             switch => format!("On a thread of upcalls, where a change of upcall costs {switch}"),
@@ -73,8 +91,9 @@ pub(super) fn machine(report: &Report) -> String {
     }
 }
 
-fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers: &Answers) {
-    type Answered<'a> = (&'a Channel, &'a Answer);
+fn of_channels(page: &mut String, report: &Report, answers: &PlanAnswer) {
+    let channels = &report.channels;
+    type Answered<'a> = (&'a DeclaredChannel, &'a Answer);
     fn granted<'a>((_, answer): &Answered<'a>) -> Option<&'a Grant> {
         answer.outcome.as_ref().ok()
     }
@@ -88,15 +107,15 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         ("where the bound goes", &|row| granted(row).map(|grant| terms(&grant.terms)).unwrap_or_default()),
     ];
     let _ = writeln!(page, "{}", table(columns, 2..5, channels.iter().zip(&answers.channels)));
-    let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
+    let refused = report.refused().count();
     let rule = match answers.rule {
         Rule::Split => "each stage has a deadline of its own (split test)",
         Rule::Levels => "each stage has a deadline of its own, and handlers run by level",
         Rule::Composite => "one deadline rules on processor and link (composite test)",
     };
-    let used = answers.here.utilisation_ppm();
+    let used = answers.this_host.utilisation_ppm();
     let (processor, link) = (percent(used.processor), percent(used.link));
-    let used = match &answers.there {
+    let used = match &answers.other_host {
         Some(there) => format!(
             "{processor} of the sender's processor, {link} of its link and {} of the receiver's processor",
             percent(there.utilisation_ppm().processor)
@@ -108,16 +127,12 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         "{} granted, {refused} refused; {rule}. In the long run {used} are in use.",
         channels.len() - refused,
     );
-    match &report.set {
-        None => {}
-        Some(None) => page.push_str("As a set they are refused: none of them would be opened.\n"),
-        Some(Some(order)) => {
-            let names: Vec<String> = order.iter().map(|&place| escaped(&channels[place].name).into_owned()).collect();
-            let _ = writeln!(page, "As a set they are granted, opened in this order: {}.", names.join(", "));
-        }
+    if let Some(Some(order)) = &report.set {
+        let names: Vec<String> = order.iter().map(|&place| escaped(&channels[place].name).into_owned()).collect();
+        let _ = writeln!(page, "As a set they are granted, opened in this order: {}.", names.join(", "));
     }
-    let both = channels.iter().filter(|channel| channel.request.ends == Ends::Both).count();
-    page.push_str(match (&answers.there, both == channels.len()) {
+    let both = channels.iter().filter(|channel| channel.request.ends == AnsweringEnds::Both).count();
+    page.push_str(match (&answers.other_host, both == channels.len()) {
         (Some(_), true) => "A bound counts from a message's logical arrival at the sender to its delivery by the receiver, a host like it.\n",
         (Some(_), false) => {
             "A bound counts from a message's logical arrival: with a role to the end of what this host does for it, without one to its \
@@ -130,11 +145,6 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
     });
     page.push_str(&spacing(&report.costs.platform));
     page.push_str(&guarantee(report, answers));
-    for (channel, answer) in channels.iter().zip(&answers.channels) {
-        if let Err(denial) = &answer.outcome {
-            let _ = writeln!(page, "\n{}", advice(channels, channel, denial));
-        }
-    }
 }
 
 /// What best effort pays for the promises, where the link by itself would let packets start faster.
@@ -147,15 +157,13 @@ fn spacing(platform: &Platform) -> String {
 }
 
 /// How far the bounds can be trusted, and why no further.
-fn guarantee(report: &Report, answers: &Answers) -> String {
+fn guarantee(report: &Report, answers: &PlanAnswer) -> String {
     if report.costs.calibration.is_none() {
         return "The costs are configured, not measured: guarantee none.\n".to_owned();
     }
-    let grants = answers.channels.iter().any(|answer| answer.outcome.is_ok());
-    let all = if grants {
-        in_words(&report.guarantee(answers))
-    } else {
-        "nothing is granted, and nothing claimed".to_owned()
+    let all = match report.refused().count() < report.channels.len() {
+        true => in_words(&report.guarantee(answers)),
+        false => "nothing is granted, and nothing claimed".to_owned(),
     };
     let mut text = format!("If the host runs as it was calibrated: {all}.\n");
     if report.guarantee(answers).miss.is_none() && report.backing.level() > Level::None {
@@ -170,15 +178,20 @@ fn guarantee(report: &Report, answers: &Answers) -> String {
     text
 }
 
-/// Why not, because of whom, and what would fit.
-fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
-    let name = escaped(&channel.name);
-    let mut text = format!("{name} is refused: {}.", reason(denial));
+/// What would fit, the reason, and which channels are in the way.
+fn advice(channels: &[DeclaredChannel], channel: &DeclaredChannel, denial: &Denial) -> String {
+    let mut text = format!("{} is refused. {}", escaped(&channel.name), would_fit(denial));
+    let names: Vec<String> =
+        denial.because_of.iter().map(|&index| escaped(&channels[index].name).into_owned()).collect();
+    if !names.is_empty() {
+        let _ = write!(text, " Without {} it would be granted.", list(&names));
+    }
+    let _ = write!(text, "\n  Reason: {}.", reason(channel, denial));
     let is_shortfall =
         matches!(denial.code, Code::DeadlineSum | Code::DeadlineBelowServiceTime | Code::ArrivalDeadline);
     match denial.at.map(|at| Duration::from_nanos(at.as_nanos())) {
         // Of both ends it is that of a part of the way.
-        Some(_) if channel.request.ends == Ends::Both && (is_shortfall || denial.stage != Stage::Link) => {}
+        Some(_) if channel.request.ends == AnsweringEnds::Both && (is_shortfall || denial.stage != Stage::Link) => {}
         Some(at) if is_shortfall => {
             let _ = write!(
                 text,
@@ -195,31 +208,21 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
         }
         None => {}
     }
-    let names: Vec<String> =
-        denial.because_of.iter().map(|&index| escaped(&channels[index].name).into_owned()).collect();
-    match names.as_slice() {
-        [] if !denial.explained => {
-            text.push_str(" (Too many are refused to look for more; ask for it in a smaller file.)");
-            if let Some(deadline) = denial.fits.deadline {
-                let _ = write!(text, "\n  A deadline of {} would fit.", brief(Some(deadline)));
-            }
-            return text;
-        }
-        [] => text.push_str(" It would be refused on idle hosts, too."),
-        [only] => {
-            let _ = write!(text, " Without {only} it would be granted.");
-        }
-        several => {
-            let _ = write!(text, " In its way are {}.", list(several));
-        }
+    if !denial.explained {
+        text.push_str(" Too many channels are refused to look for more advice: ask for this one in a smaller file.");
+    } else if names.is_empty() {
+        text.push_str(" It would be refused on idle hosts, too.");
     }
-    let _ = write!(text, "\n  {}", would_fit(&denial.fits));
     text
 }
 
-/// What stands in the way, as a clause.
-fn reason(denial: &Denial) -> String {
+/// The reason, as a clause.
+fn reason(channel: &DeclaredChannel, denial: &Denial) -> String {
     match (denial.code, denial.stage) {
+        (Code::DeadlineBelowServiceTime, _) if channel.request.ends == AnsweringEnds::Both => {
+            "the part of the deadline that is left for one end is shorter than a message takes there on an idle host"
+                .to_owned()
+        }
         (Code::ProcessorDeadline, Stage::ReceivingProcessor) => {
             "the receiver's processor cannot do everything in time".to_owned()
         }
@@ -230,35 +233,29 @@ fn reason(denial: &Denial) -> String {
         (Code::DeadlineSum, _) => {
             "processor and link would each do, but one after the other they take too long".to_owned()
         }
-        (code, Stage::Route) if code.name() == "composite_deadline" => {
-            "processor and link together cannot do everything in time".to_owned()
-        }
         (code, stage) => Refusal::new(code, stage).to_string(),
     }
 }
 
 /// The advice alone. Values are rounded to the side that still fits.
-fn would_fit(fits: &Fits) -> String {
-    let mut ways = Vec::new();
-    if let Some(deadline) = fits.deadline {
-        ways.push(format!("a deadline of {}", brief(Some(deadline))));
-    }
-    if let Some(interval) = fits.interval {
-        ways.push(format!("one message every {}", brief(Some(interval))));
-    }
-    if let Some(bytes) = fits.max_message {
-        ways.push(format!("messages up to {}", DisplaySize(bytes.into())));
-    }
-    match ways.split_last() {
-        None => "No other deadline, interval or message size alone would fit.".to_owned(),
-        Some((only, [])) => format!("What would fit: {only}."),
-        Some((last, others)) => format!("What would fit: {}, or {last}.", others.join(", or ")),
+fn would_fit(denial: &Denial) -> String {
+    let Alternatives { deadline, interval, max_message } = denial.fits;
+    let ways = [
+        deadline.map(|deadline| format!("a deadline of {}", brief(Some(deadline)))),
+        interval.map(|interval| format!("one message every {}", brief(Some(interval)))),
+        max_message.map(|bytes| format!("messages up to {}", DisplaySize(bytes.into()))),
+    ];
+    let ways: Vec<String> = ways.into_iter().flatten().collect();
+    match ways.is_empty() {
+        true if !denial.explained => "What would fit was not looked for.".to_owned(),
+        true => "No other deadline, interval or message size alone would fit.".to_owned(),
+        false => format!("What would fit: {}.", ways.join(", or ")),
     }
 }
 
-fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
-    type Answered<'a> = (&'a Channel, &'a OfDOrder);
-    fn placed<'a>((_, figures): &Answered<'a>) -> Option<&'a Placed> {
+fn of_d_order(page: &mut String, channels: &[DeclaredChannel], figures: &[OfDOrder]) {
+    type Answered<'a> = (&'a DeclaredChannel, &'a OfDOrder);
+    fn placed<'a>((_, figures): &Answered<'a>) -> Option<&'a DOrderChannel> {
         figures.as_ref()?.as_ref().ok()
     }
     let says = |(channel, figures): &Answered<'_>| match figures {
@@ -284,13 +281,10 @@ fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
     );
 }
 
-fn of_upcalls(page: &mut String, report: &Report, of: &OfUpcalls) {
+fn of_upcalls(page: &mut String, report: &Report, of: &UpcallFindings) {
     let answer = |granted| if granted { "granted" } else { "REFUSED" };
-    let response = |(index, _): &(usize, &Upcall)| match of.outcomes[*index].map_err(|refusal| refusal.why) {
-        Ok(response) | Err(Denied::Late(response)) => Some(response.rounded_up()),
-        Err(_) => None,
-    };
-    let columns: &[Column<'_, (usize, &Upcall)>] = &[
+    let response = |row: &(usize, &DeclaredUpcall)| of.response(row.0).map(Duration::rounded_up);
+    let columns: &[Column<'_, (usize, &DeclaredUpcall)>] = &[
         ("upcall", &|(_, upcall)| escaped(&upcall.name).into_owned()),
         ("answer", &|(index, _)| known(report.grants_upcall(of, *index).map(answer))),
         ("period", &|(_, upcall)| upcall.period.to_string()),
@@ -314,53 +308,50 @@ fn of_upcalls(page: &mut String, report: &Report, of: &OfUpcalls) {
         (TestArgument::Rmdp, false, _) => {
             "The test of the papers knows no cost of a change of upcall, and the platform has one: it decides nothing here.\n"
         }
-        (_, _, Answered::Nothing) => "Exact response times decided: each must be at most the period.\n",
+        (_, _, ChannelAnswers::Nothing) => "Exact response times decided: each must be at most the period.\n",
         _ => "They run below the executive, which the channels keep busy: response times decided, each must be at most the period.\n",
     });
-    for (index, upcall) in of.upcalls.iter().enumerate() {
-        if let (Err(refusal), true) = (&of.outcomes[index], report.test != TestArgument::Rmdp) {
-            let _ = writeln!(page, "\n{}", upcall_advice(of, upcall, refusal));
-        }
-    }
 }
 
-/// Why an upcall is refused, and what would fit.
-fn upcall_advice(of: &OfUpcalls, upcall: &Upcall, refusal: &UpcallRefusal) -> String {
+/// What would fit instead of an upcall, and why it is refused.
+fn upcall_advice(of: &UpcallFindings, upcall: &DeclaredUpcall, refusal: &UpcallRefusal) -> String {
     let why = match refusal.why {
-        Denied::Late(response) => {
+        UpcallDenial::Late(response) => {
             format!("it may take {}, longer than its period of {}", response.rounded_up(), upcall.period)
         }
-        Denied::Utilisation => "with it the processor is used up in the long run".to_owned(),
-        Denied::Memory => "there are too many".to_owned(),
-        Denied::BreaksOthers => "with it, a channel or another upcall would be late".to_owned(),
-        Denied::TooLong(most) => format!("an iteration takes longer than {most}, for which the executive was started"),
-        Denied::BreaksExisting(place) => {
+        UpcallDenial::Utilisation => "with it the processor is used up in the long run".to_owned(),
+        UpcallDenial::Memory => "there are too many".to_owned(),
+        UpcallDenial::BreaksOthers => "with it, a channel or another upcall would be late".to_owned(),
+        UpcallDenial::TooLong(most) => {
+            format!("an iteration takes longer than {most}, for which the executive was started")
+        }
+        UpcallDenial::BreaksExisting(place) => {
             let other = of.granted(place).and_then(|index| of.upcalls.get(index));
             let other = other.map_or_else(|| "another".into(), |other| escaped(&other.name).into_owned());
             format!("with it, {other} would be late")
         }
     };
     let fits = match refusal.fitting_cost {
-        Some(cost) => format!("  What would fit: a cost of {cost}."),
-        None => "  No cost would fit: a longer period may.".to_owned(),
+        Some(cost) => format!("What would fit: a cost of {cost}."),
+        None => "No cost would fit: a longer period may.".to_owned(),
     };
-    format!("{} is refused: {why}.\n{fits}", escaped(&upcall.name))
+    format!("{} is refused. {fits}\n  Reason: {why}.", escaped(&upcall.name))
 }
 
 /// c = C b_p/B_p, rounded up.
-fn block(upcall: &Upcall) -> Duration {
+fn block(upcall: &DeclaredUpcall) -> Duration {
     let product = u128::from(upcall.cost.as_nanos()) * u128::from(upcall.block);
     Duration::from_nanos(u64::try_from(product.div_ceil(upcall.batch.into())).unwrap_or(u64::MAX))
 }
 
-fn deadline(channel: &Channel) -> Duration {
+fn deadline(channel: &DeclaredChannel) -> Duration {
     channel.request.contract.deadline()
 }
 
 /// The largest terms, and what the others are together.
-fn terms(terms: &[Term]) -> String {
+fn terms(terms: &[BoundTerm]) -> String {
     const SHOWN: usize = 3;
-    let mut present: Vec<&Term> = terms.iter().filter(|term| !term.amount.is_zero()).collect();
+    let mut present: Vec<&BoundTerm> = terms.iter().filter(|term| !term.amount.is_zero()).collect();
     present.sort_by_key(|term| std::cmp::Reverse(term.amount));
     let others = if present.len() > SHOWN + 1 { present.split_off(SHOWN) } else { Vec::new() };
     let mut said: Vec<String> =

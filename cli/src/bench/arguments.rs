@@ -117,81 +117,66 @@ the server's thread ran, or the executive found it; from there until the program
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
-    /// Which experiment
+    /// The experiment
     #[arg(value_enum)]
     pub(crate) name: BenchName,
-    /// In virtual time, on the machine of the paper; else live on this host, across an emulated wire
+    /// Run in virtual time, on the machine of the paper. Without it, live on this host, across an emulated wire
     #[arg(long)]
     pub(crate) simulated: bool,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw it like the paper's figure; with .html also what is printed, of roundtrip each round
+    /// Draw a picture like the paper's figure. An .html file also has the printed tables, and of roundtrip each round
     #[arg(long, value_name = "FILE.svg|FILE.html")]
     pub(crate) plot: Option<PathBuf>,
-    /// Of the sources' phases; 0 starts them all together. Of upcalls' phases in upcall-switches alone
+    /// The seed of the sources' phases; 0 starts them all together. Of the experiments on upcalls only upcall-switches uses it, for the
+    /// upcalls' phases
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
-    /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
-    /// each stack, 1s. stack-roundtrip and stack-throughput: each turn of each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency:
-    /// each turn of each path, 1s; rio-bandwidth: from one start of a stream to the next, 2s. shared-link: each turn of each stack, 3s, of which there are ten, or three if they are shorter than 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
-    /// repeats, or 1.2s live; upcall-udp: 1s. event-latency and event-jitter: each turn of each server at most, 100ms; event-bandwidth: 500ms; event-dispatch: each turn, 200ms
+    /// How long each run is observed after its warm-up. By default 9.6s of virtual time, or 3s live. xdp-path: the whole run, 20s.
+    /// livelock: each step with each link, 4s. roundtrip: each turn of each stack, 1s. stack-roundtrip and stack-throughput: each turn of
+    /// each stack with each size, 100ms. stack-monitor: 4s. rio-cost and rio-latency: each turn of each path, 1s. rio-bandwidth: from one
+    /// start of a stream to the next, 2s. shared-link: each turn of each stack, 3s; there are ten turns, or three if they are shorter than
+    /// 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all repeats, or 1.2s live. upcall-udp: 1s.
+    /// event-latency and event-jitter: each turn of each server at most, 100ms. event-bandwidth: 500ms. event-dispatch: each turn, 200ms
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
-    /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
+    /// Simulated: how many runs at a time [default: the number of processors]. The figures do not depend on it
     #[arg(long, requires = "simulated")]
     pub(crate) threads: Option<NonZeroUsize>,
-    /// Live: what goes on beside it: idle, flood, violator, hogs or all of them at once; by default idle
+    /// Live: the attack: idle, flood, violator, hogs, or all for all of them at once [default: idle]
     #[arg(long, value_name = "ATTACK", conflicts_with = "simulated")]
     pub(crate) attack: Option<Attack>,
-    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table; what it leaves out is measured or
+    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table. Costs that are missing there are measured or
     /// assumed
     #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
     pub(crate) platform: Option<PathBuf>,
-    /// Live: what this host was measured to cost: a file of laxity calibrate, or none; by default that of this host
+    /// Live: the measured costs of this host: a file of laxity calibrate, or none. By default the calibration of this host
     #[arg(long, value_name = "FILE|none", conflicts_with = "simulated")]
     pub(crate) calibration: Option<PathBuf>,
-    /// Live: keep processors from idling deeply meanwhile, where permitted (/dev/cpu_dma_latency)
+    /// Live: keep processors out of deep idle states meanwhile, where permitted (/dev/cpu_dma_latency)
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) keep_awake: bool,
     /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) no_realtime: bool,
-    /// roundtrip: bytes of a request and of its answer, 8B to 100kB; by default 512B. stack-roundtrip and stack-throughput: this size alone, up to 1400B
+    /// roundtrip: bytes of a request and of its answer, 8B to 100kB [default: 512B]. stack-roundtrip and stack-throughput: this size alone,
+    /// up to 1400B
     #[arg(long, value_name = "SIZE")]
     pub(crate) message: Option<String>,
-    /// roundtrip: between requests, 100us to 100ms; by default 1ms
+    /// roundtrip: the interval between requests, 100us to 100ms [default: 1ms]
     #[arg(long, value_name = "SPAN")]
     pub(crate) interval: Option<String>,
-    /// roundtrip: what Laxity's packets have over xdp before they come to an executive: a real-time thread of the kernel just above it (thread), an ordinary one for all other packets (others), or both
+    /// roundtrip, over xdp: kernel threads that process packets before the executive. For Laxity's packets a real-time thread just above
+    /// the executive (thread), for all other packets an ordinary thread (others), or both
     #[arg(long, value_enum, value_name = "thread|others|both", conflicts_with = "simulated")]
     pub(crate) prioritised: Option<PrioritisedArgument>,
-    /// xdp-path: both ends on one processor; else each has its own
+    /// xdp-path: put both ends on one processor. Without it each has its own
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) one_processor: bool,
-    /// xdp-path: both ends look for packets without ever waiting
+    /// xdp-path: both ends poll for packets, and never wait
     #[arg(long, conflicts_with_all = ["simulated", "one_processor"])]
     pub(crate) spin: bool,
-}
-
-impl BenchArguments {
-    /// An option that was given and is for the experiments on channels, as they are run live; `--attack` is for roundtrip, too.
-    pub(crate) fn of_channels_alone(&self) -> Option<&'static str> {
-        let given = [
-            ("--platform", self.platform.is_some()),
-            ("--calibration", self.calibration.is_some()),
-            ("--keep-awake", self.keep_awake),
-            ("--no-realtime", self.no_realtime),
-        ];
-        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
-    }
-
-    /// An option that was given and is for the comparison of paths.
-    pub(crate) fn of_paths(&self) -> Option<&'static str> {
-        let given = [("--one-processor", self.one_processor), ("--spin", self.spin)];
-        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -209,40 +194,40 @@ pub(crate) enum BenchName {
     /// A channel that offers more than its contract (Fig. 8)
     #[value(name = "channels-violation")]
     Violation,
-    /// What cooperative preemption is good for: runs without it (Fig. 9)
+    /// Runs without cooperative preemption, to show its use (Fig. 9)
     #[value(name = "channels-preemption")]
     Preemption,
     /// The links over AF_XDP and UDP beside bare loops over both: round trips, and packets in one direction
     XdpPath,
-    /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
+    /// Channels of a host while unknown peers send more and more packets, over UDP and over AF_XDP
     Livelock,
-    /// A request and its answer every millisecond, over Laxity and over plain sockets as they come and as experts use them
+    /// A request and its answer every millisecond, over Laxity, over plain sockets, and over sockets as experts use them
     Roundtrip,
-    /// The same by where the stack is: kernel, application, thread, server; messages of 64 to 1,400 bytes (Figs. 3 and 6 of the paper on network
-    /// subsystems)
+    /// Round trips with the stack in the kernel, in the application, in a thread, or in a server; messages of 64 to 1,400 bytes (Figs. 3
+    /// and 6 of the paper on network subsystems)
     StackRoundtrip,
-    /// Messages in one direction by where the stack is, as many as go (Figs. 4 and 7)
+    /// The same stacks with messages in one direction, as many as possible (Figs. 4 and 7)
     StackThroughput,
-    /// What a lock costs that several threads of a host take: alone, contended, with a thread between them; under each protocol against
-    /// priority inversion
+    /// The cost of a lock that several threads of a host take: alone, contended, and with a thread of a priority between theirs; under each
+    /// protocol against priority inversion
     StackMonitor,
-    /// What it costs that the kernel processes the packets of a stream in a thread of its own (Fig. 7 of the paper on real-time I/O)
+    /// The cost of a kernel thread of its own for the packets of a stream (Fig. 7 of the paper on real-time I/O)
     RioCost,
-    /// What it brings: an echo beside a bulk transfer that overloads the receiver (Figs. 9 and 10)
+    /// The benefit of such a thread: an echo beside a bulk transfer that overloads the receiver (Figs. 9 and 10)
     RioLatency,
     /// Three streams with guaranteed bandwidth beside one that takes what is left (Fig. 11)
     RioBandwidth,
-    /// The channels of the paper on real-time channels on a link of 100 Mbit/s that a program of the same host floods: with the guard, and with the kernel's
-    /// queueing disciplines as experts set them up
+    /// The channels of the paper on real-time channels, on a link of 100 Mbit/s that a program of the same host floods: with the guard, and
+    /// with the kernel's queueing disciplines as experts set them up
     SharedLink,
-    /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
+    /// Twelve upcalls that take more and more of a processor: which deadlines they meet, and how closely (Fig. 7 of the paper on upcalls)
     UpcallDeadlines,
     /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)
     UpcallSwitches,
     /// A client and a server over UDP as plain processes and as upcalls, live (Fig. 9)
     UpcallUdp,
-    /// From the arrival of a message until a handler of Laxity, or a program with a socket, has it, by part (Figs. 1 and 2 of the paper on event
-    /// upcalls)
+    /// The time from the arrival of a message until a handler of Laxity, or a program with a socket, has it, part by part (Figs. 1 and 2 of
+    /// the paper on event upcalls)
     EventDispatch,
     /// 4 MB in messages of 512 bytes that are echoed, beside 0 to 4 competing processes: handlers of Laxity, and the kernel's asynchronous I/O
     /// (Fig. 4)

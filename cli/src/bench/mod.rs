@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
 //! | [`events`] | a handler beside the kernel's asynchronous I/O: the experiments of `[events §4]` |
-//! | [`livelock`] | a flood of strangers on either link |
+//! | [`livelock`] | a flood of unknown peers on either link |
 //! | [`paths`] | the links beside bare loops |
 //! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
 //! | [`stack`] | the same, by where the stack is, over sizes; and messages in one direction |
@@ -14,11 +14,9 @@
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
-//! | [`chart`] | lines over a range of loads, as SVG |
 
 mod arguments;
 mod channels;
-mod chart;
 mod events;
 mod livelock;
 mod monitor;
@@ -33,6 +31,7 @@ mod upcalls;
 
 pub(crate) use arguments::{BenchArguments, HELP};
 
+use clap::ValueEnum;
 use laxity_core::units::Duration;
 
 use crate::failure::Failure;
@@ -40,6 +39,7 @@ use crate::file;
 use crate::values::span_within;
 use arguments::BenchName;
 use channels::Experiment;
+use shown::Outcome;
 
 /// How long a run is observed: what the papers did.
 const SIMULATED: Duration = Duration::from_millis(9_600);
@@ -49,93 +49,95 @@ const LIVE: Duration = Duration::from_secs(3);
 /// The longest for which channels can be observed: a lease is longer.
 const LONGEST: Duration = Duration::from_secs(40);
 
-/// Runs one experiment; true if every promise was kept.
+/// Runs one experiment.
+type ScenarioRun = fn(&BenchArguments, Duration) -> Result<Outcome, Failure>;
+
+/// Runs one experiment and shows it; true if every promise was kept.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
-    let experiment = match arguments.name {
-        BenchName::Guarantee => Some(Experiment::Guarantee),
-        BenchName::Violation => Some(Experiment::Violation),
-        BenchName::Preemption => Some(Experiment::Preemption),
-        _ => None,
-    };
-    match arguments.name {
-        BenchName::UpcallDeadlines => {}
-        BenchName::UpcallSwitches if arguments.simulated => {}
-        BenchName::UpcallSwitches => return Err(Failure::Usage(upcalls::ONLY_SIMULATED.to_owned())),
-        _ if experiment.is_some() => {}
-        _ => {
-            let found = arguments.simulated.then_some("--simulated");
-            refuse(found, "the experiments on channels, upcall-deadlines and upcall-switches")?;
-        }
-    }
-    if experiment.is_none() {
-        let attack = arguments.attack.filter(|_| arguments.name != BenchName::Roundtrip);
-        let refused = attack.map(|_| "--attack").or_else(|| arguments.of_channels_alone());
-        refuse(refused, "the experiments on channels")?;
-    }
-    if arguments.name != BenchName::XdpPath {
-        refuse(arguments.of_paths(), "xdp-path")?;
-    }
-    let is_by_placement = matches!(arguments.name, BenchName::StackRoundtrip | BenchName::StackThroughput);
-    if arguments.name != BenchName::Roundtrip && !is_by_placement {
-        refuse(arguments.message.as_ref().map(|_| "--message"), "roundtrip, stack-roundtrip and stack-throughput")?;
-    }
-    if arguments.name != BenchName::Roundtrip {
-        refuse(arguments.interval.as_ref().map(|_| "--interval"), "roundtrip")?;
-        refuse(arguments.prioritised.map(|_| "--prioritised"), "roundtrip")?;
-    }
-    let (default, most) = match arguments.name {
-        BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
-        BenchName::Livelock => (livelock::DURATION, LONGEST),
-        BenchName::Roundtrip => (roundtrip::DURATION, LONGEST),
-        BenchName::StackRoundtrip | BenchName::StackThroughput => (stack::DURATION, LONGEST),
-        BenchName::StackMonitor => (monitor::DURATION, LONGEST),
-        BenchName::RioCost | BenchName::RioLatency => (rio::DURATION, LONGEST),
-        BenchName::RioBandwidth => (rio::STEP, LONGEST),
-        BenchName::SharedLink => (shared_link::DURATION, LONGEST),
-        BenchName::EventDispatch => (events::DISPATCH, LONGEST),
-        BenchName::EventLatency | BenchName::EventJitter => (events::TRIALS, LONGEST),
-        BenchName::EventBandwidth => (events::STREAM, LONGEST),
-        BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
-        BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
-        BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
-        _ if arguments.simulated => (SIMULATED, LONGEST),
-        _ => (LIVE, LONGEST),
-    };
-    // They have many turns.
-    let least = Duration::from_millis(match arguments.name {
-        _ if is_by_placement => 20,
-        BenchName::EventDispatch | BenchName::EventLatency | BenchName::EventBandwidth | BenchName::EventJitter => 10,
-        BenchName::RioBandwidth => 1_000,
+    refuse_foreign_options(arguments)?;
+    let of_channels = if arguments.simulated { SIMULATED } else { LIVE };
+    let upcalls_take = if arguments.simulated { upcalls::SIMULATED } else { upcalls::DEADLINES };
+    // How long it takes by default; at least, in ms: some have many turns; and what runs.
+    let (default, least, run): (Duration, u64, ScenarioRun) = match arguments.name {
+        BenchName::Guarantee => (of_channels, 100, |of, span| channels::run(Experiment::Guarantee, of, span)),
+        BenchName::Violation => (of_channels, 100, |of, span| channels::run(Experiment::Violation, of, span)),
+        BenchName::Preemption => (of_channels, 100, |of, span| channels::run(Experiment::Preemption, of, span)),
+        BenchName::XdpPath => (paths::DURATION, 100, paths::run),
+        BenchName::Livelock => (livelock::DURATION, 100, |_, span| livelock::run(span)),
+        BenchName::Roundtrip => (roundtrip::DURATION, 100, roundtrip::run),
+        BenchName::StackRoundtrip => (stack::DURATION, 20, stack::run_roundtrip),
+        BenchName::StackThroughput => (stack::DURATION, 20, stack::run_throughput),
+        BenchName::StackMonitor => (monitor::DURATION, 100, |_, span| monitor::run(span)),
+        BenchName::RioCost => (rio::DURATION, 100, |_, span| rio::run_echo(span, false)),
+        BenchName::RioLatency => (rio::DURATION, 100, |_, span| rio::run_echo(span, true)),
+        BenchName::RioBandwidth => (rio::STEP, 1_000, |_, step| rio::run_bandwidth(step)),
         // A burst of each stream.
-        BenchName::SharedLink => 500,
-        _ => 100,
-    });
-    let within = |text| span_within("--duration", text, [least, most]);
+        BenchName::SharedLink => (shared_link::DURATION, 500, |_, span| shared_link::run(span)),
+        BenchName::UpcallDeadlines => (upcalls_take, 100, upcalls::deadlines::run),
+        BenchName::UpcallSwitches => (upcalls::SIMULATED, 100, upcalls::switches::run),
+        BenchName::UpcallUdp => (upcalls::UDP, 100, |_, span| upcalls::udp::run(span)),
+        BenchName::EventDispatch => (events::DISPATCH, 10, |_, span| events::run_dispatch(span)),
+        BenchName::EventLatency => (events::TRIALS, 10, |_, span| events::run(events::LATENCY, span)),
+        BenchName::EventBandwidth => (events::STREAM, 10, |_, span| events::run(events::BANDWIDTH, span)),
+        BenchName::EventJitter => (events::TRIALS, 10, |_, span| events::run(events::JITTER, span)),
+    };
+    let most = if arguments.name == BenchName::XdpPath { Duration::from_secs(600) } else { LONGEST };
+    let within = |text| span_within("--duration", text, [Duration::from_millis(least), most]);
     let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
     if let Some(path) = &arguments.plot {
         file::can_be_written(path)?;
     }
-    match (experiment, arguments.name) {
-        (Some(experiment), _) => channels::run(experiment, arguments, duration),
-        (None, BenchName::XdpPath) => paths::run(arguments, duration),
-        (None, BenchName::Livelock) => livelock::run(arguments, duration),
-        (None, BenchName::Roundtrip) => roundtrip::run(arguments, duration),
-        (None, BenchName::StackRoundtrip) => stack::run_roundtrip(arguments, duration),
-        (None, BenchName::StackThroughput) => stack::run_throughput(arguments, duration),
-        (None, BenchName::StackMonitor) => monitor::run(arguments, duration),
-        (None, BenchName::RioCost) => rio::run_echo(arguments, duration, false),
-        (None, BenchName::RioLatency) => rio::run_echo(arguments, duration, true),
-        (None, BenchName::RioBandwidth) => rio::run_bandwidth(arguments, duration),
-        (None, BenchName::SharedLink) => shared_link::run(arguments, duration),
-        (None, BenchName::EventDispatch) => events::run_dispatch(arguments, duration),
-        (None, BenchName::EventLatency) => events::run(events::Kind::Latency, arguments, duration),
-        (None, BenchName::EventBandwidth) => events::run(events::Kind::Bandwidth, arguments, duration),
-        (None, BenchName::EventJitter) => events::run(events::Kind::Jitter, arguments, duration),
-        (None, name) => upcalls::run(name, arguments, duration),
-    }
+    let name = arguments.name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let outcome = run(arguments, duration).map_err(|failure| match failure {
+        Failure::Lab(error) => failed(arguments.name, name.clone(), error),
+        other => other,
+    })?;
+    outcome.show(&name, arguments, duration)
 }
 
-/// An option that belongs to something else.
-fn refuse(found: Option<&'static str>, owner: &str) -> Result<(), Failure> {
-    found.map_or(Ok(()), |option| Err(Failure::Usage(format!("{option} is for {owner}"))))
+/// Refuses an option that belongs to other experiments.
+fn refuse_foreign_options(arguments: &BenchArguments) -> Result<(), Failure> {
+    use BenchName::{
+        Guarantee, Preemption, Roundtrip, StackRoundtrip, StackThroughput, UpcallDeadlines, UpcallSwitches, Violation,
+        XdpPath,
+    };
+    let name = arguments.name;
+    let is_of_channels = matches!(name, Guarantee | Violation | Preemption);
+    let is_simulated = is_of_channels || matches!(name, UpcallDeadlines | UpcallSwitches);
+    let is_sized = matches!(name, Roundtrip | StackRoundtrip | StackThroughput);
+    let (of_channels, of_roundtrip, of_paths) = ("the experiments on channels", "roundtrip", "xdp-path");
+    let (of_simulated, of_sized) = (
+        "the experiments on channels, upcall-deadlines and upcall-switches",
+        "roundtrip, stack-roundtrip and stack-throughput",
+    );
+    if name == UpcallSwitches && !arguments.simulated {
+        return Err(Failure::Usage(upcalls::ONLY_SIMULATED.to_owned()));
+    }
+    let options = [
+        ("--simulated", arguments.simulated, is_simulated, of_simulated),
+        ("--attack", arguments.attack.is_some(), is_of_channels || name == Roundtrip, of_channels),
+        ("--platform", arguments.platform.is_some(), is_of_channels, of_channels),
+        ("--calibration", arguments.calibration.is_some(), is_of_channels, of_channels),
+        ("--keep-awake", arguments.keep_awake, is_of_channels, of_channels),
+        ("--no-realtime", arguments.no_realtime, is_of_channels, of_channels),
+        ("--one-processor", arguments.one_processor, name == XdpPath, of_paths),
+        ("--spin", arguments.spin, name == XdpPath, of_paths),
+        ("--message", arguments.message.is_some(), is_sized, of_sized),
+        ("--interval", arguments.interval.is_some(), name == Roundtrip, of_roundtrip),
+        ("--prioritised", arguments.prioritised.is_some(), name == Roundtrip, of_roundtrip),
+    ];
+    let foreign = options.into_iter().find(|(_, is_given, is_its_own, _)| *is_given && !is_its_own);
+    foreign.map_or(Ok(()), |(option, .., owners)| Err(Failure::Usage(format!("{option} is for {owners}"))))
+}
+
+/// What ends an experiment.
+fn failed(bench: BenchName, name: String, error: laxity_lab::Error) -> Failure {
+    let is_of_one_host = matches!(bench, BenchName::StackMonitor | BenchName::UpcallDeadlines | BenchName::UpcallUdp);
+    match error.exit_status() {
+        4 if !is_of_one_host => Failure::NotPermitted(format!(
+            "bench {name}: run it as root, or with CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON: it makes \
+             network namespaces and drives their interfaces ({error})"
+        )),
+        _ => Failure::Scenario { scenario: name, source: Box::new(error) },
+    }
 }

@@ -7,74 +7,65 @@ use laxity_lab::figures::quantile;
 use laxity_lab::monitor::{self, BETWEEN, CASES, PROTOCOLS, Report, Row};
 use serde_json::{Value, json};
 
-use super::arguments::BenchArguments;
-use super::chart::{self, Line, Panel, Picture};
-use super::paths::of_bench;
-use super::shown::{kept, show};
+use super::shown::{Outcome, by_percent, with_bar};
+use crate::chart::{Diagram, names};
 use crate::failure::Failure;
-use crate::numbers::{NONE, count};
-use crate::progress;
-use crate::report::to_json;
-use crate::table::{Column, table};
+use crate::numbers::{NONE, count, span};
+use crate::table::{self, Column};
 
 /// Of the whole run, by default.
 pub(super) const DURATION: Duration = Duration::from_secs(4);
 /// So much of a contended lock's cost has to be gone, in ppm: what the paper's kernelised monitor removed of the cost of real-time support `[nps §5.3]`.
 const LEAST_REMOVED: u64 = 700_000;
 
-/// Runs it and shows it; true if the ceiling removes what it is for.
-pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    let bar = progress::bar("{bar:24} {percent} %", duration.as_nanos());
-    let report = monitor::run(duration, |passed| bar.set_position(passed.as_nanos()));
-    drop(bar);
-    let report = report.map_err(|error| of_bench("stack-monitor", error))?;
-    show(arguments, || svg(&report), || json(&report, duration), || page(&report, duration))?;
-    let removed = removed(&report);
-    let broken = format!(
-        "a contended lock costs {} less with ceiling-held than with inheritance, expected 70 % at least",
-        percent(removed)
-    );
-    Ok(kept(if removed.is_some_and(|removed| removed >= LEAST_REMOVED) { &[] } else { std::slice::from_ref(&broken) }))
+/// Runs it; the ceiling has to remove what it is for.
+pub(super) fn run(duration: Duration) -> Result<Outcome, Failure> {
+    let report = with_bar("{percent} %", |progress| {
+        monitor::run(duration, |passed| progress(passed.as_nanos(), duration.as_nanos()))
+    })?;
+    let removed = report.removed("ceiling-held", "inheritance");
+    let is_met = removed.is_some_and(|removed| removed >= LEAST_REMOVED);
+    let said = removed.map_or_else(|| NONE.to_owned(), |ppm| format!("{} %", ppm / 10_000));
+    let broken =
+        format!("a contended lock costs {said} less with ceiling-held than with inheritance, expected 70 % at least");
+    Ok(Outcome {
+        title: "A lock that several threads take",
+        conditions: format!(
+            "On one processor under SCHED_FIFO, {duration}; in the case of inversion a third thread computes for {BETWEEN}"
+        ),
+        json: json!({
+            "between_ns": BETWEEN,
+            "rows": report.rows.iter().map(row).collect::<Value>(),
+            "removed_ppm": removed,
+            "least_removed_ppm": LEAST_REMOVED,
+            "met": is_met,
+        }),
+        tables: format!(
+            "{}\nA contended lock costs {said} less where its owner holds the ceiling already than with inheritance.",
+            table(&report)
+        ),
+        legend: names(PROTOCOLS),
+        diagrams: diagrams(&report),
+        broken: (!is_met).then_some(broken).into_iter().collect(),
+        ..Outcome::default()
+    })
 }
 
-fn removed(report: &Report) -> Option<u64> {
-    report.removed("ceiling-held", "inheritance")
-}
-
-fn percent(ppm: Option<u64>) -> String {
-    ppm.map_or_else(|| NONE.to_owned(), |ppm| format!("{} %", ppm / 10_000))
-}
-
-/// One line, without a line end.
-fn json(report: &Report, duration: Duration) -> String {
-    let row = |row: &Row| {
-        json!({
-            "protocol": row.protocol,
-            "case": row.case,
-            "samples": row.samples.len(),
-            "min_ns": quantile(&row.samples, 0),
-            "p50_ns": quantile(&row.samples, 500_000),
-            "p99_ns": quantile(&row.samples, 990_000),
-            "max_ns": quantile(&row.samples, 1_000_000),
-        })
-    };
-    let removed = removed(report);
-    to_json(&json!({
-        "bench": "stack-monitor",
-        "duration_ns": duration,
-        "between_ns": BETWEEN,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "removed_ppm": removed,
-        "least_removed_ppm": LEAST_REMOVED,
-        "met": removed.is_some_and(|removed| removed >= LEAST_REMOVED),
-    }))
+fn row(row: &Row) -> Value {
+    json!({
+        "protocol": row.protocol,
+        "case": row.case,
+        "samples": row.samples.len(),
+        "min_ns": quantile(&row.samples, 0),
+        "p50_ns": quantile(&row.samples, 500_000),
+        "p99_ns": quantile(&row.samples, 990_000),
+        "max_ns": quantile(&row.samples, 1_000_000),
+    })
 }
 
 /// For people.
-fn page(report: &Report, duration: Duration) -> String {
-    let nanos = |row: &Row, ppm| {
-        quantile(&row.samples, ppm).map_or_else(|| NONE.to_owned(), |nanos| Duration::from_nanos(nanos).to_string())
-    };
+fn table(report: &Report) -> String {
+    let nanos = |row: &Row, ppm| span(quantile(&row.samples, ppm).map(Duration::from_nanos));
     let columns: &[Column<'_, &Row>] = &[
         ("case", &|row| if row.protocol == PROTOCOLS[0] { row.case.to_owned() } else { String::new() }),
         ("protocol", &|row| row.protocol.to_owned()),
@@ -83,37 +74,15 @@ fn page(report: &Report, duration: Duration) -> String {
         ("p99", &|row| nanos(row, 990_000)),
         ("longest", &|row| nanos(row, 1_000_000)),
     ];
-    let table = table(columns, 2.., report.rows.iter());
-    let removed = percent(removed(report));
-    format!(
-        "LIVE on this host, on one processor under SCHED_FIFO, {duration}; in the case of inversion a third thread computes for {BETWEEN}.\n\n{table}\n\
-         A contended lock costs {removed} less where its owner holds the ceiling already than with inheritance."
-    )
+    table::table(columns, 2.., report.rows.iter())
 }
 
 /// The three cases side by side, each from its quickest to its longest sample.
-fn svg(report: &Report) -> String {
-    let panel = |case: &str| {
-        let rows = report.rows.iter().filter(|row| row.case == case).enumerate();
-        let points = |row: &Row| {
-            let at = |percent: u64| Some((percent, quantile(&row.samples, percent * 10_000)?));
-            (0..100).filter_map(at).collect::<Vec<_>>()
-        };
-        Panel {
-            heading: case.to_owned(),
-            x_title: "samples, %",
-            y_title: "ns",
-            x_unit: 1,
-            y_unit: 1,
-            least_top: 0,
-            lines: rows.map(|(class, row)| Line::new(class, points(row))).collect(),
-        }
+fn diagrams(report: &Report) -> Vec<Diagram> {
+    let diagram = |case: &&str| {
+        let rows = report.rows.iter().filter(|row| row.case == *case).enumerate();
+        let lines = rows.map(|(class, row)| by_percent(class, |ppm| quantile(&row.samples, ppm)));
+        Diagram::of_lines(*case, ("samples, %", 1), ("ns", 1), 0, lines)
     };
-    chart::document(&Picture {
-        title: "A lock that several threads take (stack-monitor)".to_owned(),
-        subtitle: "LIVE on one host, on one processor, under SCHED_FIFO".to_owned(),
-        legend: PROTOCOLS.iter().map(|name| (*name).to_owned()).collect(),
-        panels: CASES.iter().map(|case| panel(case)).collect(),
-        notes: Vec::new(),
-    })
+    CASES.iter().map(diagram).collect()
 }

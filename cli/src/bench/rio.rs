@@ -3,22 +3,20 @@
 //! What runs, and in which order, is [`laxity_lab::rio`]'s; here stands what is aimed at and how it is shown.
 
 use laxity_core::units::Duration;
-use laxity_lab::figures::{broken_promise, quantile};
+use laxity_lab::figures::quantile;
 use laxity_lab::rio::{
     self, BLOCK_BYTES, Bandwidth, Figure, MESSAGE_BYTES, PATHS, PERIOD, Plan, ROUNDS, Report, Row, SAMPLES, STREAMS,
     Second, Turn, WITHIN_PPM, beyond,
 };
 use serde_json::{Value, json};
 
-use super::arguments::BenchArguments;
-use super::chart::{self, Line, Panel, Picture};
-use super::paths::of_bench;
-use super::roundtrip::{distribution, micros, told, with_turns};
-use super::shown::{kept, listed, show, show_with};
+use super::shown::{
+    Outcome, Ratio, by_percent, by_round, class, distribution, fine, micros, rate, threads, told, with_bar, with_turns,
+};
+use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count, rounded};
-use crate::progress;
-use crate::report::{self, to_json, with};
+use crate::report::with;
 use crate::table::{Column, table};
 
 /// Of each turn, by default.
@@ -27,248 +25,190 @@ pub(super) const DURATION: Duration = Duration::from_secs(1);
 pub(super) const STEP: Duration = Duration::from_secs(2);
 
 /// A figure of a path to the default path's.
-struct Ratio {
+struct ToDefault {
     path: &'static str,
     figure: Figure,
-    /// The median of the rounds.
-    ppm: Option<u64>,
-    /// Between these it is in the middle half of the rounds.
-    quartiles_ppm: [Option<u64>; 2],
-    /// At most so much is aimed at; `None` without an aim.
-    most_ppm: Option<u64>,
+    ratio: Ratio,
 }
 
-impl Ratio {
-    /// Whether it is as is aimed at; `None` without an aim.
-    fn is_met(&self) -> Option<bool> {
-        Some(self.ppm? <= self.most_ppm?)
-    }
-
+impl ToDefault {
     fn told(&self) -> String {
-        let Self { path, figure, ppm, quartiles_ppm: [low, high], most_ppm } = self;
-        let aim = most_ppm.map_or_else(String::new, |most| format!(", at most {} is aimed at", times(Some(most))));
-        let missed = if self.is_met() == Some(false) { ": missed" } else { "" };
-        let (figure, ppm, [low, high]) = (figure.name(), times(*ppm), [low, high].map(|ppm| times(*ppm)));
-        format!("{path} to {}, {figure}: {ppm} ({low} to {high}){aim}{missed}", PATHS[0])
+        format!("{} to {}, {}: {}", self.path, PATHS[0], self.figure.name(), self.ratio.told())
     }
-}
 
-pub(super) fn times(ppm: Option<u64>) -> String {
-    ppm.map_or_else(|| NONE.to_owned(), |ppm| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000))
+    fn json(&self) -> Value {
+        with(json!({ "path": self.path, "figure": self.figure.name() }), self.ratio.json())
+    }
 }
 
 /// All that is compared. The aims are what the paper had of each: mean −12 %, maximum −35 %, jitter −43 % `[rio §3.2.3]`.
-fn ratios(report: &Report, plan: &Plan) -> Vec<Ratio> {
+fn ratios(report: &Report, plan: &Plan) -> Vec<ToDefault> {
     let figures = [(Figure::Mean, 880_000), (report.tail(), 650_000), (Figure::Jitter, 570_000)];
     let paths = report.rows.iter().map(|row| row.path).filter(|path| *path != PATHS[0]);
     let of_path = |path| {
         figures.map(|(figure, most)| {
-            let rounds = report.ratios_ppm(path, figure);
-            let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(&rounds, ppm));
-            Ratio { path, figure, ppm, quartiles_ppm: [low, high], most_ppm: plan.has_bulk.then_some(most) }
+            let ratio = Ratio::of(&report.ratios_ppm(path, figure), plan.has_bulk.then_some(most));
+            ToDefault { path, figure, ratio }
         })
     };
     paths.flat_map(of_path).collect()
 }
 
-fn name(plan: &Plan) -> &'static str {
-    if plan.has_bulk { "rio-latency" } else { "rio-cost" }
-}
-
-/// Runs `rio-cost`, or `rio-latency`, which has a bulk transfer beside it, and shows it; true if Laxity kept what it had promised.
-pub(super) fn run_echo(arguments: &BenchArguments, span: Duration, has_bulk: bool) -> Result<bool, Failure> {
+/// Runs `rio-cost`, or `rio-latency`, which has a bulk transfer beside it.
+pub(super) fn run_echo(span: Duration, has_bulk: bool) -> Result<Outcome, Failure> {
     let plan = Plan { has_bulk, span };
-    let report = with_turns(|progress| rio::run(&plan, progress)).map_err(|error| of_bench(name(&plan), error))?;
-    let (picture, page) = (|| echo_svg(&report, &plan), || echo_page(&report, &plan));
-    show_with(arguments, picture, || echo_json(&report, &plan), page, || rounds(&report))?;
-    let broken = report.channels.iter().filter_map(|channel| broken_promise(name(&plan), channel));
-    Ok(kept(&broken.collect::<Vec<_>>()))
+    Ok(echo(with_turns(|progress| rio::run(&plan, progress))?, &plan))
 }
 
-/// Runs `rio-bandwidth` and shows it; true if each guaranteed stream had what it asked for.
-pub(super) fn run_bandwidth(arguments: &BenchArguments, step: Duration) -> Result<bool, Failure> {
-    let bar = progress::bar("{bar:24} {percent} %", 0);
-    let report = rio::bandwidth(step, |passed, of| {
-        bar.set_length(of.as_nanos());
-        bar.set_position(passed.as_nanos());
+fn echo(report: Report, plan: &Plan) -> Outcome {
+    let ratios = ratios(&report, plan);
+    let instead = (report.tail() == Figure::P99).then(|| {
+        "p99 stands in for p99.9: in most rounds more than 0.1 % of the round trips took longer than 1 ms on every path, or there were fewer than 1,000"
+            .to_owned()
     });
-    drop(bar);
-    let report = report.map_err(|error| of_bench("rio-bandwidth", error))?;
-    let (picture, page) = (|| bandwidth_svg(&report, step), || bandwidth_page(&report, step));
-    show(arguments, picture, || bandwidth_json(&report, step), page)?;
-    let broken = broken(&report).map(|row| {
+    let table = shown(report.rows.iter().map(|row| (row.path, "all".to_owned(), all(row))));
+    Outcome {
+        title: "An echo where kernel threads receive by stream",
+        conditions: format!(
+            "{MESSAGE_BYTES} bytes and their answer, back to back{}; {ROUNDS} turns of {} or {} round trips; client and server: {}",
+            if plan.has_bulk { ", beside a bulk transfer over TCP" } else { "" },
+            plan.span,
+            count(SAMPLES as u64),
+            threads(report.is_real_time),
+        ),
+        json: json!({
+            "message_bytes": MESSAGE_BYTES,
+            "rows": report.rows.iter().map(row).collect::<Value>(),
+            "ratios": ratios.iter().map(ToDefault::json).collect::<Value>(),
+        }),
+        tables: format!("{table}\nRatios are medians of those of each round, and what lies between the quartiles."),
+        rounds: rounds(&report),
+        legend: names(PATHS),
+        diagrams: diagrams(&report, plan),
+        notes: ratios.iter().map(ToDefault::told).chain(instead).collect(),
+        further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
+        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+    }
+}
+
+/// A path, in JSON.
+fn row(row: &Row) -> Value {
+    let turn = |Turn { round_trips, lost, bulk_bytes_s }: &Turn| {
+        let more = json!({
+            "mean_ns": Figure::Mean.of(round_trips),
+            "jitter_ns": Figure::Jitter.of(round_trips),
+            "beyond_1ms": beyond(round_trips),
+            "lost": lost,
+            "bulk_bytes_s": bulk_bytes_s,
+        });
+        with(distribution(round_trips), more)
+    };
+    let more = json!({ "path": row.path, "rounds": row.turns.iter().map(turn).collect::<Value>() });
+    with(turn(&all(row)), more)
+}
+
+/// All turns as one.
+fn all(row: &Row) -> Turn {
+    Turn { round_trips: row.pooled(), lost: row.lost(), bulk_bytes_s: row.bulk_bytes_s() }
+}
+
+/// What stands beside a path, for people: of a turn, or of all.
+fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
+    type One = (&'static str, String, Turn);
+    let at = |ppm| move |(.., turn): &One| fine(quantile(&turn.round_trips, ppm));
+    let of = |figure: Figure| move |(.., turn): &One| fine(figure.of(&turn.round_trips));
+    let columns: &[Column<'_, One>] = &[
+        ("path", &|(path, ..)| (*path).to_owned()),
+        ("round", &|(_, round, _)| round.clone()),
+        ("round trips", &|(.., turn)| count(turn.round_trips.len() as u64)),
+        ("least", &at(0)),
+        ("mean", &of(Figure::Mean)),
+        ("p50", &at(500_000)),
+        ("p99", &at(990_000)),
+        ("p99.9", &at(999_000)),
+        ("longest", &|(.., turn)| micros(turn.round_trips.last().copied())),
+        ("jitter", &of(Figure::Jitter)),
+        ("beyond 1 ms", &|(.., turn)| count(beyond(&turn.round_trips) as u64)),
+        ("lost", &|(.., turn)| count(turn.lost)),
+        ("bulk, bytes/s", &|(.., turn)| rate(turn.bulk_bytes_s)),
+    ];
+    table(columns, 1.., rows)
+}
+
+/// Every round, for the report.
+fn rounds(report: &Report) -> String {
+    let of_row = |row: &Row| {
+        let turns = (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.path, round.to_string(), turn.clone()));
+        turns.collect::<Vec<_>>()
+    };
+    shown(report.rows.iter().flat_map(of_row))
+}
+
+/// The distribution, and round by round what a disturbance does to all paths and what lies between them.
+fn diagrams(report: &Report, plan: &Plan) -> Vec<Diagram> {
+    let rounds = |heading: &str, up, value: &dyn Fn(&Turn) -> Option<u64>| {
+        let lines = report.rows.iter().map(|row| by_round(class(&PATHS, row.path), &row.turns, value));
+        Diagram::of_lines(heading, ("round", 1), up, 0, lines)
+    };
+    let quantiles = [("p50", 500_000), ("p99", 990_000), ("p99.9", 999_000)].map(|(name, ppm)| {
+        rounds(&format!("{name} of each round"), ("µs", 1000), &|turn| quantile(&turn.round_trips, ppm))
+    });
+    let bulk = plan.has_bulk.then(|| {
+        rounds("the bulk transfer in each round", ("MB/s", 1_000_000), &|turn| turn.bulk_bytes_s.map(rounded))
+    });
+    let lines = report.rows.iter().map(|row| {
+        let all = row.pooled();
+        by_percent(class(&PATHS, row.path), |ppm| quantile(&all, ppm))
+    });
+    let heading = "all round trips, from the quickest to p99";
+    let all = Diagram::of_lines(heading, ("round trips, %", 1), ("µs", 1000), 0, lines);
+    [all].into_iter().chain(quantiles).chain(bulk).collect()
+}
+
+/// Runs `rio-bandwidth`; each guaranteed stream has to have what it asked for.
+pub(super) fn run_bandwidth(step: Duration) -> Result<Outcome, Failure> {
+    let report = with_bar("{percent} %", |progress| {
+        rio::bandwidth(step, |passed, of| progress(passed.as_nanos(), of.as_nanos()))
+    })?;
+    Ok(bandwidth(report, step))
+}
+
+fn bandwidth(report: Bandwidth, step: Duration) -> Outcome {
+    let broken = report.rows.iter().filter(|row| !row.is_kept()).map(|row| {
         let Second { second, stream, requested_bytes_s, received_bytes_s } = row;
         format!(
             "rio-bandwidth: {stream} had {received_bytes_s} bytes in second {second}, it asked for {}",
             requested_bytes_s.unwrap_or(0)
         )
     });
-    Ok(kept(&broken.collect::<Vec<_>>()))
-}
-
-fn broken(report: &Bandwidth) -> impl Iterator<Item = &Second> {
-    report.rows.iter().filter(|row| !row.is_kept())
-}
-
-fn figures(sorted: &[u64]) -> Value {
-    let more = json!({
-        "mean_ns": Figure::Mean.of(sorted),
-        "jitter_ns": Figure::Jitter.of(sorted),
-        "beyond_1ms": beyond(sorted),
-    });
-    with(distribution(sorted), more)
-}
-
-/// One line, without a line end.
-fn echo_json(report: &Report, plan: &Plan) -> String {
-    let turn =
-        |turn: &Turn| with(figures(&turn.round_trips), json!({ "lost": turn.lost, "bulk_bytes_s": turn.bulk_bytes_s }));
-    let row = |row: &Row| {
-        let more = json!({
-            "lost": row.lost(),
-            "bulk_bytes_s": row.bulk_bytes_s(),
-            "rounds": row.turns.iter().map(turn).collect::<Value>(),
-        });
-        with(with(json!({ "path": row.path }), figures(&row.pooled())), more)
-    };
-    let ratio = |ratio: &Ratio| {
-        let Ratio { path, figure, ppm, quartiles_ppm, most_ppm } = ratio;
-        json!({ "path": path, "figure": figure.name(), "ppm": ppm, "quartiles_ppm": quartiles_ppm, "most_ppm": most_ppm, "met": ratio.is_met() })
-    };
-    to_json(&json!({
-        "bench": name(plan),
-        "message_bytes": MESSAGE_BYTES,
-        "duration_ns": plan.span,
-        "real_time": report.is_real_time,
-        "kept_awake": report.is_kept_awake,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "ratios": ratios(report, plan).iter().map(ratio).collect::<Value>(),
-        "channels": report.channels.iter().map(report::channel).collect::<Value>(),
-        "notes": report.notes,
-    }))
-}
-
-/// One line, without a line end.
-fn bandwidth_json(report: &Bandwidth, step: Duration) -> String {
-    let row = |row: &Second| {
-        let Second { second, stream, requested_bytes_s, received_bytes_s } = row;
-        json!({
-            "second": second,
-            "stream": stream,
-            "requested_bytes_s": requested_bytes_s,
-            "received_bytes_s": received_bytes_s,
-        })
-    };
-    to_json(&json!({
-        "bench": "rio-bandwidth",
-        "duration_ns": step,
-        "block_bytes": BLOCK_BYTES,
-        "period_ns": PERIOD,
-        "real_time": report.is_real_time,
-        "kept_awake": report.is_kept_awake,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "within_ppm": WITHIN_PPM,
-        "met": broken(report).next().is_none(),
-        "notes": report.notes,
-    }))
-}
-
-pub(super) fn threads(is_real_time: bool) -> &'static str {
-    if is_real_time { "SCHED_FIFO" } else { "ordinary threads" }
-}
-
-/// Under which it ran, in a line.
-fn conditions(report: &Report, plan: &Plan) -> String {
-    format!(
-        "{MESSAGE_BYTES} bytes and their answer, back to back{}; {ROUNDS} turns of {} or {} round trips; client and server: {}",
-        if plan.has_bulk { ", beside a bulk transfer over TCP" } else { "" },
-        plan.span,
-        count(SAMPLES as u64),
-        threads(report.is_real_time),
-    )
-}
-
-/// Tenths of a µs.
-pub(super) fn fine(nanos: Option<u64>) -> String {
-    nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{}\u{a0}µs", nanos / 1000, nanos % 1000 / 100))
-}
-
-fn rate(bytes_s: Option<u64>) -> String {
-    bytes_s.map_or_else(|| NONE.to_owned(), |bytes_s| count(rounded(bytes_s)))
-}
-
-/// What stands beside a path, for people: of a turn, or of all.
-struct Shown {
-    path: &'static str,
-    round: Option<usize>,
-    sorted: Vec<u64>,
-    lost: u64,
-    bulk_bytes_s: Option<u64>,
-}
-
-fn shown(rows: impl Iterator<Item = Shown>) -> String {
-    let at = |ppm| move |row: &Shown| fine(quantile(&row.sorted, ppm));
-    let of = |figure: Figure| move |row: &Shown| fine(figure.of(&row.sorted));
-    let columns: &[Column<'_, Shown>] = &[
-        ("path", &|row| row.path.to_owned()),
-        ("round", &|row| row.round.map_or_else(|| "all".to_owned(), |round| round.to_string())),
-        ("round trips", &|row| count(row.sorted.len() as u64)),
-        ("least", &at(0)),
-        ("mean", &of(Figure::Mean)),
-        ("p50", &at(500_000)),
-        ("p99", &at(990_000)),
-        ("p99.9", &at(999_000)),
-        ("longest", &|row| micros(quantile(&row.sorted, 1_000_000))),
-        ("jitter", &of(Figure::Jitter)),
-        ("beyond 1 ms", &|row| count(beyond(&row.sorted) as u64)),
-        ("lost", &|row| count(row.lost)),
-        ("bulk, bytes/s", &|row| rate(row.bulk_bytes_s)),
-    ];
-    table(columns, 1.., rows).to_string()
-}
-
-/// Every round, for the report.
-fn rounds(report: &Report) -> String {
-    shown(report.rows.iter().flat_map(|row| {
-        (1..).zip(&row.turns).map(|(round, turn)| Shown {
-            path: row.path,
-            round: Some(round),
-            sorted: turn.round_trips.clone(),
-            lost: turn.lost,
-            bulk_bytes_s: turn.bulk_bytes_s,
-        })
-    }))
-}
-
-/// The ratios, and why p99 stands in for p99.9 if it does.
-fn compared(report: &Report, plan: &Plan) -> Vec<String> {
-    let instead = (report.tail() == Figure::P99).then(|| {
-        "p99 stands in for p99.9: in most rounds more than 0.1 % of the round trips took longer than 1 ms on every path, or there were fewer than 1,000"
-            .to_owned()
-    });
-    ratios(report, plan).iter().map(Ratio::told).chain(instead).collect()
+    let broken: Vec<String> = broken.collect();
+    let threads = threads(report.is_real_time);
+    Outcome {
+        title: "Bandwidth that is guaranteed, and what is left",
+        conditions: format!(
+            "TCP in blocks of {BLOCK_BYTES} bytes; another stream starts every {step}; threads of guaranteed ones: {threads}"
+        ),
+        json: json!({
+            "block_bytes": BLOCK_BYTES,
+            "period_ns": PERIOD,
+            "rows": report.rows,
+            "within_ppm": WITHIN_PPM,
+            "met": broken.is_empty(),
+        }),
+        tables: seconds(&report),
+        legend: names(STREAMS.iter().map(|stream| stream.name)),
+        // As the paper's Fig. 11, but best effort, which takes far more on this wire, has a diagram of its own.
+        diagrams: [("guaranteed", true), ("best effort", false)]
+            .map(|(heading, is_guaranteed)| by_second(&report, heading, is_guaranteed))
+            .to_vec(),
+        notes: report.notes.clone(),
+        broken,
+        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+    }
 }
 
 /// For people.
-fn echo_page(report: &Report, plan: &Plan) -> String {
-    let table = shown(report.rows.iter().map(|row| Shown {
-        path: row.path,
-        round: None,
-        sorted: row.pooled(),
-        lost: row.lost(),
-        bulk_bytes_s: row.bulk_bytes_s(),
-    }));
-    let channels = report.channels.iter().map(told);
-    let notes = compared(report, plan).into_iter().chain(channels).chain(report.notes.iter().cloned());
-    format!(
-        "LIVE on this host. {}.\n\n{table}\nRatios are medians of those of each round, and what lies between the quartiles.\n{}",
-        conditions(report, plan),
-        listed(notes)
-    )
-}
-
-/// For people.
-fn bandwidth_page(report: &Bandwidth, step: Duration) -> String {
+fn seconds(report: &Bandwidth) -> String {
     let columns: &[Column<'_, &Second>] = &[
         ("second", &|row| row.second.to_string()),
         ("stream", &|row| row.stream.to_owned()),
@@ -282,97 +222,17 @@ fn bandwidth_page(report: &Bandwidth, step: Duration) -> String {
     let mut rows: Vec<&Second> = report.rows.iter().collect();
     // By second, and in each in the order in which the streams started.
     rows.sort_by_key(|row| row.second);
-    let table = table(columns, 2.., rows);
-    format!("LIVE on this host. {}.\n\n{table}\n{}", schedule(report, step), listed(report.notes.iter().cloned()))
+    table(columns, 2.., rows)
 }
 
-/// Under which it ran, in a line.
-fn schedule(report: &Bandwidth, step: Duration) -> String {
-    let threads = threads(report.is_real_time);
-    format!(
-        "TCP in blocks of {BLOCK_BYTES} bytes; another stream starts every {step}; threads of guaranteed ones: {threads}"
-    )
-}
-
-/// The class of a path's lines.
-fn class(path: &str) -> usize {
-    PATHS.iter().position(|other| *other == path).unwrap_or(0)
-}
-
-/// The distribution, and round by round what a disturbance does to all paths and what lies between them.
-fn echo_svg(report: &Report, plan: &Plan) -> String {
-    let panel = |heading: &str, x_title, lines| Panel {
-        heading: heading.to_owned(),
-        x_title,
-        y_title: "µs",
-        x_unit: 1,
-        y_unit: 1000,
-        least_top: 0,
-        lines,
-    };
-    let distribution = |row: &Row| {
-        let sorted = row.pooled();
-        let at = |percent: u64| Some((percent, quantile(&sorted, percent * 10_000)?));
-        // Closer where it is steeper.
-        Line::new(class(row.path), (0..95).step_by(5).chain(95..100).filter_map(at))
-    };
-    let by_round = |value: &dyn Fn(&Turn) -> Option<u64>| -> Vec<Line> {
-        let line = |row: &Row| {
-            let points = (1..).zip(&row.turns).filter_map(|(round, turn)| Some((round, value(turn)?)));
-            Line::new(class(row.path), points)
-        };
-        report.rows.iter().map(line).collect()
-    };
-    let quantiles = [("p50", 500_000), ("p99", 990_000), ("p99.9", 999_000)].map(|(what, ppm)| {
-        let lines = by_round(&|turn| quantile(&turn.round_trips, ppm));
-        panel(&format!("{what} of each round"), "round", lines)
+/// What streams of one kind received.
+fn by_second(report: &Bandwidth, heading: &str, is_guaranteed: bool) -> Diagram {
+    let lines = STREAMS.iter().enumerate().map(|(class, stream)| {
+        let of_stream = |row: &&Second| row.stream == stream.name && row.requested_bytes_s.is_some() == is_guaranteed;
+        let rows = report.rows.iter().filter(of_stream);
+        Series::line(class, rows.map(|row| (row.second, rounded(row.received_bytes_s))))
     });
-    let bulk = plan.has_bulk.then(|| Panel {
-        y_title: "MB/s",
-        y_unit: 1_000_000,
-        ..panel("the bulk transfer in each round", "round", by_round(&|turn| turn.bulk_bytes_s.map(rounded)))
-    });
-    let all = panel(
-        "all round trips, from the quickest to p99",
-        "round trips, %",
-        report.rows.iter().map(distribution).collect(),
-    );
-    chart::document(&Picture {
-        title: format!("An echo where kernel threads receive by stream ({})", name(plan)),
-        subtitle: format!("LIVE on one host. {}.", conditions(report, plan)),
-        legend: PATHS.iter().map(|path| (*path).to_owned()).collect(),
-        panels: [all].into_iter().chain(quantiles).chain(bulk).collect(),
-        notes: compared(report, plan),
-    })
-}
-
-/// As the paper's Fig. 11, but best effort, which takes far more on this wire, has a panel of its own.
-fn bandwidth_svg(report: &Bandwidth, step: Duration) -> String {
-    let panel = |heading: &str, is_shown: fn(Option<u64>) -> bool| {
-        let lines = STREAMS.iter().enumerate().map(|(class, stream)| {
-            let rows = report.rows.iter().filter(|row| row.stream == stream.name && is_shown(row.requested_bytes_s));
-            Line::new(class, rows.map(|row| (row.second, rounded(row.received_bytes_s))))
-        });
-        Panel {
-            heading: heading.to_owned(),
-            x_title: "second",
-            y_title: "MB/s",
-            x_unit: 1,
-            y_unit: 1_000_000,
-            least_top: 0,
-            lines: lines.filter(|line| !line.points.is_empty()).collect(),
-        }
-    };
-    chart::document(&Picture {
-        title: "Bandwidth that is guaranteed, and what is left (rio-bandwidth)".to_owned(),
-        subtitle: format!("LIVE on one host. {}.", schedule(report, step)),
-        legend: STREAMS.iter().map(|stream| stream.name.to_owned()).collect(),
-        panels: vec![
-            panel("guaranteed", |request| request.is_some()),
-            panel("best effort", |request| request.is_none()),
-        ],
-        notes: report.notes.clone(),
-    })
+    Diagram::of_lines(heading, ("second", 1), ("MB/s", 1_000_000), 0, lines)
 }
 
 #[cfg(test)]
@@ -392,7 +252,7 @@ mod tests {
     fn aims_are_of_the_bench_with_bulk_alone() {
         let report = report([100, 70]);
         let plan = |has_bulk| Plan { has_bulk, span: DURATION };
-        let told = ratios(&report, &plan(true)).iter().map(Ratio::told).collect::<Vec<_>>();
+        let told = ratios(&report, &plan(true)).iter().map(ToDefault::told).collect::<Vec<_>>();
         assert_eq!(told[0], "threads-realtime to default, mean: 0.700 (0.700 to 0.700), at most 0.880 is aimed at");
         assert_eq!(
             told[1],
@@ -403,14 +263,13 @@ mod tests {
             "there is none"
         );
         let without = ratios(&report, &plan(false));
-        assert_eq!(without.iter().filter_map(Ratio::is_met).count(), 0);
+        assert_eq!(without.iter().filter_map(|of| of.ratio.is_met()).count(), 0);
         assert!(without[1].told().contains("p99: 0.700 ("), "every round trip is beyond a millisecond");
     }
 
     #[test]
     fn json_has_a_flat_row_for_each_path() {
-        let text = echo_json(&report([1, 1]), &Plan { has_bulk: true, span: DURATION });
-        let object: Value = serde_json::from_str(&text).unwrap();
+        let object = echo(report([1, 1]), &Plan { has_bulk: true, span: DURATION }).json;
         let row = &object["rows"][1];
         let found = ["path", "samples", "mean_ns", "p999_ns", "jitter_ns", "beyond_1ms", "bulk_bytes_s"]
             .map(|key| row[key].clone());
@@ -428,8 +287,9 @@ mod tests {
             requested_bytes_s: Some(1_000),
             received_bytes_s,
         };
-        let report = |rows| Bandwidth { rows, is_real_time: true, is_kept_awake: true, notes: Vec::new() };
-        let met = |rows| serde_json::from_str::<Value>(&bandwidth_json(&report(rows), STEP)).unwrap()["met"].clone();
+        let report =
+            |rows| Bandwidth { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() };
+        let met = |rows| bandwidth(report(rows), STEP).json["met"].clone();
         assert_eq!((met(vec![row(990)]), met(vec![row(990), row(900)])), (json!(true), json!(false)));
     }
 }

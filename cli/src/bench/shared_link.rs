@@ -4,18 +4,16 @@
 
 use laxity_core::units::Duration;
 use laxity_lab::figures::{broken_promise, median};
-use laxity_lab::shared_link::{self, Report, Responses, Stack, StackRow, Turn, quartiles};
+use laxity_lab::shared_link::{self, Report, Stack, StackRow, StreamFigures, Turn, quartiles};
+use laxity_lab::workload::WorkloadRow;
 use serde_json::{Value, json};
 
-use super::arguments::BenchArguments;
-use super::chart::{self, Line, Panel, Picture};
-use super::paths::of_bench;
-use super::roundtrip::{told, with_turns};
-use super::shown::{kept, listed, show_with};
+use super::shown::{Outcome, by_percent, by_round, class, decimal, rate, ratio_ppm, threads, times, told, with_turns};
+use crate::chart::{Diagram, names};
 use crate::failure::Failure;
-use crate::numbers::{NONE, count, rounded};
-use crate::report::{self, to_json};
-use crate::table::{Column, table};
+use crate::numbers::{count, rounded};
+use crate::report::with;
+use crate::table::{self, Column};
 
 /// Of each turn, by default.
 pub(super) const DURATION: Duration = Duration::from_secs(3);
@@ -38,6 +36,20 @@ impl Ratio {
         Some(self.p99_ppm[1]? <= MOST_PPM && self.best_effort_ppm? >= LEAST_PPM)
     }
 
+    fn json(&self, report: &Report) -> Value {
+        let [low, middle, high] = self.p99_ppm;
+        json!({
+            "stack": self.stack.to_string(),
+            "to": report.best_expert().map(|row| row.stack.to_string()),
+            "p99_ppm": middle,
+            "quartiles_ppm": [low, high],
+            "most_ppm": MOST_PPM,
+            "best_effort_ppm": self.best_effort_ppm,
+            "least_best_effort_ppm": LEAST_PPM,
+            "met": self.is_met(),
+        })
+    }
+
     fn told(&self, best: &str) -> String {
         let Self { stack, p99_ppm, best_effort_ppm } = self;
         let [low, middle, high] = p99_ppm.map(thousandths);
@@ -54,8 +66,7 @@ impl Ratio {
 
 fn thousandths(ppm: Option<u64>) -> String {
     // A turn in which too many messages were lost is beyond all numbers.
-    ppm.filter(|ppm| *ppm < u64::MAX)
-        .map_or_else(|| NONE.to_owned(), |ppm| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000))
+    times(ppm.filter(|ppm| *ppm < u64::MAX))
 }
 
 /// Best effort of a stack, the median of its turns.
@@ -67,170 +78,123 @@ fn ratios(report: &Report) -> Vec<Ratio> {
     let experts = report.rows.iter().filter(|row| !row.stack.is_laxity());
     let most = experts.filter_map(best_effort).max();
     let of_stack = |row: &StackRow| {
-        let best_effort_ppm = best_effort(row).zip(most).and_then(|(of, to)| (of * 1_000_000).checked_div(to));
+        let best_effort_ppm = ratio_ppm(best_effort(row), most);
         Ratio { stack: row.stack, p99_ppm: quartiles(&report.ratios_ppm(row)), best_effort_ppm }
     };
     report.rows.iter().filter(|row| row.stack.is_laxity()).map(of_stack).collect()
 }
 
-/// Runs it and shows it; true if Laxity kept what it had promised.
-pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
-    let report =
-        with_turns(|progress| shared_link::run(span, progress)).map_err(|error| of_bench("shared-link", error))?;
-    let (picture, page) = (|| svg(&report, span), || page(&report, span));
-    show_with(arguments, picture, || json(&report, span), page, || rounds(&report))?;
-    let broken = report.channels.iter().filter_map(|channel| broken_promise("shared-link", channel));
-    Ok(kept(&broken.collect::<Vec<_>>()))
+/// Runs it.
+pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
+    let report = with_turns(|progress| shared_link::run(span, progress))?;
+    let ratios = ratios(&report);
+    let whole: Vec<ShownTurn> = report.rows.iter().map(|row| (row.stack, "all".to_owned(), all(row))).collect();
+    let rounds = report.rows.iter().flat_map(|row| {
+        (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.stack, round.to_string(), turn.clone()))
+    });
+    let set_up = |(stack, commands): &(Stack, Vec<String>)| json!({ "stack": stack.to_string(), "commands": commands });
+    let broken = report.channels.iter().filter(|channel| broken_promise("", channel).is_some()).map(told);
+    let experts = report.commands.iter().map(|(stack, commands)| format!("{stack}: {}", commands.join("; ")));
+    Ok(Outcome {
+        title: "Table 3 on a link that a program of the same host floods",
+        conditions: format!(
+            "Table 3 and best effort at twice what it leaves of 100 Mbit/s, beside a flood of the same host; {} turns of {span}; applications of \
+             real-time streams: {}",
+            shared_link::rounds(span),
+            threads(report.is_real_time)
+        ),
+        json: json!({
+            "rows": report.rows.iter().map(|of| row(&report, of)).collect::<Value>(),
+            "least_ppm": report.least_ppm(),
+            "ratios": ratios.iter().map(|ratio| ratio.json(&report)).collect::<Value>(),
+            "experts": report.commands.iter().map(set_up).collect::<Value>(),
+        }),
+        tables: table(&report, &whole),
+        rounds: table(&report, &rounds.collect::<Vec<_>>()),
+        legend: names(Stack::EACH),
+        diagrams: diagrams(&report),
+        notes: compared(&report, &ratios),
+        further_notes: broken.chain(report.notes.iter().cloned()).chain(experts).collect(),
+        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+    })
 }
 
-/// All messages of a stream, over all turns.
-fn pooled(row: &StackRow, stream: usize) -> Responses {
-    let of_stream = || row.turns.iter().filter_map(|turn| turn.streams.get(stream));
-    let mut sorted: Vec<u64> = of_stream().flat_map(|responses| responses.sorted.iter().copied()).collect();
-    sorted.sort_unstable();
-    Responses { sorted, lost: of_stream().map(|responses| responses.lost).sum() }
+/// All turns as one: all messages of each stream, and the medians of the rates.
+fn all(row: &StackRow) -> Turn {
+    let stream = |number: usize| {
+        let turns = || row.turns.iter().filter_map(|turn| turn.streams.get(number));
+        let mut sorted: Vec<u64> = turns().flat_map(|responses| responses.sorted.iter().copied()).collect();
+        sorted.sort_unstable();
+        StreamFigures { sorted, lost: turns().map(|responses| responses.lost).sum() }
+    };
+    let typical = |rate: fn(&Turn) -> u64| median(row.turns.iter().map(rate).collect()).unwrap_or_default();
+    Turn {
+        streams: (0..row.turns.first().map_or(0, |turn| turn.streams.len())).map(stream).collect(),
+        best_effort_bytes_s: typical(|turn| turn.best_effort_bytes_s),
+        flood_bytes_s: typical(|turn| turn.flood_bytes_s),
+    }
 }
 
 /// Messages that came after their deadline.
-fn late(responses: &Responses, deadline: Duration) -> usize {
+fn late(responses: &StreamFigures, deadline: Duration) -> usize {
     responses.sorted.len() - responses.sorted.partition_point(|&nanos| nanos <= deadline.as_nanos())
 }
 
-/// One line, without a line end.
-fn json(report: &Report, span: Duration) -> String {
-    let stream = |responses: &Responses, number: usize| {
-        let row = &report.streams[number];
-        let at = |ppm| responses.quantile(ppm);
+/// A stack, in JSON.
+fn row(report: &Report, row: &StackRow) -> Value {
+    let stream = |(row, responses): (&WorkloadRow, &StreamFigures)| {
         json!({
             "name": row.name,
             "deadline_ns": row.contract.deadline(),
             "samples": responses.sorted.len(),
             "lost": responses.lost,
             "late": late(responses, row.contract.deadline()),
-            "p50_ns": at(500_000),
-            "p99_ns": at(990_000),
-            "max_ns": at(1_000_000),
+            "p50_ns": responses.quantile(500_000),
+            "p99_ns": responses.quantile(990_000),
+            "max_ns": responses.quantile(1_000_000),
         })
     };
-    let streams = |of: &dyn Fn(usize) -> Responses| {
-        (0..report.streams.len()).map(|number| stream(&of(number), number)).collect::<Value>()
-    };
-    let turn = |turn: &Turn| {
+    let turn = |turn: &Turn, largest_ppm: Option<u64>| {
         json!({
-            "streams": streams(&|number| turn.streams[number].clone()),
-            "largest_ppm": report.largest_ppm(turn),
+            "streams": report.streams.iter().zip(&turn.streams).map(stream).collect::<Value>(),
+            "largest_ppm": largest_ppm,
             "best_effort_bytes_s": turn.best_effort_bytes_s,
             "flood_bytes_s": turn.flood_bytes_s,
         })
     };
-    let row = |row: &StackRow| {
-        json!({
-            "stack": row.stack.to_string(),
-            "streams": streams(&|number| pooled(row, number)),
-            "largest_ppm": report.typical_ppm(row),
-            "best_effort_bytes_s": best_effort(row),
-            "flood_bytes_s": median(row.turns.iter().map(|turn| turn.flood_bytes_s).collect()),
-            "rounds": row.turns.iter().map(turn).collect::<Value>(),
-        })
-    };
-    let ratio = |ratio: &Ratio| {
-        let [low, middle, high] = ratio.p99_ppm;
-        json!({
-            "stack": ratio.stack.to_string(),
-            "to": report.best_expert().map(|row| row.stack.to_string()),
-            "p99_ppm": middle,
-            "quartiles_ppm": [low, high],
-            "most_ppm": MOST_PPM,
-            "best_effort_ppm": ratio.best_effort_ppm,
-            "least_best_effort_ppm": LEAST_PPM,
-            "met": ratio.is_met(),
-        })
-    };
-    let set_up = |(stack, commands): &(Stack, Vec<String>)| json!({ "stack": stack.to_string(), "commands": commands });
-    to_json(&json!({
-        "bench": "shared-link",
-        "duration_ns": span,
-        "real_time": report.is_real_time,
-        "kept_awake": report.is_kept_awake,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "least_ppm": report.least_ppm(),
-        "ratios": ratios(report).iter().map(ratio).collect::<Value>(),
-        "channels": report.channels.iter().map(report::channel).collect::<Value>(),
-        "experts": report.commands.iter().map(set_up).collect::<Value>(),
-        "notes": report.notes,
-    }))
+    let rounds: Value = row.turns.iter().map(|of| turn(of, report.largest_ppm(of))).collect();
+    with(turn(&all(row), report.typical_ppm(row)), json!({ "stack": row.stack.to_string(), "rounds": rounds }))
 }
 
-/// Under which it ran, in a line.
-fn conditions(report: &Report, span: Duration) -> String {
-    let threads = if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" };
-    format!(
-        "Table 3 and best effort at twice what it leaves of 100 Mbit/s, beside a flood of the same host; {} turns of {span}; applications of \
-         real-time streams: {threads}",
-        shared_link::rounds(span)
-    )
-}
+/// A turn of a stack, with its number or as all of them.
+type ShownTurn = (Stack, String, Turn);
 
-/// A stream of a stack, of a turn or of all.
-struct Shown {
-    stack: Stack,
-    round: Option<usize>,
-    stream: usize,
-    responses: Responses,
-    best_effort_bytes_s: Option<u64>,
-    flood_bytes_s: Option<u64>,
-}
-
-fn millis(nanos: Option<u64>) -> String {
-    nanos.map_or_else(
-        || NONE.to_owned(),
-        |nanos| format!("{}.{:02}\u{a0}ms", nanos / 1_000_000, nanos % 1_000_000 / 10_000),
-    )
-}
-
-fn shown(report: &Report, rows: impl Iterator<Item = Shown>) -> String {
-    let rate = |bytes_s: Option<u64>| bytes_s.map_or_else(|| NONE.to_owned(), |bytes_s| count(rounded(bytes_s)));
-    let deadline = |row: &Shown| report.streams[row.stream].contract.deadline();
-    let at = |ppm| move |row: &Shown| millis(row.responses.quantile(ppm));
-    let columns: &[Column<'_, Shown>] = &[
-        ("stack", &|row| row.stack.to_string()),
-        ("stream", &|row| report.streams[row.stream].name.clone()),
-        ("round", &|row| row.round.map_or_else(|| "all".to_owned(), |round| round.to_string())),
-        ("deadline", &|row| deadline(row).to_string()),
-        ("messages", &|row| count(row.responses.sorted.len() as u64)),
-        ("lost", &|row| count(row.responses.lost)),
-        ("late", &|row| count(late(&row.responses, deadline(row)) as u64)),
+/// Each stream of each of these turns, for people.
+fn table(report: &Report, turns: &[ShownTurn]) -> String {
+    type Stream<'a> = (&'a ShownTurn, &'a WorkloadRow, &'a StreamFigures);
+    let at = |ppm| move |(.., responses): &Stream<'_>| decimal(responses.quantile(ppm), 1_000_000, 2, "\u{a0}ms");
+    let columns: &[Column<'_, Stream<'_>>] = &[
+        ("stack", &|((stack, ..), ..)| stack.to_string()),
+        ("stream", &|(_, stream, _)| stream.name.clone()),
+        ("round", &|((_, round, _), ..)| round.clone()),
+        ("deadline", &|(_, stream, _)| stream.contract.deadline().to_string()),
+        ("messages", &|(.., responses)| count(responses.sorted.len() as u64)),
+        ("lost", &|(.., responses)| count(responses.lost)),
+        ("late", &|(_, stream, responses)| count(late(responses, stream.contract.deadline()) as u64)),
         ("p50", &at(500_000)),
         ("p99", &at(990_000)),
         ("longest", &at(1_000_000)),
-        ("best effort, bytes/s", &|row| rate(row.best_effort_bytes_s)),
-        ("flood, bytes/s", &|row| rate(row.flood_bytes_s)),
+        ("best effort, bytes/s", &|((.., turn), ..)| rate(Some(turn.best_effort_bytes_s))),
+        ("flood, bytes/s", &|((.., turn), ..)| rate(Some(turn.flood_bytes_s))),
     ];
-    table(columns, 2.., rows).to_string()
-}
-
-/// Every round, for the report.
-fn rounds(report: &Report) -> String {
-    let of_turn = |stack, (round, turn): (usize, &Turn)| {
-        let (best_effort, flood) = (turn.best_effort_bytes_s, turn.flood_bytes_s);
-        let of_stream = move |(stream, responses): (usize, &Responses)| Shown {
-            stack,
-            round: Some(round),
-            stream,
-            responses: responses.clone(),
-            best_effort_bytes_s: Some(best_effort),
-            flood_bytes_s: Some(flood),
-        };
-        turn.streams.iter().enumerate().map(of_stream).collect::<Vec<_>>()
-    };
-    shown(
-        report,
-        report.rows.iter().flat_map(|row| (1..).zip(&row.turns).flat_map(move |turn| of_turn(row.stack, turn))),
-    )
+    let streams = turns.iter().flat_map(|turn| {
+        report.streams.iter().zip(&turn.2.streams).map(move |(stream, responses)| (turn, stream, responses))
+    });
+    table::table(columns, 2.., streams)
 }
 
 /// What is compared, and how each stack's turns were.
-fn compared(report: &Report) -> Vec<String> {
+fn compared(report: &Report, ratios: &[Ratio]) -> Vec<String> {
     let typical = report.rows.iter().map(|row| {
         format!(
             "{}: largest p99 to its deadline {}, the median of its turns",
@@ -243,76 +207,28 @@ fn compared(report: &Report) -> Vec<String> {
         "whatever the order, one of three messages that come at once, as at the start of each turn, has {} of its deadline",
         thousandths(Some(report.least_ppm()))
     );
-    typical.chain([least]).chain(ratios(report).iter().map(|ratio| ratio.told(&best))).collect()
-}
-
-/// For people.
-fn page(report: &Report, span: Duration) -> String {
-    let of_row = |row: &StackRow| {
-        let (stack, best_effort_bytes_s) = (row.stack, best_effort(row));
-        let flood_bytes_s = median(row.turns.iter().map(|turn| turn.flood_bytes_s).collect());
-        let of_stream = |stream| Shown {
-            stack,
-            round: None,
-            stream,
-            responses: pooled(row, stream),
-            best_effort_bytes_s,
-            flood_bytes_s,
-        };
-        (0..report.streams.len()).map(of_stream).collect::<Vec<_>>()
-    };
-    let table = shown(report, report.rows.iter().flat_map(of_row));
-    let broken = report.channels.iter().filter(|channel| broken_promise("", channel).is_some()).map(told);
-    let experts = report.commands.iter().map(|(stack, commands)| format!("{stack}: {}", commands.join("; ")));
-    let notes = compared(report).into_iter().chain(broken).chain(report.notes.iter().cloned()).chain(experts);
-    format!("LIVE on this host. {}.\n\n{table}\n{}", conditions(report, span), listed(notes))
-}
-
-/// The colour of a stack's lines.
-fn class(stack: Stack) -> usize {
-    Stack::EACH.iter().position(|other| *other == stack).unwrap_or(0)
+    typical.chain([least]).chain(ratios.iter().map(|ratio| ratio.told(&best))).collect()
 }
 
 /// Each stream's distribution, and round by round the largest p99 to its deadline and best effort.
-fn svg(report: &Report, span: Duration) -> String {
-    let panel = |heading: String, x_title, y_title, y_unit, lines| Panel {
-        heading,
-        x_title,
-        y_title,
-        x_unit: 1,
-        y_unit,
-        least_top: 0,
-        lines,
-    };
+fn diagrams(report: &Report) -> Vec<Diagram> {
     let distributions = report.streams.iter().enumerate().map(|(number, stream)| {
-        let line = |row: &StackRow| {
-            let all = pooled(row, number);
-            let at = |percent: u64| Some((percent, all.quantile(percent * 10_000)?));
-            Line::new(class(row.stack), (0..95).step_by(5).chain(95..100).filter_map(at))
-        };
+        let lines = report.rows.iter().map(|row| {
+            let all = all(row);
+            by_percent(class(&Stack::EACH, row.stack), |ppm| all.streams[number].quantile(ppm))
+        });
         let heading = format!("{}, deadline {}, to p99", stream.name, stream.contract.deadline());
-        panel(heading, "messages, %", "ms", 1_000_000, report.rows.iter().map(line).collect())
+        Diagram::of_lines(heading, ("messages, %", 1), ("ms", 1_000_000), 0, lines)
     });
-    let by_round = |value: &dyn Fn(&Turn) -> Option<u64>| -> Vec<Line> {
-        let line = |row: &StackRow| {
-            let points = (1..).zip(&row.turns).filter_map(|(round, turn)| Some((round, value(turn)?)));
-            Line::new(class(row.stack), points)
-        };
-        report.rows.iter().map(line).collect()
+    let rounds = |heading, up, value: &dyn Fn(&Turn) -> Option<u64>| {
+        let lines = report.rows.iter().map(|row| by_round(class(&Stack::EACH, row.stack), &row.turns, value));
+        Diagram::of_lines(heading, ("round", 1), up, 0, lines)
     };
-    let largest = by_round(&|turn| report.largest_ppm(turn));
-    let best_effort = by_round(&|turn| Some(rounded(turn.best_effort_bytes_s)));
     let rounds = [
-        panel("the largest p99 to its deadline".to_owned(), "round", "%", 10_000, largest),
-        panel("best effort".to_owned(), "round", "MB/s", 1_000_000, best_effort),
+        rounds("the largest p99 to its deadline", ("%", 10_000), &|turn| report.largest_ppm(turn)),
+        rounds("best effort", ("MB/s", 1_000_000), &|turn| Some(rounded(turn.best_effort_bytes_s))),
     ];
-    chart::document(&Picture {
-        title: "Table 3 on a link that a program of the same host floods (shared-link)".to_owned(),
-        subtitle: format!("LIVE on one host. {}.", conditions(report, span)),
-        legend: Stack::EACH.iter().map(Stack::to_string).collect(),
-        panels: distributions.chain(rounds).collect(),
-        notes: compared(report),
-    })
+    distributions.chain(rounds).collect()
 }
 
 #[cfg(test)]
@@ -331,7 +247,7 @@ mod tests {
 
     #[test]
     fn late_is_after_the_deadline() {
-        let responses = Responses { sorted: vec![1, 2, 3], lost: 4 };
+        let responses = StreamFigures { sorted: vec![1, 2, 3], lost: 4 };
         assert_eq!(late(&responses, Duration::from_nanos(2)), 1);
     }
 }

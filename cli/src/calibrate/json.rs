@@ -6,15 +6,15 @@ use std::path::Path;
 use laxity::Costs;
 use laxity::Scheduling;
 use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
-use laxity_calibrate::Measured;
+use laxity_calibrate::Measurement;
 use serde_json::{Value, json};
 
 use super::typical;
 use crate::report::to_json;
 
 /// One object.
-pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
-    let Measured { calibration, choice, notes, .. } = measured;
+pub(super) fn object(measured: &Measurement, file: &Path, against: Option<&[Disagreement]>) -> String {
+    let Measurement { calibration, choice, notes, .. } = measured;
     let taken = &calibration.taken;
     let cost = |cost: &Cost| {
         json!({
@@ -46,7 +46,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
     let chosen = |choice: &laxity_calibrate::choose::Choice| {
         let counts = choice.cells.iter().map(|cell| {
             let counted = choice.references.iter().zip(&cell.counts);
-            let channels: BTreeMap<_, _> = counted.map(|(reference, count)| (reference.name, count.channels)).collect();
+            let channels: BTreeMap<_, _> = counted.map(|(reference, count)| (reference.name, *count)).collect();
             json!({ "packet_bytes": cell.packet, "quantum": cell.quantum, "channels": channels })
         });
         json!({

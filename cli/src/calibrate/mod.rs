@@ -16,7 +16,7 @@ use clap::Args;
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
 use laxity::{ClaimDirectory, LinkKind};
-use laxity_calibrate::{Measured, Phase, Plan, measure};
+use laxity_calibrate::{Measurement, Phase, Plan, measure};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use crate::failure::Failure;
@@ -43,26 +43,26 @@ quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, l
 /// What is asked for.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArguments {
-    /// Where the calibration goes; by default where the other commands look for it
+    /// The file for the calibration [default: where the other commands look for it]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure for 35 s only: enough to see what is what, and to claim little
+    /// Measure for 35 s only. The result gives an overview, and claims little
     #[arg(long, conflicts_with = "duration")]
     pub(crate) quick: bool,
     /// How long to measure; a probability of 10⁻⁶ would take weeks
     #[arg(long, value_name = "SPAN", default_value = "10min")]
     pub(crate) duration: String,
-    /// Ordinary threads that compute meanwhile; by default one for each processor
+    /// Ordinary threads that compute meanwhile [default: one for each processor]
     #[arg(long, value_name = "THREADS")]
     pub(crate) hogs: Option<u32>,
-    /// Packets a second that a stranger sends to a stranger meanwhile
+    /// Packets a second that one unrelated socket sends to another meanwhile
     #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
     pub(crate) flood: u64,
-    /// What packets go through: a socket, measured over loopback; or AF_XDP, between two network namespaces with a pair of virtual
-    /// interfaces (root), whose calibration is a file of its own
+    /// The kind of link: a socket, measured over loopback; or AF_XDP, measured between two network namespaces with a pair of virtual
+    /// interfaces (root). Each kind has a calibration file of its own
     #[arg(long, value_name = "udp|xdp", default_value = "udp", value_parser = kind)]
     pub(crate) link: LinkKind,
-    /// The network device of the link, whose driver is asked for its rate; without one what packets go through is measured
+    /// The network device of the link. Its driver is asked for its rate. Without this option the measured packets tell the rate
     #[arg(long, value_name = "DEVICE")]
     pub(crate) interface: Option<String>,
     /// The link's rate, if its driver does not tell it
@@ -135,7 +135,10 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let pictures = [arguments.plot.as_ref(), arguments.interference.as_ref()].into_iter().flatten();
     let files: Vec<&PathBuf> = std::iter::once(&output).chain(pictures).collect();
     if let Some(twice) = files.iter().enumerate().find_map(|(at, file)| files[..at].contains(file).then_some(file)) {
-        return Err(Failure::Usage(format!("{} cannot hold two of calibration and pictures", twice.display())));
+        return Err(Failure::Usage(format!(
+            "give each a file of its own: {} cannot hold two of calibration and pictures",
+            twice.display()
+        )));
     }
     if arguments.output.is_none() {
         file::make_directory(&output)?;
@@ -146,7 +149,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
     let neighbours = neighbours();
     if let Some(neighbours) = neighbours.as_ref().filter(|_| !arguments.beside) {
-        return Err(Failure::NotPermitted(format!("{neighbours}. Stop them, or say --beside")));
+        return Err(Failure::NotPermitted(format!("stop other Laxity processes, or say --beside: {neighbours}")));
     }
     let mut measured = measured(&plan)?;
     measured.notes.extend(neighbours);
@@ -193,7 +196,7 @@ fn neighbours() -> Option<String> {
 }
 
 /// Measures, with a bar.
-fn measured(plan: &Plan) -> Result<Measured, Failure> {
+fn measured(plan: &Plan) -> Result<Measurement, Failure> {
     let stop = Stop::on_signals()?;
     let bar = progress::bar("{bar:24} {msg}", plan.length.as_nanos());
     let outcome = measure(plan, stop.flag(), &mut |phase, done| {

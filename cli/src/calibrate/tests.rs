@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::*;
 
 /// Ten minutes of some host, packets of 512 and 1400 bytes, with a choice among them.
-fn measured() -> Measured {
+fn measured() -> Measurement {
     let calibration =
         Calibration::parse(include_str!("../../../fuzz/corpus/system_file/calibration"), "calibration").unwrap();
     let host = &calibration.platform;
@@ -21,7 +21,7 @@ fn measured() -> Measured {
     };
     let choice = choose(&[of(512), of(1400)]).unwrap();
     let notes = vec!["measured on a Sunday".to_owned(), "and a\u{1b}[31m line\nwith another in it".to_owned()];
-    Measured { calibration, choice: Some(choice), seen: Vec::new(), notes }
+    Measurement { calibration, choice: Some(choice), seen: Vec::new(), notes }
 }
 
 fn file() -> PathBuf {
@@ -36,7 +36,7 @@ fn disagreements() -> Vec<Disagreement> {
     ]
 }
 
-fn object(measured: &Measured, against: Option<&[Disagreement]>) -> Value {
+fn object(measured: &Measurement, against: Option<&[Disagreement]>) -> Value {
     serde_json::from_str(&json::object(measured, &file(), against)).unwrap()
 }
 
@@ -94,7 +94,7 @@ fn the_object_has_the_keys_that_the_help_tells() {
 #[test]
 fn the_object_holds_what_was_measured() {
     let measured = measured();
-    let Measured { calibration, choice, .. } = &measured;
+    let Measurement { calibration, choice, .. } = &measured;
     let report = object(&measured, Some(&disagreements()));
     assert_eq!(report["file"], "some/where.toml");
     assert_eq!(report["taken"]["scheduling"], "SCHED_FIFO 70");
@@ -136,7 +136,7 @@ fn the_object_holds_what_was_measured() {
     assert_eq!(counts.len(), choice.cells.len());
     for (said, cell) in counts.iter().zip(&choice.cells) {
         for (reference, count) in choice.references.iter().zip(&cell.counts) {
-            assert_eq!(said["channels"][reference.name], count.channels);
+            assert_eq!(said["channels"][reference.name], *count);
         }
     }
     // Another host's, so of no level here.
@@ -149,7 +149,7 @@ fn the_object_holds_what_was_measured() {
 
 #[test]
 fn what_there_is_none_of_is_null_and_what_agrees_is_empty() {
-    let without = Measured { choice: None, notes: Vec::new(), ..measured() };
+    let without = Measurement { choice: None, notes: Vec::new(), ..measured() };
     let report = object(&without, None);
     assert_eq!((&report["choice"], &report["against"]), (&Value::Null, &Value::Null));
     assert_eq!(report["notes"], Value::Array(Vec::new()));
@@ -160,7 +160,7 @@ fn what_there_is_none_of_is_null_and_what_agrees_is_empty() {
 fn the_page_explains_every_figure() {
     let measured = measured();
     let page = text::page(&measured, &file(), None);
-    let Measured { calibration, choice, .. } = &measured;
+    let Measurement { calibration, choice, .. } = &measured;
     let chosen = calibration.platform.packet;
     assert!(page.contains(&format!("Costs, with packets of {chosen} bytes.")), "{page}");
     for cost in &calibration.costs {
@@ -194,7 +194,7 @@ fn the_page_explains_every_figure() {
         assert!(page.contains(words), "{words} in {page}");
     }
     assert!(page.ends_with("Written to some/where.toml."), "{page}");
-    // Nobody asked for a comparison.
+    // No comparison was asked for.
     assert!(!page.contains("earlier calibration"), "{page}");
     // What others wrote moves no cursor and begins no line.
     assert!(!page.contains('\u{1b}') && !page.contains("\nwith another in it"), "{page}");
@@ -202,7 +202,7 @@ fn the_page_explains_every_figure() {
 
 #[test]
 fn a_page_without_a_choice_says_the_rest() {
-    let page = text::page(&Measured { choice: None, ..measured() }, &file(), None);
+    let page = text::page(&Measurement { choice: None, ..measured() }, &file(), None);
     assert!(page.contains("Guarantee with it: none.") && page.contains("Link udp, eth0: "), "{page}");
     assert!(!page.contains("Channels granted") && !page.contains("channel alone"), "{page}");
 }

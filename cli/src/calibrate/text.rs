@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{Table, presets};
-use laxity::calibration::{Backing, Cost, Disagreement, Piece, Taken, Window};
+use laxity::calibration::{Backing, CalibrationConditions, Cost, Disagreement, Piece, Window};
 use laxity::text::DisplayRate;
 use laxity::{Costs, Guarantee};
-use laxity_calibrate::Measured;
+use laxity_calibrate::Measurement;
 use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Role;
 
@@ -15,7 +15,7 @@ use super::json::scheduling;
 use super::{pictures, typical};
 use crate::costs::{admitted, in_words};
 use crate::report::escaped;
-use crate::table::{Column, table};
+use crate::table::{Column, unbroken};
 
 fn meaning(kind: Piece) -> &'static str {
     match kind {
@@ -37,9 +37,10 @@ fn meaning(kind: Piece) -> &'static str {
 }
 
 /// A page.
-pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
-    let Measured { calibration, choice, notes, .. } = measured;
-    let Taken { kernel, processor, processors, duration, load, link, interface, .. } = &calibration.taken;
+pub(super) fn page(measured: &Measurement, file: &Path, against: Option<&[Disagreement]>) -> String {
+    let Measurement { calibration, choice, notes, .. } = measured;
+    let CalibrationConditions { kernel, processor, processors, duration, load, link, interface, .. } =
+        &calibration.taken;
     let mut page = format!(
         "{processors} × {}, kernel {}\nmeasured for {duration} as {}, beside {} hogs and a flood of {} packets/s\n\n",
         escaped(processor),
@@ -145,7 +146,7 @@ fn rounded(probability: laxity_core::admission::confidence::Probability) -> Stri
 
 /// A table with lines across.
 fn ruled<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = R>) -> Table {
-    let mut table = table(columns, 1..6, rows);
+    let mut table = unbroken(columns, 1..6, rows);
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     table
 }

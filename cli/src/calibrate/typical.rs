@@ -8,7 +8,7 @@ use laxity::calibration::derive::{TOLERABLE_FROM, TOLERANCES, of_handover, of_wi
 use laxity::calibration::typical::{contracts, least_deadline};
 use laxity::calibration::{Calibration, Piece, Window};
 use laxity_core::contract::Contract;
-use laxity_core::platform::{Claim, Platform};
+use laxity_core::platform::{Platform, ToleranceClaim};
 use laxity_core::probability::Probability;
 use laxity_core::units::Duration;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use crate::numbers::NONE;
 use crate::table::{Column, table};
 
 /// One of them, and the least deadline, from end to end, that it is granted with each of two hosts' costs; `None` if none.
-pub(super) struct Typical {
+pub(super) struct TypicalChannel {
     name: &'static str,
     contract: Contract,
     measured: Option<Duration>,
@@ -27,25 +27,25 @@ pub(super) struct Typical {
 }
 
 /// All of them, with these costs and with those that are assumed.
-pub(super) fn typical(measured: &Platform) -> Vec<Typical> {
+pub(super) fn typical(measured: &Platform) -> Vec<TypicalChannel> {
     let assumed = Costs::from(Platform::assumed_host()).at(IpAddr::V4(Ipv4Addr::LOCALHOST)).platform;
     contracts()
         .filter_map(|(name, contract)| {
             let tolerating = least_deadline(measured, &contract.tolerate(TOLERANCES[0]).ok()?);
             let [measured, assumed] = [measured, &assumed].map(|platform| least_deadline(platform, &contract));
-            Some(Typical { name, contract, measured, tolerating, assumed })
+            Some(TypicalChannel { name, contract, measured, tolerating, assumed })
         })
         .collect()
 }
 
 /// For people.
-pub(super) fn text(all: &[Typical]) -> String {
+pub(super) fn text(all: &[TypicalChannel]) -> String {
     let answer = |least: Option<Duration>, deadline: Duration| match least {
         Some(least) if least <= deadline => format!("granted (from {least} on)"),
         Some(least) => format!("refused (from {least} on)"),
         None => NONE.to_owned(),
     };
-    let columns: &[Column<'_, &Typical>] = &[
+    let columns: &[Column<'_, &TypicalChannel>] = &[
         ("a typical channel", &|one| one.name.to_owned()),
         ("message", &|one| format!("{} B", one.contract.max_message())),
         ("every", &|one| one.contract.interval().to_string()),
@@ -54,13 +54,13 @@ pub(super) fn text(all: &[Typical]) -> String {
         ("tolerating 1 in 100", &|one| answer(one.tolerating, one.contract.deadline())),
         ("with the assumed ones", &|one| answer(one.assumed, one.contract.deadline())),
     ];
-    table(columns, 1..4, all).to_string()
+    table(columns, 1..4, all)
 }
 
 /// What the answers count on, a line for each tolerance.
-pub(super) fn counted_on(claims: &[Claim]) -> String {
+pub(super) fn counted_on(claims: &[ToleranceClaim]) -> String {
     let mut text = String::new();
-    for (place, Claim { envelopes, exceedances, handover, late_handover }) in claims.iter().enumerate() {
+    for (place, ToleranceClaim { envelopes, exceedances, handover, late_handover }) in claims.iter().enumerate() {
         let of = if place == 0 { "without a tolerance" } else { "with one, where that is rare enough" };
         let _ = write!(text, "- {of}:");
         for ((window, budget), exceedance) in envelopes.iter().zip(exceedances) {
@@ -114,7 +114,7 @@ fn one_in(probability: Probability) -> String {
 }
 
 /// For machines.
-pub(super) fn json(all: &[Typical]) -> Value {
+pub(super) fn json(all: &[TypicalChannel]) -> Value {
     all.iter()
         .map(|one| {
             json!({

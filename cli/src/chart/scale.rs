@@ -1,160 +1,96 @@
-//! Axes: where a value lies between both ends, and which values get a label. Positions are for a picture, so they are
-//! floating point; values stay integers.
+//! Axes: where a value lies between both ends, and which values get a label.
 
-/// One axis over whole numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Scale {
-    /// From zero.
-    Linear {
-        /// The upper end; above zero.
-        max: u64,
-    },
-    /// Logarithmic.
-    Log {
-        /// The lower end; above zero.
-        low: u64,
-        /// The upper end; above `low`.
-        high: u64,
-    },
+/// One axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Scale {
+    low: f64,
+    high: f64,
+    pub(crate) is_log: bool,
 }
 
 impl Scale {
-    /// From zero to `largest` and some room above it.
-    pub(crate) fn linear(largest: u64) -> Self {
-        Self::Linear { max: largest.saturating_add(largest / 6).max(1) }
-    }
-
     /// From zero to exactly `largest`.
-    pub(crate) fn exact(largest: u64) -> Self {
-        Self::Linear { max: largest.max(1) }
+    pub(crate) fn exact(largest: f64) -> Self {
+        Self { low: 0.0, high: largest.max(1.0), is_log: false }
     }
 
-    /// From a round number at or below `smallest` to one above `largest`.
-    pub(crate) fn log(smallest: u64, largest: u64) -> Self {
-        let low = round_down(smallest.max(1));
-        let high = round_up(largest.max(low).saturating_add(largest / 6)).max(low.saturating_mul(10));
-        Self::Log { low, high: high.max(low.saturating_add(1)) }
+    /// From zero to `largest` and some room above it.
+    pub(crate) fn linear(largest: f64) -> Self {
+        Self::exact(largest + largest / 6.0)
+    }
+
+    /// Holds zero, `least_top` and all values; both ends are multiples of the distance of its labels.
+    pub(crate) fn around(values: impl Iterator<Item = f64> + Clone, least_top: f64) -> Self {
+        let low = values.clone().fold(0.0, f64::min);
+        let high = values.fold(least_top.max(1.0), f64::max);
+        let step = round_up((high - low) / 6.0);
+        Self { low: (low / step).floor() * step, high: (high / step).ceil() * step, is_log: false }
+    }
+
+    /// Logarithmic, from `low` to `high` or a little more. Both are above zero.
+    pub(crate) fn log_exact(low: f64, high: f64) -> Self {
+        let low = low.max(1.0);
+        Self { low, high: high.max(2.0 * low), is_log: true }
+    }
+
+    /// Logarithmic, from a round number at or below `smallest` to one above `largest`.
+    pub(crate) fn log(smallest: f64, largest: f64) -> Self {
+        let low = round_down(smallest);
+        Self::log_exact(low, round_up(largest.max(low) * 7.0 / 6.0).max(low * 10.0))
+    }
+
+    /// Both ends.
+    pub(crate) fn ends(self) -> [f64; 2] {
+        [self.low, self.high]
     }
 
     /// 0 at the lower end, 1 at the upper one; what lies outside is put on the end.
-    pub(crate) fn position(self, value: u64) -> f64 {
-        let position = match self {
-            Self::Linear { max } => value as f64 / max as f64,
-            Self::Log { low, high } => {
-                ((value.max(1) as f64).ln() - (low as f64).ln()) / ((high as f64).ln() - (low as f64).ln())
-            }
-        };
-        position.clamp(0.0, 1.0)
+    pub(crate) fn position(self, value: f64) -> f64 {
+        let at = |value: f64| if self.is_log { value.max(1.0).ln() } else { value };
+        ((at(value) - at(self.low)) / (at(self.high) - at(self.low))).clamp(0.0, 1.0)
     }
 
-    /// The values with a label, ascending, few enough for `most` labels beside each other.
-    pub(crate) fn ticks(self, most: u64) -> Vec<u64> {
-        match self {
-            Self::Linear { max } => {
-                let step = round_up((max / most.max(1)).max(1));
-                (0..=max / step).map(|index| index * step).collect()
-            }
-            Self::Log { low, high } => {
-                let inside = |value: &u64| (low..=high).contains(value);
-                let powers = || (0..20).map(|power| 10_u64.pow(power));
-                let decades: Vec<u64> = powers().filter(inside).collect();
-                if decades.len() < 3 && most >= 4 {
-                    return powers().flat_map(|p| [1, 2, 5].map(|n| p.saturating_mul(n))).filter(inside).collect();
-                }
-                let every = (decades.len() as u64).div_ceil(most.max(1)).max(1);
-                let mut ticks: Vec<u64> =
-                    decades.into_iter().rev().step_by(usize::try_from(every).unwrap_or(1)).collect();
-                ticks.reverse();
-                ticks
-            }
-        }
-    }
-
-    /// The values whose labels have room beside each other on an axis of this `length`, ascending: evenly, or where it is logarithmic
+    /// The values whose labels have `room` beside each other on an axis of this `length`, ascending: evenly, or where it is logarithmic
     /// powers of ten before others.
-    pub(crate) fn spaced(self, length: f64, room: f64) -> Vec<u64> {
-        let ticks = self.ticks((length / room) as u64);
-        let far = |one: u64, other: u64| (self.position(one) - self.position(other)).abs() * length + 1e-6 >= room;
-        if let Self::Linear { .. } = self {
-            let every = (1..ticks.len()).find(|&every| far(ticks[0], ticks[every])).unwrap_or(ticks.len());
-            return ticks.into_iter().step_by(every.max(1)).collect();
+    pub(crate) fn ticks(self, length: f64, room: f64) -> Vec<f64> {
+        let most = (length / room).max(1.0);
+        if !self.is_log {
+            let step = round_up((self.high - self.low) / most);
+            let [first, last] = [(self.low / step).ceil() as i64, (self.high / step).floor() as i64];
+            return (first..=last).map(|number| number as f64 * step).collect();
         }
-        let is_power = |value: u64| value == 10_u64.pow(value.ilog10());
-        let (powers, others): (Vec<u64>, Vec<u64>) = ticks.into_iter().partition(|&value| is_power(value));
-        let mut values: Vec<u64> = Vec::new();
-        for value in powers.into_iter().chain(others) {
-            if values.iter().all(|&other| far(value, other)) {
-                values.push(value);
+        let of = |factor: f64| (0..20).rev().map(move |power| factor * 10_f64.powi(power));
+        let inside = |value: &f64| (self.low..=self.high).contains(value);
+        let powers: Vec<f64> = of(1.0).filter(inside).collect();
+        let every = (powers.len() as f64 / most).ceil().max(1.0) as usize;
+        let between: Vec<f64> =
+            if powers.len() < 3 { of(2.0).chain(of(5.0)).filter(inside).collect() } else { Vec::new() };
+        let mut ticks: Vec<f64> = Vec::new();
+        for value in powers.into_iter().step_by(every).chain(between) {
+            let far = |other: &f64| (self.position(value) - self.position(*other)).abs() * length + 1e-6 >= room;
+            if ticks.iter().all(far) {
+                ticks.push(value);
             }
         }
-        values.sort_unstable();
-        values
+        ticks.sort_unstable_by(f64::total_cmp);
+        ticks
     }
 }
 
-/// The largest of 1, 2, 5, 10, 20 … that is at most `value`; `value` is above zero.
-fn round_down(value: u64) -> u64 {
-    let power = 10_u64.pow(value.max(1).ilog10());
-    match value / power {
-        5.. => 5 * power,
-        2..=4 => 2 * power,
-        _ => power,
-    }
+/// The largest of 1, 2, 5, 10, 20 … that is at most `value`, or 1.
+fn round_down(value: f64) -> f64 {
+    let whole = (value as u64).max(1);
+    let power = 10_u64.pow(whole.ilog10());
+    let digit = [5, 2, 1].into_iter().find(|digit| whole / power >= *digit).unwrap_or(1);
+    digit as f64 * power as f64
 }
 
 /// The smallest of 1, 2, 5, 10, 20 … that is at least `value`.
-fn round_up(value: u64) -> u64 {
-    let down = round_down(value.max(1));
-    match (down >= value, down / 10_u64.pow(down.ilog10())) {
-        (true, _) => down,
-        (false, 2) => (down / 2).saturating_mul(5),
-        (false, _) => down.saturating_mul(2),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ticks_are_round_and_inside() {
-        assert_eq!(Scale::linear(40).ticks(4), [0, 20, 40]);
-        assert_eq!(Scale::exact(10).ticks(5), [0, 2, 4, 6, 8, 10]);
-        assert_eq!(Scale::log(90, 9_000), Scale::Log { low: 50, high: 20_000 });
-        assert_eq!(Scale::log(90, 9_000).ticks(4), [100, 1_000, 10_000]);
-        assert_eq!(Scale::log(10, 50).ticks(4), [10, 20, 50, 100]);
-        assert_eq!(Scale::log(1, 99_999).ticks(3), [10, 1_000, 100_000]);
-    }
-
-    #[test]
-    fn rounding_keeps_round_numbers() {
-        for (value, down, up) in [(1, 1, 1), (3, 2, 5), (5, 5, 5), (7, 5, 10), (10, 10, 10), (11, 10, 20), (40, 20, 50)]
-        {
-            assert_eq!((round_down(value), round_up(value)), (down, up), "{value}");
-        }
-    }
-
-    #[test]
-    fn labels_stand_evenly() {
-        assert_eq!(Scale::exact(300).spaced(204.0, 34.0), [0, 50, 100, 150, 200, 250, 300]);
-        assert_eq!(Scale::exact(10).spaced(204.0, 34.0), [0, 2, 4, 6, 8, 10]);
-        assert_eq!(Scale::exact(300).spaced(204.0, 50.0), [0, 100, 200, 300]);
-        assert_eq!(Scale::Log { low: 5, high: 200 }.spaced(148.0, 14.0), [5, 10, 20, 50, 100, 200]);
-    }
-
-    proptest::proptest! {
-        /// Whatever comes in, an axis has finite positions in its order and not too many labels.
-        #[test]
-        fn axes_survive_everything(a: u64, b: u64, c: u64, d: u64) {
-            for scale in [Scale::linear(a), Scale::exact(a), Scale::log(a, b)] {
-                let (low, high) = (scale.position(c.min(d)), scale.position(c.max(d)));
-                proptest::prop_assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
-                let ticks = scale.ticks(4);
-                proptest::prop_assert!(ticks.len() <= 9 && ticks.is_sorted(), "{ticks:?}");
-                let places: Vec<f64> = scale.spaced(300.0, 60.0).into_iter().map(|value| scale.position(value)).collect();
-                let far = |pair: &[f64]| (pair[1] - pair[0]) * 300.0 > 59.999;
-                proptest::prop_assert!(places.windows(2).all(far), "{places:?}");
-            }
-        }
+fn round_up(value: f64) -> f64 {
+    let down = round_down(value);
+    match down {
+        _ if down >= value => down,
+        _ if round_down(2.0 * down) < 2.0 * down => 2.5 * down,
+        _ => 2.0 * down,
     }
 }

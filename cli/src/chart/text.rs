@@ -1,6 +1,8 @@
-//! Texts that must fit, and numbers in paths.
+//! Texts that must fit, units of axes, and numbers in paths.
 
 use laxity_core::units::Duration;
+
+use crate::numbers::count;
 
 /// The average character is no wider, at the size of most texts.
 pub(crate) const CHARACTER: f64 = 6.9;
@@ -47,21 +49,31 @@ pub(crate) fn short(value: f64) -> String {
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// A time in ns, at an axis.
-pub(crate) fn nanos(nanos: u64) -> String {
-    if nanos == 0 { "0".to_owned() } else { Duration::from_nanos(nanos).to_string() }
+/// The unit of an axis.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Unit {
+    /// Nanoseconds, with the unit at each label.
+    Nanos,
+    /// Parts of this whole, in per cent. They are powers of ten.
+    Part(f64),
+    /// Labels divide by that, which is a power of ten: with 100, the value 125 is 1.25.
+    Number(u32),
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_cut_or_broken_where_they_end() {
-        assert_eq!((fitting("abcdef", 35.0), fitting("abcde", 35.0)), ("abcd…".to_owned(), "abcde".to_owned()));
-        assert_eq!((middle_cut("abcdefgh", 35.0), middle_cut("abcde", 35.0)), ("ab…gh".to_owned(), "abcde".to_owned()));
-        assert_eq!(lines("one two  three", 50.0), ["one two", "three"]);
-        assert_eq!(lines("", 50.0), [] as [&str; 0]);
-        assert_eq!((short(1.0), short(-2.26)), ("1".to_owned(), "-2.3".to_owned()));
+impl Unit {
+    /// `value` in it, exactly.
+    pub(crate) fn label(self, value: f64) -> String {
+        match self {
+            Self::Nanos if value == 0.0 => "0".to_owned(),
+            Self::Nanos => Duration::from_nanos(value as u64).to_string(),
+            Self::Part(whole) => format!("{}\u{a0}%", value * 100.0 / whole),
+            Self::Number(unit) => {
+                let (size, unit) = (value.abs() as u64, u64::from(unit.max(1)));
+                let (sign, digits) = (if value < 0.0 { "−" } else { "" }, unit.ilog10() as usize);
+                let decimals = format!(".{:0digits$}", size % unit);
+                let decimals = if size.is_multiple_of(unit) { "" } else { decimals.trim_end_matches('0') };
+                format!("{sign}{}{decimals}", count(size / unit))
+            }
+        }
     }
 }

@@ -9,13 +9,11 @@
 //! | [`plan`] | which scenarios, in which order |
 //! | [`simulated`] | the part in virtual time |
 //! | [`mod@run`] | what came of a scenario, and which promises it broke |
-//! | [`table`], [`json`], [`html`], [`report`] | what is shown of it |
+//! | [`table`], [`html`] | what is shown of it |
 
 mod arguments;
 mod html;
-mod json;
 mod plan;
-mod report;
 mod run;
 mod simulated;
 mod table;
@@ -23,43 +21,50 @@ mod table;
 pub(crate) use arguments::{DemoArguments, HELP};
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 
-use laxity::{Costs, Guarantee, LinkKind, Standing};
+use laxity::{Costs, HostStatus, LinkKind};
 use laxity_core::units::Duration;
-use laxity_lab::workload::{Row, admitted, table_3};
-use laxity_lab::{Attack, FloodPath, Setup, Stack, scenario};
+use laxity_lab::workload::{WorkloadRow, admitted, table_3};
+use laxity_lab::{Attack, FloodPath, Setup, Stack, Workload, scenario};
+use serde_json::{Value, json};
 
 use crate::costs;
-use crate::failure::Failure;
+use crate::failure::{Failure, with_file};
 use crate::file;
 use crate::machine;
 use crate::progress::RunsProgress;
-use crate::report::escaped;
+use crate::report::{escaped, to_json, with};
+use crate::stop::Stop;
 use crate::values::span_within;
-use plan::{Step, is_wanted, steps};
-use run::Run;
+use plan::{PlannedScenario, is_wanted, steps};
+use run::ScenarioRun;
 
 /// How long a scenario may run.
 const LENGTHS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
 /// Of virtual time: enough messages for percentiles.
 const SIMULATED: Duration = Duration::from_secs(10);
 
-/// Runs everything; true if Laxity kept its promises. What ran is shown even if a later scenario could not run.
+/// Runs everything, or what there is time for until Ctrl-C; true if Laxity kept its promises. What ran is shown even if a later scenario
+/// could not run. Where nothing ran, nothing was kept.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
-    let html = report::path(arguments)?;
+    let html = report_path(arguments)?;
+    arguments.plot.as_deref().map_or(Ok(()), file::can_be_written)?;
     let costs = costs::named(arguments.costs.calibration.as_deref(), LinkKind::Udp)?;
     let costs = costs::of_wire(costs, None)?;
     let steps = match arguments.simulated_only {
         true => Vec::new(),
         false => steps(&arguments.attacks, &arguments.stacks),
     };
+    let stop = Stop::on_signals()?;
     let mut demo = Demo {
         arguments,
         preface: preface(&costs, !arguments.no_realtime, arguments.costs.keep_awake)?,
         progress: RunsProgress::start(steps.len(), duration),
         costs,
         duration,
+        stop,
         runs: Vec::new(),
         said: HashSet::new(),
     };
@@ -68,10 +73,18 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let Demo { runs, preface, progress, .. } = demo;
     drop(progress);
 
-    let broken: Vec<String> = runs.iter().flat_map(Run::broken_promises).collect();
-    let report = report::report(&runs, &preface);
+    let broken: Vec<String> = runs.iter().flat_map(ScenarioRun::broken_promises).collect();
+    let interrupted = matches!(outcome, Ok(false));
+    let report = report(&runs, &preface, interrupted.then_some(steps.len()));
     if arguments.json {
-        println!("{}", json::object(&runs, &preface));
+        let DemoConditions { status, admitted, .. } = &preface;
+        let guarantee = costs::of_both_ends(&status.backing, &status.costs.platform, admitted);
+        let more = json!({
+            "calibration": costs::taken(&status.costs),
+            "scenarios": runs.iter().map(ScenarioRun::json).collect::<Value>(),
+            "interrupted": interrupted,
+        });
+        println!("{}", to_json(&with(costs::guaranteed(&guarantee), more)));
     } else {
         println!("What it shows:");
         html::summary(&report).iter().for_each(|sentence| println!("- {sentence}"));
@@ -80,7 +93,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     for promise in &broken {
         eprintln!("broken: {}", escaped(promise));
     }
-    if let Some(path) = html {
+    let written = html.map_or(Ok(()), |path| {
         file::write(&path, &html::render(&report))?;
         let path = path.display().to_string();
         let shown = escaped(&path);
@@ -88,59 +101,98 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
             true => eprintln!("report with plots: {shown}"),
             false => println!("Report with plots: {shown}"),
         }
-    }
-    outcome.map(|()| broken.is_empty())
+        Ok(())
+    });
+    let drawn = arguments.plot.as_deref().map_or(Ok(()), |path| match html::picture(&report) {
+        Some(picture) => file::write(path, &picture),
+        None => {
+            eprintln!("no plot: no scenario ran");
+            Ok(())
+        }
+    });
+    let written = written.and(drawn);
+    with_file(outcome.map(|_| broken.is_empty() && !runs.is_empty()), written)
 }
 
 /// What is known before the first scenario.
 #[derive(Debug)]
-struct Preface {
+struct DemoConditions {
     /// What this machine permits Laxity.
-    standing: Standing,
+    status: HostStatus,
     /// Table 3 as it is admitted here.
-    admitted: Vec<Row>,
-    /// What could not be had, and what was refused.
+    admitted: Vec<WorkloadRow>,
+    /// What is unavailable on this host, and what was refused.
     notes: Vec<String>,
 }
 
-fn preface(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Preface, Failure> {
+fn preface(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<DemoConditions, Failure> {
     let failed = |source| Failure::Scenario { scenario: "preparing".to_owned(), source: Box::new(source) };
-    let standing = scenario::standing(costs, realtime, keep_awake).map_err(failed)?;
+    let status = scenario::host_status(costs, realtime, keep_awake).map_err(failed)?;
     let (admitted, refusals) = admitted(&costs.platform).map_err(failed)?;
-    let mut notes = standing.notes.clone();
+    let mut notes = status.notes.clone();
     notes.extend(refusals);
     if !realtime {
         notes.push("neither real-time priority nor locked memory was asked for (--no-realtime)".to_owned());
     }
-    Ok(Preface { standing, admitted, notes })
+    Ok(DemoConditions { status, admitted, notes })
 }
 
-impl Preface {
-    /// What can be said of the messages of all channels.
-    fn guarantee(&self) -> Guarantee {
-        costs::of_both_ends(&self.standing.backing, &self.standing.costs.platform, &self.admitted)
+/// Where the report goes unless told otherwise.
+const DEFAULT_REPORT: &str = "laxity-demo.html";
+
+/// Where the report goes, if there is to be one. Where the default file cannot be written there is none, and it is said.
+fn report_path(arguments: &DemoArguments) -> Result<Option<PathBuf>, Failure> {
+    if arguments.no_html {
+        return Ok(None);
     }
+    let path = arguments.html.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_REPORT));
+    match file::can_be_written(&path) {
+        Err(error) if arguments.html.is_none() => {
+            eprintln!("no report with plots: {error}; --html FILE writes it elsewhere");
+            Ok(None)
+        }
+        found => found.map(|()| Some(path)),
+    }
+}
+
+/// Everything as the page shall show it. `interrupted` is how many live scenarios there were to be, if Ctrl-C came before their end.
+fn report(runs: &[ScenarioRun], preface: &DemoConditions, interrupted: Option<usize>) -> html::Report {
+    let mut notes = preface.notes.clone();
+    let deadlines: Vec<String> =
+        preface.admitted.iter().map(|row| format!("{} {}", row.name, row.contract.deadline())).collect();
+    notes.push(format!("every stack is judged by the same deadlines, as admitted here: {}", deadlines.join(", ")));
+    // What was measured comes first.
+    let in_order = runs.iter().filter(|run| !run.simulated).chain(runs.iter().filter(|run| run.simulated));
+    // What is said of the whole run is not said again.
+    let own_notes = |run: &ScenarioRun| run.notes.iter().filter(|note| !notes.contains(note)).cloned().collect();
+    let scenarios = in_order.map(|run| ScenarioRun { notes: own_notes(run), ..run.clone() }).collect();
+    let incomplete = interrupted.map(|wanted| {
+        let ran = runs.iter().filter(|run| !run.simulated).count();
+        format!("Incomplete: interrupted. {ran} of {wanted} live scenarios ran to their end; the others are left out.")
+    });
+    html::Report { date: machine::date(), machine: machine::facts(&preface.status), incomplete, scenarios, notes }
 }
 
 struct Demo<'a> {
     arguments: &'a DemoArguments,
-    preface: Preface,
+    preface: DemoConditions,
     progress: RunsProgress,
     costs: Costs,
     duration: Duration,
-    runs: Vec<Run>,
+    stop: Stop,
+    runs: Vec<ScenarioRun>,
     /// Notes that were shown; each is shown once.
     said: HashSet<String>,
 }
 
 impl Demo<'_> {
     /// Says what comes, on what, by which deadlines.
-    fn introduce(&mut self, steps: &[Step]) {
+    fn introduce(&mut self, steps: &[PlannedScenario]) {
         self.said.extend(self.preface.notes.iter().cloned());
         if self.arguments.json {
             return;
         }
-        let deadlines = |rows: &[Row]| {
+        let deadlines = |rows: &[WorkloadRow]| {
             let each = rows.iter().map(|row| format!("{} {}", escaped(&row.name), row.contract.deadline()));
             each.collect::<Vec<_>>().join(", ")
         };
@@ -149,7 +201,7 @@ impl Demo<'_> {
             "Three real-time channels with messages of 60 KiB, and best effort, over a wire of 100 Mbit/s: Table 3 of"
         );
         println!("\"Structuring Communication Software for Quality-of-Service Guarantees\".");
-        for (name, value) in machine::facts(&self.preface.standing) {
+        for (name, value) in machine::facts(&self.preface.status) {
             println!("  {name}: {}", escaped(&value));
         }
         for note in &self.preface.notes {
@@ -164,9 +216,7 @@ impl Demo<'_> {
         println!(
             "p50, p99 and largest count from the application's call; deadline and bound from when a message was due by its"
         );
-        println!(
-            "contract, which for those of a burst is later. A percentile is shown if at least ten messages lie beyond it."
-        );
+        println!("contract, which for those of a burst is later. p50 needs 2 messages, p99 needs 100.");
         if !steps.is_empty() {
             let scenarios = if steps.len() == 1 { "scenario" } else { "scenarios" };
             println!("{} live {scenarios} of {} follow.", steps.len(), self.duration);
@@ -174,23 +224,28 @@ impl Demo<'_> {
         println!();
     }
 
-    fn perform(&mut self, steps: &[Step]) -> Result<(), Failure> {
+    /// False if Ctrl-C came before the end.
+    fn perform(&mut self, steps: &[PlannedScenario]) -> Result<bool, Failure> {
         let DemoArguments { attacks, stacks, seed, .. } = self.arguments;
-        // Nobody else competes for a simulated processor, so hogs have no counterpart in virtual time.
+        // No other threads compete for a simulated processor, so hogs have no counterpart in virtual time.
         let is_simulated =
             |attack: &Attack| is_wanted(stacks, &Stack::Laxity) && is_wanted(attacks, attack) && !attack.hogs();
+        let mut all_ran = true;
         for attack in Attack::EACH.into_iter().filter(is_simulated) {
+            if self.stop.is_set() {
+                all_ran = false;
+                break;
+            }
             let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
             self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
         }
         self.show(&format!("Simulated, {SIMULATED} of virtual time"), 0);
         let mut first = self.runs.len();
         for (number, step) in steps.iter().enumerate() {
-            let outcome = self.live(number, *step);
-            let is_last = outcome.is_err() || steps.get(number + 1).is_none_or(|next| next.attack != step.attack);
-            if let Ok(run) = &outcome {
-                self.runs.push(run.clone());
-            }
+            let outcome = self.live(number, *step).transpose();
+            let is_last =
+                !matches!(outcome, Some(Ok(_))) || steps.get(number + 1).is_none_or(|next| next.attack != step.attack);
+            let outcome = outcome.map(|run| run.map(|run| self.runs.push(run)));
             if is_last {
                 let heading = match step.attack {
                     Attack::Idle => "Live, no attack (idle)".to_owned(),
@@ -199,13 +254,20 @@ impl Demo<'_> {
                 self.show(&format!("{heading}. {}", html::attack_text(step.attack)), first);
                 first = self.runs.len();
             }
-            outcome?;
+            match outcome {
+                Some(ran) => ran?,
+                None => return Ok(false),
+            }
         }
-        Ok(())
+        Ok(all_ran)
     }
 
-    fn live(&self, number: usize, step: Step) -> Result<Run, Failure> {
-        let Step { attack, stack, flood } = step;
+    /// One scenario; `None` if it was interrupted.
+    fn live(&self, number: usize, step: PlannedScenario) -> Result<Option<ScenarioRun>, Failure> {
+        if self.stop.is_set() {
+            return Ok(None);
+        }
+        let PlannedScenario { attack, stack, flood } = step;
         let setup = Setup {
             attack,
             stack,
@@ -217,9 +279,11 @@ impl Demo<'_> {
             costs: self.costs.clone(),
         };
         let name = step.to_string();
-        self.progress.show(number, &name, Duration::ZERO);
-        let outcome = laxity_lab::run(&setup, &mut |elapsed| self.progress.show(number, &name, elapsed));
-        outcome.map(Run::from).map_err(|source| Failure::Scenario { scenario: name, source: Box::new(source) })
+        match self.progress.run((number, &name), &setup, &Workload::Table3, || self.stop.is_set()) {
+            Ok(outcome) => Ok(Some(ScenarioRun::from(outcome))),
+            Err(laxity_lab::Error::Interrupted) => Ok(None),
+            Err(source) => Err(Failure::Scenario { scenario: name, source: Box::new(source) }),
+        }
     }
 
     /// Shows the runs from this one on as one table, with what is worth saying and was not said before.
@@ -235,8 +299,11 @@ impl Demo<'_> {
             for run in runs {
                 if run.stack == Stack::Laxity && run.flood == FloodPath::Foreign {
                     println!(
-                        "  * the flood comes from a stranger, outside every grant: nothing is promised against it"
+                        "  * a foreign flood: it enters the wire beside Laxity, outside every grant; nothing is promised against it"
                     );
+                }
+                if run.stack == Stack::PlainUdp && run.attack == Attack::Idle {
+                    println!("  {}", html::PLAIN_UDP_AT_REST);
                 }
                 for note in run.notes.iter().filter(|note| said.insert((*note).clone())) {
                     println!("  {}: {}", run.step(), escaped(note));

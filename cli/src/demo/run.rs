@@ -1,16 +1,19 @@
 //! What came of one scenario, live or simulated: what tables, JSON and the HTML report are made of.
 
+use laxity::snapshot::ChannelFigures;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::figures::broken_promise;
 use laxity_lab::wire::WireFigures;
-use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, ScenarioOutcome, Stack};
+use serde_json::{Value, json};
 
-use super::plan::Step;
+use super::plan::PlannedScenario;
+use crate::report::with;
 
 /// One scenario that ran.
 #[derive(Clone, Debug)]
-pub(super) struct Run {
+pub(super) struct ScenarioRun {
     pub(super) attack: Attack,
     pub(super) stack: Stack,
     pub(super) flood: FloodPath,
@@ -25,10 +28,10 @@ pub(super) struct Run {
     pub(super) notes: Vec<String>,
 }
 
-impl Run {
+impl ScenarioRun {
     /// What it was.
-    pub(super) fn step(&self) -> Step {
-        Step { attack: self.attack, stack: self.stack, flood: self.flood }
+    pub(super) fn step(&self) -> PlannedScenario {
+        PlannedScenario { attack: self.attack, stack: self.stack, flood: self.flood }
     }
 
     /// Enough to tell it from the others.
@@ -41,9 +44,25 @@ impl Run {
         self.channels.iter().filter(|channel| !channel.figures.best_effort)
     }
 
-    /// Whether Laxity promised anything here: it counts on nobody's flood but its own.
+    /// Whether Laxity promised anything here: its promises do not cover a foreign flood.
     pub(super) fn is_promised(&self) -> bool {
         self.stack == Stack::Laxity && self.flood != FloodPath::Foreign
+    }
+
+    /// A contract like that of [`crate::report`]: integers, unknown values `null`, every key there.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "attack": self.attack.to_string(),
+            "stack": self.stack.to_string(),
+            "flood": self.flood.to_string(),
+            "simulated": self.simulated,
+            "elapsed_ns": self.elapsed,
+            "channels": self.channels.iter().map(channel).collect::<Value>(),
+            // `null` in virtual time.
+            "wire": self.wire,
+            "gaps": { "count": self.gaps.0, "longest_ns": self.gaps.1 },
+            "notes": self.notes,
+        })
     }
 
     /// The promises that Laxity broke, a line each. The violator's accepted messages are within its contract and count, what
@@ -66,9 +85,20 @@ impl Run {
     }
 }
 
-impl From<Outcome> for Run {
-    fn from(outcome: Outcome) -> Self {
-        let Outcome { attack, stack, flood, elapsed, channels, wire, gaps, mut notes, disturbances } = outcome;
+fn channel(channel: &ChannelOutcome) -> Value {
+    let figures = ChannelFigures::from(&channel.figures);
+    let more = json!({
+        "throughput_bytes_s": channel.throughput_bytes_s,
+        "offered": channel.offered,
+        "violator": channel.violator,
+        "in_hand_max_ns": channel.in_hand.max,
+    });
+    with(json!(if channel.misses_known { figures } else { figures.without_causes() }), more)
+}
+
+impl From<ScenarioOutcome> for ScenarioRun {
+    fn from(outcome: ScenarioOutcome) -> Self {
+        let ScenarioOutcome { attack, stack, flood, elapsed, channels, wire, gaps, mut notes, disturbances } = outcome;
         notes.extend(disturbances);
         Self { attack, stack, flood, simulated: false, elapsed, channels, wire: Some(wire), gaps, notes }
     }
@@ -80,9 +110,9 @@ mod tests {
 
     use super::*;
 
-    fn run(stack: Stack, flood: FloodPath, figures: Figures) -> Run {
+    fn run(stack: Stack, flood: FloodPath, figures: Figures) -> ScenarioRun {
         let channel = ChannelOutcome { figures, misses_known: true, ..ChannelOutcome::default() };
-        Run {
+        ScenarioRun {
             attack: Attack::Flood,
             stack,
             flood,
@@ -96,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_is_laxitys_and_never_against_a_strangers_flood() {
+    fn a_promise_is_laxitys_and_does_not_cover_a_foreign_flood() {
         let missed = || Figures {
             sent: 1,
             delivered: 1,

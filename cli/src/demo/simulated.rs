@@ -3,28 +3,28 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::admission::{Admission, Settings};
-use laxity_core::contract::{Contract, Service};
+use laxity_core::admission::{Admission, Refusal, Settings};
+use laxity_core::contract::Service;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::attack::EXCESS;
 use laxity_lab::figures::per_second;
-use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, Row, left_bytes_per_second};
+use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, WorkloadRow, left_bytes_per_second};
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
-use laxity_sim::{HostConfig, Plan, Source, World};
+use laxity_sim::{ChannelPlan, HostConfig, Source, World};
 
-use super::run::Run;
+use super::run::ScenarioRun;
 use crate::failure::Failure;
 
 /// Runs `rows`, as they are admitted live, for `duration` of virtual time.
 pub(super) fn run(
     platform: &Platform,
-    rows: &[Row],
+    rows: &[WorkloadRow],
     attack: Attack,
     duration: Duration,
     seed: u64,
-) -> Result<Run, Failure> {
+) -> Result<ScenarioRun, Failure> {
     let mut notes = Vec::new();
     let admission = || Admission::with_settings(platform.clone(), Settings::work_conserving(Rule::Split));
     let mut sending = admission().map_err(laxity::Error::from)?;
@@ -59,15 +59,19 @@ pub(super) fn run(
             Ok((id, _)) => (id, budget),
             Err(refusal) => {
                 let least = refusal.least_deadline.ok_or_else(|| refused(refusal))?;
-                contract = with_deadline(&contract, least + receive + outside)?;
-                notes.push(format!("{}: {}; going on with {}", row.name, refusal, contract.deadline()));
-                let (id, _) = sending.reserve(&contract, Role::Sends, least).map_err(refused)?;
-                (id, least)
+                // Of both ends, and no more digits than are shown.
+                let fits = (least + receive + outside).rounded_up();
+                let refusal = Refusal { least_deadline: Some(fits), ..refusal };
+                notes.push(format!("{}: {refusal}; going on with {fits}", row.name));
+                contract = contract.with_deadline(fits).map_err(laxity::Error::from)?;
+                let budget = fits - receive - outside;
+                let (id, _) = sending.reserve(&contract, Role::Sends, budget).map_err(refused)?;
+                (id, budget)
             }
         };
         let stages = sending.relax(id, budget).map_err(refused)?;
         let stages = stages.with_handover(platform.handover);
-        let plan = Plan::new(&row.name, Service::RealTime(contract), stages, receive);
+        let plan = ChannelPlan::new(&row.name, Service::RealTime(contract), stages, receive);
         let channel = world.open(here, there, plan);
         let violator = attack.violates() && channels.is_empty();
         let excess = if violator { EXCESS } else { 1 };
@@ -76,7 +80,7 @@ pub(super) fn run(
         channels.push((channel, row.name.clone(), Some(contract), violator));
     }
     let service = Service::best_effort(MESSAGE_BYTES.into(), 10).map_err(laxity::Error::from)?;
-    let plan = Plan::new(BEST_EFFORT, service, Default::default(), Duration::ZERO);
+    let plan = ChannelPlan::new(BEST_EFFORT, service, Default::default(), Duration::ZERO);
     let channel = world.open(here, there, plan);
     let rate = if attack.floods() { left.saturating_mul(EXCESS) } else { left / 2 };
     let source = Source::at_rate(channel, MESSAGE_BYTES, rate.max(1), 1, Instant::ZERO + SET_UP);
@@ -97,7 +101,7 @@ pub(super) fn run(
             ..ChannelOutcome::default()
         }
     });
-    Ok(Run {
+    Ok(ScenarioRun {
         attack,
         stack: Stack::Laxity,
         flood: if attack.floods() { FloodPath::Through } else { FloodPath::None },
@@ -113,6 +117,22 @@ pub(super) fn run(
 /// Virtual time for the channels to be opened.
 const SET_UP: Duration = Duration::from_millis(100);
 
-fn with_deadline(contract: &Contract, deadline: Duration) -> Result<Contract, Failure> {
-    Ok(contract.with_deadline(deadline).map_err(laxity::Error::from)?)
+#[cfg(test)]
+mod tests {
+    use laxity_lab::workload::table_3;
+
+    use super::*;
+
+    /// The costs of a machine with a slow processor, for which the deadlines of Table 3 are too short.
+    #[test]
+    fn a_deadline_that_would_fit_is_the_one_that_is_taken() {
+        let platform = Platform { propagation: Duration::from_nanos(36_000_400), ..Platform::assumed_host() };
+        let run = run(&platform, &table_3()[..1], Attack::Idle, Duration::from_millis(100), 1).unwrap();
+        let [note] = &run.notes[..] else { panic!("{:?}", run.notes) };
+        let (_, fits) = note.split_once("a deadline of ").unwrap();
+        let (fits, rest) = fits.split_once(" would fit; ").unwrap();
+        let (_, taken) = rest.split_once("; going on with ").unwrap();
+        let deadline = run.channels[0].figures.deadline.unwrap();
+        assert_eq!((fits, deadline.to_string().as_str(), deadline), (taken, taken, deadline.rounded_up()));
+    }
 }

@@ -49,18 +49,26 @@ fn synchronised(clock: io::Result<WallClock>) -> Finding {
     let name = "clock synchronisation";
     match clock {
         Err(error) => Finding::new(name, State::Unknown, format!("the kernel does not tell: {error}")),
-        Ok(WallClock { synchronised: true, largest_error, likely_error }) => {
+        Ok(clock @ WallClock { synchronised: true, largest_error, likely_error, .. }) => {
             let found = format!(
                 "synchronised, with an error of {} at most, {} likely, as the kernel was told",
                 short(largest_error),
                 short(likely_error)
             );
             Finding::new(name, State::Good, found)
-                .says("logs of several hosts can be compared. Laxity does not use it: it bounds the clocks of its peers itself")
+                .says(match clock.is_vouched_for() {
+                    true => {
+                        "logs of several hosts can be compared. Laxity bounds the clocks of its peers itself, and by this where that is better"
+                    }
+                    false => {
+                        "logs of several hosts can be compared. Laxity does not use it: the daemon has cleared the errors that the kernel \
+                         keeps, as timesyncd and phc2sys do, and states none"
+                    }
+                })
         }
         Ok(_) => Finding::new(name, State::Poor, "this clock is not synchronised with others")
             .says(
-                "logs of several hosts cannot be compared. Laxity bounds the clocks of its peers itself, and loses nothing by it",
+                "logs of several hosts cannot be compared. Laxity bounds the clocks of its peers itself, to half a round trip",
             )
             .mended_by("`sudo apt install chrony` (network time), or ptp4l and phc2sys of linuxptp (microseconds)"),
     }
@@ -90,9 +98,12 @@ mod tests {
             synchronised,
             largest_error: Duration::from_millis(16_000),
             likely_error: Duration::from_micros(30),
+            is_unsettled: false,
         };
         let good = synchronised(Ok(clock(true)));
         assert!(good.state == State::Good && good.found.contains("16s") && good.found.contains("30us"), "{good:?}");
+        let cleared = synchronised(Ok(WallClock { likely_error: Duration::ZERO, ..clock(true) }));
+        assert!(cleared.cost_text.unwrap().contains("states none"));
         let poor = synchronised(Ok(clock(false)));
         assert!(poor.state == State::Poor && poor.remedy.unwrap().contains("chrony"));
         assert_eq!(synchronised(Err(io::ErrorKind::PermissionDenied.into())).state, State::Unknown);

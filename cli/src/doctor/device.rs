@@ -1,17 +1,14 @@
 //! Each network device: its queues, what it offloads, and when it interrupts.
 
-use std::io;
-
 use laxity_core::units::Duration;
-use laxity_link::netlink::{Interface, Netlink};
+use laxity_link::netlink::Interface;
 use laxity_link::sys::device::{self, Coalescing, Offload};
 
+use super::finding::Observed;
 use super::{Doctor, Finding, Root, State, short};
 
 /// So many devices are told of; a host of containers may have hundreds.
 const MOST: usize = 16;
-/// Asking takes some tens of microseconds.
-const MOST_ASKED: usize = 1000;
 /// Interrupts that are kept back for longer are worth a word.
 const KEPT_BACK: Duration = Duration::from_micros(20);
 
@@ -26,117 +23,106 @@ const OFFLOADS: [(Offload, &str); 5] = [
 
 /// What the kernel says of a device beside what stands in `/sys`.
 #[derive(Clone, Debug, Default)]
-struct Asked {
+struct DeviceFacts {
     driver: Option<String>,
     coalescing: Option<Coalescing>,
     facts: Interface,
-    /// Why there are no facts.
-    refused: Option<String>,
-    offloads: Vec<(Offload, bool)>,
+    /// Those that are on.
+    offloads: Vec<Offload>,
 }
 
-impl Asked {
-    fn of(name: &str) -> Self {
-        let facts = Netlink::open().and_then(|mut netlink| netlink.interface_by_name(name));
-        let facts = facts.and_then(|facts| facts.ok_or_else(|| io::ErrorKind::NotFound.into()));
-        let refused = facts.as_ref().err().map(ToString::to_string);
+impl DeviceFacts {
+    fn of(interface: &Interface) -> Self {
+        let name = &interface.name;
+        let is_on = |offload: &Offload| device::offload(name, *offload).unwrap_or(false);
         Self {
             driver: device::driver(name).ok(),
             coalescing: device::coalescing(name).ok(),
-            facts: facts.unwrap_or_default(),
-            refused,
-            offloads: OFFLOADS
-                .iter()
-                .filter_map(|&(each, _)| Some((each, device::offload(name, each).ok()?)))
-                .collect(),
+            facts: interface.clone(),
+            offloads: OFFLOADS.map(|(offload, _)| offload).into_iter().filter(is_on).collect(),
         }
     }
-    fn has(&self, offload: Offload) -> bool {
-        self.offloads.contains(&(offload, true))
-    }
 }
 
+/// The devices of this network namespace: those first that are up.
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let root = &doctor.root;
-    let names = names(root);
-    let mut devices: Vec<(&String, Asked)> =
-        names.iter().take(MOST_ASKED).map(|name| (name, Asked::of(name))).collect();
-    devices.sort_by_key(|(_, asked)| !asked.facts.is_up);
-    let mut findings: Vec<Finding> = devices.iter().take(MOST).map(|(name, asked)| told(root, name, asked)).collect();
-    if names.len() > MOST {
-        let found = format!("{} more are not told of", names.len() - MOST);
-        findings.push(Finding::new("other devices", State::Unknown, found));
-    }
-    findings
+    let unknown =
+        |name: String, why: &str| Finding::new(name, State::Unknown, format!("the kernel does not tell of it: {why}"));
+    let all = match &doctor.interfaces {
+        Ok(all) => all,
+        Err(error) => return vec![unknown("devices".to_owned(), &error.to_string())],
+    };
+    // Of a kind that the reader of the kernel's list does not know.
+    let table = doctor.root.line("proc/net/dev").unwrap_or_default();
+    let names = table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim()));
+    let unread = names.filter(|name| all.iter().all(|interface| interface.name != *name));
+    let unread = unread.take(MOST).map(|name| unknown(format!("device {name}"), "its entry cannot be read"));
+    let mut all: Vec<&Interface> = all.iter().collect();
+    all.sort_by_key(|interface| !interface.is_up);
+    let told = |interface: &&Interface| told(&doctor.root, &interface.name, &DeviceFacts::of(interface));
+    let beyond = Finding::beyond(MOST, all.len(), "other devices");
+    all.iter().take(MOST).map(told).chain(unread).chain(beyond).collect()
 }
 
-/// The devices of this network namespace; `/sys` may have been mounted in another.
-fn names(root: &Root) -> Vec<String> {
-    let table = root.line("proc/net/dev").unwrap_or_default();
-    table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
-}
-
-fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
-    let of = |what: &str| format!("sys/class/net/{name}/{what}");
+fn told(root: &Root, name: &str, asked: &DeviceFacts) -> Finding {
     let title = format!("device {name}");
-    let mut facts = Vec::new();
+    let of = |what: &str| format!("sys/class/net/{name}/{what}");
     // Another namespace's device of the same name has another number, or none is there.
     let is_shown = root.number(&of("ifindex")) == Some(i64::from(asked.facts.index));
-    let driver = if is_shown { root.link(&of("device/driver")) } else { None };
-    if let Some(driver) = driver.or_else(|| asked.driver.clone()) {
-        facts.push(driver);
-    }
-    if let Some(refused) = &asked.refused {
-        return Finding::new(title, State::Unknown, format!("the kernel does not tell of it: {refused}"));
-    }
+    let driver = is_shown.then(|| root.link(&of("device/driver"))).flatten();
+    let mut seen = Observed::default();
+    seen.facts.extend(driver.or_else(|| asked.driver.clone()));
     if !asked.facts.is_up {
-        facts.push("down".to_owned());
-        return Finding::new(title, State::Good, facts.join(", "));
+        seen.fact("down");
+        return Finding::new(title, State::Good, seen.facts.join(", "));
     }
-    facts.push("up".to_owned());
-    facts.push(format!("MTU {}", asked.facts.mtu));
-    facts.extend(offloads(asked));
-    if is_shown {
-        facts.extend(shown(root, name));
-    } else {
-        facts.push("/sys is of another network namespace and tells no more".to_owned());
+    seen.fact("up");
+    seen.fact(format!("MTU {}", asked.facts.mtu));
+    let offloads: Vec<&str> =
+        OFFLOADS.iter().filter(|(offload, _)| asked.offloads.contains(offload)).map(|(_, name)| *name).collect();
+    if !offloads.is_empty() {
+        seen.fact(format!("offloads {}", offloads.join(" ")));
     }
-    let mut ills = Vec::new();
-    let mut remedies = Vec::new();
+    match is_shown {
+        true => seen.facts.extend(shown(root, name)),
+        false => seen.fact("/sys is of another network namespace and tells no more"),
+    }
     let mut kept = None;
     match asked.coalescing {
         Some(found) => {
             let span = Duration::from_micros(u64::from(found.receive_micros));
             let adaptive = if found.adaptive_receive { ", which the device changes by itself" } else { "" };
-            facts.push(match found.receive_micros {
+            seen.fact(match found.receive_micros {
                 0 => format!("interrupts are not kept back{adaptive}"),
                 _ => format!("interrupts are kept back for {span} after a packet arrived{adaptive}"),
             });
             if span > KEPT_BACK || found.adaptive_receive {
                 kept = Some(span);
-                remedies.push(format!("`sudo ethtool -C {name} adaptive-rx off rx-usecs 0` (more interrupts)"));
+                seen.remedies.push(format!("`sudo ethtool -C {name} adaptive-rx off rx-usecs 0` (more interrupts)"));
             }
         }
-        None => facts.push("its interrupts cannot be told to wait".to_owned()),
+        None => seen.fact("its interrupts cannot be told to wait"),
     }
     if let Some(program) = asked.facts.program {
-        ills.push(format!("XDP program {program} is attached and sees each packet first"));
-        remedies.push(format!(
-            "if nobody needs it, end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with \
-             `sudo ip link set dev {name} xdp off`"
-        ));
+        seen.problem(
+            format!("XDP program {program} is attached and sees each packet first"),
+            format!(
+                "if no program needs it, end the process that attached it (`bpftool net` and `bpftool link` name it); a program that no process holds goes with \
+                 `sudo ip link set dev {name} xdp off`"
+            ),
+        );
     }
     // What a pair of virtual devices does differently from a wire.
     let is_veth = asked.facts.kind.as_deref() == Some("veth") || asked.driver.as_deref() == Some("veth");
-    if is_veth && asked.has(Offload::TransmitSegmentation) {
-        ills.push(
-            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned(),
+    if is_veth && asked.offloads.contains(&Offload::TransmitSegmentation) {
+        seen.problem(
+            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities",
+            format!("`sudo ethtool -K {name} tso off gso off`"),
         );
-        remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
-    let found = ills.iter().fold(facts.join(", "), |found, ill| format!("{found}. {ill}"));
-    let state = if ills.is_empty() && kept.is_none() { State::Good } else { State::Poor };
-    let finding = Finding::new(title, state, found).mended_by(remedies.join("; "));
+    let state = if seen.problems.is_empty() && kept.is_none() { State::Good } else { State::Poor };
+    let found: Vec<String> = [seen.facts.join(", ")].into_iter().chain(seen.problems).collect();
+    let finding = Finding::new(title, state, found.join(". ")).mended_by(seen.remedies.join("; "));
     match kept {
         // The driver's word; a measurement would take a peer.
         Some(span) => {
@@ -149,40 +135,22 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
 /// What `/sys` and `/proc/irq` tell of a device.
 fn shown(root: &Root, name: &str) -> Vec<String> {
     let of = |what: &str| format!("sys/class/net/{name}/{what}");
-    let mut facts = Vec::new();
-    if let Some(speed) = root.number(&of("speed")).filter(|&speed| speed > 0) {
-        facts.push(format!("{speed}Mbit/s"));
-    }
-    if root.line(&of("operstate")).as_deref() == Some("down") {
-        facts.push("without a carrier".to_owned());
-    }
-    facts.push(queues(root, name));
-    facts.extend(interrupts(root, name));
-    if root.number(&of("threaded")) == Some(1) {
-        facts.push("received packets are processed in threads of their own (napi/*)".to_owned());
-    }
-    facts
-}
-
-fn queues(root: &Root, name: &str) -> String {
-    let queues = root.names(&format!("sys/class/net/{name}/queues"));
+    let queues = root.names(&of("queues"));
     let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count();
-    format!("{} receive and {} transmit queues", count("rx-"), count("tx-"))
-}
-
-/// Where its interrupts go.
-fn interrupts(root: &Root, name: &str) -> Option<String> {
-    let lines = root.names(&format!("sys/class/net/{name}/device/msi_irqs"));
+    let lines = root.names(&of("device/msi_irqs"));
     let mut places: Vec<String> =
         lines.iter().filter_map(|line| root.line(&format!("proc/irq/{line}/smp_affinity_list"))).collect();
     places.sort();
     places.dedup();
-    (!places.is_empty()).then(|| format!("{} interrupts, on processors {}", lines.len(), places.join(" and ")))
-}
-
-fn offloads(asked: &Asked) -> Option<String> {
-    let each: Vec<&str> = OFFLOADS.iter().filter(|(offload, _)| asked.has(*offload)).map(|(_, name)| *name).collect();
-    (!each.is_empty()).then(|| format!("offloads {}", each.join(" ")))
+    let facts = [
+        root.number(&of("speed")).filter(|&speed| speed > 0).map(|speed| format!("{speed}Mbit/s")),
+        (root.line(&of("operstate")).as_deref() == Some("down")).then(|| "without a carrier".to_owned()),
+        Some(format!("{} receive and {} transmit queues", count("rx-"), count("tx-"))),
+        (!places.is_empty()).then(|| format!("{} interrupts, on processors {}", lines.len(), places.join(" and "))),
+        (root.number(&of("threaded")) == Some(1))
+            .then(|| "received packets are processed in threads of their own (napi/*)".to_owned()),
+    ];
+    facts.into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -194,13 +162,12 @@ mod tests {
         Interface { index: 2, is_up: true, mtu: 1500, ..Interface::default() }
     }
 
-    fn plain() -> Asked {
-        Asked { facts: up(), ..Asked::default() }
+    fn plain() -> DeviceFacts {
+        DeviceFacts { facts: up(), ..DeviceFacts::default() }
     }
 
     fn fake(name: &str) -> Fake {
         let fake = Fake::new(&format!("device-{name}"));
-        fake.file("proc/net/dev", &format!("Inter-| Receive\n face |bytes\n    lo: 1 2\n{name}:3 4\n"));
         for (file, text) in [("speed", "1000"), ("operstate", "up"), ("ifindex", "2")] {
             fake.file(&format!("sys/class/net/{name}/{file}"), text);
         }
@@ -215,7 +182,6 @@ mod tests {
     #[test]
     fn a_device_is_described_from_sysfs() {
         let fake = fake("eth0");
-        assert_eq!(names(&fake.root()), ["lo", "eth0"]);
         let plain = told(&fake.root(), "eth0", &self::plain());
         for fact in
             ["up", "1000Mbit/s", "MTU 1500", "2 receive and 1 transmit queues", "1 interrupts, on processors 0-1"]
@@ -225,7 +191,7 @@ mod tests {
         assert_eq!((plain.state, plain.remedy), (State::Good, None));
         let coalescing =
             Coalescing { receive_micros: 50, receive_frames: 0, transmit_micros: 0, adaptive_receive: false };
-        let late = told(&fake.root(), "eth0", &Asked { coalescing: Some(coalescing), ..self::plain() });
+        let late = told(&fake.root(), "eth0", &DeviceFacts { coalescing: Some(coalescing), ..self::plain() });
         assert_eq!((late.state, late.cost), (State::Poor, None));
         assert!(late.cost_text.unwrap().contains("50us") && late.remedy.unwrap().contains("ethtool -C eth0"));
     }
@@ -233,7 +199,7 @@ mod tests {
     #[test]
     fn another_namespaces_device_of_the_same_name_tells_nothing() {
         let fake = fake("eth2");
-        let other = Asked { facts: Interface { index: 7, ..up() }, ..Asked::default() };
+        let other = DeviceFacts { facts: Interface { index: 7, ..up() }, ..DeviceFacts::default() };
         let found = told(&fake.root(), "eth2", &other).found;
         assert!(found.contains("another network namespace") && !found.contains("1000Mbit"), "{found}");
     }
@@ -241,18 +207,18 @@ mod tests {
     #[test]
     fn a_device_that_is_down_spoils_nothing() {
         let fake = fake("eth1");
-        let found = told(&fake.root(), "eth1", &Asked::default());
+        let found = told(&fake.root(), "eth1", &DeviceFacts::default());
         assert_eq!((found.state, found.found.as_str()), (State::Good, "down"));
     }
 
     #[test]
     fn the_traps_of_veth_are_told_of_veth_only() {
         let fake = fake("v0");
-        let offloads = vec![(Offload::TransmitSegmentation, true), (Offload::TransmitChecksum, true)];
-        let other = Asked { offloads, driver: Some("e1000".to_owned()), ..plain() };
+        let offloads = vec![Offload::TransmitSegmentation, Offload::TransmitChecksum];
+        let other = DeviceFacts { offloads, driver: Some("e1000".to_owned()), ..plain() };
         assert_eq!(told(&fake.root(), "v0", &other).state, State::Good);
         let facts = Interface { kind: Some("veth".to_owned()), program: Some(9), ..up() };
-        let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
+        let veth = told(&fake.root(), "v0", &DeviceFacts { facts, ..other });
         let remedy = veth.remedy.unwrap();
         assert!(remedy.contains("tso off gso off") && remedy.contains("xdp off"), "{remedy}");
         assert!(veth.found.contains("XDP program 9"), "{}", veth.found);

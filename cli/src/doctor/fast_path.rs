@@ -1,17 +1,18 @@
-//! Could `--link xdp` be had here (AF_XDP with early demultiplexing), and on which interfaces? Nothing is attached: what can be
+//! Is `--link xdp` (AF_XDP with early demultiplexing) available here, and on which interfaces? Nothing is attached: what can be
 //! tried without that is tried, the rest is read. Who does not ask for it loses nothing, so nothing here is worse than "optional".
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use laxity::{HostConfig, XdpOptions};
-use laxity_link::netlink::{Interface, Netlink};
+use laxity_link::netlink::Interface;
 use laxity_link::sys::device::{self, Offload};
-use laxity_link::sys::features;
-use laxity_link::xdp::{MAX_QUEUES, Xdp, XdpConfig, XdpError};
+use laxity_link::sys::{features, rings};
+use laxity_link::xdp::{MAX_QUEUES, Xdp, XdpConfig, XdpError, can_load_program};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
+use super::finding::Observed;
 use super::{Doctor, Finding, Root, State};
 
 /// So many interfaces are told of; a host of containers may have hundreds.
@@ -27,49 +28,31 @@ const RIGHTS: [(&str, CapabilitySet, bool); 4] = [
 ];
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let (interfaces, refused) =
-        interfaces(&doctor.root).map_or_else(|error| (Vec::new(), Some(error)), |all| (all, None));
-    let queues = interfaces.iter().filter_map(|seen| seen.queues).filter(|queues| *queues <= MAX_QUEUES).max();
-    let mut findings = vec![host(&Here::find(&doctor.root, queues.unwrap_or(1)))];
-    if let Some(error) = refused {
+    let all = interfaces(&doctor.root, doctor.interfaces.as_deref().unwrap_or_default());
+    let queues = all.iter().filter_map(|seen| seen.queues).filter(|queues| *queues <= MAX_QUEUES).max();
+    let mut findings = vec![host(&ProcessRights::find(&doctor.root, queues.unwrap_or(1)))];
+    if let Err(error) = &doctor.interfaces {
         let found = format!("the kernel does not tell of its interfaces: {error}");
         findings.push(Finding::new("fast path interfaces", State::Unknown, found));
     }
-    findings.extend(interfaces.iter().take(MOST).map(told));
-    if interfaces.len() > MOST {
-        let found = format!("{} more are not told of", interfaces.len() - MOST);
-        findings.push(Finding::new("other fast paths", State::Unknown, found));
-    }
+    findings.extend(all.iter().take(MOST).map(told).chain(Finding::beyond(MOST, all.len(), "other fast paths")));
     findings
 }
 
-/// What does not stand as it should, and what mends it.
-#[derive(Default)]
-struct Problems {
-    problems: Vec<String>,
-    remedies: Vec<String>,
-}
-
-impl Problems {
-    fn add(&mut self, problem: impl Into<String>, remedy: impl Into<String>) {
-        self.problems.push(problem.into());
-        self.remedies.push(remedy.into());
+/// Good, with these facts, if there are no problems; else they come first.
+fn judged(name: String, mut seen: Observed) -> Finding {
+    let facts = seen.facts.join(", ");
+    if seen.problems.is_empty() {
+        return Finding::new(name, State::Good, facts);
     }
-
-    /// Good, with these facts, if there are none; else they come first.
-    fn finding(mut self, name: String, facts: &[String]) -> Finding {
-        if self.problems.is_empty() {
-            return Finding::new(name, State::Good, facts.join(", "));
-        }
-        self.problems.push(facts.join(", "));
-        let finding = Finding::new(name, State::Optional, self.problems.join("; "));
-        let finding = finding.says("only `--link xdp` wants it; sockets do without");
-        if self.remedies.is_empty() { finding } else { finding.mended_by(self.remedies.join("; ")) }
-    }
+    seen.problems.push(facts);
+    let finding = Finding::new(name, State::Optional, seen.problems.join("; "));
+    let finding = finding.says("only `--link xdp` wants it; sockets do without");
+    if seen.remedies.is_empty() { finding } else { finding.mended_by(seen.remedies.join("; ")) }
 }
 
 /// What this process may have of the kernel.
-struct Here {
+struct ProcessRights {
     release: Option<String>,
     /// To load a program, and to open a socket.
     tried: [io::Result<()>; 2],
@@ -80,13 +63,13 @@ struct Here {
     frames: u64,
 }
 
-impl Here {
+impl ProcessRights {
     fn find(root: &Root, queues: u32) -> Self {
         let has = capabilities(None).map_or_else(|_| CapabilitySet::empty(), |sets| sets.effective);
         let limit = getrlimit(Resource::Memlock).current;
         Self {
             release: root.line("proc/sys/kernel/osrelease"),
-            tried: [device::xdp_program(), device::xdp_socket()],
+            tried: [can_load_program(), rings::socket().map(drop)],
             missing: missing(has),
             lockable: limit.filter(|_| !has.contains(CapabilitySet::IPC_LOCK)),
             frames: XdpOptions::default().most_locked(&HostConfig::default(), queues),
@@ -100,36 +83,34 @@ fn missing(has: CapabilitySet) -> Vec<&'static str> {
 }
 
 /// Whether the kernel has it, and whether this process may use it.
-fn host(here: &Here) -> Finding {
-    let (mut facts, mut problems) = (Vec::new(), Problems::default());
+fn host(here: &ProcessRights) -> Finding {
+    let mut seen = Observed::default();
     let [program, socket] = &here.tried;
     match here.release.as_deref() {
-        None => facts.push("the kernel's version is not known".to_owned()),
+        None => seen.fact("the kernel's version is not known"),
         Some(release) if version(release).is_some_and(|version| version < OLDEST) => {
             let (major, minor) = OLDEST;
-            problems.add(format!("Linux {release} is too old"), format!("a kernel from {major}.{minor} on"));
+            seen.problem(format!("Linux {release} is too old"), format!("a kernel from {major}.{minor} on"));
         }
-        Some(release) => facts.push(format!("Linux {release}")),
+        Some(release) => seen.fact(format!("Linux {release}")),
     }
     let lacks =
         |outcome: &io::Result<()>, code| outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(code));
     if lacks(program, libc::ENOSYS) {
-        problems.add("the kernel has no BPF", "a kernel with CONFIG_BPF_SYSCALL");
+        seen.problem("the kernel has no BPF", "a kernel with CONFIG_BPF_SYSCALL");
     }
     if lacks(socket, libc::EAFNOSUPPORT) {
-        problems.add("the kernel has no AF_XDP", "a kernel with CONFIG_XDP_SOCKETS");
+        seen.problem("the kernel has no AF_XDP", "a kernel with CONFIG_XDP_SOCKETS");
     }
-    let word = |outcome: &io::Result<()>| match outcome {
-        Ok(()) => "yes".to_owned(),
-        Err(error) => format!("no ({error})"),
-    };
-    facts.push(format!("load an XDP program: {}", word(program)));
-    facts.push(format!("open an AF_XDP socket: {}", word(socket)));
+    let word =
+        |outcome: &io::Result<()>| outcome.as_ref().map_or_else(|error| format!("no ({error})"), |()| "yes".to_owned());
+    seen.fact(format!("load an XDP program: {}", word(program)));
+    seen.fact(format!("open an AF_XDP socket: {}", word(socket)));
     let may_not =
         |outcome: &io::Result<()>| outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     if !here.missing.is_empty() {
         let them = here.missing.join(", ");
-        problems.add(
+        seen.problem(
             format!("this process lacks {them}"),
             format!(
                 "run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon=ep PROGRAM`, or for a service \
@@ -138,7 +119,7 @@ fn host(here: &Here) -> Finding {
             ),
         );
     } else if may_not(program) || may_not(socket) {
-        problems.add(
+        seen.problem(
             "this process has the capabilities, and is refused all the same: by its container or a security module, or they are \
              of a user namespace",
             "run outside of it",
@@ -146,14 +127,14 @@ fn host(here: &Here) -> Finding {
     }
     let frames = here.frames.div_ceil(1 << 20);
     match here.lockable {
-        Some(limit) if limit < here.frames => problems.add(
+        Some(limit) if limit < here.frames => seen.problem(
             format!("its frames take up to {frames} MiB of locked memory, RLIMIT_MEMLOCK is {limit} bytes"),
             "`ulimit -l unlimited`, LimitMEMLOCK=infinity for a service, or CAP_IPC_LOCK",
         ),
-        Some(limit) => facts.push(format!("locked memory: {limit} bytes for frames of up to {frames} MiB")),
-        None => facts.push(format!("locked memory: no limit for frames of up to {frames} MiB")),
+        Some(limit) => seen.fact(format!("locked memory: {limit} bytes for frames of up to {frames} MiB")),
+        None => seen.fact(format!("locked memory: no limit for frames of up to {frames} MiB")),
     }
-    problems.finding("fast path".to_owned(), &facts)
+    judged("fast path".to_owned(), seen)
 }
 
 /// The first two numbers of a release: `6.8.0-45-generic`.
@@ -163,7 +144,7 @@ fn version(release: &str) -> Option<(u32, u32)> {
 }
 
 /// An interface, and what is known of the one that would be driven: itself, or the one below a VLAN.
-struct Seen {
+struct InterfaceFacts {
     interface: Interface,
     driven: String,
     is_veth: bool,
@@ -180,17 +161,16 @@ struct Seen {
 }
 
 /// Those that are up and reach a network: those with an address first.
-fn interfaces(root: &Root) -> io::Result<Vec<Seen>> {
-    let all = Netlink::open()?.interfaces()?;
+fn interfaces(root: &Root, all: &[Interface]) -> Vec<InterfaceFacts> {
     let is_loopback =
         |interface: &Interface| interface.name == "lo" || interface.addresses.iter().any(|(ip, _)| ip.is_loopback());
     let mut wanted: Vec<&Interface> =
         all.iter().filter(|interface| interface.is_up && !is_loopback(interface)).collect();
     wanted.sort_by_key(|interface| interface.addresses.is_empty());
-    Ok(wanted.into_iter().map(|interface| seen(root, interface, &all)).collect())
+    wanted.into_iter().map(|interface| seen(root, interface, all)).collect()
 }
 
-fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> Seen {
+fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> InterfaceFacts {
     let below = interface.vlan.and_then(|(index, _)| all.iter().find(|below| below.index == index));
     let driven = below.unwrap_or(interface);
     let name = driven.name.as_str();
@@ -199,7 +179,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> Seen {
     let is_shown = root.number(&of("ifindex")) == Some(i64::from(driven.index));
     let master = is_shown.then(|| root.link(&of("master"))).flatten();
     let kind = |name: &str| all.iter().find(|interface| interface.name == name)?.kind.clone();
-    Seen {
+    InterfaceFacts {
         interface: interface.clone(),
         driven: name.to_owned(),
         is_veth: kind(name).as_deref() == Some("veth"),
@@ -221,7 +201,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> Seen {
     }
 }
 
-/// The address that somebody would bind to: IPv4 rather than IPv6, one of the link only if there is no other.
+/// The address to bind to: IPv4 rather than IPv6, a link-local one only if there is no other.
 fn address(interface: &Interface) -> Option<IpAddr> {
     let rank = |address: &IpAddr| match address {
         IpAddr::V4(_) => 0,
@@ -232,17 +212,17 @@ fn address(interface: &Interface) -> Option<IpAddr> {
 }
 
 /// Whether this interface could be driven.
-fn told(seen: &Seen) -> Finding {
-    let (name, driven) = (&seen.interface.name, &seen.driven);
+fn told(of: &InterfaceFacts) -> Finding {
+    let (name, driven) = (&of.interface.name, &of.driven);
     let title = format!("fast path {name}");
-    let (mut facts, mut problems) = (Vec::new(), Problems::default());
-    let is_member = matches!(&seen.master, Some((_, kind)) if kind == "bond" || kind == "team");
-    match &seen.largest {
+    let mut seen = Observed::default();
+    let is_member = matches!(&of.master, Some((_, kind)) if kind == "bond" || kind == "team");
+    match &of.largest {
         None if is_member => {}
-        None => problems.add("it has no address", format!("`sudo ip address add ADDRESS/BITS dev {name}`")),
-        Some(Ok(bytes)) => facts.push(format!("packets of up to {bytes} bytes")),
-        Some(Err(XdpError::ForeignProgram { program, .. })) => problems.add(
-            format!("program {program} is attached to {driven}, another executive's or somebody else's"),
+        None => seen.problem("it has no address", format!("`sudo ip address add ADDRESS/BITS dev {name}`")),
+        Some(Ok(bytes)) => seen.fact(format!("packets of up to {bytes} bytes")),
+        Some(Err(XdpError::ForeignProgram { program, .. })) => seen.problem(
+            format!("program {program} is attached to {driven}, of another executive or of another program"),
             format!(
                 "end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with `sudo ip link set dev \
                  {driven} xdp off`"
@@ -250,53 +230,54 @@ fn told(seen: &Seen) -> Finding {
         ),
         // Why, and what would do.
         Some(Err(XdpError::Unsuitable { reason, .. })) => match reason.rsplit_once("; ") {
-            Some((problem, remedy)) => problems.add(problem, remedy),
-            None => problems.problems.push(reason.clone()),
+            Some((problem, remedy)) => seen.problem(problem, remedy),
+            None => seen.problems.push(reason.clone()),
         },
         Some(Err(error)) => return Finding::new(title, State::Unknown, error.to_string()),
     }
-    match &seen.master {
-        Some((master, kind)) if is_member => problems.add(
+    match &of.master {
+        Some((master, kind)) if is_member => seen.problem(
             format!("{master} ({kind}) joins it: packets may come in on its other members as well"),
             "use an interface that is not joined",
         ),
-        Some((master, kind)) => facts.push(format!("a port of {master} ({kind})")),
+        Some((master, kind)) => seen.fact(format!("a port of {master} ({kind})")),
         None => {}
     }
-    match seen.queues {
-        Some(1) => facts.push("1 receive queue".to_owned()),
-        Some(queues @ 1..=MAX_QUEUES) => facts.push(format!("{queues} receive queues")),
-        Some(queues) => problems.add(
+    match of.queues {
+        Some(1) => seen.fact("1 receive queue"),
+        Some(queues @ 1..=MAX_QUEUES) => seen.fact(format!("{queues} receive queues")),
+        Some(queues) => seen.problem(
             format!("{queues} receive queues, it takes 1 to {MAX_QUEUES}"),
             format!("`sudo ethtool -L {driven} combined {MAX_QUEUES}`"),
         ),
-        None => facts.push("the number of its queues cannot be told".to_owned()),
+        None => seen.fact("the number of its queues cannot be told"),
     }
-    facts.push(match &seen.native {
+    seen.fact(match &of.native {
         Ok(true) => "its driver says that it takes programs (native mode)".to_owned(),
         Ok(false) => {
             "its driver says that it takes no programs (generic mode: each dropped frame costs more)".to_owned()
         }
         Err(error) => format!("native or generic mode: {error}"),
     });
-    if seen.is_veth && seen.transmit_checksum {
-        problems.add(
+    if of.is_veth && of.transmit_checksum {
+        seen.problem(
             "what the kernel sends here has no finished checksum, and counts as damaged at the other end's fast path",
             format!("`sudo ethtool -K {driven} tx off`, at both ends"),
         );
     }
     // Of a pair, what one end sends with its tag beside it the other receives so.
-    let beside = [("rxvlan", seen.takes_vlan_tags), ("txvlan", seen.is_veth && seen.adds_vlan_tags)];
+    let beside = [("rxvlan", of.takes_vlan_tags), ("txvlan", of.is_veth && of.adds_vlan_tags)];
     let beside: Vec<String> = beside.iter().filter(|(_, on)| *on).map(|(flag, _)| format!("{flag} off")).collect();
     if !beside.is_empty() {
-        facts.push(format!("for VLANs it needs `sudo ethtool -K {driven} {}` first", beside.join(" ")));
+        seen.fact(format!("for VLANs it needs `sudo ethtool -K {driven} {}` first", beside.join(" ")));
     }
-    problems.finding(title, &facts)
+    judged(title, seen)
 }
 
 #[cfg(test)]
 mod tests {
-    use laxity_lab::hosts::{Devices, Hosts, Wire};
+    use laxity_lab::hosts::{Devices, Hosts, InterfacePair};
+    use laxity_link::netlink::Netlink;
     use laxity_link::sys::features::{keep_vlan_tags, set_offload};
 
     use super::super::root::tests::Fake;
@@ -304,8 +285,8 @@ mod tests {
 
     const EVERYTHING: u64 = 80 << 20;
 
-    fn able() -> Here {
-        Here {
+    fn able() -> ProcessRights {
+        ProcessRights {
             release: Some("6.8.0-45-generic".to_owned()),
             tried: [Ok(()), Ok(())],
             missing: Vec::new(),
@@ -319,7 +300,7 @@ mod tests {
     }
 
     /// One that could be driven.
-    fn suitable() -> Seen {
+    fn suitable() -> InterfaceFacts {
         let interface = Interface {
             index: 2,
             name: "eth0".to_owned(),
@@ -330,7 +311,7 @@ mod tests {
             addresses: vec![(IpAddr::from([192, 0, 2, 1]), 24)],
             ..Interface::default()
         };
-        Seen {
+        InterfaceFacts {
             interface,
             driven: "eth0".to_owned(),
             is_veth: false,
@@ -360,16 +341,16 @@ mod tests {
         let good = host(&able());
         assert_eq!((good.state, &good.remedy, &good.cost_text), (State::Good, &None, &None));
         is_said("Linux 6.8.0-45-generic, load an XDP program: yes, open an AF_XDP socket: yes", &good.found);
-        assert_eq!(host(&Here { lockable: Some(EVERYTHING), ..able() }).state, State::Good);
+        assert_eq!(host(&ProcessRights { lockable: Some(EVERYTHING), ..able() }).state, State::Good);
 
-        let (found, remedy) = ill(host(&Here { release: Some("5.4.0".to_owned()), ..able() }));
+        let (found, remedy) = ill(host(&ProcessRights { release: Some("5.4.0".to_owned()), ..able() }));
         is_said("Linux 5.4.0 is too old", &found);
         is_said("5.12", &remedy);
         let tried = [refused(libc::ENOSYS), refused(libc::EAFNOSUPPORT)];
-        let (found, remedy) = ill(host(&Here { tried, ..able() }));
+        let (found, remedy) = ill(host(&ProcessRights { tried, ..able() }));
         is_said("no BPF; the kernel has no AF_XDP", &found);
         is_said("CONFIG_BPF_SYSCALL; a kernel with CONFIG_XDP_SOCKETS", &remedy);
-        let (found, remedy) = ill(host(&Here { lockable: Some(8 << 20), ..able() }));
+        let (found, remedy) = ill(host(&ProcessRights { lockable: Some(8 << 20), ..able() }));
         is_said("up to 80 MiB of locked memory, RLIMIT_MEMLOCK is 8388608 bytes", &found);
         is_said("ulimit -l unlimited", &remedy);
     }
@@ -381,11 +362,11 @@ mod tests {
         assert_eq!(missing(CapabilitySet::empty()), ["CAP_NET_ADMIN", "CAP_NET_RAW", "CAP_BPF", "CAP_PERFMON"]);
         assert_eq!(missing(CapabilitySet::SYS_ADMIN), ["CAP_NET_RAW"]);
         let missing = missing(all & !CapabilitySet::PERFMON);
-        let (found, remedy) = ill(host(&Here { missing, ..able() }));
+        let (found, remedy) = ill(host(&ProcessRights { missing, ..able() }));
         is_said("this process lacks CAP_PERFMON;", &found);
         is_said("setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon=ep", &remedy);
         // A container may refuse what the capabilities would permit.
-        let (found, _) = ill(host(&Here { tried: [refused(libc::EPERM), Ok(())], ..able() }));
+        let (found, _) = ill(host(&ProcessRights { tried: [refused(libc::EPERM), Ok(())], ..able() }));
         is_said("refused all the same", &found);
     }
 
@@ -401,7 +382,7 @@ mod tests {
             assert_eq!(version(release), expected, "{release}");
         }
         // What cannot be read is not called too old.
-        assert_eq!(host(&Here { release: Some("next".to_owned()), ..able() }).state, State::Good);
+        assert_eq!(host(&ProcessRights { release: Some("next".to_owned()), ..able() }).state, State::Good);
     }
 
     #[test]
@@ -412,7 +393,7 @@ mod tests {
             good.found,
             "packets of up to 1472 bytes, 4 receive queues, its driver says that it takes programs (native mode)"
         );
-        let of = |largest| Seen { largest, ..suitable() };
+        let of = |largest| InterfaceFacts { largest, ..suitable() };
         let foreign = XdpError::ForeignProgram { interface: "eth0".to_owned(), program: 9 };
         let (found, remedy) = ill(told(&of(Some(Err(foreign)))));
         is_said("program 9 is attached to eth0", &found);
@@ -433,32 +414,32 @@ mod tests {
     fn members_queues_and_generic_mode_are_told() {
         let master = |kind: &str| Some(("up0".to_owned(), kind.to_owned()));
         for kind in ["bond", "team"] {
-            let (found, remedy) = ill(told(&Seen { master: master(kind), largest: None, ..suitable() }));
+            let (found, remedy) = ill(told(&InterfaceFacts { master: master(kind), largest: None, ..suitable() }));
             is_said(&format!("up0 ({kind}) joins it"), &found);
             assert_eq!(remedy, "use an interface that is not joined");
         }
-        let bridged = told(&Seen { master: master("bridge"), ..suitable() });
+        let bridged = told(&InterfaceFacts { master: master("bridge"), ..suitable() });
         assert_eq!(bridged.state, State::Good);
         is_said("a port of up0 (bridge)", &bridged.found);
-        let (found, remedy) = ill(told(&Seen { queues: Some(MAX_QUEUES + 1), ..suitable() }));
+        let (found, remedy) = ill(told(&InterfaceFacts { queues: Some(MAX_QUEUES + 1), ..suitable() }));
         is_said(&format!("{} receive queues, it takes 1 to {MAX_QUEUES}", MAX_QUEUES + 1), &found);
         is_said(&format!("ethtool -L eth0 combined {MAX_QUEUES}"), &remedy);
-        let generic = told(&Seen { native: Ok(false), queues: Some(1), ..suitable() });
+        let generic = told(&InterfaceFacts { native: Ok(false), queues: Some(1), ..suitable() });
         assert_eq!(generic.state, State::Good);
         is_said("1 receive queue, its driver says that it takes no programs (generic mode", &generic.found);
     }
 
     #[test]
     fn offloads_of_a_pair_are_ills_and_those_of_vlans_a_word() {
-        let card = told(&Seen { takes_vlan_tags: true, adds_vlan_tags: true, ..suitable() });
+        let card = told(&InterfaceFacts { takes_vlan_tags: true, adds_vlan_tags: true, ..suitable() });
         assert_eq!(card.state, State::Good);
         is_said("`sudo ethtool -K eth0 rxvlan off` first", &card.found);
         let (found, remedy) =
-            ill(told(&Seen { is_veth: true, takes_vlan_tags: true, adds_vlan_tags: true, ..suitable() }));
+            ill(told(&InterfaceFacts { is_veth: true, takes_vlan_tags: true, adds_vlan_tags: true, ..suitable() }));
         is_said("no finished checksum", &found);
         is_said("`sudo ethtool -K eth0 rxvlan off txvlan off` first", &found);
         is_said("ethtool -K eth0 tx off", &remedy);
-        assert_eq!(told(&Seen { is_veth: true, transmit_checksum: false, ..suitable() }).state, State::Good);
+        assert_eq!(told(&InterfaceFacts { is_veth: true, transmit_checksum: false, ..suitable() }).state, State::Good);
     }
 
     #[test]
@@ -478,11 +459,12 @@ mod tests {
         let made = Hosts::new().and_then(|hosts| {
             let address = [("192.0.2.1".parse().unwrap(), 24)];
             let (names, addresses): (_, [&[_]; 2]) = (["va", "vb"], [&address, &[]]);
-            Wire { names, queues: 2, mtu: 1400, addresses, devices: Devices::Default }.join(hosts.namespaces())?;
+            InterfacePair { names, queues: 2, mtu: 1400, addresses, devices: Devices::Default }
+                .join(hosts.namespaces())?;
             hosts.on(0, || {
                 let _kept = prepare()?;
                 let fake = Fake::new("fast-path");
-                let seen = interfaces(&fake.root())?;
+                let seen = interfaces(&fake.root(), &Netlink::open()?.interfaces()?);
                 Ok((told(&seen[0]), seen.into_iter().map(|seen| seen.interface.name).collect()))
             })
         });
@@ -514,7 +496,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_somebody_drives_already_is_told_of() {
+    fn an_interface_that_another_program_drives_is_reported() {
         let drive = || {
             as_on_a_wire()?;
             let config = XdpConfig { frames: 64, ..XdpConfig::new("192.0.2.1:0".parse().unwrap()) };
@@ -527,6 +509,6 @@ mod tests {
         };
         let Some((finding, _)) = of_a_pair(drive) else { return };
         let (found, _) = ill(finding);
-        is_said("is attached to va, another executive's or somebody else's", &found);
+        is_said("is attached to va, of another executive or of another program", &found);
     }
 }

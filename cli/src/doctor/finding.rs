@@ -2,10 +2,10 @@
 
 use laxity_core::units::Duration;
 use serde::Serialize;
-use strum::{IntoStaticStr, VariantArray};
+use strum::IntoStaticStr;
 
 /// How it stands with a thing, the worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum State {
@@ -40,7 +40,30 @@ pub(crate) struct Finding {
     pub(crate) fixable: bool,
 }
 
+/// Facts about a thing, and its problems with what mends them.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    pub(crate) facts: Vec<String>,
+    pub(crate) problems: Vec<String>,
+    pub(crate) remedies: Vec<String>,
+}
+
+impl Observed {
+    pub(crate) fn fact(&mut self, fact: impl Into<String>) {
+        self.facts.push(fact.into());
+    }
+    pub(crate) fn problem(&mut self, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.push(problem.into());
+        self.remedies.push(remedy.into());
+    }
+}
+
 impl Finding {
+    /// That more things were found than are told of, if so.
+    pub(crate) fn beyond(most: usize, found: usize, name: &str) -> Option<Self> {
+        let text = format!("{} more are not told of", found.saturating_sub(most));
+        (found > most).then(|| Self::new(name, State::Unknown, text))
+    }
     pub(crate) fn new(name: impl Into<String>, state: State, found: impl Into<String>) -> Self {
         let (name, found) = (name.into(), found.into());
         Self { name, state, found, cost: None, cost_text: None, remedy: None, fixable: false }

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use laxity_core::units::Duration;
 
-use super::{Doctor, Finding, Root, Runs, Spans, State, measure, short};
+use super::{Doctor, Finding, Root, Spans, State, ThreadRuns, measure, short};
 
 /// A flood that delays a thread by more is worth a word.
 const WORTH: Duration = Duration::from_micros(100);
@@ -91,7 +91,7 @@ fn told(
     quiet: Option<&Spans>,
     flooded: Option<&(Spans, u64)>,
     ticks: u64,
-    runs: Runs,
+    runs: ThreadRuns,
 ) -> Finding {
     let name = "soft interrupts";
     let mut found = rates.unwrap_or_else(|| "/proc/softirqs cannot be read".to_owned());
@@ -111,12 +111,12 @@ fn told(
         .costs(cost, format!("what a flood adds to a wake-up, 99th percentile (at most {} instead of {})",
             short(flooded.largest()), short(quiet.largest())))
         .mended_by(match runs {
-            Runs::RealTime => {
+            ThreadRuns::RealTime => {
                 "move packet processing to other processors (`/proc/irq/N/smp_affinity_list`, `/sys/class/net/DEV/queues/rx-*/\
                  rps_cpus`), or into threads that have priorities: `echo 1 | sudo tee /sys/class/net/DEV/threaded`, then \
                  `sudo chrt -f -p PRIORITY PID` for its threads napi/DEV-*"
             }
-            Runs::Ordinary => "real-time rights first: see real-time priority",
+            ThreadRuns::Ordinary => "real-time rights first: see real-time priority",
         })
 }
 
@@ -147,10 +147,10 @@ mod tests {
     #[test]
     fn what_a_flood_adds_is_the_cost() {
         let spans = |micros: u64| Spans::new(vec![Duration::from_micros(micros); 5]);
-        let finding = told(Some(String::new()), Some(&spans(10)), Some(&(spans(900), 7)), 3, Runs::RealTime);
+        let finding = told(Some(String::new()), Some(&spans(10)), Some(&(spans(900), 7)), 3, ThreadRuns::RealTime);
         assert_eq!((finding.state, finding.cost), (State::Poor, Some(Duration::from_micros(890))));
-        let none = told(Some(String::new()), Some(&spans(10)), Some(&(spans(9), 7)), 0, Runs::RealTime);
+        let none = told(Some(String::new()), Some(&spans(10)), Some(&(spans(9), 7)), 0, ThreadRuns::RealTime);
         assert_eq!((none.state, none.cost, none.remedy), (State::Good, Some(Duration::ZERO), None));
-        assert_eq!(told(None, None, None, 0, Runs::RealTime).state, State::Unknown);
+        assert_eq!(told(None, None, None, 0, ThreadRuns::RealTime).state, State::Unknown);
     }
 }

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use laxity::probe;
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Duration;
 pub(crate) use laxity_link::sys::processors;
 use laxity_link::sys::{self, now, pin};
 
@@ -18,18 +17,18 @@ use laxity_link::sys::{self, now, pin};
 pub(crate) const PRIORITY: u8 = 70;
 
 /// Whether the user wants an end.
-pub(crate) type Told<'a> = &'a (dyn Fn() -> bool + Sync);
+pub(crate) type StopCheck<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What a measuring thread runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Runs {
+pub(crate) enum ThreadRuns {
     /// As this process does.
     Ordinary,
     /// SCHED_FIFO.
     RealTime,
 }
 
-impl Runs {
+impl ThreadRuns {
     /// In words.
     pub(crate) fn thread(self) -> &'static str {
         match self {
@@ -77,18 +76,22 @@ pub(crate) fn short(span: Duration) -> String {
 }
 
 /// Prepares the calling thread.
-fn prepare(runs: Runs, processor: Option<usize>) -> io::Result<()> {
+fn prepare(runs: ThreadRuns, processor: Option<usize>) -> io::Result<()> {
     if let Some(processor) = processor {
         pin(processor)?;
     }
     match runs {
-        Runs::Ordinary => Ok(()),
-        Runs::RealTime => sys::real_time(PRIORITY),
+        ThreadRuns::Ordinary => Ok(()),
+        ThreadRuns::RealTime => sys::real_time(PRIORITY),
     }
 }
 
 /// Does `work` in a thread of its own.
-fn apart<T: Send>(runs: Runs, processor: Option<usize>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+fn apart<T: Send>(
+    runs: ThreadRuns,
+    processor: Option<usize>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, || {
             prepare(runs, processor)?;
@@ -100,11 +103,16 @@ fn apart<T: Send>(runs: Runs, processor: Option<usize>, work: impl FnOnce() -> i
 
 /// Whether a thread may have a real-time priority.
 pub(crate) fn may_be_real_time() -> io::Result<()> {
-    apart(Runs::RealTime, None, || Ok(()))
+    apart(ThreadRuns::RealTime, None, || Ok(()))
 }
 
 /// Sleeps for a millisecond again and again, for `length` altogether: how late it woke up each time.
-pub(crate) fn lateness(length: Duration, runs: Runs, processor: Option<usize>, told: Told<'_>) -> io::Result<Spans> {
+pub(crate) fn lateness(
+    length: Duration,
+    runs: ThreadRuns,
+    processor: Option<usize>,
+    told: StopCheck<'_>,
+) -> io::Result<Spans> {
     let period = Duration::from_millis(1);
     apart(runs, processor, || {
         let (start, mut late) = (now(), Vec::new());
@@ -144,44 +152,33 @@ impl Gaps {
     }
 }
 
-/// When a thread that looks at the clock pauses.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Beat {
-    /// It looks for so long,
-    pub(crate) spin: Duration,
-    /// and then sleeps for so long; zero for no pause at all.
-    pub(crate) sleep: Duration,
-}
+/// How long a thread looks at the clock between two pauses,
+const SPIN: Duration = Duration::from_millis(80);
+/// and a pause with which that is below the throttle of every usual setting.
+pub(crate) const GENTLE: Duration = Duration::from_millis(20);
 
-impl Beat {
-    /// Below the throttle of every usual setting.
-    pub(crate) const GENTLE: Self = Self { spin: Duration::from_millis(80), sleep: Duration::from_millis(20) };
-}
-
-/// Looks at the clock for `length` on one processor: the gaps longer than `least`.
+/// Looks at the clock for `length` on one processor, with pauses that are so long unless that is zero: the gaps longer than `least`.
 pub(crate) fn gaps(
     length: Duration,
-    beat: Beat,
+    pause: Duration,
     least: Duration,
-    (runs, processor): (Runs, usize),
-    told: Told<'_>,
+    (runs, processor): (ThreadRuns, usize),
+    told: StopCheck<'_>,
 ) -> io::Result<Gaps> {
     apart(runs, Some(processor), || {
-        let (start, mut looked, mut gaps) = (now(), Duration::ZERO, Vec::new());
-        let mut left: Option<Instant> = None;
-        while now().since(start) < length && !told() {
-            let began = now();
-            // Between two turns without a pause no gap may hide.
-            if let Some(gap) = left.map(|left| began.since(left)).filter(|&gap| gap > least) {
-                gaps.push(gap);
-            }
-            probe::spin(beat.spin, least, |_, gap| gaps.push(gap));
-            let ended = now();
-            looked += ended.since(left.unwrap_or(began));
-            if beat.sleep.is_zero() {
-                left = Some(ended);
-            } else {
-                sys::wait(&[], Some(beat.sleep))?;
+        let (mut looked, mut gaps) = (Duration::ZERO, Vec::new());
+        let start = now();
+        let [mut begun, mut before] = [start; 2];
+        while before.since(start) < length && !told() {
+            let after = now();
+            let gap = after.since(before);
+            looked += gap;
+            gaps.extend(Some(gap).filter(|&gap| gap > least));
+            before = after;
+            if !pause.is_zero() && after.since(begun) >= SPIN {
+                sys::wait(&[], Some(pause))?;
+                begun = now();
+                before = begun;
             }
         }
         Ok(Gaps { gaps: Spans::new(gaps), looked })
@@ -193,27 +190,24 @@ fn beside<T, O: Send>(
     others: impl IntoIterator<Item = impl FnOnce(&dyn Fn() -> bool) -> O + Send>,
     work: impl FnOnce() -> T,
 ) -> io::Result<(T, Vec<O>)> {
-    struct Over<'a>(&'a AtomicBool);
-    impl Drop for Over<'_> {
+    /// Ends the threads also if the work panics, or one of them cannot be started.
+    struct StopGuard<'a>(&'a AtomicBool);
+    impl Drop for StopGuard<'_> {
         fn drop(&mut self) {
             self.0.store(true, Ordering::Relaxed);
         }
     }
-    let over = AtomicBool::new(false);
+    let over = &AtomicBool::new(false);
     thread::scope(|scope| {
-        // Also if a thread cannot be started.
-        let ending = Over(&over);
-        let over = &over;
-        let mut threads = Vec::new();
-        for other in others {
-            let other = move || other(&|| over.load(Ordering::Relaxed));
-            threads.push(thread::Builder::new().spawn_scoped(scope, other)?);
-        }
-        let result = work();
+        let ending = StopGuard(over);
+        let beside = others
+            .into_iter()
+            .map(|other| thread::Builder::new().spawn_scoped(scope, move || other(&|| over.load(Ordering::Relaxed))));
+        let worked = beside.collect::<io::Result<Vec<_>>>().map(|threads| (work(), threads));
         drop(ending);
-        let ended = threads.into_iter().map(|thread| thread.join());
-        let ended = ended.collect::<Result<_, _>>().map_err(|_| io::Error::other("a thread beside has panicked"))?;
-        Ok((result, ended))
+        let (result, threads) = worked?;
+        let ended = threads.into_iter().map(|thread| thread.join()).collect::<Result<_, _>>();
+        Ok((result, ended.map_err(|_| io::Error::other("a thread beside has panicked"))?))
     })
 }
 
@@ -222,7 +216,7 @@ pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: im
     let hog = |&place: &Option<usize>| {
         move |is_over: &dyn Fn() -> bool| {
             // Where it cannot be pinned it gets in the way elsewhere.
-            let _ = prepare(Runs::Ordinary, place);
+            let _ = prepare(ThreadRuns::Ordinary, place);
             let start = now();
             while !is_over() && now().since(start) < limit {
                 std::hint::black_box((0..10_000u64).fold(1, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n)));
@@ -232,11 +226,17 @@ pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: im
     Ok(beside(places.iter().map(hog), work)?.0)
 }
 
-/// Sends over loopback to nobody in particular while `work` goes on; how many packets a second that were.
-pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOnce() -> T) -> io::Result<(T, u64)> {
-    let here = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let there = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+/// Two sockets on loopback that are connected to one another.
+fn pair() -> io::Result<[UdpSocket; 2]> {
+    let [here, there] = [UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?, UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?];
     here.connect(there.local_addr()?)?;
+    there.connect(here.local_addr()?)?;
+    Ok([here, there])
+}
+
+/// Sends over loopback, to a socket that is not read, while `work` goes on. The number of packets a second.
+pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOnce() -> T) -> io::Result<(T, u64)> {
+    let [here, _there] = pair()?;
     here.set_nonblocking(true)?;
     let flood = |is_over: &dyn Fn() -> bool| {
         let _ = pin(processor);
@@ -254,25 +254,20 @@ pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOn
 pub(crate) fn round_trips(
     length: Duration,
     period: Duration,
-    runs: Runs,
+    runs: ThreadRuns,
     (ours, theirs): (usize, usize),
-    told: Told<'_>,
+    told: StopCheck<'_>,
 ) -> io::Result<Spans> {
     const PATIENCE: StdDuration = StdDuration::from_millis(200);
-    let bound = || -> io::Result<UdpSocket> {
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(socket)
-    };
-    let (here, there) = (bound()?, bound()?);
-    here.connect(there.local_addr()?)?;
-    there.connect(here.local_addr()?)?;
+    let ends = pair()?;
+    ends.iter().try_for_each(|end| end.set_read_timeout(Some(PATIENCE)))?;
+    let [here, there] = &ends;
     let echo = |is_over: &dyn Fn() -> bool| -> io::Result<()> {
         prepare(runs, Some(theirs))?;
         let mut bytes = [0; 64];
         while !is_over() {
             match there.recv(&mut bytes) {
-                Ok(length) => drop(there.send(&bytes[..length])?),
+                Ok(length) => _ = there.send(&bytes[..length])?,
                 Err(error) if is_nothing_yet(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -308,7 +303,7 @@ fn is_nothing_yet(error: &io::Error) -> bool {
 mod tests {
     use super::*;
 
-    const NEVER: Told<'static> = &|| false;
+    const NEVER: StopCheck<'static> = &|| false;
 
     #[test]
     fn quantiles_are_order_statistics() {
@@ -326,14 +321,13 @@ mod tests {
         let length = Duration::from_millis(30);
         let hour = Duration::from_secs(3600);
         let start = now();
-        let late = beside_hogs(&[None], hour, || lateness(length, Runs::Ordinary, None, NEVER).unwrap());
+        let late = beside_hogs(&[None], hour, || lateness(length, ThreadRuns::Ordinary, None, NEVER).unwrap());
         assert!(late.unwrap().count() > 0);
         let first = processors()[0];
-        let beat = Beat { spin: Duration::from_millis(5), sleep: Duration::ZERO };
-        let seen = gaps(length, beat, Duration::ZERO, (Runs::Ordinary, first), NEVER).unwrap();
+        let seen = gaps(length, Duration::ZERO, Duration::ZERO, (ThreadRuns::Ordinary, first), NEVER).unwrap();
         assert!(seen.looked >= length && seen.sum() <= seen.looked && seen.longer(Duration::ZERO) == seen.gaps.count());
         let (trips, _) = beside_flood(first, hour, || {
-            round_trips(length, Duration::from_millis(1), Runs::Ordinary, (first, first), NEVER).unwrap()
+            round_trips(length, Duration::from_millis(1), ThreadRuns::Ordinary, (first, first), NEVER).unwrap()
         })
         .unwrap();
         assert!(trips.count() > 0 && trips.median() > Duration::ZERO);

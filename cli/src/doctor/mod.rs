@@ -6,10 +6,10 @@
 //! | Module | What it finds out |
 //! |---|---|
 //! | [`rights`], [`throttle`] | real-time priority, and what the kernel limits it to |
-//! | [`witnesses`] | whether time that the platform takes can be told from Laxity's |
-//! | [`stolen`], [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
+//! | [`stolen`] | what the platform takes, and whether that can be told from Laxity's own time |
+//! | [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
 //! | [`device`], [`memory`], [`clock`] | network devices, memory, clocks |
-//! | [`fast_path`] | whether `--link xdp` could be had |
+//! | [`fast_path`] | whether `--link xdp` is available |
 //! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
 //! | [`measure`] | the threads that all of them measure with |
 //! | [`fix`] | changes, and that they are undone whatever happens |
@@ -31,21 +31,23 @@ mod root;
 mod stolen;
 mod throttle;
 mod timers;
-mod witnesses;
 
 use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use clap::Args;
 use laxity_core::units::Duration;
+use laxity_link::netlink::{Interface, Netlink};
 
 use crate::failure::Failure;
 use crate::guardian;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use finding::{Finding, State};
-use measure::{Beat, Gaps, Runs, Spans, Told, short};
+use measure::{Gaps, Spans, StopCheck, ThreadRuns, short};
 use root::Root;
 
 pub(crate) const HELP: &str = "\
@@ -66,8 +68,8 @@ pub(crate) struct DoctorArguments {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Measure for a third of the time: rarer delays are missed
-    #[arg(long, conflicts_with = "fix")]
+    /// Measure for a third of the time: rarer delays are missed. Not together with --fix, which measures nothing
+    #[arg(long)]
     pub(crate) quick: bool,
     /// Change what is safe and can be undone, until Ctrl-C: no throttle, processors kept awake, larger socket buffers, full
     /// processor speed, no huge pages on the kernel's initiative
@@ -89,7 +91,9 @@ pub(crate) struct Doctor<'a> {
     no_real_time: Option<String>,
     /// Those that this process may use.
     processors: Vec<usize>,
-    told: Told<'a>,
+    /// Of this network namespace; or why the kernel does not tell.
+    interfaces: io::Result<Vec<Interface>>,
+    told: StopCheck<'a>,
 }
 
 impl Doctor<'_> {
@@ -98,11 +102,11 @@ impl Doctor<'_> {
         if self.quick { Duration::from_nanos(usual.as_nanos() / 3) } else { usual }
     }
     /// What measuring threads run as where a real-time priority is not what is asked about.
-    fn runs(&self) -> Runs {
-        if self.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary }
+    fn runs(&self) -> ThreadRuns {
+        if self.no_real_time.is_none() { ThreadRuns::RealTime } else { ThreadRuns::Ordinary }
     }
     /// How late sleeps of a millisecond end; `None` if that could not be measured.
-    fn lateness(&self, length: Duration, runs: Runs, processor: Option<usize>) -> Option<Spans> {
+    fn lateness(&self, length: Duration, runs: ThreadRuns, processor: Option<usize>) -> Option<Spans> {
         measure::lateness(length, runs, processor, self.told).ok().filter(|late| late.count() > 0)
     }
 }
@@ -121,7 +125,7 @@ const PROBES: &[Probe] = &[
     ("how exactly threads sleep", timers::probe),
     ("what idle states cost", idle::probe),
     ("what the platform takes away", stolen::probe),
-    ("the witnesses", witnesses::probe),
+    ("the witnesses", stolen::witnesses),
     ("what soft interrupts cost", interrupts::probe),
     ("what a real-time priority is worth", rights::probe),
     ("the real-time throttle", throttle::probe),
@@ -131,6 +135,10 @@ const PROBES: &[Probe] = &[
 pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     if let Some(directory) = &arguments.guardian {
         return guardian::run(directory);
+    }
+    if arguments.fix && arguments.quick {
+        let problem = "--quick does not go with --fix: --fix measures nothing, it only changes. Leave --quick out";
+        return Err(Failure::Usage(problem.to_owned()));
     }
     let root = Root::host();
     let stop = Stop::on_signals()?;
@@ -150,15 +158,19 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
 
 /// Runs the probes, until the user wants an end.
 fn check(root: Root, quick: bool, stop: &Stop) -> Vec<Finding> {
-    let line = Arc::new(Mutex::new("looking around".to_owned()));
-    let shown = Arc::clone(&line);
-    let _progress = Progress::start(move || shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    let running = Arc::new(AtomicUsize::new(0));
+    let shown = Arc::clone(&running);
+    let _progress = Progress::start(move || {
+        let number = shown.load(Ordering::Relaxed);
+        format!("{} of {}: {}", number + 1, PROBES.len(), PROBES[number].0)
+    });
     let told = || stop.is_set();
     let doctor = Doctor {
         root,
         quick,
         no_real_time: measure::may_be_real_time().err().map(|error| error.to_string()),
         processors: measure::processors(),
+        interfaces: Netlink::open().and_then(|mut netlink| netlink.interfaces()),
         told: &told,
     };
     let mut findings = Vec::new();
@@ -167,7 +179,7 @@ fn check(root: Root, quick: bool, stop: &Stop) -> Vec<Finding> {
             findings.push(Finding::new(*what, State::Unknown, "not looked at: interrupted"));
             continue;
         }
-        *line.lock().unwrap_or_else(PoisonError::into_inner) = format!("{} of {}: {what}", number + 1, PROBES.len());
+        running.store(number, Ordering::Relaxed);
         findings.extend(probe(&doctor));
     }
     findings

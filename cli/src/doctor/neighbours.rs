@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, UdpSocket};
 
-use laxity::{ClaimDirectory, ClaimsError, DEFAULT_PORT, Holder};
+use laxity::{ClaimDirectory, ClaimHolder, ClaimsError, DEFAULT_PORT};
 
 use super::{Doctor, Finding, State};
 use crate::report::escaped;
@@ -16,7 +16,7 @@ pub(super) fn probe(_doctor: &Doctor<'_>) -> Vec<Finding> {
     vec![told(directory, holders), port]
 }
 
-fn told(directory: Result<String, ClaimsError>, holders: Result<Vec<Holder>, ClaimsError>) -> Finding {
+fn told(directory: Result<String, ClaimsError>, holders: Result<Vec<ClaimHolder>, ClaimsError>) -> Finding {
     let name = "claims";
     match directory.and_then(|directory| Ok((directory, holders?))) {
         Err(error) => Finding::new(name, State::Bad, escaped(&error.to_string()).into_owned())
@@ -32,8 +32,8 @@ fn told(directory: Result<String, ClaimsError>, holders: Result<Vec<Holder>, Cla
     }
 }
 
-fn one(holder: &Holder) -> String {
-    let Holder { pid, command, address, link, .. } = holder;
+fn one(holder: &ClaimHolder) -> String {
+    let ClaimHolder { pid, command, address, link, .. } = holder;
     let processors = holder.listed_processors();
     format!(
         "pid {pid} ({}) at {address} has {} and processors {processors}",
@@ -42,14 +42,16 @@ fn one(holder: &Holder) -> String {
     )
 }
 
-fn port(holders: &Result<Vec<Holder>, ClaimsError>) -> Finding {
+fn port(holders: &Result<Vec<ClaimHolder>, ClaimsError>) -> Finding {
     let name = format!("port {DEFAULT_PORT}");
     match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)) {
         Ok(_) => Finding::new(name, State::Good, "free"),
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let holder = holders.iter().flatten().find(|holder| holder.address.port() == DEFAULT_PORT);
             match holder {
-                Some(Holder { pid, .. }) => Finding::new(name, State::Good, format!("in use by Laxity's pid {pid}")),
+                Some(ClaimHolder { pid, .. }) => {
+                    Finding::new(name, State::Good, format!("in use by Laxity's pid {pid}"))
+                }
                 None => Finding::new(name, State::Poor, "in use by a program that has no claim here")
                     .says("`laxity recv` without `--bind` takes another port")
                     .mended_by(format!(
@@ -57,7 +59,7 @@ fn port(holders: &Result<Vec<Holder>, ClaimsError>) -> Finding {
                     )),
             }
         }
-        Err(error) => Finding::new(name, State::Poor, format!("cannot be had: {error}"))
+        Err(error) => Finding::new(name, State::Poor, format!("unavailable: {error}"))
             .mended_by("`laxity recv --bind HOST:PORT` with another one"),
     }
 }
@@ -70,7 +72,7 @@ mod tests {
 
     #[test]
     fn those_that_have_a_claim_are_named() {
-        let holder = Holder {
+        let holder = ClaimHolder {
             pid: 7,
             command: "recv camera\u{1b}".to_owned(),
             address: "10.0.0.1:5709".parse().unwrap(),

@@ -2,11 +2,10 @@
 
 use comfy_table::ContentArrangement;
 use serde_json::json;
-use strum::VariantArray;
 
-use super::{Finding, State, short};
+use super::{Finding, short};
 use crate::report::to_json;
-use crate::table::{Column, NONE, table};
+use crate::table::{Column, NONE, unbroken};
 
 /// Where there is no terminal, lines are no longer than this.
 const USUAL_WIDTH: u16 = 120;
@@ -24,28 +23,24 @@ pub(super) fn json(findings: &[Finding], interrupted: bool) -> String {
 
 /// A table for each state, then the remedies one by one, so that commands can be copied.
 pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> String {
+    let mut sorted: Vec<&Finding> = findings.iter().collect();
+    sorted.sort_by_key(|finding| finding.state);
     let mut text = String::new();
-    for state in State::VARIANTS {
-        let of: Vec<&Finding> = findings.iter().filter(|finding| finding.state == *state).collect();
-        if of.is_empty() {
-            continue;
-        }
-        let columns: [Column<'_, &Finding>; 3] = [
-            (state.into(), &|finding| finding.name.clone()),
+    for alike in sorted.chunk_by(|one, other| one.state == other.state) {
+        let columns: [Column<'_, &&Finding>; 3] = [
+            (alike[0].state.into(), &|finding| finding.name.clone()),
             ("found", &|finding| finding.found.clone()),
             ("costs here", &|finding| cost(finding)),
         ];
-        let mut table = table(&columns, 3.., of);
+        let mut table = unbroken(&columns, 3.., alike);
         table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         text.push_str(&format!("{table}\n\n"));
     }
-    let remedies: Vec<(&Finding, &String)> =
-        findings.iter().filter_map(|finding| Some((finding, finding.remedy.as_ref()?))).collect();
-    if !remedies.is_empty() {
+    if findings.iter().any(|finding| finding.remedy.is_some()) {
         text.push_str("What mends it (* laxity doctor --fix does, for as long as it runs):\n");
     }
-    for state in State::VARIANTS {
-        for (finding, remedy) in remedies.iter().filter(|(finding, _)| finding.state == *state) {
+    for finding in sorted {
+        if let Some(remedy) = &finding.remedy {
             let mark = if finding.fixable { "*" } else { " " };
             text.push_str(&format!("{mark} {}: {remedy}\n", finding.name));
         }
@@ -62,18 +57,15 @@ pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> Strin
 }
 
 fn cost(finding: &Finding) -> String {
-    match (finding.cost, finding.cost_text.as_deref()) {
-        (Some(cost), Some(text)) => format!("{}: {text}", short(cost)),
-        (Some(cost), None) => short(cost),
-        (None, Some(text)) => text.to_owned(),
-        (None, None) => NONE.to_owned(),
-    }
+    let said: Vec<String> = finding.cost.map(short).into_iter().chain(finding.cost_text.clone()).collect();
+    if said.is_empty() { NONE.to_owned() } else { said.join(": ") }
 }
 
 #[cfg(test)]
 mod tests {
     use laxity_core::units::Duration;
 
+    use super::super::State;
     use super::*;
 
     fn findings() -> Vec<Finding> {

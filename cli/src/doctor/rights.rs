@@ -3,7 +3,7 @@
 use laxity_core::units::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-use super::{Doctor, Finding, Root, Runs, Spans, State, measure};
+use super::{Doctor, Finding, Root, Spans, State, ThreadRuns, measure};
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     vec![priority(doctor), time_limit(&getrlimit(Resource::Rttime))]
@@ -11,21 +11,20 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
 
 /// SCHED_FIFO: the right, and what it is worth beside hogs.
 fn priority(doctor: &Doctor<'_>) -> Finding {
-    let name = "real-time priority";
-    let ordinary = beside_hogs(doctor, Runs::Ordinary);
+    let ordinary = beside_hogs(doctor, ThreadRuns::Ordinary);
     let told = |late: &Option<Spans>| late.as_ref().map_or_else(|| "unknown".to_owned(), Spans::told);
     let limit = getrlimit(Resource::Rtprio).current;
     let limit = limit.map_or_else(|| "unlimited".to_owned(), |value| value.to_string());
-    let (finding, late) = match &doctor.no_real_time {
+    let (state, found, late) = match &doctor.no_real_time {
         None => {
-            let real_time = beside_hogs(doctor, Runs::RealTime);
+            let real_time = beside_hogs(doctor, ThreadRuns::RealTime);
             let found = format!(
                 "this user may have SCHED_FIFO (RLIMIT_RTPRIO {limit}). Beside processor hogs it wakes up late by {}; an \
                  ordinary thread by {}",
                 told(&real_time),
                 told(&ordinary)
             );
-            (Finding::new(name, State::Good, found), real_time)
+            (State::Good, found, real_time)
         }
         Some(refused) => {
             let found = format!(
@@ -33,9 +32,10 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
                  Beside processor hogs an ordinary thread wakes up late by {}",
                 told(&ordinary)
             );
-            (Finding::new(name, State::Bad, found).mended_by(remedy(&doctor.root, &user())), ordinary)
+            (State::Bad, found, ordinary)
         }
     };
+    let finding = Finding::new("real-time priority", state, found).mended_by(remedy(&doctor.root, &user()));
     match late {
         Some(late) => {
             finding.costs(late.quantile(990), format!("how late {} wakes up, 99th percentile", doctor.runs().thread()))
@@ -44,7 +44,7 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
     }
 }
 
-fn beside_hogs(doctor: &Doctor<'_>, runs: Runs) -> Option<Spans> {
+fn beside_hogs(doctor: &Doctor<'_>, runs: ThreadRuns) -> Option<Spans> {
     let length = doctor.length(Duration::from_millis(1500));
     let hogs = vec![None; doctor.processors.len().clamp(1, 64)];
     let late = || doctor.lateness(length, runs, None);

@@ -3,7 +3,7 @@
 use laxity::witnesses::{is_virtual, steal};
 use laxity_core::units::Duration;
 
-use super::{Beat, Doctor, Finding, Gaps, Runs, State, measure, short};
+use super::{Doctor, Finding, Gaps, State, ThreadRuns, measure, short};
 
 /// So many processors are looked at; more would take too long.
 const MOST: usize = 4;
@@ -16,7 +16,8 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let root = doctor.root.path("");
     let (before, mut seen) = (steal(&root), Vec::new());
     for &processor in doctor.processors.iter().take(MOST) {
-        if let Ok(gaps) = measure::gaps(length, Beat::GENTLE, Duration::from_micros(1), (runs, processor), doctor.told)
+        if let Ok(gaps) =
+            measure::gaps(length, measure::GENTLE, Duration::from_micros(1), (runs, processor), doctor.told)
             && !gaps.looked.is_zero()
         {
             seen.push((processor, gaps));
@@ -26,7 +27,19 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(&root))]
 }
 
-fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u64>, is_virtual: bool) -> Finding {
+/// Which witnesses of stolen time this host has.
+pub(super) fn witnesses(doctor: &Doctor<'_>) -> Vec<Finding> {
+    let missing = laxity::witnesses::missing(&doctor.root.path(""));
+    let finding = match missing.is_empty() {
+        true => Finding::new("witnesses", State::Good, "time that the platform takes can be told from Laxity's own"),
+        false => Finding::new("witnesses", State::Poor, missing.join("; ")),
+    };
+    vec![finding.says("a miss that the platform causes may be blamed on Laxity").mended_by(
+        "a kernel with CONFIG_SCHED_INFO and CONFIG_PARAVIRT_TIME_ACCOUNTING, and a hypervisor that accounts for steal time",
+    )]
+}
+
+fn told(seen: &[(usize, Gaps)], runs: ThreadRuns, processors: usize, stolen: Option<u64>, is_virtual: bool) -> Finding {
     let name = "interference";
     let Some(longest) = seen.iter().map(|(_, gaps)| gaps.gaps.largest()).max() else {
         return Finding::new(name, State::Unknown, "could not be measured");
@@ -46,8 +59,8 @@ fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u6
     let looked = seen.iter().fold(Duration::ZERO, |sum, (_, gaps)| sum + gaps.looked);
     let mut found = format!("in {} ", short(looked));
     found.push_str(match runs {
-        Runs::RealTime => "a real-time thread that nothing of this host may interrupt lost its processor: ",
-        Runs::Ordinary => "an ordinary thread lost its processor (to other programs too: no real-time rights): ",
+        ThreadRuns::RealTime => "a real-time thread that nothing of this host may interrupt lost its processor: ",
+        ThreadRuns::Ordinary => "an ordinary thread lost its processor (to other programs too: no real-time rights): ",
     });
     found.push_str(&each.join("; "));
     if processors > seen.len() {
@@ -75,7 +88,7 @@ fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u6
         .costs(longest, "the longest time that was taken in one piece")
         .mended_by(match is_virtual {
             true => {
-                "ask whoever runs the hypervisor for processors of the machine's own (pinned, not overcommitted), or use real \
+                "ask the operator of the hypervisor for processors of this machine's own (pinned, not overcommitted), or use real \
                  hardware; bounds contain what `laxity calibrate` measures"
             }
             false => {
@@ -100,7 +113,7 @@ mod tests {
     #[test]
     fn the_longest_gap_of_all_processors_judges() {
         let seen = [(0, gaps(&[5, 150])), (1, gaps(&[4_000, 200]))];
-        let finding = told(&seen, Runs::RealTime, 2, Some(0), true);
+        let finding = told(&seen, ThreadRuns::RealTime, 2, Some(0), true);
         assert_eq!((finding.state, finding.cost), (State::Bad, Some(Duration::from_millis(4))));
         assert!(
             finding
@@ -110,9 +123,9 @@ mod tests {
         );
         assert!(finding.found.contains("order of 4ms or below cannot be promised"), "{finding:?}");
         assert!(finding.remedy.unwrap().contains("hypervisor"));
-        assert_eq!(told(&seen[..1], Runs::RealTime, 2, None, false).state, State::Poor);
-        assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, false).state, State::Good);
-        assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, true).state, State::Poor);
-        assert_eq!(told(&[], Runs::RealTime, 1, None, false).state, State::Unknown);
+        assert_eq!(told(&seen[..1], ThreadRuns::RealTime, 2, None, false).state, State::Poor);
+        assert_eq!(told(&[(0, gaps(&[5]))], ThreadRuns::RealTime, 1, None, false).state, State::Good);
+        assert_eq!(told(&[(0, gaps(&[5]))], ThreadRuns::RealTime, 1, None, true).state, State::Poor);
+        assert_eq!(told(&[], ThreadRuns::RealTime, 1, None, false).state, State::Unknown);
     }
 }

@@ -3,7 +3,7 @@
 use laxity::ledger::value::RUNTIME;
 use laxity_core::units::Duration;
 
-use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
+use super::{Doctor, Finding, Gaps, Root, State, ThreadRuns, measure, short};
 
 pub(super) const PERIOD: &str = "proc/sys/kernel/sched_rt_period_us";
 const NAME: &str = "real-time throttle";
@@ -44,9 +44,14 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
 
 /// A thread that spins beside an ordinary one on the same processor. The others stay free.
 fn measured(doctor: &Doctor<'_>, processor: usize, length: Duration) -> Option<Gaps> {
-    let beat = Beat { spin: Duration::from_millis(100), sleep: Duration::ZERO };
     let seen = measure::beside_hogs(&[Some(processor)], length + Duration::from_secs(2), || {
-        measure::gaps(length, beat, Duration::from_micros(100), (Runs::RealTime, processor), doctor.told)
+        measure::gaps(
+            length,
+            Duration::ZERO,
+            Duration::from_micros(100),
+            (ThreadRuns::RealTime, processor),
+            doctor.told,
+        )
     });
     seen.and_then(|seen| seen).ok().filter(|seen| !seen.looked.is_zero())
 }

@@ -51,7 +51,7 @@ fn config() -> Vec<String> {
     text.unwrap_or_default().lines().map(str::to_owned).collect()
 }
 
-/// When the kernel, at work for somebody else, gives way.
+/// When kernel code that runs for another thread can be preempted.
 fn preemption(root: &Root, config: &[String]) -> Finding {
     let name = "kernel preemption";
     let version = root.line("proc/sys/kernel/version").unwrap_or_default();
@@ -72,20 +72,14 @@ fn preemption(root: &Root, config: &[String]) -> Finding {
     let built = built.into_iter().find(|(_, option)| has(&format!("CONFIG_PREEMPT{option}"))).map(|(model, _)| model);
     let is_real_time = version.contains("PREEMPT_RT") || root.line("sys/kernel/realtime").as_deref() == Some("1");
     let model = chosen.as_deref().or(built);
-    let state = match model {
-        _ if is_real_time => State::Good,
-        Some("full") => State::Good,
-        Some("lazy" | "none" | "voluntary") => State::Poor,
-        _ => State::Unknown,
+    let late = ": at work for another program the kernel does not give way to a real-time thread at once";
+    let (state, mut found) = match model {
+        _ if is_real_time => (State::Good, "PREEMPT_RT: the kernel gives way almost everywhere".to_owned()),
+        Some("full") => (State::Good, "the model is `full`".to_owned()),
+        Some(model @ ("lazy" | "none" | "voluntary")) => (State::Poor, format!("the model is `{model}`{late}")),
+        Some(model) => (State::Unknown, format!("the model is `{model}`")),
+        None => (State::Unknown, format!("the model cannot be told (the kernel says {version:?})")),
     };
-    let mut found = match model {
-        _ if is_real_time => "PREEMPT_RT: the kernel gives way almost everywhere".to_owned(),
-        Some(model) => format!("the model is `{model}`"),
-        None => format!("the model cannot be told (the kernel says {version:?})"),
-    };
-    if state == State::Poor {
-        found.push_str(": at work for another program the kernel does not give way to a real-time thread at once");
-    }
     let remedy = match version.contains("PREEMPT_DYNAMIC") {
         true => "`preempt=full` on the kernel's command line; better, a PREEMPT_RT kernel",
         false => "a kernel built with CONFIG_PREEMPT; better, a PREEMPT_RT kernel",

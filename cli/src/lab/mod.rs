@@ -15,11 +15,13 @@ use clap::{Args, Subcommand};
 use laxity_core::units::Duration;
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_lab::Attack;
+use laxity_lab::two_hosts::named_lab::{self, DEFAULT_NAME};
 use laxity_lab::two_hosts::pair::Size;
-use laxity_lab::two_hosts::standing::{self, DEFAULT_NAME};
-use laxity_lab::two_hosts::{self, Audience, Clocks, HostName, Promise, Shown, Story};
+use laxity_lab::two_hosts::{self, Audience, Clocks, HostName, Promise, ShownProgress, Story};
+use serde_json::json;
 
 use crate::costs::{self, CostsArguments};
+use crate::examples;
 use crate::failure::Failure;
 use crate::link::{LinkName, ModeName};
 use crate::progress::Progress;
@@ -43,7 +45,7 @@ JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_p
 links: {a, b}, early: {a, b}, premises: {a, b}, clocks, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
 packets_s}. Each of channels: the figures that all commands report, then in_hand_max_ns: from the sending application's stamp to the receiving \
 application's hand; and true_response. With --clocks, clocks is {offset_ns, drift_ppm, step_ns, step_percent}, the two hosts have no clock for \
-in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call to the receiving application's hand by \
+in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call until the message was complete by \
 CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is \
 not known, or does not apply, is null.";
 
@@ -57,42 +59,39 @@ pub(crate) struct LabArguments {
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Makes two hosts that stay until `laxity lab down`: the network namespaces NAME-a and NAME-b
-    Up(UpArguments),
+    #[command(after_help = examples::LAB_UP)]
+    Up {
+        /// The name of the lab
+        #[arg(long, default_value = DEFAULT_NAME)]
+        name: String,
+        #[command(flatten)]
+        pair: PairArguments,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Removes them
-    Down(DownArguments),
-    /// Without HOST: sends guaranteed messages from host a to host b of a lab of its own while strangers flood b. With HOST: runs a
-    /// command in a host of a lab that stands
+    #[command(after_help = examples::LAB_DOWN)]
+    Down {
+        /// The name of the lab
+        #[arg(long, default_value = DEFAULT_NAME)]
+        name: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Without HOST: makes a lab of its own, and sends guaranteed messages from host a to host b while unknown peers flood b.
+    /// With HOST: runs a command in a host of a lab that `laxity lab up` made
+    #[command(after_help = examples::LAB_RUN)]
     Run(Box<RunArguments>),
     /// A process of `laxity lab run`
     #[command(hide = true)]
     Host,
 }
 
-#[derive(Debug, Args)]
-struct UpArguments {
-    /// What the lab is called
-    #[arg(long, default_value = DEFAULT_NAME)]
-    name: String,
-    #[command(flatten)]
-    pair: PairArguments,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Args)]
-struct DownArguments {
-    /// What the lab is called
-    #[arg(long, default_value = DEFAULT_NAME)]
-    name: String,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 #[derive(Clone, Copy, Debug, Args)]
 struct PairArguments {
-    /// How many queues each interface has; by default as many as there are processors
+    /// How many queues each interface has [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     queues: Option<u32>,
     /// The largest IP packet, bytes
@@ -102,44 +101,44 @@ struct PairArguments {
 
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// A host of a lab that stands, to run COMMAND in
+    /// The host in which COMMAND runs, of a lab that `laxity lab up` made
     #[arg(value_parser = host_name(), requires = "command", conflicts_with_all = ["PairArguments", "CostsArguments"])]
     host: Option<HostName>,
-    /// Which lab HOST is of
+    /// The lab of HOST
     #[arg(long, default_value = DEFAULT_NAME, requires = "host")]
     name: String,
-    /// What carries the channels
+    /// The link of the channels
     #[arg(long, value_enum, default_value_t = LinkName::Udp, conflicts_with = "host")]
     link: LinkName,
-    /// xdp: where in the kernel frames are demultiplexed (any)
+    /// xdp: where in the kernel frames are demultiplexed [default: any]
     #[arg(long, value_enum, conflicts_with = "host")]
     xdp_mode: Option<ModeName>,
-    /// xdp: how many frames a second may be dropped early (50000); what that costs is a term of every bound
+    /// xdp: how many frames a second may be dropped early [default: 50000]. Their cost is a term of every bound
     #[arg(long, value_name = "FRAMES", conflicts_with = "host")]
     dropped_per_second: Option<u64>,
-    /// What goes on beside it: idle, flood, violator, hogs or all of them at once
+    /// The attack: idle, flood, violator, hogs, or all for all of them at once
     #[arg(long, value_name = "ATTACK", default_value = "flood", conflicts_with = "host")]
     attack: Attack,
-    /// Ends when so many messages were sent on the channel `control`
+    /// End when so many messages were sent on the channel `control`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with_all = ["host", "seconds"])]
     messages: Option<u64>,
-    /// Ends after so many seconds
+    /// End after so many seconds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400), conflicts_with = "host")]
     seconds: u64,
-    /// Between messages of the channel `control`
+    /// The interval between messages of the channel `control`
     #[arg(long, value_name = "SPAN", default_value = "10ms", conflicts_with = "host")]
     interval: String,
-    /// IPv4 or IPv6
+    /// The version of IP
     #[arg(long, value_name = "4|6", value_parser = family(), default_value = "4", conflicts_with = "host")]
     ip: u8,
-    /// Across the VLAN of the pair; xdp tags packets itself where the kernel has no VLANs
+    /// Send across the VLAN of the pair. xdp tags packets itself where the kernel has no VLANs
     #[arg(long, conflicts_with = "host")]
     vlan: bool,
     /// How many packets a second the flood offers
     #[arg(long, value_name = "PACKETS", default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000), conflicts_with = "host")]
     flood_rate: u64,
-    /// Give host a another clock than host b: SPEC is offset=SPAN, drift=NUMBERppm and step=SPAN@PERCENT%, of which any may be missing, such as
-    /// offset=7s,drift=100ppm,step=3ms@50%; and report what messages really took (true_response)
+    /// Give host a another clock than host b, and report the true delays of messages (true_response). SPEC is offset=SPAN, drift=NUMBERppm
+    /// and step=SPAN@PERCENT%, of which any may be missing, such as offset=7s,drift=100ppm,step=3ms@50%
     #[arg(long, value_name = "SPEC", conflicts_with = "host")]
     clocks: Option<String>,
     #[command(flatten)]
@@ -152,7 +151,7 @@ struct RunArguments {
     /// Print one JSON object instead of tables
     #[arg(long, conflicts_with = "host")]
     json: bool,
-    /// What to run in HOST
+    /// The command to run in HOST
     #[arg(last = true, requires = "host", value_name = "COMMAND")]
     command: Vec<OsString>,
 }
@@ -176,19 +175,19 @@ impl PairArguments {
 /// Does what is asked for. The exit status.
 pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
     match &arguments.command {
-        LabCommand::Up(arguments) => {
+        LabCommand::Up { name, pair, json } => {
             let stop = Stop::on_signals()?;
-            let made = standing::up(&arguments.name, arguments.pair.size(), || stop.is_set())?;
-            println!("{}", if arguments.json { to_json(&made) } else { report::made(&made) });
+            let made = named_lab::up(name, pair.size(), || stop.is_set())?;
+            println!("{}", if *json { to_json(&made) } else { report::made(&made) });
             Ok(0)
         }
-        LabCommand::Down(arguments) => {
-            let removed = standing::down(&arguments.name)?;
-            println!("{}", if arguments.json { to_json(&removed) } else { report::removed(&removed) });
+        LabCommand::Down { name, json } => {
+            let removed = named_lab::down(name)?;
+            println!("{}", if *json { to_json(&removed) } else { report::removed(&removed) });
             Ok(0)
         }
         LabCommand::Run(arguments) => match arguments.host {
-            Some(host) => match standing::enter(&arguments.name, host, &arguments.command)? {},
+            Some(host) => match named_lab::enter(&arguments.name, host, &arguments.command)? {},
             None => tell(arguments),
         },
         LabCommand::Host => Ok(two_hosts::host::run(&Process)),
@@ -225,7 +224,7 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         seconds: arguments.seconds,
         realtime: !arguments.no_realtime,
         clocks,
-        settings: &|vlan| Settings::new(arguments, vlan).told(),
+        settings: &|vlan| json!(Settings::new(arguments, vlan)),
         stopped: &|| stop.is_set(),
     };
     let outcome = two_hosts::story::run(&story, &mut Terminal { arguments, clocks, progress: None })?;
@@ -254,7 +253,7 @@ impl Audience for Terminal<'_> {
         !self.arguments.json
     }
 
-    fn plays(&mut self, shown: Arc<Mutex<Shown>>) {
+    fn plays(&mut self, shown: Arc<Mutex<ShownProgress>>) {
         let wanted = self.arguments.messages;
         let line = move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted);
         self.progress = Some(Progress::start(line));

@@ -3,20 +3,19 @@
 use std::path::PathBuf;
 
 use laxity::calibration::decimal;
-use laxity::{Host, HostConfig};
+use laxity::{Host, HostConfig, Snapshot};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::Error;
 use laxity_lab::two_hosts::{Command, HostReport, Promise};
-use laxity_lab::workload::Row;
+use laxity_lab::workload::WorkloadRow;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::RunArguments;
 use crate::costs;
 use crate::failure::Failure;
-use crate::link::{LinkArguments, PREMISE, early, early_lines};
-use crate::report::{link, premises};
+use crate::link::{LinkArguments, PREMISE, early_lines};
 
 /// What the command line says of both hosts, as their processes are told.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,15 +41,11 @@ impl Settings {
         Self { calibration: costs.calibration.clone(), keep_awake: costs.keep_awake, link }
     }
 
-    pub(super) fn told(&self) -> Value {
-        serde_json::to_value(self).expect("structs of strings and integers are always JSON")
-    }
-
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
         let link = self.link.choice()?;
         let costs = costs::named(self.calibration.as_deref(), link.kind())?;
         let costs = costs::of_host(costs, None, Some(config.bind.ip()))?;
-        Ok(HostConfig { costs: Some(costs), keep_awake: self.keep_awake, link, ..config })
+        Ok(HostConfig { costs: Some(costs), link, ..config }.advanced(|advanced| advanced.keep_awake = self.keep_awake))
     }
 }
 
@@ -65,8 +60,8 @@ impl Command for Process {
             .map_err(|failure| Error::Lab { status: failure.exit_status(), text: failure.to_string() })
     }
 
-    fn promise(&self, host: &Host, platform: &Platform, channels: &[Row]) -> Promise {
-        let guarantee = costs::of_both_ends(&host.standing().backing, platform, channels);
+    fn promise(&self, host: &Host, platform: &Platform, channels: &[WorkloadRow]) -> Promise {
+        let guarantee = costs::of_both_ends(&host.status().backing, platform, channels);
         Promise {
             guarantee: guarantee.level.name().to_owned(),
             miss_probability: guarantee.miss.map(decimal),
@@ -75,16 +70,16 @@ impl Command for Process {
     }
 
     fn report(&self, host: &Host, elapsed: Duration) -> HostReport {
+        let Snapshot { link, early, premises, .. } = host.snapshot();
         let (broken, notes): (Vec<String>, Vec<String>) =
-            early_lines(host, elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
-        let seen = host.premises();
+            early_lines(early.as_ref(), elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
         let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
         HostReport {
-            link: host.link_counters().as_ref().map_or(Value::Null, link),
-            early: early(host),
-            premises: premises(&seen),
-            is_broken_with_peer: seen.are_broken_with_any(),
-            violations: seen.violations().into_iter().chain(broken).collect(),
+            link: json!(link),
+            early: json!(early),
+            premises: json!(premises),
+            is_broken_with_peer: premises.are_broken_with_any(),
+            violations: premises.violations().into_iter().chain(broken).collect(),
             notes,
         }
     }

@@ -4,9 +4,9 @@ use laxity::Costs;
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
 use laxity_lab::figures::undecided;
+use laxity_lab::two_hosts::named_lab::{MadeLab, RemovedLab, named};
 use laxity_lab::two_hosts::pair::VLAN;
-use laxity_lab::two_hosts::standing::{Made, Removed, named};
-use laxity_lab::two_hosts::{Clocks, Outcome, Promise};
+use laxity_lab::two_hosts::{Clocks, HostReport, Outcome, Promise};
 use serde_json::{Value, json};
 
 use super::RunArguments;
@@ -14,7 +14,7 @@ use crate::costs::taken;
 use crate::report::{self, escaped, to_json, with};
 use crate::table::{Column, known, table};
 
-pub(super) fn made(made: &Made<'_>) -> String {
+pub(super) fn made(made: &MadeLab<'_>) -> String {
     let mut lines = vec![format!("The lab {} stands: two hosts, joined by a virtual Ethernet pair.", made.name)];
     for end in &made.hosts {
         let namespace = end.namespace.as_deref().unwrap_or_default();
@@ -42,7 +42,7 @@ pub(super) fn made(made: &Made<'_>) -> String {
     lines.join("\n")
 }
 
-pub(super) fn removed(removed: &Removed<'_>) -> String {
+pub(super) fn removed(removed: &RemovedLab<'_>) -> String {
     let mut lines = vec![format!("The lab {} is gone ({}).", removed.name, removed.removed.join(", "))];
     if !removed.processes.is_empty() {
         let numbers: Vec<String> = removed.processes.iter().map(u32::to_string).collect();
@@ -59,7 +59,7 @@ pub(super) fn json(
     clocks: Option<Clocks>,
     costs: &Costs,
 ) -> String {
-    let both = |[a, b]: &[Value; 2]| json!({ "a": a, "b": b });
+    let both = |of: fn(&HostReport) -> &Value| json!({ "a": of(&outcome.hosts[0]), "b": of(&outcome.hosts[1]) });
     to_json(&json!({
         "link": arguments.link.name(),
         "attack": arguments.attack.to_string(),
@@ -73,9 +73,9 @@ pub(super) fn json(
         "flood": outcome.flood,
         "channels": outcome.channels.iter().zip(outcome.in_hand_ns.iter().zip(&outcome.true_response)).map(channel).collect::<Value>(),
         "altered": outcome.altered,
-        "links": both(&outcome.links),
-        "early": both(&outcome.early),
-        "premises": both(&outcome.premises),
+        "links": both(|host| &host.link),
+        "early": both(|host| &host.early),
+        "premises": both(|host| &host.premises),
         "clocks": clocks,
         "notes": outcome.notes,
     }))
@@ -95,20 +95,18 @@ pub(super) fn text(outcome: &Outcome) -> String {
     let measured = outcome.channels.iter().zip(&outcome.true_response);
     let measured: Vec<_> = measured.filter_map(|(channel, response)| Some((channel, (*response)?))).collect();
     if !measured.is_empty() {
-        lines.push(
-            "From the sending application's call to the receiving application's hand, by CLOCK_REALTIME:".to_owned(),
-        );
+        lines.push("From the sending application's call until the message was complete, by CLOCK_REALTIME:".to_owned());
         let columns: &[Column<'_, (&Figures, Latencies)>] = &[
             ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
             ("true p50", &|(_, response)| known(response.p50)),
             ("true p99", &|(_, response)| known(response.p99)),
             ("true largest", &|(_, response)| known(response.max)),
         ];
-        lines.push(table(columns, 1.., measured).to_string());
+        lines.push(table(columns, 1.., measured));
     }
     lines.push(match &outcome.flood {
         Some(flood) => format!(
-            "flood: strangers offered {} packets/s of {} bytes; {} packets/s reached the interface of b ({} in {})",
+            "flood: unknown peers offered {} packets/s of {} bytes; {} packets/s reached the interface of b ({} in {})",
             flood.offered_packets_s,
             flood.packet_bytes,
             flood.packets_s,

@@ -2,22 +2,48 @@
 //!
 //! Each mode is a file of its own. What a mode prints on standard output depends on its arguments alone: not on the clock,
 //! not on the number of threads. How long it took goes to standard error.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
-mod arguments;
 mod scale;
 mod scenario;
 mod search;
 mod swarm;
 
+use std::num::NonZeroUsize;
+
 use clap::{ArgGroup, Args};
 
 use crate::failure::Failure;
-use arguments::RunArguments;
 use scale::ScaleArguments;
 pub(crate) use scenario::HELP;
 use scenario::ScenarioArguments;
 use search::SearchArguments;
 use swarm::SwarmArguments;
+
+/// Options that several modes have.
+#[derive(Debug, Args)]
+pub(crate) struct RunArguments {
+    /// The seed of all random choices. The same seed gives the same output
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many worlds run at a time [default: the number of processors]. The output does not depend on it
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long to run, in seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+}
+
+impl RunArguments {
+    /// How many worlds at a time.
+    pub(crate) fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or_else(processors, usize::from)
+    }
+}
 
 /// Arguments of `laxity sim`; those of one mode only say so by `requires`, and what chooses a mode is in the group `mode`.
 #[derive(Debug, Args)]

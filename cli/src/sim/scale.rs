@@ -6,14 +6,14 @@ use std::time::{Duration as StdDuration, Instant};
 
 use clap::Args;
 use laxity_core::units::Duration;
-use laxity_sim::scale::{Outcome, Phase, Scale};
+use laxity_sim::scale::{Phase, ScaleOutcome, ScaleRun};
 use serde_json::{Value, json};
 
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
 use crate::progress::bar;
-use crate::report::{to_json, with};
+use crate::report::{say, to_json, with};
 use crate::table::{Column, table};
 
 /// Arguments of the scale run alone.
@@ -22,10 +22,10 @@ pub(crate) struct ScaleArguments {
     /// Simulate many hosts that each send admitted channels through two relays: ten, a hundred, up to --hosts
     #[arg(long, group = "mode")]
     pub(crate) scale: bool,
-    /// Of a scale run: the most hosts
+    /// Of a scale run: the largest number of hosts
     #[arg(long, requires = "scale", value_name = "N")]
     pub(crate) hosts: Option<NonZeroUsize>,
-    /// Of a scale run: channels that each host sends; it passes on twice as many and receives as many
+    /// Of a scale run: channels that each host sends. It receives as many, and passes on twice as many
     #[arg(long, requires = "scale", value_name = "N")]
     pub(crate) channels: Option<NonZeroUsize>,
 }
@@ -37,8 +37,8 @@ const SECONDS: u64 = 1;
 
 /// One size, and what it took.
 struct Row {
-    scale: Scale,
-    outcome: Outcome,
+    scale: ScaleRun,
+    outcome: ScaleOutcome,
     /// Until everything was admitted; and in all.
     admission: StdDuration,
     whole: StdDuration,
@@ -54,20 +54,27 @@ pub(super) fn run(scale: &ScaleArguments, arguments: &RunArguments) -> Result<bo
         true => Ok(()),
         false => Err(Failure::Usage(format!("sim: {what} is {found}, expected {least} to {most}"))),
     };
-    within("--hosts", most, Scale::LEAST_HOSTS, Scale::MOST_HOSTS)?;
-    within("--channels", channels, 1, Scale::MOST_CHANNELS)?;
+    within("--hosts", most, ScaleRun::LEAST_HOSTS, ScaleRun::MOST_HOSTS)?;
+    within("--channels", channels, 1, ScaleRun::MOST_CHANNELS)?;
     let span = Duration::from_secs(arguments.seconds.unwrap_or(SECONDS));
     let sizes = (1..).map(|power| 10usize.pow(power)).take_while(|&size| size < most).chain([most]);
-    let rows: Vec<Row> = sizes.map(|hosts| measure(Scale { hosts, channels, span, seed: arguments.seed })).collect();
-    if arguments.json {
-        println!("{}", object(&rows));
-    } else {
-        print(&rows);
+    let rows: Vec<Row> = sizes.map(|hosts| measure(ScaleRun { hosts, channels, span, seed: arguments.seed })).collect();
+    say(&if arguments.json { object(&rows) } else { page(&rows) });
+    // What depends on this machine is no part of the page.
+    for row in rows.iter().filter(|_| !arguments.json) {
+        let memory = row.peak_bytes.map_or(NONE.to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+        eprintln!(
+            "{} hosts: {:.1} s, of which admission {:.1} s; {} events per second; {memory} of memory at most so far",
+            row.scale.hosts,
+            row.whole.as_secs_f64(),
+            row.admission.as_secs_f64(),
+            count(row.events_per_second()),
+        );
     }
     Ok(rows.iter().all(|row| row.outcome.violations() == 0))
 }
 
-fn measure(scale: Scale) -> Row {
+fn measure(scale: ScaleRun) -> Row {
     let bar = bar("{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}", 1).with_prefix(format!("{} hosts", scale.hosts));
     let started = Instant::now();
     let mut admission = StdDuration::ZERO;
@@ -133,7 +140,7 @@ fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
 }
 
-fn print(rows: &[Row]) {
+fn page(rows: &[Row]) -> String {
     let columns: [Column<'_, &Row>; 10] = [
         ("hosts", &|row| count(row.scale.hosts as u64)),
         ("channels", &|row| count(row.outcome.admitted)),
@@ -146,17 +153,7 @@ fn print(rows: &[Row]) {
         ("at a relay/stage", &|row| percent(row.outcome.response_by_stage)),
         ("events", &|row| count(row.outcome.events)),
     ];
-    println!("{}", table(&columns, .., rows));
     let violations: u64 = rows.iter().map(|row| row.outcome.violations()).sum();
-    println!("Every channel passes two relays; {violations} promises were broken.");
-    for row in rows {
-        let memory = row.peak_bytes.map_or(NONE.to_owned(), |bytes| format!("{} MiB", bytes >> 20));
-        eprintln!(
-            "{} hosts: {:.1} s, of which admission {:.1} s; {} events per second; {memory} of memory at most so far",
-            row.scale.hosts,
-            row.whole.as_secs_f64(),
-            row.admission.as_secs_f64(),
-            count(row.events_per_second()),
-        );
-    }
+    let table = table(&columns, .., rows);
+    format!("{table}\nEvery channel passes two relays; {violations} promises were broken.")
 }

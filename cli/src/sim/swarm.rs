@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use clap::Args;
 use laxity_sim::FaultKind;
-use laxity_sim::swarm::{self, Outcome, Totals};
+use laxity_sim::swarm::{self, SwarmTotals, WorldOutcome};
 use serde_json::{Map, Value, json};
 
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::progress::bar;
-use crate::report::{by_cause, to_json};
+use crate::report::{by_cause, say, to_json};
 
 /// Arguments of the swarm alone.
 #[derive(Debug, Args)]
@@ -19,10 +19,10 @@ pub(crate) struct SwarmArguments {
     /// Run many short worlds, one for each seed from `--seed` on, under all kinds of faults
     #[arg(long, group = "mode", conflicts_with = "seconds")]
     pub(crate) swarm: bool,
-    /// Of a swarm: how many worlds, 10,000 if not told
+    /// Of a swarm: how many worlds [default: 10000]
     #[arg(long, requires = "swarm", value_name = "N")]
     pub(crate) worlds: Option<NonZeroU64>,
-    /// Of a swarm: worlds of two hosts with two clocks, in which all is about what each knows of the other's
+    /// Of a swarm: worlds of two hosts with two clocks. They test what each host knows of the other's clock
     #[arg(long, requires = "swarm")]
     pub(crate) clocks: bool,
 }
@@ -36,16 +36,13 @@ pub(super) fn run(swarm: &SwarmArguments, arguments: &RunArguments) -> Result<bo
     let bar = bar("{bar:24} {pos} of {len} worlds, {eta} left", worlds);
     let started = Instant::now();
     let world = if swarm.clocks { swarm::clocks::world } else { swarm::world };
-    let totals = swarm::run_of(world, arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
+    let totals = swarm::run(world, arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
     bar.finish_and_clear();
     let elapsed = started.elapsed();
     let each_second = u128::from(worlds) * 1_000 / elapsed.as_millis().max(1);
     eprintln!("{worlds} worlds in {:.1} s, {each_second} a second", elapsed.as_secs_f64());
-    if arguments.json {
-        println!("{}", json(swarm, arguments.seed, &totals));
-    } else {
-        print!("{}", text(swarm, arguments.seed, &totals));
-    }
+    let report = if arguments.json { json } else { text };
+    say(&report(swarm, arguments.seed, &totals));
     Ok(totals.failed == 0)
 }
 
@@ -55,10 +52,10 @@ fn replay(swarm: &SwarmArguments, seed: u64) -> String {
     format!("laxity sim --swarm{clocks} --worlds 1 --seed {seed}")
 }
 
-fn json(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
+fn json(swarm: &SwarmArguments, seed: u64, totals: &SwarmTotals) -> String {
     let counts = &totals.counts;
     let faults = FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| ((*name).to_owned(), count.into()));
-    let finding = |failure: &Outcome| {
+    let finding = |failure: &WorldOutcome| {
         json!({
             "seed": failure.seed,
             "found": failure.findings,
@@ -90,11 +87,11 @@ fn json(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
     }))
 }
 
-fn digest(totals: &Totals) -> String {
+fn digest(totals: &SwarmTotals) -> String {
     format!("{:016x}", totals.digest.0)
 }
 
-fn text(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
+fn text(swarm: &SwarmArguments, seed: u64, totals: &SwarmTotals) -> String {
     let counts = &totals.counts;
     let seconds = counts.span.as_nanos() / 1_000_000_000;
     let mut lines = vec![
@@ -120,12 +117,14 @@ fn text(swarm: &SwarmArguments, seed: u64, totals: &Totals) -> String {
     });
     let faults: Vec<_> =
         FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| format!("{name} {count}")).collect();
-    lines.push(format!("faults: {}", faults.join(", ")));
-    lines.push(format!("digest {}", digest(totals)));
-    lines.push(format!("{} worlds in which something does not hold", totals.failed));
+    lines.extend([
+        format!("faults: {}", faults.join(", ")),
+        format!("digest {}", digest(totals)),
+        format!("{} worlds in which something does not hold", totals.failed),
+    ]);
     for failure in &totals.failures {
         lines.push(format!("\n{}", replay(swarm, failure.seed)));
         lines.extend(failure.findings.iter().chain(&failure.setting).map(|line| format!("  {line}")));
     }
-    lines.join("\n") + "\n"
+    lines.join("\n")
 }

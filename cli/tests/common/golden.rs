@@ -80,10 +80,10 @@ pub fn first_difference(expected: &str, found: &str) -> Option<String> {
 
 /// What stands at each path of some documents, which are objects: `channels[].bound_ns: integer|null`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Shape(BTreeMap<String, Place>);
+pub struct Shape(BTreeMap<String, ShapeEntry>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Place {
+struct ShapeEntry {
     types: BTreeSet<String>,
     /// An object in its place may be without it: `path?: type`.
     is_optional: bool,
@@ -132,10 +132,11 @@ impl Shape {
         let place = |line: &str| {
             let (path, types) = line.rsplit_once(": ").unwrap_or_else(|| panic!("{line}"));
             let types = types.split('|').map(str::to_owned).collect();
-            let place = Place { types, is_optional: path.ends_with('?'), ..Place::default() };
+            let place = ShapeEntry { types, is_optional: path.ends_with('?'), ..ShapeEntry::default() };
             (path.trim_end_matches('?').to_owned(), place)
         };
-        let document = (String::new(), Place { types: BTreeSet::from(["object".to_owned()]), ..Place::default() });
+        let document =
+            (String::new(), ShapeEntry { types: BTreeSet::from(["object".to_owned()]), ..ShapeEntry::default() });
         Self(text.lines().map(place).chain([document]).collect())
     }
 
@@ -198,7 +199,7 @@ fn object_of(path: &str) -> Option<&str> {
     is_key.then(|| path.rsplit_once('.').map_or("", |(object, _)| object))
 }
 
-fn line(path: &str, place: &Place) -> String {
+fn line(path: &str, place: &ShapeEntry) -> String {
     let types: Vec<&str> = place.types.iter().map(String::as_str).collect();
     format!("{path}{}: {}", if place.is_optional { "?" } else { "" }, types.join("|"))
 }

@@ -43,7 +43,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// `laxity bench` with costs that are nobody's.
+/// `laxity bench` without a calibration.
 pub fn bench(arguments: &[&str]) -> Output {
     Command::new(golden::binary()).env("LAXITY_CALIBRATION", "none").arg("bench").args(arguments).output().unwrap()
 }
@@ -88,7 +88,7 @@ pub fn transfer(
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // Nobody waits long for a receiver that is not there yet.
+    // A sender does not wait long for a receiver that is not there yet.
     let mut said = BufReader::new(receiver.stderr.take().unwrap());
     let mut heard = String::new();
     while !heard.contains("receiving a on") {

@@ -10,16 +10,16 @@ use laxity_core::units::{Duration, Rate};
 
 /// Whether the channels are of one kind, or no two alike.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kinds {
+pub(crate) enum ChannelMix {
     One,
     Distinct,
 }
 
 /// A channel that 10,000 times fits onto the assumed host: some messages a minute, due within seconds.
-pub(crate) fn contract(kinds: Kinds, place: usize) -> Contract {
+pub(crate) fn contract(kinds: ChannelMix, place: usize) -> Contract {
     let place = match kinds {
-        Kinds::One => 0,
-        Kinds::Distinct => place as u64,
+        ChannelMix::One => 0,
+        ChannelMix::Distinct => place as u64,
     };
     let interval = Duration::from_micros(10_000_000 + 100 * place);
     let deadline = Duration::from_micros(3_500_000 + 5 * place);
@@ -28,7 +28,7 @@ pub(crate) fn contract(kinds: Kinds, place: usize) -> Contract {
 }
 
 /// An executive with so many of them.
-pub(crate) fn filled(platform: Platform, kinds: Kinds, channels: usize) -> Admission {
+pub(crate) fn filled(platform: Platform, kinds: ChannelMix, channels: usize) -> Admission {
     let mut admission = Admission::new(platform).expect("a platform that can be");
     for place in 0..channels {
         accept(&mut admission, &contract(kinds, place));

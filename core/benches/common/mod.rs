@@ -10,7 +10,7 @@ use std::process::Command;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{
-    ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, SharedKey, Transmit,
+    ClockConfig, Config, Destination, Endpoint, LinkConfig, ReceiveGrant, ReceiveSetup, SendSetup, SharedKey, Transmit,
 };
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
@@ -45,7 +45,7 @@ pub(crate) struct Pair {
     pub(crate) receiver: Side,
     /// The channels at the sender.
     pub(crate) channels: Vec<ChannelId>,
-    /// Messages that nobody has.
+    /// Messages that no channel holds.
     pub(crate) buffers: Vec<MessageBuf>,
     /// Between `transmit` and `demultiplex`.
     pub(crate) left: Vec<Transmit>,
@@ -163,7 +163,7 @@ impl Pair {
         let destination = Destination { link: 0, peer: receiver.address, name: Name::new(NAME).expect("a name") };
         let lease = Duration::from_secs(60);
         for _ in 0..count {
-            let outgoing = Outgoing::new(destination, config, Duration::from_millis(2), lease, 1, packets);
+            let outgoing = SendSetup::new(destination, config, Duration::from_millis(2), lease, 1, packets);
             sender.endpoint.open(now, outgoing).expect("room for every channel");
         }
         sender.endpoint.handle_timeout(now);
@@ -174,7 +174,7 @@ impl Pair {
         while let Some(event) = receiver.endpoint.poll_event() {
             let Event::Requested(request) = event else { panic!("expected a request, found {event:?}") };
             let stage = Duration::from_millis(2) + spread(receiver.endpoint.channels(), 1, Duration::from_millis(2));
-            let reception = Reception {
+            let reception = ReceiveGrant {
                 stage,
                 input_delay: Duration::ZERO,
                 upstream: UPSTREAM,
@@ -184,7 +184,7 @@ impl Pair {
                 messages: 2,
                 packets: 2 * packets,
             };
-            let incoming = Incoming::new(&request, reception);
+            let incoming = ReceiveSetup::new(&request, reception);
             receiver.endpoint.accept(now, &request, incoming).expect("room for every channel");
         }
         receiver.carry(now, sender);
@@ -211,7 +211,7 @@ impl Pair {
         phase::demultiplex(self);
         phase::reassemble(self);
         phase::deliver(self);
-        // Whoever was served is due again an interval later.
+        // The channel that was served is due again an interval later.
         self.now += INTERVAL;
     }
 
@@ -243,7 +243,7 @@ pub(crate) mod phase {
         }
     }
 
-    /// Steps of the sender until nobody has work; nothing leaves meanwhile, so that the link's queues fill as well.
+    /// Steps of the sender until no channel has work; nothing leaves meanwhile, so that the link's queues fill as well.
     #[inline(never)]
     pub(crate) fn make_packets(pair: &mut Pair) {
         let now = pair.now + Duration::from_micros(1);
@@ -277,7 +277,7 @@ pub(crate) mod phase {
         }
     }
 
-    /// Steps of the receiver until nobody has work, once everything is current.
+    /// Steps of the receiver until no channel has work, once everything is current.
     #[inline(never)]
     pub(crate) fn reassemble(pair: &mut Pair) {
         let now = pair.now + UPSTREAM;

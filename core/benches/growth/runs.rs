@@ -13,7 +13,8 @@ pub(crate) fn run(together: bool, upcalls: usize, runs: usize) {
     for number in 0..upcalls as u64 {
         // Periods differ by a nanosecond, so that priorities do.
         let upcall = Upcall::new(period + Duration::from_nanos(number), Duration::from_nanos(100), 1, 1);
-        let id = queue.create(upcall.expect("an upcall that can be")).expect("room for all");
+        let upcall = upcall.expect("an upcall that can be");
+        let id = queue.create(upcall, upcall.period(), 0).expect("room for all");
         let after = if together { 0 } else { period.as_nanos() / upcalls as u64 * number };
         queue.run(Instant::ZERO, id, Instant::from_nanos(after));
     }
@@ -31,7 +32,7 @@ pub(crate) fn run(together: bool, upcalls: usize, runs: usize) {
 
 pub(crate) mod phase {
     use laxity_core::units::Instant;
-    use laxity_core::upcall::{Outcome, Upcalls};
+    use laxity_core::upcall::{RunOutcome, Upcalls};
 
     /// One run of the first upcall, if one is ready.
     #[inline(never)]
@@ -40,6 +41,6 @@ pub(crate) mod phase {
             return false;
         }
         std::hint::black_box(queue.should_yield(now));
-        queue.ran(now, 1, Outcome::Done).is_some()
+        queue.ran(now, 1, RunOutcome::Done).is_some()
     }
 }

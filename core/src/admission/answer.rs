@@ -1,4 +1,4 @@
-//! What a plan of channels is answered: yes with its numbers, or no with what would fit.
+//! The answer to a plan of channels: yes with its numbers, or no with what would fit.
 //!
 //! Times are durations in nanoseconds, counted from a message's logical arrival unless said otherwise.
 
@@ -8,7 +8,7 @@ use super::{Admission, Code, Stage, Utilisation};
 use crate::contract::{Contract, SendingStages};
 use crate::units::{Duration, Instant};
 
-/// What this host does for a channel.
+/// The part of this host in a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Role {
     /// Its messages begin here: processor, then link. Complete when the last packet has left.
@@ -21,9 +21,9 @@ pub enum Role {
     Relays,
 }
 
-/// Whose answer a plan gives for a channel.
+/// The ends of a channel for which a plan answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub enum Ends {
+pub enum AnsweringEnds {
     /// That of both ends: this host sends, and another with the same costs receives ([`super::pair`]).
     #[default]
     Both,
@@ -33,29 +33,29 @@ pub enum Ends {
 
 /// A channel that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct AdmissionRequest {
     /// The contract; its deadline is that of the ends that are asked.
     pub contract: Contract,
-    /// Who is asked.
-    pub ends: Ends,
+    /// The ends that are asked.
+    pub ends: AnsweringEnds,
 }
 
-impl Request {
+impl AdmissionRequest {
     /// For both ends.
     pub fn both(contract: Contract) -> Self {
-        Self { contract, ends: Ends::Both }
+        Self { contract, ends: AnsweringEnds::Both }
     }
 
     /// For this host alone.
     pub fn only(contract: Contract, role: Role) -> Self {
-        Self { contract, ends: Ends::Only(role) }
+        Self { contract, ends: AnsweringEnds::Only(role) }
     }
 
-    /// What this host does for it.
+    /// The part of this host in it.
     pub fn role(&self) -> Role {
         match self.ends {
-            Ends::Both => Role::Sends,
-            Ends::Only(role) => role,
+            AnsweringEnds::Both => Role::Sends,
+            AnsweringEnds::Only(role) => role,
         }
     }
 }
@@ -75,7 +75,7 @@ pub enum Rule {
 
 /// Which tests may say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-pub enum Test {
+pub enum AdmissionTest {
     /// As live hosts do: the split rule to begin with, and another way to serve the channels where a newcomer does not fit
     /// ([`rearrange`](super::rearrange)).
     #[default]
@@ -84,32 +84,32 @@ pub enum Test {
     Only(Rule),
 }
 
-/// What the split test finds for one channel, on a host that holds what that test granted before it.
+/// The findings of the split test for one channel, on a host that holds what that test granted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SplitFigures {
     /// The least d_cpu; `None` if there is none, zero if the channel needs no processor here.
     pub processor_min: Option<Duration>,
     /// The least d_link; `None` if there is none, zero if the channel needs no link here.
     pub link_min: Option<Duration>,
-    /// Whether both, and the handover, fit into the deadline.
+    /// True if both, and the handover, fit into the deadline.
     pub fits: bool,
 }
 
-/// What the composite test finds for one channel, on a host that holds what that test granted before it.
+/// The findings of the composite test for one channel, on a host that holds what that test granted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CompositeFigures {
     /// The least deadline; `None` if there is none.
     pub least_deadline: Option<Duration>,
-    /// Whether that is within the deadline asked for.
+    /// True if that is within the deadline asked for.
     pub fits: bool,
 }
 
 /// One addend of a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Term {
+pub struct BoundTerm {
     /// Its name in JSON, without the unit.
     pub name: &'static str,
-    /// How much of the bound it is.
+    /// Its part of the bound.
     pub amount: Duration,
 }
 
@@ -119,7 +119,7 @@ pub struct Bound {
     /// At most the deadline. It may grow towards it as others are admitted.
     pub worst: Duration,
     /// The terms add up to it.
-    pub terms: Vec<Term>,
+    pub terms: Vec<BoundTerm>,
 }
 
 /// Yes.
@@ -127,8 +127,8 @@ pub struct Bound {
 pub struct Grant {
     /// The worst case with all channels that were granted; at most the deadline.
     pub bound: Duration,
-    /// What the bound is made of: the terms add up to it.
-    pub terms: Vec<Term>,
+    /// The terms of the bound: they add up to it.
+    pub terms: Vec<BoundTerm>,
     /// The deadlines by stage at this host. Under the composite rule all of it is the processor's.
     pub stages: SendingStages,
     /// And at the other end, if it was asked.
@@ -141,9 +141,10 @@ pub struct Grant {
     pub packets: u32,
 }
 
-/// What would fit instead, each value alone, the others as requested; `None` if none would.
+/// The values that would fit instead, each one alone with the others as requested; `None` if none would.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Fits {
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Alternatives {
     /// The least deadline.
     pub deadline: Option<Duration>,
     /// The shortest interval.
@@ -155,9 +156,9 @@ pub struct Fits {
 /// No, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// What stood in the way.
+    /// The reason.
     pub code: Code,
-    /// Where.
+    /// The stage that refused.
     pub stage: Stage,
     /// The first instant that fails, or the deadline's shortfall; as in [`super::Refusal`].
     pub at: Option<Instant>,
@@ -167,16 +168,16 @@ pub struct Denial {
     /// Indices of the channels that stand in the way: without them the request would be granted. Empty if it would not be
     /// granted on idle hosts either.
     pub because_of: Vec<usize>,
-    /// What would fit.
-    pub fits: Fits,
+    /// The values that would fit.
+    pub fits: Alternatives,
 }
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What the split test says.
+    /// The findings of the split test.
     pub split: SplitFigures,
-    /// What the composite test says.
+    /// The findings of the composite test.
     pub composite: CompositeFigures,
     /// The decision.
     pub outcome: Result<Grant, Denial>,
@@ -187,14 +188,14 @@ pub struct Answer {
 pub struct DemandPoint {
     /// t, from a simultaneous release of all channels.
     pub at: Duration,
-    /// When all that is due by t is done at the latest: it must not exceed t.
+    /// The latest completion of all work that is due by t: it must not exceed t.
     pub done: Duration,
 }
 
 /// Demand on one resource, for a plot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DemandCurve {
-    /// Where; [`Stage::Route`] for the composite test.
+    /// The stage; [`Stage::Route`] for the composite test.
     pub stage: Stage,
     /// A step at each point, in ascending order.
     pub points: Vec<DemandPoint>,
@@ -202,15 +203,15 @@ pub struct DemandCurve {
 
 /// The answers to a plan, in the order of the requests.
 #[derive(Clone, Debug)]
-pub struct Answers {
+pub struct PlanAnswer {
     /// The rule that the host has to follow.
     pub rule: Rule,
     /// One for each request.
     pub channels: Vec<Answer>,
     /// This host with the granted channels.
-    pub here: Admission,
+    pub this_host: Admission,
     /// The other end of those for which both ends were asked; `None` if there are none.
-    pub there: Option<Admission>,
+    pub other_host: Option<Admission>,
     /// The demand of the granted channels.
     pub demand: Vec<DemandCurve>,
 }

@@ -10,15 +10,15 @@
 //! jitter. **Composite rule.** The composite demand until t, for the message's deadline.
 //!
 //! A receiving host counts from the message's logical arrival there, which is when its sender's stages end at the latest.
-//! Where a bound would take too long to find, it is the stages' deadlines, which hold in any case.
+//! If a bound would take too long to compute, it is the sum of the stages' deadlines, which hold in any case.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::answer::{Bound, Rule, Term};
-use super::link::{LinkResponse, Stream};
+use super::answer::{Bound, BoundTerm, Rule};
+use super::link::{LinkTest, PacketStream};
 use super::reserve::{Admission, Reservation, ReservationId};
-use super::walk::{Lateness, Response, latest};
+use super::walk::{LatenessWalk, Response, latest};
 use crate::units::Duration;
 
 /// The names of terms, in the order in which they are shown.
@@ -37,7 +37,7 @@ pub mod terms {
     pub const PROCESSOR_BLOCKING: &str = "processor_blocking";
     /// C_l: handing packets to the link meanwhile.
     pub const LINK_SERVICE: &str = "link_service";
-    /// What the platform takes of the processor.
+    /// The processor time that the platform takes.
     pub const PROCESSOR_INTERFERENCE: &str = "processor_interference";
     /// The message's own packets on the link.
     pub const TRANSMISSION: &str = "transmission";
@@ -49,13 +49,13 @@ pub mod terms {
     pub const LOOK_AHEAD: &str = "look_ahead";
     /// F: packets of other programs of this host that a guard lets through.
     pub const FOREIGN: &str = "foreign";
-    /// What the platform takes while the link waits to be served.
+    /// The time that the platform takes while the link waits to be served.
     pub const LINK_INTERFERENCE: &str = "link_interference";
     /// K: the message on whichever resource takes longer, packet by packet.
     pub const OWN_MESSAGE: &str = "own_message";
     /// Messages due earlier, on whichever resource takes longer.
     pub const OTHERS: &str = "others";
-    /// What the platform takes.
+    /// The time that the platform takes.
     pub const INTERFERENCE: &str = "interference";
     /// The way between two hosts, and how far apart their clocks are.
     pub const WAY: &str = "way";
@@ -71,44 +71,43 @@ pub mod terms {
     pub const LINK_STAGE: &str = "link_stage";
 }
 
-/// Addends in the order in which they are shown; what the message waits less, because it came later or because the test
-/// knows better, is taken off from the front of `order`.
-fn addends(parts: &[(&'static str, u128)], order: &[&'static str], mut less: u128) -> Vec<Term> {
-    let mut parts = parts.to_vec();
-    for name in order {
-        if let Some((_, amount)) = parts.iter_mut().find(|(other, _)| other == name) {
-            let off = less.min(*amount);
-            (*amount, less) = (*amount - off, less - off);
-        }
+/// Addends in the order in which they are shown: the message's own time, `overheads` of it, and what others take. What it waits less, because it came
+/// later or because the test knows better, is taken off what others take first, and off its own time last.
+fn addends<const N: usize>(mut parts: [(&'static str, u128); N], overheads: usize, mut less: u128) -> Vec<BoundTerm> {
+    let (own, others) = parts.split_at_mut(1 + overheads);
+    let (own, overheads) = own.split_at_mut(1);
+    for (_, amount) in others.iter_mut().chain(overheads).chain(own) {
+        let off = less.min(*amount);
+        (*amount, less) = (*amount - off, less - off);
     }
-    // A host without a guard has no such term.
-    parts
-        .iter()
-        .filter(|(name, amount)| *name != terms::FOREIGN || *amount > 0)
-        .map(|&(name, amount)| Term { name, amount: nanos(u64::try_from(amount).unwrap_or(u64::MAX)) })
-        .collect()
+    // A host without a guard has no foreign packets.
+    let shown = parts.into_iter().filter(|(name, amount)| *name != terms::FOREIGN || *amount > 0);
+    shown.map(|(name, amount)| term(name, nanos(u64::try_from(amount).unwrap_or(u64::MAX)))).collect()
+}
+
+fn term(name: &'static str, amount: Duration) -> BoundTerm {
+    BoundTerm { name, amount }
 }
 
 fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// The marks of `deadlines`, and for each what is latest from there on.
-fn latest_by(test: &impl Response, deadlines: impl Iterator<Item = u64>) -> Option<Vec<(u64, Lateness)>> {
-    let mut marks: Vec<u64> = deadlines.collect();
+/// The deadlines in their order, and for each what is latest from there on.
+fn latest_by(test: &impl Response, mut marks: Vec<u64>) -> Option<Vec<(u64, LatenessWalk)>> {
     marks.sort_unstable();
     marks.dedup();
     let found = latest(test, &marks)?;
     Some(marks.into_iter().zip(found).collect())
 }
 
-fn at(found: Option<&Vec<(u64, Lateness)>>, deadline: u64) -> Option<Lateness> {
+fn at(found: Option<&Vec<(u64, LatenessWalk)>>, deadline: u64) -> Option<LatenessWalk> {
     let found = found?;
     found.binary_search_by_key(&deadline, |(mark, _)| *mark).ok().map(|place| found[place].1)
 }
 
 /// `d + h(t) − t`, at most d: what was tested.
-fn response(deadline: u64, worst: &Lateness) -> u64 {
+fn response(deadline: u64, worst: &LatenessWalk) -> u64 {
     let late = i128::from(worst.done) - i128::from(worst.due);
     u64::try_from(i128::from(deadline) + late).unwrap_or(0).min(deadline)
 }
@@ -131,8 +130,8 @@ impl Admission {
             by_level.iter().find(|(other, _)| core::ptr::eq(*other, held)).and_then(|(_, response)| *response)
         };
         let test = self.processor_test(None);
-        let jobs = || self.held().filter_map(|(_, held)| held.job);
-        let on_processor = latest_by(&test, jobs().map(|job| job.deadline));
+        let jobs = self.reservations().filter_map(|held| held.job);
+        let on_processor = latest_by(&test, jobs.map(|job| job.deadline).collect());
         let by_processor = |held: &Reservation| {
             if self.settings().rule == Rule::Levels {
                 return of_level(held).unwrap_or(held.deadlines().0);
@@ -145,40 +144,42 @@ impl Admission {
             let stream = held.stream?;
             let jitter = by_processor(held);
             let whole = held.job.map_or(0, |job| job.deadline).saturating_add(stream.deadline);
-            Some((Stream { deadline: whole - jitter, ..stream }, jitter))
+            Some(PacketStream { deadline: whole - jitter, jitter, ..stream })
         };
-        let link = LinkResponse::new(&self.machine, self.held().filter_map(|(_, held)| moved(held)).collect());
-        let on_link = latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.due()));
+        let streams: Vec<PacketStream> = self.reservations().filter_map(moved).collect();
+        let on_link = streams.iter().map(PacketStream::due).collect();
+        let link = LinkTest::new(&self.machine, streams, None);
+        let on_link = latest_by(&link, on_link);
         let bound = |held: &Reservation| {
             let handover = held.handover;
-            let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
+            let mut all = vec![term(terms::HANDOVER, handover)];
             if let Some(job) = held.job {
                 match at(on_processor.as_ref(), job.deadline) {
                     _ if self.settings().rule == Rule::Levels => {
-                        all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(by_processor(held)) });
+                        all.push(term(terms::PROCESSOR_STAGE, nanos(by_processor(held))));
                     }
                     Some(worst) => all.extend(self.processor_terms(&test, &job, &worst)),
-                    None => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(job.deadline) }),
+                    None => all.push(term(terms::PROCESSOR_STAGE, nanos(job.deadline))),
                 }
             }
-            if let Some((stream, _)) = moved(held) {
+            if let Some(stream) = moved(held) {
                 match at(on_link.as_ref(), stream.due()) {
                     Some(worst) => all.extend(link_terms(&link, &stream, &worst, self.machine.foreign)),
-                    None => all.push(Term { name: terms::LINK_STAGE, amount: nanos(stream.deadline) }),
+                    None => all.push(term(terms::LINK_STAGE, nanos(stream.deadline))),
                 }
             }
             let worst = all.iter().map(|term| term.amount).sum();
             Bound { worst, terms: all }
         };
-        self.held().map(|(id, held)| (id, bound(held))).collect()
+        self.channels.iter().map(|(id, held)| (id, bound(held))).collect()
     }
 
     fn processor_terms(
         &self,
         test: &super::processor::ProcessorTest,
         job: &super::processor::Job,
-        worst: &Lateness,
-    ) -> Vec<Term> {
+        worst: &LatenessWalk,
+    ) -> Vec<BoundTerm> {
         use terms::{
             INPUT_POLLS, LINK_SERVICE, PROCESSING, PROCESSOR_BLOCKING, PROCESSOR_INTERFERENCE, PROCESSOR_OTHERS,
             SWITCHING,
@@ -197,16 +198,7 @@ impl Admission {
             (LINK_SERVICE, taken.saturating_sub(interference)),
             (PROCESSOR_INTERFERENCE, interference.min(taken)),
         ];
-        let order = [
-            PROCESSOR_OTHERS,
-            PROCESSOR_BLOCKING,
-            LINK_SERVICE,
-            PROCESSOR_INTERFERENCE,
-            SWITCHING,
-            INPUT_POLLS,
-            PROCESSING,
-        ];
-        addends(&parts, &order, u128::from(worst.done - response(job.deadline, worst)))
+        addends(parts, 2, u128::from(worst.done - response(job.deadline, worst)))
     }
 
     fn composite_bounds(&self) -> Vec<(ReservationId, Bound)> {
@@ -214,11 +206,11 @@ impl Admission {
             held.job.map(|job| job.deadline).or(held.stream.map(|stream| stream.deadline)).unwrap_or(0)
         };
         let test = self.composite_test(None);
-        let found = test.as_ref().and_then(|test| latest_by(test, self.held().map(|(_, held)| deadline_of(held))));
+        let found = test.as_ref().and_then(|test| latest_by(test, self.reservations().map(deadline_of).collect()));
         let costs = test.as_ref().map_or(&[][..], |test| &test.costs);
         let bound = |place: usize, held: &Reservation| {
             let deadline = deadline_of(held);
-            let mut all = vec![Term { name: terms::HANDOVER, amount: held.handover }];
+            let mut all = vec![term(terms::HANDOVER, held.handover)];
             match (&test, at(found.as_ref(), deadline).filter(|worst| worst.done <= worst.due)) {
                 (Some(test), Some(worst)) => {
                     let (work, block, packet, constant) = test.parts(worst.due, worst.done);
@@ -233,38 +225,28 @@ impl Admission {
                         (terms::FOREIGN, self.machine.foreign.into()),
                         (terms::INTERFERENCE, interference),
                     ];
-                    let order = [
-                        terms::OTHERS,
-                        terms::PROCESSOR_BLOCKING,
-                        terms::LINK_BLOCKING,
-                        terms::LOOK_AHEAD,
-                        terms::FOREIGN,
-                        terms::INTERFERENCE,
-                        terms::OWN_MESSAGE,
-                    ];
-                    all.extend(addends(&parts, &order, u128::from(worst.done - response(deadline, &worst))));
+                    all.extend(addends(parts, 0, u128::from(worst.done - response(deadline, &worst))));
                 }
-                _ => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(deadline) }),
+                _ => all.push(term(terms::PROCESSOR_STAGE, nanos(deadline))),
             }
             Bound { worst: all.iter().map(|term| term.amount).sum(), terms: all }
         };
-        self.held().enumerate().map(|(place, (id, held))| (id, bound(place, held))).collect()
+        self.channels.iter().enumerate().map(|(place, (id, held))| (id, bound(place, held))).collect()
     }
 }
 
-fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness, foreign: u64) -> Vec<Term> {
+fn link_terms(link: &LinkTest, stream: &PacketStream, worst: &LatenessWalk, foreign: u64) -> Vec<BoundTerm> {
     use terms::{FOREIGN, LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
-    let (work, ahead, block) = link.parts(worst.due, worst.done);
+    let (work, block) = link.parts(worst.due, worst.done);
     let own = stream.until(worst.due).min(stream.whole() - u128::from(stream.spare)).min(work);
     let parts = [
         (TRANSMISSION, own),
         (LINK_OTHERS, work - own),
         (LINK_BLOCKING, block.into()),
-        (LOOK_AHEAD, (ahead - foreign).into()),
+        (LOOK_AHEAD, (link.ahead - foreign).into()),
         (FOREIGN, foreign.into()),
         (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done).saturating_add(stream.late.into())),
     ];
-    let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, FOREIGN, LINK_INTERFERENCE, TRANSMISSION];
     let all = worst.done.saturating_add(stream.late);
-    addends(&parts, &order, u128::from(all - response(stream.deadline, worst)))
+    addends(parts, 0, u128::from(all - response(stream.deadline, worst)))
 }

@@ -1,4 +1,4 @@
-//! How many messages and packets a granted channel must be able to hold.
+//! The numbers of messages and packets that a granted channel must be able to hold.
 //!
 //! If a buffer were smaller, a handler would wait for it inside its deadline, and the analysis would not hold. Sizes are
 //! messages or packets, never bytes; a packet takes one frame. All counts saturate at `u32::MAX`.

@@ -20,9 +20,9 @@
 //! **Why it holds.** A message ends at e, its deadline is t2. Follow its last packet back over the link's busy time with packets
 //! due by t2 to the packet q that opened it, enqueued at r_q; then the processor's back from r_q to t1, the beginning of its
 //! busy time with deadlines up to t2, into which one block reaches. Before r_q only packets that were finished by r_q used
-//! the processor, after r_q the link sends only packets that were finished at or after r_q, and q both. What is finished of a
-//! message is a prefix of it, hence K; q gives the extra L. *Papers:* one other packet may be on the link. *Executive:* at
-//! r_q the link holds less than A and the last packet that it was given, whoever's that is, and one C_l may be under way; from
+//! the processor, after r_q the link sends only packets that were finished at or after r_q, and q both. The finished packets of a
+//! message are a prefix of it, hence K; q gives the extra L. *Papers:* one other packet may be on the link. *Executive:* at
+//! r_q the link holds less than A and the last packet that it was given, of any channel, and one C_l may be under way; from
 //! then on packets are handed over C_l apart at least and transmitted L_x apart, and the link does not run dry, so that
 //! `C_l + A + L_x + Σ max(L_x, C_l)` covers it (as in the link's half of the split test). Between t1 and r_q, a time of x, at
 //! most `⌈(x + A)/m⌉ + 1` packets are handed over: `x ≤ work + C_l (x/m + A/m + 2)`, which is f(work + tax). Interference
@@ -36,32 +36,32 @@
 
 use alloc::vec::Vec;
 
-use super::link::Stream;
+use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::{Job, grouped};
-use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen, Verdict, walk, walk_between};
+use super::walk::{self, Demand, NewDemand, ONE, Response, StolenTime, Verdict, walk, walk_between};
 use crate::mutant::{self, Mutant};
 
 /// One channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Whole {
+struct CompositeChannel {
     interval: u64,
     /// D.
     deadline: u64,
     /// K.
     cost: u64,
-    /// What it blocks the processor for, stretched, beyond what blocks in any case.
+    /// The time for which it blocks the processor, stretched, beyond what blocks in any case.
     block: u64,
     /// L of its largest packet.
     largest: u64,
-    /// Whether it blocks: a newcomer is first looked at as if it did not.
+    /// True if it blocks: a newcomer is first looked at as if it did not.
     blocks: bool,
 }
 
 /// A set of channels on processor and link.
 pub(super) struct CompositeTest {
     /// In order of their deadlines, but for the newcomer, which comes last.
-    channels: Vec<(Whole, u64)>,
+    channels: Vec<(CompositeChannel, u64)>,
     has_newcomer: bool,
     /// f(best effort, waking up + tax).
     other_block: u64,
@@ -69,9 +69,9 @@ pub(super) struct CompositeTest {
     other_largest: u64,
     /// A' + max_i L_i.
     constant: u64,
-    /// True if everybody blocks, whenever due.
+    /// True if every channel blocks, whenever it is due.
     all_block: bool,
-    stolen: Stolen,
+    stolen: StolenTime,
     share: u128,
     /// Distinct deadlines, ascending, at which B(t) may fall; the newcomer's is not among them.
     deadlines: Vec<u64>,
@@ -80,13 +80,13 @@ pub(super) struct CompositeTest {
 }
 
 /// A channel's parts: at least one of them. Its deadline is that of its parts.
-pub(super) type Parts = (Option<Job>, Option<Stream>);
+pub(super) type Parts = (Option<Job>, Option<PacketStream>);
 
 impl CompositeTest {
     /// `None` if link interrupts could take all of the processor.
     pub(super) fn new(machine: &Machine, early: bool, existing: &[Parts], newcomer: Option<Parts>) -> Option<Self> {
         let all = || existing.iter().copied().chain(newcomer);
-        let streams: Vec<Stream> = all().filter_map(|(_, stream)| stream).collect();
+        let streams: Vec<PacketStream> = all().filter_map(|(_, stream)| stream).collect();
         let ((numerator, denominator), tax) = machine.stretch(machine.least_occupancy(streams.iter()))?;
         let f = |nanos: u64| {
             let stretched = (u128::from(nanos) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
@@ -105,7 +105,7 @@ impl CompositeTest {
                 (None, Some(stream)) => (stream.interval, stream.deadline),
                 (None, None) => (u64::MAX, u64::MAX),
             };
-            Whole {
+            CompositeChannel {
                 interval,
                 deadline,
                 cost: longest_way(job_cost, stream.as_ref()),
@@ -145,12 +145,7 @@ impl CompositeTest {
         })
     }
 
-    /// The long-run share of everything, interference included.
-    pub(super) fn utilisation(&self) -> u128 {
-        self.share.saturating_add(self.stolen.share())
-    }
-
-    /// Whether the newcomer is in the way of others; where that ends the demand falls, so it is not for a walk. With early
+    /// Sets whether the newcomer blocks others; where the blocking ends the demand falls, so it is not for a walk. With early
     /// service it does not end, so it always is.
     pub(super) fn let_newcomer_block(&mut self, blocks: bool) {
         let blocks = blocks || self.all_block;
@@ -159,12 +154,12 @@ impl CompositeTest {
         }
     }
 
-    /// Does everybody keep the deadline? A failure that is explained is the first.
+    /// Tells whether every channel keeps its deadline. If a failure is to be explained, it is the first one.
     pub(super) fn verdict(&self, explain: bool) -> Verdict {
         walk(self, explain)
     }
 
-    /// What is due within `t` and begins before `s`: channels, blocks on the processor and the link, the rest of B.
+    /// The demand that is due within `t` and begins before `s`: channels, blocks on the processor and the link, the rest of B.
     pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u64, u64, u64) {
         let (mut work, mut block, mut packet) = (0u128, self.other_block, self.other_largest);
         for (channel, count) in &self.channels {
@@ -180,7 +175,7 @@ impl CompositeTest {
         (work, block, packet, self.constant)
     }
 
-    /// What begins within `s`, whenever due, and all that may be in its way.
+    /// The demand that begins within `s`, whenever it is due, and all that may block it.
     pub(super) fn begun(&self, s: u64) -> u128 {
         let (work, ..) = self.parts(u64::MAX, s);
         work.saturating_add(self.blocks())
@@ -195,7 +190,7 @@ impl CompositeTest {
 }
 
 /// K, of the first packet's processor time, every other's, and the packets' link times.
-fn longest_way(job: Option<(u64, u64, u64)>, stream: Option<&Stream>) -> u64 {
+fn longest_way(job: Option<(u64, u64, u64)>, stream: Option<&PacketStream>) -> u64 {
     let link = |from: u64| -> u128 {
         stream.map_or(0, |stream| {
             if from >= stream.packets {
@@ -220,7 +215,7 @@ impl Demand for CompositeTest {
     fn until(&self, t: u64) -> u128 {
         self.due(t, u64::MAX)
     }
-    fn stolen(&self) -> &Stolen {
+    fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
@@ -244,7 +239,7 @@ impl Demand for CompositeTest {
     }
 }
 
-impl Newcomer for CompositeTest {
+impl NewDemand for CompositeTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
             channel.deadline = deadline;
@@ -262,8 +257,8 @@ impl Response for CompositeTest {
     }
 }
 
-/// The least deadline of the newcomer with which everybody keeps the deadline, and the longest up to `wanted` with which
-/// everybody does. Else the first instant that fails in any case, or that there is no telling.
+/// The least deadline of the newcomer with which every channel keeps its deadline, and the longest one up to `wanted`. Otherwise the first
+/// instant that fails in any case, or that the test cannot tell.
 ///
 /// The newcomer's demand asks for a longer deadline, its block for a shorter one: instants from its deadline on hold from
 /// some deadline on, instants before it up to some deadline. So what holds is a range: it begins where the first kind does,
@@ -282,7 +277,7 @@ pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64
         Err(other) => return Err(other),
     };
     if test.all_block {
-        // It blocks whenever it is due: a longer deadline takes nothing from anybody.
+        // It blocks whenever it is due: a longer deadline takes nothing from any other channel.
         return Ok((least, wanted.max(least)));
     }
     test.let_newcomer_block(true);

@@ -1,4 +1,4 @@
-//! What measured interference lets us claim, and how surely.
+//! The claims that measured interference supports, and their confidence.
 //!
 //! Values are measured n times, and do not depend on one another: so it is with costs. Stolen time is measured in windows of length w, which do:
 //! of these, batches are counted in the windows' place ([`batches`]), and the rest is the same. A budget q is then
@@ -18,7 +18,7 @@
 //! The last line adds up probabilities, so windows inside R may depend on one another. R has to be the longest span
 //! over which the analysis counts on the budget: a busy period in which a message would miss may have begun before the message
 //! came. And as one stall may make many messages late, also such as come when it is long over, R is how long it can be felt:
-//! longer than any busy period without it. What R is then, and why the line holds, is the head of `span.rs`; which also
+//! longer than any busy period without it. The head of `span.rs` says what R is then, and why the line holds; it also
 //! takes care of several envelopes ([`super::Admission::miss_probability`]). If several lengths of window are claimed at
 //! once, alpha is divided among them; and if the analysis counts on more than one of them, their miss
 //! probabilities add up.
@@ -33,16 +33,17 @@
 //! whose sum, so computed, is at most alpha. So a claim is never below the true bound. Each step errs by 2⁻⁶³ and a power to the
 //! n by some n·2⁻⁶², so that for up to 10¹² windows a claim is above by less than a part in 10⁶, or by two units.
 
+use super::walk::least_above;
 pub use crate::probability::Probability;
 use crate::units::Duration;
-use up::Up;
+use up::RoundedUp;
 
 pub mod batches;
 pub mod evidence;
 mod samples;
 mod up;
 
-pub use samples::{Claim, Samples};
+pub use samples::{QuantileClaim, Samples};
 
 impl Probability {
     /// `1 − self`.
@@ -50,8 +51,8 @@ impl Probability {
         Self(Self::ONE.0 - self.0)
     }
     /// Rounded up.
-    fn up(self) -> Up {
-        Up::from(self.0).divided_by(Self::ONE.0)
+    fn up(self) -> RoundedUp {
+        RoundedUp::from(self.0).divided_by(Self::ONE.0)
     }
 }
 
@@ -66,27 +67,23 @@ pub fn upper_bound(exceedances: u64, windows: u64, alpha: Probability) -> Probab
     if exceedances >= windows || exceedances > MOST_EXCEEDANCES || alpha == Probability::ZERO {
         return Probability::ONE;
     }
-    let alpha = Up::parts_rounded_down(alpha.0, Probability::ONE.0);
-    let ways = (0..exceedances).fold(Up::ONE, |ways, j| ways.times(windows - j).divided_by(j + 1));
+    let alpha = RoundedUp::parts_rounded_down(alpha.0, Probability::ONE.0);
+    let ways = (0..exceedances).fold(RoundedUp::ONE, |ways, j| ways.times(windows - j).divided_by(j + 1));
     // With p = k/n, half of all cases have k or fewer: the bound is not below, as alpha is not above a half.
     let ratio = u128::from(exceedances) * u128::from(Probability::ONE.0) / u128::from(windows);
-    let (mut below, mut enough) = (ratio as u64, Probability::ONE.0);
-    while enough - below > 1 {
-        let middle = below + (enough - below) / 2;
-        if tail(exceedances, windows, Probability(middle), ways) <= alpha { enough = middle } else { below = middle }
-    }
-    Probability(enough)
+    let is_enough = |p| tail(exceedances, windows, Probability(p), ways) <= alpha;
+    Probability(least_above(ratio as u64, Probability::ONE.0, is_enough))
 }
 
 /// P(Bin(n, p) ≤ k), rounded up, for k/n ≤ p < 1 and k < n; `ways` is n over k.
 ///
 /// Summed from k downwards: from j to j − 1 a term changes by the factor `j (1 − p) / ((n − j + 1) p)`, which is at most
 /// one for `j ≤ (n + 1) p`, so that the terms only fall, and those that are left are each at most the last one.
-fn tail(k: u64, n: u64, p: Probability, ways: Up) -> Up {
+fn tail(k: u64, n: u64, p: Probability, ways: RoundedUp) -> RoundedUp {
     let (p, q) = (p.0, p.complement().0);
     let mut term = ways.mul(Probability(p).up().power(k)).mul(Probability(q).up().power(n - k));
     let mut sum = term;
-    let factor = Up::from(q).divided_by(p);
+    let factor = RoundedUp::from(q).divided_by(p);
     for j in (1..=k).rev() {
         term = term.mul(factor).times(j).divided_by(n - j + 1);
         let rest = term.times(j);
@@ -109,8 +106,8 @@ pub fn exceedances_allowed(windows: u64, target: Probability, alpha: Probability
         return Some((windows - 1).min(MOST_EXCEEDANCES));
     }
     // p_up(k) ≤ target just if P(Bin(n, target) ≤ k) ≤ alpha.
-    let alpha = Up::parts_rounded_down(alpha.0, Probability::ONE.0);
-    let factor = Up::from(target.0).divided_by(target.complement().0);
+    let alpha = RoundedUp::parts_rounded_down(alpha.0, Probability::ONE.0);
+    let factor = RoundedUp::from(target.0).divided_by(target.complement().0);
     let mut term = target.complement().up().power(windows);
     let mut sum = term;
     if sum > alpha {
@@ -128,7 +125,7 @@ pub fn exceedances_allowed(windows: u64, target: Probability, alpha: Probability
     Some(k)
 }
 
-/// How many pairs of windows a span touches at most, of which one begins half a window after the other, and the next pair half a window after that.
+/// The largest number of pairs of windows that a span touches, of which one begins half a window after the other, and the next pair half a window after that.
 pub fn touched(span: Duration, window: Duration) -> u64 {
     span.div_ceil(window).saturating_add(2)
 }

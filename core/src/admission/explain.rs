@@ -1,14 +1,14 @@
-//! A refusal as advice: what would fit, and who stands in the way.
+//! A refusal as advice: the values that would fit, and the channels that stand in the way.
 //!
 //! Both ask the same question as [`Admission::reserve`] again and again, with another contract or with fewer channels, so an
-//! answer is as true as a grant would be, and as long as nobody else comes. They change nothing. A deadline, an interval or a
+//! answer is as true as a grant would be, and as long as no other channel comes. They change nothing. A deadline, an interval or a
 //! message size takes some tens of decisions each, the channels a logarithm of their number and at most [`MOST_REASONS`]: that
-//! is work for whoever asks for the channel, never for a peer.
+//! is work for the program that asks for the channel, never for a peer.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::answer::{Fits, Role};
+use super::answer::{Alternatives, Role};
 use super::plan;
 use super::reserve::{Admission, Reservation, ReservationId};
 use super::walk;
@@ -19,9 +19,9 @@ use crate::units::Duration;
 const MOST_REASONS: usize = 64;
 
 impl Admission {
-    /// What would be granted instead, each value alone, the others as requested. `outside` is what of the deadline is not this host's
-    /// part, even if it is more than the deadline: it stays as it is when the deadline changes.
-    pub fn what_fits(&self, contract: &Contract, role: Role, outside: Duration) -> Fits {
+    /// The contracts that would be granted instead: each value alone, the others as requested. `outside` is the part of the deadline that
+    /// is not this host's, even if it is more than the deadline: it stays as it is when the deadline changes.
+    pub fn what_fits(&self, contract: &Contract, role: Role, outside: Duration) -> Alternatives {
         let grants = |contract: &Contract| {
             let budget = contract.deadline().checked_sub(outside);
             budget.is_some_and(|budget| self.decide(contract, role, budget).is_ok())
@@ -39,7 +39,7 @@ impl Admission {
             });
             rest.decide(contract, role, budget).is_ok()
         };
-        fewest(self.held().map(|(id, held)| (weight(held), id)).collect(), granted_without)
+        fewest(self.channels.iter().map(|(id, held)| (weight(held), id)).collect(), granted_without)
     }
 }
 
@@ -114,7 +114,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
-        /// What is said to fit is granted; one less deadline or interval is not.
+        /// A value that is said to fit is granted; one less deadline or interval is not.
         #[test]
         fn what_fits_is_granted(
             composite: bool,

@@ -19,11 +19,11 @@
 //!
 //! with T until the first look at most ([`Admission::input_delay`], which a frame waits in any case), and T' from there to each other one: an
 //! executive that found more than it could take does not sleep ([`Admission::between_looks`]). Sums of such curves are concave, so the
-//! maximum is at a bend. Every real-time channel is granted an allowance for this wait; a newcomer is let in if nobody's is exceeded.
+//! maximum is at a bend. Every real-time channel is granted an allowance for this wait; a newcomer is let in if no allowance is exceeded.
 //!
 //! **Best effort** is not held back until something is promised. Then, if the port or the looks could not cope with all links at once, every best-effort
 //! channel is told the same spacing: such that they have three quarters of what is left of the port, and half of the looks, and more apart
-//! if an allowance needs it. Who would have to wait for more than [`MAX_SPACING`] is refused.
+//! if an allowance needs it. A newcomer that would have to wait for more than [`MAX_SPACING`] is refused.
 //!
 //! **What it leaves out.** Frames of unknown peers, and of peers that do not keep the spacing they were told; queues in front of the last port.
 
@@ -62,11 +62,11 @@ pub fn usual_batch(platform: &Platform) -> u32 {
     let (most, least) = USUAL_BATCH;
     let keeps_up = |batch: u32| {
         let admission = Admission::new(Platform { receive_batch: batch, ..platform.clone() }).ok()?;
-        let incoming = Incoming::new(&admission);
+        let incoming = IncomingTraffic::new(&admission);
         let LinkModel { rate, spacing, .. } = admission.link;
-        let source = Source { host: 0, rate, ahead: admission.look_ahead(), spacing };
+        let source = FlowSource { host: 0, rate, ahead: admission.look_ahead(), spacing };
         // Whatever its link lets through.
-        let arrival = Arrival::RealTime {
+        let arrival = ArrivalPattern::RealTime {
             interval: Duration::from_nanos(1),
             burst: 1,
             jitter: Duration::ZERO,
@@ -80,16 +80,16 @@ pub fn usual_batch(platform: &Platform) -> u32 {
     (least..most).find(|batch| keeps_up(*batch).is_some()).unwrap_or(most)
 }
 
-/// Where a flow comes from.
+/// The origin of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Source {
+pub struct FlowSource {
     /// Flows with the same number come from the same executive, over its link.
     pub host: u64,
-    /// The link's rate; `None` if it is not known, or paced by nobody.
+    /// The link's rate; `None` if it is not known, or if nothing paces it.
     pub rate: Option<Rate>,
     /// The work that the link may have been given ahead.
     pub ahead: Duration,
-    /// How far apart the executive starts its packets at least while it promises something; zero if it does not space them.
+    /// The least time between the starts of two packets of the executive while it promises something; zero if it does not space them.
     pub spacing: Duration,
 }
 
@@ -103,18 +103,18 @@ impl Admission {
 /// The traffic of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    source: Source,
+    source: FlowSource,
     /// N, and the payload of all of them.
     packets: u64,
     bytes: u64,
     /// The payload of the largest packet and of the smallest: all but the last of a message are full, so no two of a message are smaller.
     largest: u64,
     smallest: u64,
-    arrival: Arrival,
+    arrival: ArrivalPattern,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arrival {
+enum ArrivalPattern {
     RealTime {
         interval: Duration,
         /// B.
@@ -132,11 +132,11 @@ enum Arrival {
 
 impl Flow {
     /// A real-time channel in packets of at most `packet` bytes, which are in transit for at most `transit`.
-    pub fn real_time(source: Source, contract: &Contract, packet: u32, transit: Duration) -> Self {
+    pub fn real_time(source: FlowSource, contract: &Contract, packet: u32, transit: Duration) -> Self {
         let jitter = transit + contract.catch_up();
         let (interval, burst) = (contract.interval(), contract.burst());
         let (min, max, packet) = (contract.min_message(), contract.max_message(), packet.max(1));
-        let arrival = Arrival::RealTime { interval, burst, jitter, allowance: Duration::MAX };
+        let arrival = ArrivalPattern::RealTime { interval, burst, jitter, allowance: Duration::MAX };
         Self {
             source,
             packets: contract::packets(max, packet).into(),
@@ -148,48 +148,48 @@ impl Flow {
     }
 
     /// A best-effort channel in packets of at most `packet` bytes, that start `spacing` apart if it was told so.
-    pub fn best_effort(source: Source, packet: u32, spacing: Option<Duration>) -> Self {
+    pub fn best_effort(source: FlowSource, packet: u32, spacing: Option<Duration>) -> Self {
         let bytes = packet.into();
-        Self { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival: Arrival::BestEffort { spacing } }
+        Self { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival: ArrivalPattern::BestEffort { spacing } }
     }
 
     fn is_best_effort(&self) -> bool {
-        matches!(self.arrival, Arrival::BestEffort { .. })
+        matches!(self.arrival, ArrivalPattern::BestEffort { .. })
     }
 
     /// Best effort that is told `spacing`; anything else as it is.
     fn told(self, spacing: Option<Duration>) -> Self {
         match self.arrival {
-            Arrival::BestEffort { .. } => Self { arrival: Arrival::BestEffort { spacing }, ..self },
-            Arrival::RealTime { .. } => self,
+            ArrivalPattern::BestEffort { .. } => Self { arrival: ArrivalPattern::BestEffort { spacing }, ..self },
+            ArrivalPattern::RealTime { .. } => self,
         }
     }
 
     /// `b` and ρ, if a message takes `cost`; `None` if only the link bounds it.
-    fn curve(&self, cost: u64) -> Option<Affine> {
+    fn curve(&self, cost: u64) -> Option<AffineCurve> {
         let (often, ahead) = match self.arrival {
-            Arrival::RealTime { interval, burst, jitter, .. } => {
-                let early = Affine::rising(cost, interval).at(jitter.as_nanos());
+            ArrivalPattern::RealTime { interval, burst, jitter, .. } => {
+                let early = AffineCurve::rising(cost, interval).at(jitter.as_nanos());
                 (interval, early.saturating_add(u128::from(cost) * u128::from(burst)))
             }
-            Arrival::BestEffort { spacing } => {
+            ArrivalPattern::BestEffort { spacing } => {
                 let spacing = spacing.filter(|spacing| !spacing.is_zero())?;
-                let early = Affine::rising(cost, spacing).at(self.source.ahead.as_nanos());
+                let early = AffineCurve::rising(cost, spacing).at(self.source.ahead.as_nanos());
                 (spacing, early.saturating_add(cost.into()))
             }
         };
-        Some(Affine { level: ahead, ..Affine::rising(cost, often) })
+        Some(AffineCurve { level: ahead, ..AffineCurve::rising(cost, often) })
     }
 }
 
 /// `level + slope t`, the slope in parts of [`ONE`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Affine {
+struct AffineCurve {
     level: u128,
     slope: u128,
 }
 
-impl Affine {
+impl AffineCurve {
     fn rising(cost: u64, often: Duration) -> Self {
         Self { level: 0, slope: share(cost.into(), often.as_nanos().max(1)) }
     }
@@ -203,24 +203,24 @@ impl Affine {
 
 /// The traffic of one host: the least of its link, of its link with packets that are spaced, and of its flows. At least one of them is known.
 #[derive(Clone, Copy, Debug)]
-struct Curve {
-    link: Option<Affine>,
-    spaced: Option<Affine>,
-    flows: Option<Affine>,
+struct ArrivalCurve {
+    link: Option<AffineCurve>,
+    spaced: Option<AffineCurve>,
+    flows: Option<AffineCurve>,
 }
 
-impl Curve {
-    fn lines(&self) -> impl Iterator<Item = Affine> {
+impl ArrivalCurve {
+    fn lines(&self) -> impl Iterator<Item = AffineCurve> {
         [self.link, self.spaced, self.flows].into_iter().flatten()
     }
 
     /// The line that counts from 0 on; `None` if none is known.
-    fn first(&self) -> Option<Affine> {
+    fn first(&self) -> Option<AffineCurve> {
         self.lines().min_by_key(|line| (line.level, line.slope))
     }
 
     /// The line that counts after `line`, which counts at `from`, and from where on.
-    fn next(&self, line: Affine, from: u64) -> Option<(u64, Affine)> {
+    fn next(&self, line: AffineCurve, from: u64) -> Option<(u64, AffineCurve)> {
         let flatter = self.lines().filter(|other| other.slope < line.slope);
         let crossed = flatter.map(|other| {
             let above = other.level.saturating_sub(line.level);
@@ -232,8 +232,8 @@ impl Curve {
 }
 
 /// `max over t of Σ curves − t`; `None` if that has no end.
-fn most(curves: &[Curve]) -> Option<u64> {
-    let (mut sum, mut bends) = (Affine::default(), Vec::with_capacity(curves.len()));
+fn most(curves: &[ArrivalCurve]) -> Option<u64> {
+    let (mut sum, mut bends) = (AffineCurve::default(), Vec::with_capacity(curves.len()));
     for curve in curves {
         let (mut line, mut from) = (curve.first()?, 0);
         sum = sum.and(line);
@@ -264,7 +264,7 @@ pub type FlowId = u64;
 
 /// The answer to a newcomer that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct IncomingGrant {
     /// The longest wait of a frame at the port and for looks beyond the first, with the newcomer, and with best effort as told.
     pub wait: Duration,
     /// The wait that the newcomer is granted if it is real-time: as much, and some more for later channels.
@@ -273,30 +273,25 @@ pub struct Room {
     pub spacing: Option<Duration>,
 }
 
-/// How often an executive looks at its inputs at least, ns, and how many frames it takes at most.
-#[derive(Clone, Copy, Debug)]
-struct Looks {
-    first: u64,
-    next: u64,
-    frames: u64,
-}
-
 /// Everything that one executive receives.
 #[derive(Clone, Debug)]
-pub struct Incoming {
+pub struct IncomingTraffic {
     /// B of the port; `None` if nothing is known to be slower than the hosts.
     port: Option<Rate>,
     /// Bytes that travel with each packet.
     overhead: u64,
     /// The smallest packet on a link, headers included.
     least: u64,
-    /// T, T', K.
-    looks: Looks,
+    /// T and T': the longest time until the first look at the inputs, and from there to each other one, ns.
+    first_look: u64,
+    next_look: u64,
+    /// K.
+    frames: u64,
     flows: BTreeMap<FlowId, Flow>,
     next: FlowId,
 }
 
-impl Incoming {
+impl IncomingTraffic {
     /// Nothing comes in yet.
     pub fn new(admission: &Admission) -> Self {
         let platform = admission.platform();
@@ -305,11 +300,9 @@ impl Incoming {
             port: platform.receive_rate.or(admission.link.rate),
             overhead,
             least: u64::from(platform.link.floor_bytes.max(1)) + overhead,
-            looks: Looks {
-                first: admission.input_delay().as_nanos().max(1),
-                next: admission.between_looks().as_nanos().max(1),
-                frames: platform.receive_batch.max(1).into(),
-            },
+            first_look: admission.input_delay().as_nanos().max(1),
+            next_look: admission.between_looks().as_nanos().max(1),
+            frames: platform.receive_batch.max(1).into(),
             flows: BTreeMap::new(),
             next: 0,
         }
@@ -317,7 +310,7 @@ impl Incoming {
 
     /// Lets a flow in; of a real-time one with what it was granted to wait.
     pub fn insert(&mut self, mut flow: Flow, granted: Duration) -> FlowId {
-        if let Arrival::RealTime { allowance, .. } = &mut flow.arrival {
+        if let ArrivalPattern::RealTime { allowance, .. } = &mut flow.arrival {
             *allowance = granted;
         }
         self.next += 1;
@@ -383,20 +376,20 @@ impl Incoming {
     /// Asks whether `newcomer` fits. A real-time one may wait for `most` at most.
     ///
     /// # Errors
-    /// [`Code::ArrivalUtilisation`]: the port, or the looks, could not cope in the long run. [`Code::ArrivalDeadline`]: somebody would wait for
-    /// longer than is granted, `at` by how much.
-    pub fn room(&self, newcomer: &Flow, most: Duration) -> Result<Room, Refusal> {
+    /// [`Code::ArrivalUtilisation`]: the port, or the looks, could not cope in the long run. [`Code::ArrivalDeadline`]: a channel would
+    /// wait longer than is granted, by `at`.
+    pub fn room(&self, newcomer: &Flow, most: Duration) -> Result<IncomingGrant, Refusal> {
         let most = if newcomer.is_best_effort() { Duration::MAX } else { most };
         let (wait, spacing) = self.room_with(Some(*newcomer), most)?;
         let spare = if most == Duration::MAX { Duration::ZERO } else { (most - wait).mul_ratio(1, SPARE) };
-        Ok(Room { wait, allowance: wait + spare, spacing })
+        Ok(IncomingGrant { wait, allowance: wait + spare, spacing })
     }
 
     fn room_with(&self, newcomer: Option<Flow>, most: Duration) -> Result<(Duration, Option<Duration>), Refusal> {
         let all = || self.flows.values().copied().chain(newcomer);
         let allowances = self.flows.values().filter_map(|flow| match flow.arrival {
-            Arrival::RealTime { allowance, .. } => Some(allowance),
-            Arrival::BestEffort { .. } => None,
+            ArrivalPattern::RealTime { allowance, .. } => Some(allowance),
+            ArrivalPattern::BestEffort { .. } => None,
         });
         let promises = all().any(|flow| !flow.is_best_effort());
         if !promises {
@@ -432,7 +425,7 @@ impl Incoming {
                 Some(wait) if wait <= limit => return Ok((wait, told)),
                 wait => last = wait,
             }
-            // Nobody to hold back.
+            // There is no channel to hold back.
             if port == 0 && looks == 0 {
                 break;
             }
@@ -446,7 +439,7 @@ impl Incoming {
 
     /// T'/K, rounded up: what a frame takes of the looks.
     fn frame(&self) -> u64 {
-        self.looks.next.div_ceil(self.looks.frames)
+        self.next_look.div_ceil(self.frames)
     }
 
     /// The time that a message of a flow takes of the port.
@@ -470,15 +463,16 @@ impl Incoming {
             hosts.entry(flow.source.host).or_default().push(flow);
         }
         let at_port = self.wait_at_port(hosts.values())?;
-        let looks: Vec<Curve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
+        let looks: Vec<ArrivalCurve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
         let at_a_look = self.frames_at_a_look(hosts.values(), at_port);
-        let for_looks = if at_a_look <= self.looks.frames.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
+        let for_looks = if at_a_look <= self.frames.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
         Some(Duration::from_nanos(at_port.saturating_add(for_looks)))
     }
 
     /// The longest wait of a frame at the port; `None` if it has no end.
     fn wait_at_port<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>) -> Option<u64> {
-        let curves: Vec<Curve> = hosts.filter(|_| self.port.is_some()).map(|flows| self.port_curve(flows)).collect();
+        let curves: Vec<ArrivalCurve> =
+            hosts.filter(|_| self.port.is_some()).map(|flows| self.port_curve(flows)).collect();
         most(&curves)
     }
 
@@ -486,7 +480,7 @@ impl Incoming {
     /// it had begun with before. The last packet of a message may be short, the others are full.
     fn frames_at_a_look<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>, at_port: u64) -> u128 {
         let time = |bytes: u64| self.port.map_or(0, |port| port.time_for(bytes).as_nanos());
-        let span = self.looks.first.saturating_add(at_port);
+        let span = self.first_look.saturating_add(at_port);
         let mut sorts: Vec<(u64, u128)> = Vec::new();
         for flows in hosts {
             let of_flows = flows.iter().map(|flow| {
@@ -502,7 +496,7 @@ impl Incoming {
                 of_host.sort_unstable();
             }
             // Its link does not let more through, however short they are.
-            let Curve { link, spaced, .. } = self.looks_curve(flows);
+            let ArrivalCurve { link, spaced, .. } = self.looks_curve(flows);
             let through = [link, spaced].into_iter().flatten();
             let mut most = through.map(|link| link.at(span).div_ceil(self.frame().into())).min().unwrap_or(u128::MAX);
             sorts.extend(of_host.into_iter().map(|(cost, count)| {
@@ -512,7 +506,7 @@ impl Incoming {
             }));
         }
         sorts.sort_unstable();
-        let (mut left, mut frames) = (u128::from(self.looks.first), 1u128);
+        let (mut left, mut frames) = (u128::from(self.first_look), 1u128);
         for (cost, count) in sorts {
             let passing = if cost == 0 { count } else { count.min(left.div_ceil(cost.into())) };
             frames = frames.saturating_add(passing);
@@ -521,7 +515,7 @@ impl Incoming {
         frames
     }
 
-    fn port_curve(&self, flows: &[Flow]) -> Curve {
+    fn port_curve(&self, flows: &[Flow]) -> ArrivalCurve {
         let control =
             self.port.map_or(0, |port| port.time_for(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead).as_nanos());
         let largest = flows.iter().map(|flow| flow.largest).max().unwrap_or(0).max(MAX_CONTROL_PAYLOAD.into());
@@ -532,21 +526,21 @@ impl Incoming {
             let given = rate.saturating_mul(ahead.as_nanos().into()).div_ceil(1_000_000_000);
             let bytes = u64::try_from(given).unwrap_or(u64::MAX).saturating_add(largest);
             let slope = rate.saturating_mul(ONE).div_ceil(whole);
-            Some(Affine { level: port.time_for(bytes).as_nanos().into(), slope })
+            Some(AffineCurve { level: port.time_for(bytes).as_nanos().into(), slope })
         });
         let spaced = self.port.and_then(|port| spaced(flows, port.time_for(largest).as_nanos()));
-        Curve { link, spaced, flows: sum(flows, control, |flow| self.on_port(flow)) }
+        ArrivalCurve { link, spaced, flows: sum(flows, control, |flow| self.on_port(flow)) }
     }
 
-    fn looks_curve(&self, flows: &[Flow]) -> Curve {
+    fn looks_curve(&self, flows: &[Flow]) -> ArrivalCurve {
         let frame = self.frame();
         let link = link_of(flows).map(|(rate, ahead)| {
             // A frame every so many nanoseconds.
             let smallest = rate.time_for(self.least).as_nanos().max(1);
             let frames = u128::from(ahead.as_nanos() / smallest) + 2;
-            Affine { level: frames.saturating_mul(frame.into()), slope: share(frame.into(), smallest) }
+            AffineCurve { level: frames.saturating_mul(frame.into()), slope: share(frame.into(), smallest) }
         });
-        Curve {
+        ArrivalCurve {
             link,
             spaced: spaced(flows, frame),
             flows: sum(flows, frame, |flow| flow.packets.saturating_mul(frame)),
@@ -563,20 +557,20 @@ fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
 
 /// The bound on all flows of a host by how it spaces its packets, of which each takes `cost`; `None` if it does not, or has best effort here, which may
 /// go on without being spaced when the last real-time flow is gone.
-fn spaced(flows: &[Flow], cost: u64) -> Option<Affine> {
+fn spaced(flows: &[Flow], cost: u64) -> Option<AffineCurve> {
     let spacing = flows.iter().map(|flow| flow.source.spacing).min()?;
     let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
     if spacing.is_zero() || flows.iter().any(Flow::is_best_effort) {
         return None;
     }
     let at_once = u128::from(ahead.as_nanos() / spacing.as_nanos()) + 2;
-    Some(Affine { level: at_once.saturating_mul(cost.into()), ..Affine::rising(cost, spacing) })
+    Some(AffineCurve { level: at_once.saturating_mul(cost.into()), ..AffineCurve::rising(cost, spacing) })
 }
 
 /// All flows of a host, and a control frame of each; `None` if one of them is bounded by the link alone.
-fn sum(flows: &[Flow], control: u64, cost: impl Fn(&Flow) -> u64) -> Option<Affine> {
-    flows.iter().try_fold(Affine::default(), |sum, flow| {
-        Some(sum.and(flow.curve(cost(flow))?).and(Affine { level: control.into(), slope: 0 }))
+fn sum(flows: &[Flow], control: u64, cost: impl Fn(&Flow) -> u64) -> Option<AffineCurve> {
+    flows.iter().try_fold(AffineCurve::default(), |sum, flow| {
+        Some(sum.and(flow.curve(cost(flow))?).and(AffineCurve { level: control.into(), slope: 0 }))
     })
 }
 

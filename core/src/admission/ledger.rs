@@ -13,22 +13,22 @@
 //! exact test, as both sums are in the ledger; ρ and what is like it are rounded up.
 //!
 //! A question costs G steps for each of some ten deadlines that are tried, whatever the number of channels; so does entering a
-//! channel and taking it out. Deadlines are rounded up to the beginning of a cell, 1.5 % at most. What the ledger refuses may
+//! channel and taking it out. Deadlines are rounded up to the beginning of a cell, 1.5 % at most. A newcomer that the ledger refuses may
 //! still fit: the exact test stands behind it.
 //!
-//! What the exact test let in may leave no room in some cells, by this account. That must not turn the ledger's every later
+//! Channels that the exact test let in may leave no room in some cells, by this account. That must not turn the ledger's every later
 //! answer into no, so a newcomer is not held to cells before its deadline where it changes nothing: its demand is not there,
-//! its block is one that there is in any case, no packet of its has less to spare, and J is as it was. Everybody holds there before, so everybody holds after.
+//! its block is one that there is in any case, no packet of its has less to spare, and J is as it was. All channels hold there before, so all hold after.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 
 use super::composite::Parts;
-use super::link::Stream;
+use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::Job;
-use super::walk::{ONE, Stolen, share};
+use super::walk::{ONE, StolenTime, share};
 
 /// G.
 const CELLS: usize = 1024;
@@ -104,16 +104,16 @@ fn start(cell: usize) -> u64 {
     if cell == 0 { 1 } else { end(cell - 1) + 1 }
 }
 
-/// Whether a channel comes or goes.
+/// The change: a channel comes or goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Change {
+pub(super) enum LedgerChange {
     /// It is not there yet.
     Enters,
     /// It was entered as it is.
     Leaves,
 }
 
-impl Change {
+impl LedgerChange {
     fn of(self, value: u64, by: u64) -> u64 {
         match self {
             Self::Enters => value.saturating_add(by),
@@ -124,10 +124,10 @@ impl Change {
 
 /// Values, each with how often it is there: their least and greatest.
 #[derive(Clone, Debug, Default)]
-struct Counted(BTreeMap<u64, u64>);
+struct ValueCounts(BTreeMap<u64, u64>);
 
-impl Counted {
-    fn change(&mut self, change: Change, value: u64) {
+impl ValueCounts {
+    fn change(&mut self, change: LedgerChange, value: u64) {
         let count = self.0.entry(value).or_insert(0);
         *count = change.of(*count, 1);
         if *count == 0 {
@@ -144,12 +144,12 @@ impl Counted {
 
 /// A long-run share, and what the demand exceeds it by.
 #[derive(Clone, Copy, Debug, Default)]
-struct Tail {
+struct LongRunTail {
     share: u128,
     excess: u128,
 }
 
-impl Tail {
+impl LongRunTail {
     fn of(cost: u128, interval: u64, deadline: u64) -> Self {
         let early = u128::from(interval.saturating_sub(deadline));
         Self { share: share(cost, interval), excess: cost.saturating_mul(early).div_ceil(interval.into()) }
@@ -157,10 +157,10 @@ impl Tail {
     fn plus(self, other: Self) -> Self {
         Self { share: self.share.saturating_add(other.share), excess: self.excess.saturating_add(other.excess) }
     }
-    fn changed(self, change: Change, by: Self) -> Self {
+    fn changed(self, change: LedgerChange, by: Self) -> Self {
         match change {
-            Change::Enters => self.plus(by),
-            Change::Leaves => {
+            LedgerChange::Enters => self.plus(by),
+            LedgerChange::Leaves => {
                 Self { share: self.share.saturating_sub(by.share), excess: self.excess.saturating_sub(by.excess) }
             }
         }
@@ -173,78 +173,68 @@ fn cells() -> Cells {
     vec![0; CELLS].into_boxed_slice()
 }
 
-/// Everybody's demand at the ends of the cells.
+/// The demand of all channels at the ends of the cells.
 #[derive(Clone, Debug)]
-pub(super) struct Ledger {
-    work: Cells,
-    messages: Cells,
-    inner: Cells,
+pub(super) struct DemandLedger {
+    /// Work, messages, inner preemption points.
+    jobs: [Cells; 3],
     packets: Cells,
     /// Of work, of one switch a message, of one switch an inner preemption point.
-    tails: [Tail; 3],
-    link_tail: Tail,
-    blocks: Counted,
-    largest: Counted,
-    smallest: Counted,
+    tails: [LongRunTail; 3],
+    link_tail: LongRunTail,
+    blocks: ValueCounts,
+    largest: ValueCounts,
+    smallest: ValueCounts,
     /// By how much longer than its transmission each channel's packets count at least.
-    spares: Counted,
+    spares: ValueCounts,
 }
 
-/// What a job adds.
-struct Added {
-    work: u64,
-    messages: u64,
-    inner: u64,
-}
-
-fn added(job: &Job, t: u64) -> Added {
+/// The demand that a job adds: work, messages, inner preemption points.
+fn added(job: &Job, t: u64) -> [u64; 3] {
     let n = job.due(t);
-    Added { work: n.saturating_mul(job.cost), messages: n, inner: n.saturating_mul(job.inner) }
+    [n.saturating_mul(job.cost), n, n.saturating_mul(job.inner)]
 }
 
-fn packets(stream: &Stream, t: u64) -> u64 {
+fn packets(stream: &PacketStream, t: u64) -> u64 {
     u64::try_from(stream.until(t)).unwrap_or(u64::MAX)
 }
 
-fn tails(job: &Job, switch: u64) -> [Tail; 3] {
-    let of = |cost: u128| Tail::of(cost, job.interval, job.deadline);
+fn tails(job: &Job, switch: u64) -> [LongRunTail; 3] {
+    let of = |cost: u128| LongRunTail::of(cost, job.interval, job.deadline);
     [of(job.cost.into()), of(switch.into()), of(u128::from(switch) * u128::from(job.inner))]
 }
 
-fn link_tail(stream: &Stream) -> Tail {
-    Tail::of(stream.whole(), stream.interval, stream.due())
+fn link_tail(stream: &PacketStream) -> LongRunTail {
+    LongRunTail::of(stream.whole(), stream.interval, stream.due())
 }
 
-/// What there is in a cell beside the channels: `lo (1 − ρ) − J* − B`, if anything.
+/// The room in a cell beside the channels: `lo (1 − ρ) − J* − B`, if anything.
 fn room(t: u64, share: u128, taken: u128) -> Option<u64> {
     let left = u128::from(t) * ONE.checked_sub(share)? / ONE;
     u64::try_from(left.checked_sub(taken)?).ok()
 }
 
-impl Ledger {
+impl DemandLedger {
     pub(super) fn new() -> Self {
         Self {
-            work: cells(),
-            messages: cells(),
-            inner: cells(),
+            jobs: [(); 3].map(|()| cells()),
             packets: cells(),
-            tails: [Tail::default(); 3],
-            link_tail: Tail::default(),
-            blocks: Counted::default(),
-            largest: Counted::default(),
-            smallest: Counted::default(),
-            spares: Counted::default(),
+            tails: [LongRunTail::default(); 3],
+            link_tail: LongRunTail::default(),
+            blocks: ValueCounts::default(),
+            largest: ValueCounts::default(),
+            smallest: ValueCounts::default(),
+            spares: ValueCounts::default(),
         }
     }
 
     /// A channel comes or goes.
-    pub(super) fn change(&mut self, change: Change, switch: u64, (job, stream): Parts) {
+    pub(super) fn change(&mut self, change: LedgerChange, switch: u64, (job, stream): Parts) {
         if let Some(job) = &job {
             for cell in cell_of(job.deadline)..CELLS {
-                let added = added(job, end(cell));
-                self.work[cell] = change.of(self.work[cell], added.work);
-                self.messages[cell] = change.of(self.messages[cell], added.messages);
-                self.inner[cell] = change.of(self.inner[cell], added.inner);
+                for (cells, added) in self.jobs.iter_mut().zip(added(job, end(cell))) {
+                    cells[cell] = change.of(cells[cell], added);
+                }
             }
             let tails = tails(job, switch);
             self.tails = core::array::from_fn(|which| self.tails[which].changed(change, tails[which]));
@@ -276,7 +266,7 @@ impl Ledger {
     pub(super) fn least_processor(
         &self,
         machine: &Machine,
-        stolen: &Stolen,
+        stolen: &StolenTime,
         as_before: bool,
         newcomer: &Job,
     ) -> Option<u64> {
@@ -285,17 +275,17 @@ impl Ledger {
         let taken = stolen.excess().saturating_add(block.into());
         let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
         let needs = |job: Option<&Job>, cell: usize| {
-            let more = job.map_or(Added { work: 0, messages: 0, inner: 0 }, |job| added(job, end(cell)));
-            let messages = self.messages[cell].saturating_add(more.messages);
-            let back = messages.min(self.inner[cell].saturating_add(more.inner)).saturating_mul(switch);
-            self.work[cell].saturating_add(more.work).saturating_add(back)
+            let more = job.map_or([0; 3], |job| added(job, end(cell)));
+            let [work, messages, inner] =
+                core::array::from_fn(|which| self.jobs[which][cell].saturating_add(more[which]));
+            work.saturating_add(messages.min(inner).saturating_mul(switch))
         };
         let fits = |job: Option<&Job>, cell: usize| {
             let need = needs(job, cell);
             need == 0 || room[cell].is_some_and(|room| need <= room)
         };
         let tail = |job: &Job| {
-            let tails: [Tail; 3] = core::array::from_fn(|k| self.tails[k].plus(tails(job, switch)[k]));
+            let tails: [LongRunTail; 3] = core::array::from_fn(|k| self.tails[k].plus(tails(job, switch)[k]));
             let back = if tails[1].share <= tails[2].share { tails[1] } else { tails[2] };
             tail_fits(tails[0].plus(back), stolen.share(), taken)
         };
@@ -303,7 +293,7 @@ impl Ledger {
             let job = Job { deadline, ..*newcomer };
             tail(&job) && (from..CELLS).all(|cell| fits(Some(&job), cell))
         })
-        // B(t) of the exact test is at least `other_block`, whoever is due by t.
+        // B(t) of the exact test is at least `other_block`, whichever channels are due by t.
         .filter(|deadline| {
             let nothing_new = as_before && newcomer.block <= machine.other_block;
             nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
@@ -311,19 +301,19 @@ impl Ledger {
     }
 
     /// The least deadline on the link at which the ledger says yes.
-    pub(super) fn least_link(&self, machine: &Machine, stolen: &Stolen, newcomer: &Stream) -> Option<u64> {
+    pub(super) fn least_link(&self, machine: &Machine, stolen: &StolenTime, newcomer: &PacketStream) -> Option<u64> {
         let block = machine.other_largest.max(self.largest.greatest()).max(newcomer.largest);
         let taken = stolen.excess().saturating_add(block.into()).saturating_add(machine.ahead.into());
         let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
-        let fits = |stream: Option<&Stream>, cell: usize| {
+        let fits = |stream: Option<&PacketStream>, cell: usize| {
             let more = stream.map_or(0, |stream| packets(stream, end(cell)));
             let need = self.packets[cell].saturating_add(more);
             need == 0 || room[cell].is_some_and(|room| need <= room)
         };
         // Counted from when packets are enqueued at the latest.
-        let prompt = Stream { deadline: newcomer.due(), late: 0, ..*newcomer };
+        let prompt = PacketStream { deadline: newcomer.due(), late: 0, ..*newcomer };
         least(prompt.deadline, |deadline, from| {
-            let stream = Stream { deadline, ..prompt };
+            let stream = PacketStream { deadline, ..prompt };
             tail_fits(self.link_tail.plus(link_tail(&stream)), stolen.share(), taken)
                 && (from..CELLS).all(|cell| fits(Some(&stream), cell))
         })
@@ -355,7 +345,7 @@ fn least(longest: u64, ask: impl Fn(u64, usize) -> bool) -> Option<u64> {
 }
 
 /// U t + x + ρ t + J* + B ≤ t from the last cell on.
-fn tail_fits(tail: Tail, stolen: u128, taken: u128) -> bool {
+fn tail_fits(tail: LongRunTail, stolen: u128, taken: u128) -> bool {
     let Some(left) = ONE.checked_sub(tail.share.saturating_add(stolen)) else { return false };
     let last = u128::from(end(CELLS - 1));
     last * left / ONE >= tail.excess.saturating_add(taken)

@@ -4,31 +4,31 @@
 //! channel i is done R_i after its logical arrival, by the formulas of [`super::response_time`], with
 //!
 //! ```text
-//! C_i  = H_i + C_csp + (q_i + 1) R                one C_csp more where it is above: back to who was interrupted
+//! C_i  = H_i + C_csp + (q_i + 1) R                one C_csp more where it is above: back to the interrupted one
 //! F_i  = what its last block takes at least
 //! Bl_i = max( other_block, C_csp + block(N_j) + R of each channel j that is below, or that may be served early )
 //! X    = Intf + the link's tax
 //! ```
 //!
 //! Those of the same level count as above: in whatever order they were queued, none of them is before it more often than that. R_i is d_cpu: a newcomer
-//! fits if its own response is within its part of the deadline, and everybody else's within theirs.
+//! fits if its own response is within its part of the deadline, and that of every other channel within its part.
 
 use alloc::vec::Vec;
 
-use super::link::Stream;
+use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::Job;
 use super::reserve::{Admission, Reservation, on_processor_stage};
-use super::response_time::{Level, Run};
-use super::walk::Stolen;
+use super::response_time::{HigherPriority, PeriodicCost};
+use super::walk::StolenTime;
 use super::{Code, Refusal};
 use crate::units::Instant;
 
 /// R of each job, in the order given; `None` has no bound. The second of each pair is its level, 0 first.
-pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &Stolen, early: bool) -> Vec<Option<u64>> {
+pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &StolenTime, early: bool) -> Vec<Option<u64>> {
     let response = |place: usize| {
         let (job, level) = jobs[place];
-        let mut above = Level::new(0, stolen.clone());
+        let mut above = HigherPriority::new(0, stolen.clone());
         let mut blocking = machine.other_block;
         for (other, (peer, its_level)) in jobs.iter().enumerate() {
             if other == place {
@@ -36,7 +36,7 @@ pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &Stolen, 
             }
             if *its_level <= level {
                 let cost = u128::from(peer.cost) + u128::from(machine.switch);
-                above.push(Run { period: peer.interval.into(), cost });
+                above.push(PeriodicCost { period: peer.interval.into(), cost });
             }
             if *its_level > level || early {
                 blocking = blocking.max(peer.block);
@@ -46,14 +46,14 @@ pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &Stolen, 
         if early {
             blocking = blocking.max(job.block);
         }
-        let own = Run { period: job.interval.into(), cost: job.cost.into() };
+        let own = PeriodicCost { period: job.interval.into(), cost: job.cost.into() };
         above.response(own, job.last.into(), blocking.into())
     };
     (0..jobs.len()).map(response).collect()
 }
 
 impl Admission {
-    /// Whether everybody is in time.
+    /// Tells whether all channels are in time.
     pub(super) fn keeps_levels(&self) -> Result<(), Refusal> {
         let all = self.responses_by_level(None);
         let is_late = |(held, response): &&(&Reservation, Option<u64>)| {
@@ -88,7 +88,7 @@ impl Admission {
         &'a self,
         newcomer: Option<&'a Reservation>,
     ) -> Vec<(&'a Reservation, Option<u64>)> {
-        let streams: Vec<Stream> =
+        let streams: Vec<PacketStream> =
             self.reservations().chain(newcomer).filter_map(|reservation| reservation.stream).collect();
         let stolen = self.machine.processor_stolen(streams.iter());
         let all: Vec<&Reservation> = self.reservations().chain(newcomer).filter(|held| held.job.is_some()).collect();

@@ -7,7 +7,7 @@
 //! e_ik = d_link,i + (N_i − k) C_p;   W(t) = Σ_i Σ_k L_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
 //! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min e_ik
 //!
-//! executive:  L(s) = L''(s) = max(L_x(s), C_l);   B = C_l + A + max L_x of everybody's packets;   J(s) = Intf(s) − burst
+//! executive:  L(s) = L''(s) = max(L_x(s), C_l);   B = C_l + A + max L_x of all packets;   J(s) = Intf(s) − burst
 //! papers:     L(s) = L'(s)  = C_l + L_x(s);       B(t) = max L' of best effort and of packets with e > t;
 //!             J(s) = Intf(s) inline, 0 offload
 //! ```
@@ -16,8 +16,8 @@
 //! not run dry while the processor makes the next packet; what was handed over cannot be overtaken. Why `max(L_x, C_l)`:
 //! one after the other, packets i to m are handed over C_l apart at least and transmitted L_x apart. If the link last waited
 //! for packet j, m ends at most `C_l (j − i + 1) + Σ_j^m L_x` after i could have been handed over, which is at most
-//! `C_l + Σ_i^m max(L_x, C_l)`. Why everybody's packets block: when i is enqueued, the last packet that was handed over found
-//! less than A before it, so the link holds less than A and that packet, whoever's it is and whenever it is due.
+//! `C_l + Σ_i^m max(L_x, C_l)`. Why all packets block: when i is enqueued, the last packet that was handed over found
+//! less than A before it, so the link holds less than A and that packet, of whichever channel and whenever it is due.
 //! Interference may keep the executive from the link, hence J, without its burst: that was counted in the processor's stage. If the burst comes
 //! after a packet has been enqueued, the processor was done earlier than `l + d_cpu` by as much at least, and the packet is due by
 //! `l + d_cpu + d_link`, whenever it was enqueued. A packet that a relay passes on has no such stage; it is enqueued up to FIX(0, Intf) late.
@@ -26,7 +26,7 @@
 //! **Papers.** The adapter interrupts; one packet may have been taken just before (A6 of the defects: with its C_l).
 //!
 //! A message that is shorter than the largest is a prefix of one, its packets no larger and none later, so it needs no term.
-//! What is through last among the packets that are due by t is so when it has been *transmitted*, which is earlier than the next one may start
+//! The last one of the packets that are due by t is done when it has been *transmitted*, which is earlier than the next one may start
 //! where packets are spaced, or C_l takes longer: `L − L_x` of that packet, without the spacing, does not count. Which of them is last is not known, so
 //! the least of all packets is taken off B.
 //!
@@ -37,11 +37,11 @@ use alloc::vec::Vec;
 
 use super::machine::Machine;
 use super::processor::grouped;
-use super::walk::{self, Demand, Newcomer, Response, Stolen};
+use super::walk::{self, Demand, NewDemand, Response, StolenTime};
 
 /// The packets of one sending channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Stream {
+pub(super) struct PacketStream {
     /// I: shortest distance of two messages; not zero.
     pub(super) interval: u64,
     /// d_link: the deadline of a message's last packet.
@@ -54,19 +54,21 @@ pub(super) struct Stream {
     pub(super) last: u64,
     /// C_p: how much earlier each packet is handed over than the next.
     pub(super) spacing: u64,
-    /// What the first packet, the largest, takes of the link when it is in the way of another.
+    /// The link time of the first packet, the largest, when it blocks another.
     pub(super) largest: u64,
     /// L_x of the smallest packet that the channel may send; counts for L_min only.
     pub(super) smallest: u64,
-    /// How long before its packets are through a message may have been released: what bounds how often it asks for C_l.
+    /// The longest time from a message's release until its packets are through: it bounds how often the message asks for C_l.
     pub(super) reach: u64,
-    /// How much later than it counts a packet may be enqueued.
+    /// The time by which a packet may be enqueued later than it counts.
     pub(super) late: u64,
-    /// How much longer than its transmission a packet counts, at least.
+    /// The least time by which a packet counts longer than its transmission.
     pub(super) spare: u64,
+    /// How long after its message's release the last packet may be enqueued, if its deadline counts from then: for [`Response`] only.
+    pub(super) jitter: u64,
 }
 
-impl Stream {
+impl PacketStream {
     /// Σ_k L_k.
     pub(super) fn whole(&self) -> u128 {
         u128::from(self.packets - 1) * u128::from(self.full) + u128::from(self.last)
@@ -87,7 +89,7 @@ impl Stream {
         self.due().saturating_add((self.packets - 1).saturating_mul(self.spacing))
     }
 
-    /// When the last packet is due, from when it is enqueued at the latest.
+    /// The time by which the last packet is due, from when it is enqueued at the latest.
     pub(super) fn due(&self) -> u64 {
         self.deadline.saturating_sub(self.late)
     }
@@ -112,29 +114,35 @@ fn floor_sum(n: u64, m: u64, a: u64, b: u64) -> u128 {
 
 /// A set of streams on one link.
 pub(super) struct LinkTest {
-    streams: Vec<(Stream, u64)>,
-    /// What the link may have been given ahead, whoever's it is: C_l + A, or nothing.
-    ahead: u64,
+    streams: Vec<(PacketStream, u64)>,
+    /// The work that the link may have been given ahead, of any channel: C_l + A, or nothing.
+    pub(super) ahead: u64,
     /// The largest packet that does not come from a channel.
     other: u64,
     /// The largest packet of all.
     largest: u64,
-    /// Whether packets block that are due no later: the link may hold what it was given ahead.
+    /// True if packets block even if they are due no later: the link may hold what it was given ahead.
     all_block: bool,
     /// The least `spare` of all streams.
     spare: u64,
-    stolen: Stolen,
+    stolen: StolenTime,
     share: u128,
 }
 
 impl LinkTest {
-    pub(super) fn new(machine: &Machine, existing: Vec<Stream>, newcomer: Option<Stream>) -> Self {
+    pub(super) fn new(machine: &Machine, existing: Vec<PacketStream>, newcomer: Option<PacketStream>) -> Self {
         let mut streams = grouped(existing);
         streams.extend(newcomer.map(|stream| (stream, 1)));
         Self::from_parts(streams, machine.ahead, machine.other_largest, machine.all_block, machine.link_stolen())
     }
 
-    fn from_parts(streams: Vec<(Stream, u64)>, ahead: u64, other: u64, all_block: bool, stolen: Stolen) -> Self {
+    fn from_parts(
+        streams: Vec<(PacketStream, u64)>,
+        ahead: u64,
+        other: u64,
+        all_block: bool,
+        stolen: StolenTime,
+    ) -> Self {
         let share = streams.iter().fold(0, |sum: u128, (stream, count)| {
             sum.saturating_add(walk::share(stream.whole(), stream.interval).saturating_mul((*count).into()))
         });
@@ -143,9 +151,15 @@ impl LinkTest {
         Self { streams, ahead, other, largest, all_block, spare, stolen, share }
     }
 
-    /// The long-run share of everything, J included.
-    pub(super) fn utilisation(&self) -> u128 {
-        self.share.saturating_add(self.stolen.share())
+    /// The demand that is due within `t` and begins before `s`: packets, without the time of the last of them beyond its transmission; the block.
+    /// A packet that is enqueued before s belongs to a message that was released before that.
+    pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u64) {
+        let work = self.streams.iter().fold(0u128, |sum, (stream, count)| {
+            let begun = u128::from(s.saturating_add(stream.jitter).div_ceil(stream.interval).max(1));
+            let due = stream.until(t).min(begun.saturating_mul(stream.whole()));
+            sum.saturating_add(due.saturating_mul((*count).into()))
+        });
+        (work.saturating_sub(self.spare.into()), self.block(t))
     }
 
     fn block(&self, t: u64) -> u64 {
@@ -164,7 +178,7 @@ impl Demand for LinkTest {
         });
         work.saturating_add(self.block(t).into()).saturating_sub(self.spare.into())
     }
-    fn stolen(&self) -> &Stolen {
+    fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
@@ -186,7 +200,7 @@ impl Demand for LinkTest {
     }
 }
 
-impl Newcomer for LinkTest {
+impl NewDemand for LinkTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((stream, _)) = self.streams.last_mut() {
             stream.deadline = deadline;
@@ -197,75 +211,25 @@ impl Newcomer for LinkTest {
     }
 }
 
-/// The same link, of which is also known how long after its message's release a packet may be enqueued.
-pub(super) struct LinkResponse {
-    pub(super) test: LinkTest,
-    /// R_cpu, one for each of the test's groups.
-    jitter: Vec<u64>,
-}
-
-impl LinkResponse {
-    /// Streams whose last packets are enqueued within `jitter` of their release; their deadlines count from then.
-    pub(super) fn new(machine: &Machine, streams: Vec<(Stream, u64)>) -> Self {
-        let groups = grouped(streams);
-        let jitter = groups.iter().map(|((_, jitter), _)| *jitter).collect();
-        let streams = groups.iter().map(|((stream, _), count)| (*stream, *count)).collect();
-        let (ahead, other) = (machine.ahead, machine.other_largest);
-        Self { test: LinkTest::from_parts(streams, ahead, other, machine.all_block, machine.link_stolen()), jitter }
-    }
-
-    /// What is due within `t` and begins before `s`: packets but for what the last of them takes beyond its transmission, what the link holds
-    /// ahead, the block. A packet that is enqueued before s belongs to a message that was released before that.
-    pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u64, u64) {
-        let work = self.test.streams.iter().zip(&self.jitter).fold(0u128, |sum, ((stream, count), jitter)| {
-            let begun = u128::from(s.saturating_add(*jitter).div_ceil(stream.interval).max(1));
-            let due = stream.until(t).min(begun.saturating_mul(stream.whole()));
-            sum.saturating_add(due.saturating_mul((*count).into()))
-        });
-        (work.saturating_sub(self.test.spare.into()), self.test.ahead, self.test.block(t))
-    }
-}
-
-impl Demand for LinkResponse {
-    fn until(&self, t: u64) -> u128 {
-        self.due(t, u64::MAX)
-    }
-    fn stolen(&self) -> &Stolen {
-        &self.test.stolen
-    }
-    fn first(&self) -> Option<u64> {
-        self.test.first()
-    }
-    fn share(&self) -> u128 {
-        self.test.share
-    }
-    fn excess(&self) -> u128 {
-        self.test.excess()
-    }
-    fn tasks(&self) -> usize {
-        self.test.tasks()
-    }
-}
-
-impl Response for LinkResponse {
+impl Response for LinkTest {
     fn due(&self, t: u64, s: u64) -> u128 {
-        let (work, ahead, block) = self.parts(t, s);
-        work.saturating_add(ahead.into()).saturating_add(block.into())
+        let (work, block) = self.parts(t, s);
+        work.saturating_add(self.ahead.into()).saturating_add(block.into())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{Line, ONE, Verdict, brute, walk};
+    use super::super::walk::{ONE, StaircaseLine, Verdict, brute, walk};
     use super::*;
     use proptest::prelude::*;
 
-    fn stream() -> impl Strategy<Value = Stream> {
+    fn stream() -> impl Strategy<Value = PacketStream> {
         (20u64..150, 1u64..150, 1u64..6, (0u64..8, 0u64..8), 0u64..60, (0u64..4, 0u64..4)).prop_map(
             |(interval, deadline, packets, (one, two), spacing, (link_cost, spare))| {
                 let (full, last) = (one.max(two), one.min(two));
                 let largest = if packets > 1 { full } else { last };
-                Stream {
+                PacketStream {
                     interval,
                     deadline,
                     packets,
@@ -277,23 +241,24 @@ mod tests {
                     reach: 0,
                     late: 0,
                     spare: spare.min(last.max(link_cost)),
+                    jitter: 0,
                 }
             },
         )
     }
 
-    fn small() -> impl Strategy<Value = (Vec<Stream>, u64, u64, (u64, u64, u64))> {
+    fn small() -> impl Strategy<Value = (Vec<PacketStream>, u64, u64, (u64, u64, u64))> {
         (prop::collection::vec(stream(), 0..4), 0u64..20, 0u64..10, (0u64..10, 10u64..40, 0u64..4))
     }
 
-    fn fast(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64)) -> LinkTest {
-        let mut stolen = Line::constant(interference.0);
+    fn fast(streams: &[PacketStream], ahead: u64, other: u64, interference: (u64, u64, u64)) -> LinkTest {
+        let mut stolen = StaircaseLine::constant(interference.0);
         stolen.add_term(interference.1, interference.2, 0);
-        LinkTest::from_parts(grouped(streams.to_vec()), ahead, other, ahead % 2 == 1, Stolen::new(stolen))
+        LinkTest::from_parts(grouped(streams.to_vec()), ahead, other, ahead % 2 == 1, StolenTime::new(stolen))
     }
 
     /// Packet by packet, instant by instant.
-    fn slow(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64), last: u64) -> Verdict {
+    fn slow(streams: &[PacketStream], ahead: u64, other: u64, interference: (u64, u64, u64), last: u64) -> Verdict {
         let until = |t: u64| {
             let (mut work, mut block) = (0, other);
             let spare = streams.iter().map(|stream| stream.spare).min().unwrap_or(0);

@@ -8,7 +8,7 @@
 //!   message and at its end. A message of N packets has q = ⌊(N − 1)/P⌋ inner preemption points, and one at its end.
 //!   Handlers are chosen by class (current by deadline, best effort, early), a change costs C_csp, and on equal deadlines
 //!   the running handler keeps the processor.
-//! - **A3** Between preemption points nobody is chosen anew: `block(N) = C^1st + (min(N, P) − 1) C`, and at least `P·C` if
+//! - **A3** Between preemption points no handler is chosen anew: `block(N) = C^1st + (min(N, P) − 1) C`, and at least `P·C` if
 //!   N > P, because a quantum inside a message may be the longer one when C^1st < C. Best effort sends and receives
 //!   messages of at most `best_effort.message_packets`.
 //! - **A4** Inputs are polled once at every preemption point and once on waking, before anything else is chosen; a poll takes
@@ -16,7 +16,7 @@
 //!   (q + 1) R, a blocker its own R, and a wake-up R. With nothing to do the executive sleeps and wakes up to W late.
 //! - **A5** The link is polled after every k-th step (k = `transmit_batch`), on waking, and when the work handed over has
 //!   fallen below A and the executive is idle. A poll hands packets over, one by one, C_l each, the earliest deadline
-//!   of the most urgent class first, until the link has at least A of work before it or no packet waits. What is early is handed over only if
+//!   of the most urgent class first, until the link has at least A of work before it or no packet waits. An early packet is handed over only if
 //!   no job is current when the poll begins.
 //! - **A6** The link transmits what it was handed in order, a payload of s bytes in L_x(s); the model is enforced by pacing.
 //! - **A7** No packet is smaller than declared: L_min is L_x of the smallest payload that any channel may send between its
@@ -69,9 +69,9 @@
 use alloc::vec::Vec;
 
 use super::answer::Role;
-use super::link::Stream;
+use super::link::PacketStream;
 use super::processor::{Job, grouped};
-use super::walk::{self, Line, Stolen};
+use super::walk::{self, StaircaseLine, StolenTime};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
@@ -80,14 +80,14 @@ use crate::platform::{Interference, MachineModel, Platform, PlatformError, half}
 use crate::units::Duration;
 use crate::upcall::Upcall;
 
-/// What one packet costs: the first of a message, and every other.
+/// The cost of one packet: the first of a message, and every other.
 #[derive(Clone, Copy, Debug)]
-struct Steps {
+struct StepCost {
     first: u64,
     other: u64,
 }
 
-impl Steps {
+impl StepCost {
     /// H = C^1st + (N − 1) C.
     fn message(self, packets: u64) -> u64 {
         self.first.saturating_add((packets - 1).saturating_mul(self.other))
@@ -117,23 +117,23 @@ pub(super) struct Machine {
     pub(super) look_ahead: u64,
     /// The longest block of the processor that is no channel's: best effort, or waking up.
     pub(super) other_block: u64,
-    /// What the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A + F.
+    /// The work that the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A + F.
     pub(super) ahead: u64,
     /// F: what of that is foreign; zero on the papers' machine.
     pub(super) foreign: u64,
-    /// Whether that last packet may be anybody's, or only one that is due later.
+    /// True if that last packet may be any channel's, false if only one that is due later.
     pub(super) all_block: bool,
     /// L of the largest packet that is no channel's.
     pub(super) other_largest: u64,
     /// L_x of the smallest packet that is no channel's.
     other_smallest: Option<u64>,
-    /// Whether a channel may have packets that occupy the link for less than that.
+    /// True if a channel may have packets that occupy the link for less than that.
     may_be_shorter: bool,
     quantum: u64,
     /// R.
     frames: u64,
-    sending: Steps,
-    receiving: Steps,
+    sending: StepCost,
+    receiving: StepCost,
 }
 
 impl Machine {
@@ -148,8 +148,9 @@ impl Machine {
             (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos()
         };
         let quantum = u64::from(platform.quantum);
-        let sending = Steps { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
-        let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
+        let sending = StepCost { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
+        let receiving =
+            StepCost { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
         let step = sending.first.max(sending.other).max(receiving.first).max(receiving.other);
         let with_change = |step: u64| switch.saturating_add(frames).saturating_add(step);
         let upcall_step = if mutant::is_on(Mutant::NoUpcallStep) { 0 } else { platform.upcall_step.as_nanos() };
@@ -214,14 +215,14 @@ impl Machine {
     }
 
     /// Intf(s).
-    pub(super) fn interference(&self) -> Stolen {
+    pub(super) fn interference(&self) -> StolenTime {
         interference(&self.platform.interference)
     }
 
-    /// What keeps the link from being served. On the executive without the burst: the processor's stage has it.
-    pub(super) fn link_stolen(&self) -> Stolen {
+    /// The time that keeps the link from being served. On the executive without the burst: the processor's stage has it.
+    pub(super) fn link_stolen(&self) -> StolenTime {
         match self.platform.machine {
-            MachineModel::PapersOffload => Stolen::default(),
+            MachineModel::PapersOffload => StolenTime::default(),
             MachineModel::PapersInline => self.interference(),
             MachineModel::Executive => {
                 interference(&Interference { burst: Duration::ZERO, ..self.platform.interference.clone() })
@@ -229,7 +230,7 @@ impl Machine {
         }
     }
 
-    /// How much later than its message arrives logically a packet that is passed on may be enqueued, because there is no processor's stage that
+    /// The longest time from a message's logical arrival until a packet that is passed on is enqueued, because there is no processor's stage that
     /// the burst could delay instead.
     fn passed_on_late(&self) -> u64 {
         match self.platform.machine.is_papers() {
@@ -239,11 +240,11 @@ impl Machine {
     }
 
     /// J(s) of the processor without the link's tax.
-    pub(super) fn processor_interference(&self) -> Stolen {
+    pub(super) fn processor_interference(&self) -> StolenTime {
         let mut stolen = self.interference();
         if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
             // Received frames interrupt: one at most while the smallest of them occupies the link.
-            let mut frames = Line::default();
+            let mut frames = StaircaseLine::default();
             let least = self.platform.link.occupancy(1).as_nanos();
             frames.add_term(least, self.platform.demultiplex.as_nanos(), 0);
             stolen.add_least_of(alloc::vec![frames]);
@@ -252,10 +253,10 @@ impl Machine {
     }
 
     /// J(s) of the processor, with these streams on the link. The composite test has the tax elsewhere.
-    pub(super) fn processor_stolen<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Stolen {
+    pub(super) fn processor_stolen<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> StolenTime {
         let mut stolen = self.processor_interference();
         let least = self.least_occupancy(streams.clone());
-        let mut lines: Vec<Line> = self.link_tax(least).into_iter().collect();
+        let mut lines: Vec<StaircaseLine> = self.link_tax(least).into_iter().collect();
         if self.tax_reaches() && !lines.is_empty() {
             lines.extend(self.tax_of_senders(streams.clone()));
             lines.extend(self.tax_of_both(streams));
@@ -265,16 +266,16 @@ impl Machine {
     }
 
     /// J(s) of the processor as far as it follows from the link alone.
-    pub(super) fn stolen_by_link(&self, least: Option<u64>) -> Stolen {
+    pub(super) fn stolen_by_link(&self, least: Option<u64>) -> StolenTime {
         let mut stolen = self.processor_interference();
         stolen.add_least_of(self.link_tax(least).into_iter().collect());
         stolen
     }
 
     /// The tax as it follows from those who send; `None` if best effort sends as often as the link lets it.
-    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Option<Line> {
+    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> Option<StaircaseLine> {
         let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
-        let mut line = Line::constant(self.early_tax(streams.clone()));
+        let mut line = StaircaseLine::constant(self.early_tax(streams.clone()));
         match be.starts {
             Some(starts) => {
                 line.add_constant(cost.saturating_mul(starts.burst.into()));
@@ -290,8 +291,8 @@ impl Machine {
         Some(line)
     }
 
-    /// What hand-overs of early packets may still take when the processor gets something current to do: those of one poll.
-    fn early_tax<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> u64 {
+    /// The time that hand-overs of early packets may still take when the processor gets current work: those of one poll.
+    fn early_tax<'a>(&self, streams: impl Iterator<Item = &'a PacketStream>) -> u64 {
         // Only channels are early.
         let least = streams.map(|stream| stream.smallest).min();
         let least = least.filter(|_| self.early && !self.platform.machine.is_papers());
@@ -299,11 +300,12 @@ impl Machine {
     }
 
     /// The tax as it follows from the link for packets no shorter than best effort's, and from the senders for shorter ones.
-    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Option<Line> {
+    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> Option<StaircaseLine> {
         let (least, cost) = (self.other_smallest?, self.link_cost);
         let papers = self.platform.machine.is_papers();
         let (period, in_progress) = if papers { (least.saturating_add(cost), 1) } else { (least, 2) };
-        let mut line = Line::constant(cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams.clone())));
+        let mut line =
+            StaircaseLine::constant(cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams.clone())));
         line.add_term(period, cost, self.look_ahead);
         let alike =
             streams.map(|stream| (stream.interval, stream.reach, least.saturating_sub(stream.smallest))).collect();
@@ -317,18 +319,22 @@ impl Machine {
         Some(line)
     }
 
-    /// How long it takes to do `work` of the processor, if the link asks for as many hand-overs as it may meanwhile: the least
+    /// The time that it takes to do `work` of the processor, if the link asks for as many hand-overs as it may meanwhile: the least
     /// `s ≥ work + tax(s)`; `u64::MAX` if it may ask for all of the processor.
-    pub(super) fn with_hand_overs<'a>(&self, work: u64, streams: impl Iterator<Item = &'a Stream> + Clone) -> u64 {
-        let mut stolen = Stolen::default();
+    pub(super) fn with_hand_overs<'a>(
+        &self,
+        work: u64,
+        streams: impl Iterator<Item = &'a PacketStream> + Clone,
+    ) -> u64 {
+        let mut stolen = StolenTime::default();
         stolen.add_least_of(self.link_tax(self.least_occupancy(streams)).into_iter().collect());
         walk::span_of(&stolen, work).unwrap_or(u64::MAX)
     }
 
     /// The tax as it follows from the link: one hand-over for each packet that may start, L_min being `least`.
-    fn link_tax(&self, least: Option<u64>) -> Option<Line> {
+    fn link_tax(&self, least: Option<u64>) -> Option<StaircaseLine> {
         let (least, cost) = (least?, self.link_cost);
-        let mut line = Line::default();
+        let mut line = StaircaseLine::default();
         match self.platform.machine {
             _ if cost == 0 || mutant::is_on(Mutant::NoLinkTax) => return None,
             MachineModel::PapersOffload => return None,
@@ -341,7 +347,7 @@ impl Machine {
         Some(line)
     }
 
-    /// Whether the tax depends on how long messages are on their way.
+    /// True if the tax depends on the time for which messages are in progress.
     pub(super) fn tax_reaches(&self) -> bool {
         let be = self.platform.best_effort;
         let without = self.platform.machine == MachineModel::PapersInline && be.message_packets == 0;
@@ -349,7 +355,7 @@ impl Machine {
         self.link_cost > 0 && self.platform.machine != MachineModel::PapersOffload && from_senders
     }
 
-    /// What stretches processor time in the composite test, by link interrupts: (numerator, denominator), or `None` if they
+    /// The ratio by which link interrupts stretch processor time in the composite test: (numerator, denominator), or `None` if they
     /// could take all of it. And how much of C_l comes on top.
     pub(super) fn stretch(&self, least: Option<u64>) -> Option<((u64, u64), u64)> {
         let cost = self.link_cost;
@@ -365,8 +371,8 @@ impl Machine {
         (ratio.1 > 0).then_some((ratio, extra))
     }
 
-    /// L_min, see A7; `None` if nobody may send.
-    pub(super) fn least_occupancy<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<u64> {
+    /// L_min, see A7; `None` if no channel may send.
+    pub(super) fn least_occupancy<'a>(&self, streams: impl Iterator<Item = &'a PacketStream>) -> Option<u64> {
         self.least_of(streams.map(|stream| stream.smallest).min())
     }
 
@@ -376,11 +382,11 @@ impl Machine {
     }
 
     /// The packets of a channel that uses the link, with the contract's deadline.
-    pub(super) fn stream_of(&self, contract: &Contract, role: Role) -> Result<Stream, Refusal> {
+    pub(super) fn stream_of(&self, contract: &Contract, role: Role) -> Result<PacketStream, Refusal> {
         self.stream(contract, if role == Role::Relays { 0 } else { self.sending.other })
     }
 
-    fn job(&self, contract: &Contract, steps: Steps, packets: u64) -> Job {
+    fn job(&self, contract: &Contract, steps: StepCost, packets: u64) -> Job {
         let inner = (packets - 1) / self.quantum;
         let last = match inner {
             0 => steps.message(packets),
@@ -395,7 +401,7 @@ impl Machine {
     fn job_of(
         &self,
         (interval, deadline): (Duration, Duration),
-        (steps, packets): (Steps, u64),
+        (steps, packets): (StepCost, u64),
         inner: u64,
         block: u64,
         last: u64,
@@ -422,7 +428,7 @@ impl Machine {
         let last = upcall.last_iteration().as_nanos();
         let (other, iterations) = (upcall.quantum().as_nanos(), u64::from(upcall.iterations()));
         // The last iteration is rounded down.
-        let steps = Steps { first: last.saturating_add(1).min(other), other };
+        let steps = StepCost { first: last.saturating_add(1).min(other), other };
         self.job_of((upcall.period(), upcall.period()), (steps, iterations), iterations - 1, other, last)
     }
 
@@ -436,7 +442,7 @@ impl Machine {
     }
 
     /// The packets of a channel that uses the link. The deadline is still the contract's.
-    fn stream(&self, contract: &Contract, spacing: u64) -> Result<Stream, Refusal> {
+    fn stream(&self, contract: &Contract, spacing: u64) -> Result<PacketStream, Refusal> {
         let packets = self.packets(contract)?;
         let link = &self.platform.link;
         let size = self.platform.packet;
@@ -456,7 +462,7 @@ impl Machine {
             if papers { occupancy.saturating_add(self.link_cost) } else { occupancy.max(self.link_cost) }
         };
         let beyond = |counts: u64, bytes| counts.saturating_sub(link.unspaced().occupancy(bytes).as_nanos());
-        Ok(Stream {
+        Ok(PacketStream {
             interval: contract.interval().as_nanos(),
             deadline: contract.deadline().as_nanos(),
             packets,
@@ -477,11 +483,12 @@ impl Machine {
             } else {
                 beyond(with_cost(full), full_bytes).min(beyond(with_cost(last), last_bytes))
             },
+            jitter: 0,
             reach: self.reach(contract, contract.deadline().as_nanos()),
         })
     }
 
-    /// How long before its packets are through a message may have been released, if that takes `deadline`; zero if
+    /// The longest time from a message's release until its packets are through, if that takes `deadline`; zero if
     /// nothing depends on it.
     pub(super) fn reach(&self, contract: &Contract, deadline: u64) -> u64 {
         if !self.tax_reaches() {
@@ -493,7 +500,7 @@ impl Machine {
 
     /// A sending channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are
     /// still the contract's.
-    pub(super) fn sending(&self, contract: &Contract) -> Result<(Job, Stream, u64), Refusal> {
+    pub(super) fn sending(&self, contract: &Contract) -> Result<(Job, PacketStream, u64), Refusal> {
         let stream = self.stream(contract, self.sending.other)?;
         let job = self.job(contract, self.sending, stream.packets);
         // Either the processor or the link is the slower one; the other adds its first or its last packet.
@@ -503,19 +510,19 @@ impl Machine {
         Ok((job, stream, slower.saturating_add(self.switch).saturating_add(self.idle_link_cost())))
     }
 
-    /// What a packet that finds the link idle waits for: C_l, unless it is in L already.
+    /// The time that a packet waits if it finds the link idle: C_l, unless it is in L already.
     fn idle_link_cost(&self) -> u64 {
         if self.platform.machine.is_papers() { 0 } else { self.link_cost }
     }
 
     /// A channel that passes through: its packets, which come all at once, and the time that one message takes.
-    pub(super) fn relaying(&self, contract: &Contract) -> Result<(Stream, u64), Refusal> {
-        let stream = Stream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
+    pub(super) fn relaying(&self, contract: &Contract) -> Result<(PacketStream, u64), Refusal> {
+        let stream = PacketStream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
         let service = u64::try_from(stream.whole() - u128::from(stream.spare)).unwrap_or(u64::MAX);
         Ok((stream, service.saturating_add(self.idle_link_cost()).saturating_add(stream.late)))
     }
 
-    /// A receiving channel: its job, and the time that one message takes on an idle host. What the application's handler takes is part of the
+    /// A receiving channel: its job, and the time that one message takes on an idle host. The time of the application's handler is part of the
     /// step that completes the message.
     pub(super) fn receiving(&self, contract: &Contract) -> Result<(Job, u64), Refusal> {
         let packets = self.packets(contract)?;
@@ -523,22 +530,22 @@ impl Machine {
             return Err(Refusal::new(Code::BadParameters, Stage::Contract));
         }
         let handler = if mutant::is_on(Mutant::NoHandler) { 0 } else { contract.handler().as_nanos() };
-        let steps = Steps { first: self.receiving.first.saturating_add(handler), ..self.receiving };
+        let steps = StepCost { first: self.receiving.first.saturating_add(handler), ..self.receiving };
         let service = steps.message(packets).saturating_add(self.switch);
         Ok((self.job(contract, steps, packets), service))
     }
 }
 
 /// Intf(s).
-pub(super) fn interference(interference: &Interference) -> Stolen {
-    let mut base = Line::constant(interference.burst.as_nanos());
+pub(super) fn interference(interference: &Interference) -> StolenTime {
+    let mut base = StaircaseLine::constant(interference.burst.as_nanos());
     let drop_one = usize::from(mutant::is_on(Mutant::OneInterferenceTermLess));
     for &(period, cost) in interference.periodic.iter().skip(drop_one) {
         base.add_term(period.as_nanos(), cost.as_nanos(), 0);
     }
-    let mut stolen = Stolen::new(base);
+    let mut stolen = StolenTime::new(base);
     let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
-        let mut line = Line::default();
+        let mut line = StaircaseLine::default();
         line.add_term(window.as_nanos(), budget.as_nanos(), half(window).as_nanos());
         line
     });
@@ -580,7 +587,7 @@ mod tests {
                     run = 0;
                 }
             }
-            let steps = Steps { first, other };
+            let steps = StepCost { first, other };
             prop_assert!((longest..=steps.message(packets)).contains(&steps.block(packets, quantum)));
         }
     }

@@ -1,7 +1,7 @@
 //! The same channels on other figures of the platform.
 
-use super::ledger::Change;
-use super::link::Stream;
+use super::ledger::DemandLedger;
+use super::link::PacketStream;
 use super::machine::Machine;
 use super::reserve::Admission;
 use super::{Code, Refusal, Stage};
@@ -12,17 +12,14 @@ impl Admission {
     pub(super) fn on_platform(&self, platform: Platform) -> Result<Self, Refusal> {
         let bad = |_| Refusal::new(Code::BadParameters, Stage::Link);
         let machine = Machine::new(platform, self.settings.send_early).map_err(bad)?;
-        let mut moved = Self::on(machine, self.settings);
-        (moved.link, moved.first_rule) = (self.link, self.first_rule);
-        (moved.free, moved.upcalls) = (self.free.clone(), self.upcalls.clone());
-        moved.slots = self.slots.clone();
-        for slot in &mut moved.slots {
-            let Some(reservation) = &mut slot.reservation else { continue };
-            if let (Some(stream), Some(role)) = (&mut reservation.stream, reservation.role) {
-                let anew = moved.machine.stream_of(&reservation.contract, role)?;
-                *stream = Stream { deadline: stream.deadline, reach: stream.reach, ..anew };
+        let mut moved = Self { machine, ledger: DemandLedger::new(), ..self.clone() };
+        for (id, held) in self.channels.iter() {
+            let mut held = *held;
+            if let (Some(stream), Some(role)) = (&mut held.stream, held.role) {
+                let anew = moved.machine.stream_of(&held.contract, role)?;
+                *stream = PacketStream { deadline: stream.deadline, reach: stream.reach, ..anew };
             }
-            moved.ledger.change(Change::Enters, moved.machine.switch, reservation.parts());
+            moved.put(id, held);
         }
         moved.test()?;
         moved.upcalls_keep_time(None)?;

@@ -9,7 +9,7 @@
 
 use super::Refusal;
 use super::answer::{Role, Rule};
-use super::incoming::{Flow, FlowId, Incoming, Source};
+use super::incoming::{Flow, FlowId, FlowSource, IncomingTraffic};
 use super::reserve::{Admission, ReservationId, Settings};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
@@ -21,38 +21,38 @@ pub const MOST_TRIED: usize = 8;
 
 /// Two hosts, of which one sends to the other.
 #[derive(Clone, Debug)]
-pub struct Pair {
+pub struct HostPair {
     pub(super) sender: Admission,
     receiver: Admission,
-    incoming: Incoming,
+    incoming: IncomingTraffic,
     rearranges: bool,
 }
 
 /// A channel that both have granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Channel {
+pub struct GrantedChannel {
     /// Its reservation at the sender.
     pub sent: ReservationId,
     /// And at the receiver.
     pub received: ReservationId,
-    /// What comes in of it.
+    /// Its incoming flow.
     pub flow: FlowId,
     /// The sender's stages, without the handover.
     pub stages: SendingStages,
     /// The receiver's.
     pub receive: Duration,
-    /// How long its frames may wait at the last port, beside the wait for a look.
+    /// The longest wait of its frames at the last port, beside the wait for a look.
     pub arrival: Duration,
 }
 
-impl Pair {
+impl HostPair {
     /// Two hosts with these costs, without channels, which keep to their rule and serve each channel as it was granted.
     ///
     /// # Errors
     /// The first parameter of the platform that is out of range.
     pub fn new(platform: &Platform, settings: Settings) -> Result<Self, PlatformError> {
         let sender = Admission::with_settings(platform.clone(), settings)?;
-        let (receiver, incoming) = (sender.clone(), Incoming::new(&sender));
+        let (receiver, incoming) = (sender.clone(), IncomingTraffic::new(&sender));
         Ok(Self { sender, receiver, incoming, rearranges: false })
     }
 
@@ -65,7 +65,7 @@ impl Pair {
         Ok(Self { rearranges: true, ..Self::new(platform, Settings::work_conserving(Rule::Split))? })
     }
 
-    /// Whether channels may be served in another way for a newcomer.
+    /// True if channels may be served in another way for a newcomer.
     pub(super) fn may_rearrange(&self) -> bool {
         self.rearranges && (self.sender.may_rearrange() || self.receiver.may_rearrange())
     }
@@ -103,7 +103,7 @@ impl Pair {
         &self.receiver
     }
 
-    /// What of a deadline is neither host's.
+    /// The part of a deadline that is neither host's.
     pub(super) fn way(&self) -> Duration {
         let platform = self.sender.platform();
         platform.propagation + platform.clock_error
@@ -112,9 +112,9 @@ impl Pair {
     /// Opens a channel with this contract.
     ///
     /// # Errors
-    /// The answer of the first host that refuses ([`Admission::reserve`], [`Incoming::room`]), with the least deadline for all of the way by what
+    /// The answer of the first host that refuses ([`Admission::reserve`], [`IncomingTraffic::room`]), with the least deadline for all of the way by what
     /// that host knows. Nothing is held then, but channels may be served in another way, as those of live hosts that made room in vain.
-    pub fn open(&mut self, contract: &Contract) -> Result<Channel, Refusal> {
+    pub fn open(&mut self, contract: &Contract) -> Result<GrantedChannel, Refusal> {
         let (deadline, way) = (contract.deadline(), self.way());
         let sending = self.reserve_here(contract, Role::Sends, deadline.saturating_sub(way));
         let (sent, least) = sending.map_err(|refusal| Refusal {
@@ -129,7 +129,7 @@ impl Pair {
                 self.receiver.release(received);
                 self.incoming.remove(flow);
             })?;
-            Ok(Channel { sent, received, flow, stages, receive, arrival })
+            Ok(GrantedChannel { sent, received, flow, stages, receive, arrival })
         });
         opened.inspect_err(|_| {
             self.sender.release(sent);
@@ -137,7 +137,7 @@ impl Pair {
     }
 
     /// Closes a channel at both ends.
-    pub fn close(&mut self, channel: &Channel) {
+    pub fn close(&mut self, channel: &GrantedChannel) {
         self.sender.release(channel.sent);
         self.receiver.release(channel.received);
         self.incoming.remove(channel.flow);
@@ -153,7 +153,7 @@ impl Pair {
         let budget = contract.deadline().saturating_sub(elsewhere);
         let (link, ahead) = (self.sender.platform().link, self.sender.ahead());
         let packet = self.sender.platform().packet;
-        let source = Source { host: 0, rate: link.rate, ahead, spacing: link.spacing };
+        let source = FlowSource { host: 0, rate: link.rate, ahead, spacing: link.spacing };
         let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
         let incoming = &self.incoming;
         let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);
@@ -190,8 +190,8 @@ impl Pair {
     }
 }
 
-/// What a receiver with a least stage takes of what is left of a deadline for it, if the sender needs `upstream`: in proportion to what each
-/// needs.
+/// The stage that a receiver with a least stage takes of what is left of a deadline, if the sender needs `upstream`: in proportion to what
+/// each needs.
 pub fn share(budget: Duration, least: Duration, upstream: Duration) -> Duration {
     let slack = budget.saturating_sub(least);
     slack.mul_ratio(least.as_nanos(), (least + upstream).as_nanos().max(1))
@@ -218,10 +218,10 @@ mod tests {
             if fast {
                 platform.link.rate = crate::units::Rate::bytes_per_second(125_000_000);
             }
-            let mut pair = Pair::live(&platform).unwrap();
+            let mut pair = HostPair::live(&platform).unwrap();
             for contract in contracts {
                 let contract = contract.catching_up();
-                let held = |pair: &Pair| (pair.sender.utilisation_ppm(), pair.receiver.utilisation_ppm(), pair.incoming.len());
+                let held = |pair: &HostPair| (pair.sender.utilisation_ppm(), pair.receiver.utilisation_ppm(), pair.incoming.len());
                 let before = held(&pair);
                 match pair.open(&contract) {
                     Ok(opened) => {

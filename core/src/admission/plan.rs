@@ -1,21 +1,21 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
-//! Each is asked of both its ends, as two live hosts answer it ([`super::pair`]), or of this host alone ([`Ends`]). Live hosts begin with the split rule, and
-//! change to the other one, or to other stages, where a newcomer does not fit ([`Test::Live`]). Advice is for the same test: each value of `fits`,
+//! Each is asked of both its ends, as two live hosts answer it ([`super::pair`]), or of this host alone ([`AnsweringEnds`]). Live hosts begin with the split rule, and
+//! change to the other one, or to other stages, where a newcomer does not fit ([`AdmissionTest::Live`]). Advice is for the same test: each value of `fits`,
 //! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was.
 
 use alloc::vec::Vec;
 
 use super::answer::{
-    Answer, Answers, Bound, CompositeFigures, DemandCurve, DemandPoint, Denial, Ends, Fits, Grant, Request, Role, Rule,
-    SplitFigures, Term, Test,
+    AdmissionRequest, AdmissionTest, Alternatives, Answer, AnsweringEnds, Bound, BoundTerm, CompositeFigures,
+    DemandCurve, DemandPoint, Denial, Grant, PlanAnswer, Role, Rule, SplitFigures,
 };
 use super::bounds::terms as names;
-use super::incoming::{Flow, FlowId, Incoming, Source};
-use super::pair::{Channel, Pair};
+use super::incoming::{Flow, FlowId, FlowSource, IncomingTraffic};
+use super::pair::{GrantedChannel, HostPair};
 use super::processor::parts_per_million;
 use super::reserve::{Admission, ReservationId, Settings, Utilisation};
-use super::walk::{self, Demand};
+use super::walk;
 use super::{Refusal, Stage, buffers, explain};
 use crate::contract::Contract;
 use crate::limits;
@@ -24,7 +24,7 @@ use crate::units::Duration;
 
 /// Most points of a demand curve.
 const MOST_POINTS: u64 = 2_000;
-/// How much is spent on explaining refusals, in squares of the number of channels that are granted by then: the first refusal of
+/// The work spent on explaining refusals, in squares of the number of channels that are granted by then: the first refusal of
 /// a plan is explained in any case, 25 of them with a hundred channels, few with thousands.
 const MOST_EXPLAINED: u64 = 25 * 100 * 100;
 /// Most packets of a message that a demand curve has steps for.
@@ -35,24 +35,24 @@ const MANY: usize = 256;
 
 /// The hosts under one test, with what they granted so far.
 #[derive(Clone)]
-struct World {
+struct PlannedHosts {
     /// This host, and the other end of channels for which both ends are asked.
-    pair: Pair,
+    pair: HostPair,
     /// By request.
-    held: Vec<Option<Held>>,
-    /// What is received at this host, each from a host of its own with a link like this one's, after an interval in transit at most.
-    incoming: Incoming,
+    held: Vec<Option<GrantedRequest>>,
+    /// The channels that this host receives, each from a host of its own with a link like this one's, after an interval in transit at most.
+    incoming: IncomingTraffic,
 }
 
 /// A request that was granted.
 #[derive(Clone, Copy)]
-enum Held {
-    Both(Channel),
+enum GrantedRequest {
+    Both(GrantedChannel),
     Leaves(ReservationId),
     Arrives(ReservationId, FlowId),
 }
 
-impl Held {
+impl GrantedRequest {
     /// At this host.
     fn reservation(&self) -> ReservationId {
         match self {
@@ -66,18 +66,18 @@ impl Held {
     }
 }
 
-impl World {
-    fn new(platform: &Platform, test: Test) -> Result<Self, PlatformError> {
+impl PlannedHosts {
+    fn new(platform: &Platform, test: AdmissionTest) -> Result<Self, PlatformError> {
         let settings = |rule| match platform.machine.is_papers() {
             true => Settings { rule, ..Settings::default() },
             false => Settings::work_conserving(rule),
         };
         let pair = match test {
-            Test::Only(rule) => Pair::new(platform, settings(rule)),
-            Test::Live if platform.machine.is_papers() => Pair::new(platform, settings(Rule::Split)),
-            Test::Live => Pair::live(platform),
+            AdmissionTest::Only(rule) => HostPair::new(platform, settings(rule)),
+            AdmissionTest::Live if platform.machine.is_papers() => HostPair::new(platform, settings(Rule::Split)),
+            AdmissionTest::Live => HostPair::live(platform),
         }?;
-        let incoming = Incoming::new(&pair.sender);
+        let incoming = IncomingTraffic::new(&pair.sender);
         Ok(Self { pair, held: Vec::new(), incoming })
     }
 
@@ -86,18 +86,14 @@ impl World {
         &self.pair.sender
     }
 
-    fn grants(&self, request: &Request) -> bool {
-        self.check(request).is_ok()
-    }
-
-    fn check(&self, request: &Request) -> Result<(), Refusal> {
+    fn grants(&self, request: &AdmissionRequest) -> bool {
         match request.ends {
-            Ends::Both => self.pair.clone().open(&request.contract).map(|_| ()),
-            Ends::Only(role) => self.check_only(&request.contract, role).map(|_| ()),
+            AnsweringEnds::Both => self.pair.clone().open(&request.contract).is_ok(),
+            AnsweringEnds::Only(role) => self.check_only(&request.contract, role).is_ok(),
         }
     }
 
-    /// Whether it fits here, and if it is received, what it brings and how long it may wait at the last port.
+    /// Checks that it fits here. If it is received, returns its flow and the longest wait at the last port.
     fn check_only(&self, contract: &Contract, role: Role) -> Result<Option<(Flow, Duration)>, Refusal> {
         let (here, deadline) = (self.here(), contract.deadline());
         if role != Role::Receives {
@@ -105,45 +101,46 @@ impl World {
         }
         let least = self.pair.clone().reserve_here(contract, role, deadline)?.1.processor;
         let (link, ahead, host) = (&here.link, here.ahead(), self.held.len() as u64);
-        let source = Source { host, rate: link.rate, ahead, spacing: link.spacing };
+        let source = FlowSource { host, rate: link.rate, ahead, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
         Ok(Some((flow, room.allowance)))
     }
 
     /// Takes the channel in, with all of its deadline. One that is refused has its place, too.
-    fn take(&mut self, request: &Request) -> Result<(), Refusal> {
+    fn take(&mut self, request: &AdmissionRequest) -> Result<(), Refusal> {
         let taken = match request.ends {
-            Ends::Both => self.pair.open(&request.contract).map(Held::Both),
-            Ends::Only(role) => self.take_only(&request.contract, role),
+            AnsweringEnds::Both => self.pair.open(&request.contract).map(GrantedRequest::Both),
+            AnsweringEnds::Only(role) => self.take_only(&request.contract, role),
         };
         self.held.push(taken.as_ref().ok().copied());
         taken.map(|_| ())
     }
 
-    fn take_only(&mut self, contract: &Contract, role: Role) -> Result<Held, Refusal> {
+    fn take_only(&mut self, contract: &Contract, role: Role) -> Result<GrantedRequest, Refusal> {
         let arrives = self.check_only(contract, role)?;
         let budget = contract.deadline() - arrives.map_or(Duration::ZERO, |(_, allowance)| allowance);
         let (id, _) = self.pair.reserve_here(contract, role, budget)?;
         // A stage that cannot be longer stays as it is.
         let _ = self.pair.sender.relax(id, budget);
         Ok(match arrives {
-            Some((flow, allowance)) => Held::Arrives(id, self.incoming.insert(flow, allowance)),
-            None => Held::Leaves(id),
+            Some((flow, allowance)) => GrantedRequest::Arrives(id, self.incoming.insert(flow, allowance)),
+            None => GrantedRequest::Leaves(id),
         })
     }
 
     /// The requests that stand in the way of another, greatest first.
-    fn in_the_way(&self, request: &Request, refusal: &Refusal) -> Vec<usize> {
+    fn in_the_way(&self, request: &AdmissionRequest, refusal: &Refusal) -> Vec<usize> {
         match request.ends {
-            Ends::Both => {
-                let weight = |held: &Held| self.here().reservation(held.reservation()).map_or(0, explain::weight);
+            AnsweringEnds::Both => {
+                let weight =
+                    |held: &GrantedRequest| self.here().reservation(held.reservation()).map_or(0, explain::weight);
                 self.fewest(request, |held| Some(weight(held)))
             }
-            Ends::Only(_) if refusal.stage == Stage::Arrival => {
+            AnsweringEnds::Only(_) if refusal.stage == Stage::Arrival => {
                 self.fewest(request, |held| Some(self.incoming.weight(held.flow()?)))
             }
-            Ends::Only(role) => {
+            AnsweringEnds::Only(role) => {
                 let ids = self.here().in_the_way(&request.contract, role, request.contract.deadline());
                 let place = |id| self.held.iter().position(|held| held.is_some_and(|held| held.reservation() == id));
                 ids.into_iter().filter_map(place).collect()
@@ -152,7 +149,7 @@ impl World {
     }
 
     /// Of the requests that have a weight those without which another is granted: the heaviest, no more than needed.
-    fn fewest<W: Ord>(&self, request: &Request, weight: impl Fn(&Held) -> Option<W>) -> Vec<usize> {
+    fn fewest<W: Ord>(&self, request: &AdmissionRequest, weight: impl Fn(&GrantedRequest) -> Option<W>) -> Vec<usize> {
         let without = |gone: &[usize]| {
             let mut rest = self.clone();
             gone.iter().filter_map(|place| self.held[*place]).for_each(|held| rest.remove(&held));
@@ -163,13 +160,13 @@ impl World {
         explain::fewest(weights, without)
     }
 
-    fn remove(&mut self, held: &Held) {
+    fn remove(&mut self, held: &GrantedRequest) {
         match held {
-            Held::Both(channel) => self.pair.close(channel),
-            Held::Leaves(id) => {
+            GrantedRequest::Both(channel) => self.pair.close(channel),
+            GrantedRequest::Leaves(id) => {
                 self.pair.sender.release(*id);
             }
-            Held::Arrives(id, flow) => {
+            GrantedRequest::Arrives(id, flow) => {
                 self.pair.sender.release(*id);
                 self.incoming.remove(*flow);
             }
@@ -177,9 +174,9 @@ impl World {
     }
 }
 
-/// What one test says to a plan.
-struct Under {
-    world: World,
+/// The answer of one test to a plan.
+struct TestAnswer {
+    world: PlannedHosts,
     /// By request: the figures of its rule, and the answer no. Shorter than the plan if it was left.
     split: Vec<SplitFigures>,
     composite: Vec<CompositeFigures>,
@@ -187,17 +184,22 @@ struct Under {
 }
 
 /// Goes through a plan under one test. If it is not the one that `answers`, it is left when there are many channels, and refusals are not explained.
-fn under(platform: &Platform, requests: &[Request], test: Test, answers: bool) -> Result<Under, PlatformError> {
-    let mut world = World::new(platform, test)?;
+fn under(
+    platform: &Platform,
+    requests: &[AdmissionRequest],
+    test: AdmissionTest,
+    answers: bool,
+) -> Result<TestAnswer, PlatformError> {
+    let mut world = PlannedHosts::new(platform, test)?;
     let (mut split, mut composite, mut denials) = (Vec::new(), Vec::new(), Vec::with_capacity(requests.len()));
     let (mut granted, mut explained) = (0, 0u64);
     for request in requests {
         if granted >= MANY && !answers {
             break;
         }
-        let of_split =
-            (test != Test::Live && test != Test::Only(Rule::Composite)).then(|| split_figures(&world, request));
-        let of_composite = (test == Test::Only(Rule::Composite)).then(|| composite_figures(&world, request));
+        let of_split = (test != AdmissionTest::Live && test != AdmissionTest::Only(Rule::Composite))
+            .then(|| split_figures(&world, request));
+        let of_composite = (test == AdmissionTest::Only(Rule::Composite)).then(|| composite_figures(&world, request));
         // Hosts may be served in another way for a channel that the receiver then refuses, and stay so. What would have fitted is of the hosts as
         // they were asked.
         let asked = (answers && world.pair.may_rearrange()).then(|| world.clone());
@@ -216,28 +218,32 @@ fn under(platform: &Platform, requests: &[Request], test: Test, answers: bool) -
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
-    Ok(Under { world, split, composite, denials })
+    Ok(TestAnswer { world, split, composite, denials })
 }
 
 /// Answers the requests in their order.
 ///
 /// # Errors
 /// The first parameter of the platform that is out of range.
-pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<Answers, PlatformError> {
-    let under = |other: Test| under(platform, requests, other, other == test);
+pub fn decide(
+    platform: &Platform,
+    requests: &[AdmissionRequest],
+    test: AdmissionTest,
+) -> Result<PlanAnswer, PlatformError> {
+    let under = |other: AdmissionTest| under(platform, requests, other, other == test);
     let by_split = match test {
-        Test::Only(Rule::Levels) => test,
-        _ => Test::Only(Rule::Split),
+        AdmissionTest::Only(Rule::Levels) => test,
+        _ => AdmissionTest::Only(Rule::Split),
     };
-    let (split, composite) = (under(by_split)?, under(Test::Only(Rule::Composite))?);
-    let live = if test == Test::Live { Some(under(test)?) } else { None };
+    let (split, composite) = (under(by_split)?, under(AdmissionTest::Only(Rule::Composite))?);
+    let live = if test == AdmissionTest::Live { Some(under(test)?) } else { None };
     let chosen = match test {
-        Test::Live => live.as_ref().unwrap_or(&split),
-        Test::Only(Rule::Composite) => &composite,
-        Test::Only(_) => &split,
+        AdmissionTest::Live => live.as_ref().unwrap_or(&split),
+        AdmissionTest::Only(Rule::Composite) => &composite,
+        AdmissionTest::Only(_) => &split,
     };
     let here = chosen.world.here().clone();
-    let is_pair = requests.iter().any(|request| request.ends == Ends::Both);
+    let is_pair = requests.iter().any(|request| request.ends == AnsweringEnds::Both);
     let there = is_pair.then(|| chosen.world.pair.receiver().clone());
     let bounds = (here.bounds(), there.as_ref().map(Admission::bounds).unwrap_or_default());
     let channels = requests.iter().enumerate().map(|(place, request)| {
@@ -255,11 +261,11 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
     let mut curves = demand(&here);
     let received = there.as_ref().map(demand).unwrap_or_default().into_iter();
     curves.extend(received.map(|curve| DemandCurve { stage: Stage::ReceivingProcessor, ..curve }));
-    Ok(Answers { rule: here.settings().rule, channels, here, there, demand: curves })
+    Ok(PlanAnswer { rule: here.settings().rule, channels, this_host: here, other_host: there, demand: curves })
 }
 
-/// What this host needs at least of a deadline; whether it fits is not known here.
-fn split_figures(world: &World, request: &Request) -> SplitFigures {
+/// The least part of a deadline that this host needs; it is not known here whether it fits.
+fn split_figures(world: &PlannedHosts, request: &AdmissionRequest) -> SplitFigures {
     let (here, contract, role) = (world.here(), &request.contract, request.role());
     if world.held.len() >= MANY {
         let stages = here.decide(contract, role, contract.deadline()).ok().map(|found| found.stages(Rule::Split));
@@ -273,7 +279,7 @@ fn split_figures(world: &World, request: &Request) -> SplitFigures {
 }
 
 /// As [`split_figures`].
-fn composite_figures(world: &World, request: &Request) -> CompositeFigures {
+fn composite_figures(world: &PlannedHosts, request: &AdmissionRequest) -> CompositeFigures {
     let here = world.here();
     let least = here.newcomer(&request.contract, request.role()).and_then(|newcomer| {
         let found = here.least_composite(&newcomer, request.contract.deadline())?;
@@ -284,7 +290,12 @@ fn composite_figures(world: &World, request: &Request) -> CompositeFigures {
 
 type Bounds<'a> = &'a [(ReservationId, Bound)];
 
-fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<'_>, Bounds<'_>)) -> Grant {
+fn grant(
+    world: &PlannedHosts,
+    place: usize,
+    request: &AdmissionRequest,
+    (here, there): (Bounds<'_>, Bounds<'_>),
+) -> Grant {
     let (contract, role, platform) = (&request.contract, request.role(), world.here().platform());
     let found = world.held.get(place).copied().flatten();
     let held = found.and_then(|found| world.here().reservation(found.reservation()));
@@ -303,19 +314,19 @@ fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<
         link: held.and_then(|held| held.stream).map_or(0, |stream| share(stream.whole(), stream.interval)),
     };
     let (bound, receive) = match found {
-        Some(Held::Both(channel)) => {
+        Some(GrantedRequest::Both(channel)) => {
             let received = of(there, channel.received);
             (Some(of_both_ends(world, contract, &channel, received)), Some(channel.receive))
         }
-        Some(Held::Arrives(id, _)) => {
+        Some(GrantedRequest::Arrives(id, _)) => {
             let arrival = world.incoming.wait().unwrap_or(Duration::ZERO);
             let bound = of(here, id).map(|Bound { worst, mut terms }| {
-                terms.push(Term { name: names::ARRIVAL, amount: arrival });
+                terms.push(BoundTerm { name: names::ARRIVAL, amount: arrival });
                 Bound { worst: worst + arrival, terms }
             });
             (bound, None)
         }
-        Some(Held::Leaves(id)) => (of(here, id), None),
+        Some(GrantedRequest::Leaves(id)) => (of(here, id), None),
         None => (None, None),
     };
     let Bound { worst, terms } = bound.unwrap_or(Bound { worst: contract.deadline(), terms: Vec::new() });
@@ -324,27 +335,27 @@ fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<
 
 /// From the logical arrival at the sender until delivery. The receiver's stage begins where the sender's stages end at the latest, however
 /// early a message is; so of the sender the stages count, and of the receiver the response in its own.
-fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received: Option<Bound>) -> Bound {
-    let whole = Term { name: names::PROCESSOR_STAGE, amount: channel.receive };
+fn of_both_ends(world: &PlannedHosts, contract: &Contract, channel: &GrantedChannel, received: Option<Bound>) -> Bound {
+    let whole = BoundTerm { name: names::PROCESSOR_STAGE, amount: channel.receive };
     let own = received.unwrap_or(Bound { worst: channel.receive, terms: alloc::vec![whole] });
     // As it is served now, which may be in another way than when it was granted.
     let stages = world.here().stages(channel.sent).unwrap_or(channel.stages);
-    let mut terms: Vec<Term> = [
+    let mut terms: Vec<BoundTerm> = [
         (names::HANDOVER, world.here().handover(channel.sent)),
         (names::PROCESSOR_STAGE, stages.processor),
         (names::LINK_STAGE, stages.link),
         (names::WAY, world.pair.way()),
         (names::LOOK, world.pair.receiver().input_delay()),
     ]
-    .map(|(name, amount)| Term { name, amount })
+    .map(|(name, amount)| BoundTerm { name, amount })
     .into();
     let until_arrival = contract.deadline() - channel.receive;
     let before: Duration = terms.iter().map(|term| term.amount).sum();
-    terms.push(Term { name: names::ARRIVAL, amount: until_arrival.saturating_sub(before) });
+    terms.push(BoundTerm { name: names::ARRIVAL, amount: until_arrival.saturating_sub(before) });
     // The receiver's handover is none, and its stage as a whole is not the sender's.
     let own_terms = own.terms.into_iter().filter(|term| term.name != names::HANDOVER);
     terms.extend(own_terms.map(|term| match term.name {
-        names::PROCESSOR_STAGE => Term { name: names::RECEIVE_STAGE, ..term },
+        names::PROCESSOR_STAGE => BoundTerm { name: names::RECEIVE_STAGE, ..term },
         _ => term,
     }));
     Bound { worst: until_arrival + own.worst, terms }
@@ -354,9 +365,9 @@ fn share(cost: u128, interval: u64) -> u64 {
     parts_per_million(walk::share(cost, interval))
 }
 
-/// Why not, because of whom, and what would fit.
-fn explain(world: &World, request: &Request, refusal: &Refusal, explained: bool) -> Denial {
-    let grants = |contract: &Contract| world.grants(&Request { contract: *contract, ..*request });
+/// The reason for a refusal, the channels that cause it, and the values that would fit.
+fn explain(world: &PlannedHosts, request: &AdmissionRequest, refusal: &Refusal, explained: bool) -> Denial {
+    let grants = |contract: &Contract| world.grants(&AdmissionRequest { contract: *contract, ..*request });
     Denial {
         code: refusal.code,
         stage: refusal.stage,
@@ -366,17 +377,17 @@ fn explain(world: &World, request: &Request, refusal: &Refusal, explained: bool)
         fits: if explained {
             fits(grants, &request.contract)
         } else {
-            Fits { deadline: refusal.least_deadline, ..Fits::default() }
+            Alternatives { deadline: refusal.least_deadline, ..Alternatives::default() }
         },
     }
 }
 
-/// What `grants` would say yes to instead of `contract`: each value alone, the others as requested. What is found was granted, and
-/// one step beyond it was not.
+/// The contracts that `grants` would say yes to instead of `contract`: each value alone, the others as requested. A value that is found was
+/// granted, and one step beyond it was not.
 ///
 /// A larger deadline, a longer interval and a smaller message never turn yes into no, so halving finds the edge; of sizes every
 /// one up to the edge is admissible then, because a larger message needs no less of anything.
-pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
+pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Alternatives {
     let with = |max: u64, interval: u64, deadline: u64| {
         let interval = Duration::from_nanos(interval);
         let deadline = Duration::from_nanos(deadline);
@@ -390,7 +401,7 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
     // Above, a value may be too long for the queue; halving then looks below it.
     let above = |from: u64, to: u64, ask: &dyn Fn(u64) -> Option<bool>| -> Option<u64> {
         let (mut no, mut step) = (from, (from / 64).max(1));
-        let mut yes = loop {
+        let yes = loop {
             let next = no.saturating_add(step).min(to);
             match ask(next) {
                 Some(true) => break next,
@@ -401,11 +412,7 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
                 None => step /= 2,
             }
         };
-        while yes - no > 1 {
-            let middle = no + (yes - no) / 2;
-            if ask(middle) == Some(true) { yes = middle } else { no = middle }
-        }
-        Some(yes)
+        Some(walk::least_above(no, yes, |value| ask(value) == Some(true)))
     };
     let longest = limits::MAX_DEADLINE.as_nanos();
     let slowest = limits::MAX_INTERVAL.as_nanos();
@@ -413,16 +420,12 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
     let by_interval = above(interval, slowest, &|interval| Some(grants(&with(max, interval, deadline)?)));
     let least = u64::from(contract.min_message());
     let by_size = if max > least && granted(with(least, interval, deadline)) {
-        let (mut yes, mut no) = (least, max);
-        while no - yes > 1 {
-            let middle = yes + (no - yes) / 2;
-            if granted(with(middle, interval, deadline)) { yes = middle } else { no = middle }
-        }
-        u32::try_from(yes).ok()
+        let refused = walk::least_above(least, max, |size| !granted(with(size, interval, deadline)));
+        u32::try_from(refused - 1).ok()
     } else {
         None
     };
-    Fits {
+    Alternatives {
         deadline: by_deadline.map(Duration::from_nanos),
         interval: by_interval.map(Duration::from_nanos),
         max_message: by_size,
@@ -431,7 +434,7 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
 
 /// Demand curves until half as long again as the longest deadline, or two of the longest interval if that is less.
 fn demand(admission: &Admission) -> Vec<DemandCurve> {
-    let curve = |stage, test: &dyn DynamicDemand, tasks: &[(u64, u64)]| {
+    let curve = |stage, done: &dyn Fn(u64) -> Option<u64>, tasks: &[(u64, u64)]| {
         let longest = tasks.iter().map(|task| task.0).max()?;
         let horizon = longest.saturating_add(longest / 2).max(tasks.iter().map(|task| task.0 + task.1).min()?);
         let most = MOST_POINTS / u64::try_from(tasks.len()).unwrap_or(u64::MAX).max(1);
@@ -441,7 +444,7 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
         let mut points: Vec<u64> = tasks.iter().flat_map(steps).filter(|&t| t <= horizon).collect();
         points.sort_unstable();
         points.dedup();
-        let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: Duration::from_nanos(test.done(t)?) });
+        let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: Duration::from_nanos(done(t)?) });
         let points = points.into_iter().filter_map(at).collect();
         Some(DemandCurve { stage, points })
     };
@@ -450,35 +453,27 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
     };
     let jobs = tasks(&|held| held.job.map(|job| (job.deadline, job.interval)));
     // The packets of a message are due one after the other; of long ones the last are shown.
-    let packets = |stream: super::link::Stream| {
+    let packets = |stream: super::link::PacketStream| {
         let due = move |k: u64| (stream.due().saturating_add(k.saturating_mul(stream.spacing)), stream.interval);
         (0..stream.packets.min(MOST_PACKETS)).map(due)
     };
     let streams: Vec<(u64, u64)> = admission.reservations().filter_map(|held| held.stream).flat_map(packets).collect();
     let curves = match admission.settings().rule {
-        Rule::Split | Rule::Levels => [
-            curve(Stage::SendingProcessor, &admission.processor_test(None), &jobs),
-            curve(Stage::Link, &admission.link_test(None), &streams),
-        ],
+        Rule::Split | Rule::Levels => {
+            let (processor, link) = (admission.processor_test(None), admission.link_test(None));
+            [
+                curve(Stage::SendingProcessor, &|t| walk::done(&processor, t), &jobs),
+                curve(Stage::Link, &|t| walk::done(&link, t), &streams),
+            ]
+        }
         Rule::Composite => {
             let all = tasks(&|held| {
                 let of_job = held.job.map(|job| (job.deadline, job.interval));
                 of_job.or(held.stream.map(|stream| (stream.deadline, stream.interval)))
             });
-            [admission.composite_test(None).and_then(|test| curve(Stage::Route, &test, &all)), None]
+            let test = admission.composite_test(None);
+            [test.and_then(|test| curve(Stage::Route, &|t| walk::done(&test, t), &all)), None]
         }
     };
     curves.into_iter().flatten().collect()
-}
-
-/// A demand behind a reference.
-trait DynamicDemand {
-    /// When all that is due by `t` is done at the latest.
-    fn done(&self, t: u64) -> Option<u64>;
-}
-
-impl<T: Demand> DynamicDemand for T {
-    fn done(&self, t: u64) -> Option<u64> {
-        walk::done(self, t)
-    }
 }

@@ -23,7 +23,7 @@
 use alloc::vec::Vec;
 
 use super::machine::Machine;
-use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen};
+use super::walk::{self, Demand, NewDemand, ONE, Response, StolenTime};
 use crate::mutant::{self, Mutant};
 
 /// The messages of one channel, as the processor sees them; nanoseconds.
@@ -39,7 +39,7 @@ pub(super) struct Job {
     pub(super) inner: u64,
     /// C_csp + block(N) + R; at most `cost`.
     pub(super) block: u64,
-    /// What the last block takes at least, without looks and switches.
+    /// The least time of the last block, without looks and switches.
     pub(super) last: u64,
     /// C^1st and C, of which `cost` is made.
     pub(super) first: u64,
@@ -85,18 +85,18 @@ pub(super) struct ProcessorTest {
     per_message: bool,
     /// The longest block that does not come from a channel.
     other_block: u64,
-    stolen: Stolen,
+    stolen: StolenTime,
     share: u128,
 }
 
 impl ProcessorTest {
-    pub(super) fn new(machine: &Machine, existing: Vec<Job>, newcomer: Option<Job>, stolen: Stolen) -> Self {
+    pub(super) fn new(machine: &Machine, existing: Vec<Job>, newcomer: Option<Job>, stolen: StolenTime) -> Self {
         let mut jobs = grouped(existing);
         jobs.extend(newcomer.map(|job| (job, 1)));
         Self::from_parts(jobs, machine.switch, machine.other_block, stolen)
     }
 
-    fn from_parts(jobs: Vec<(Job, u64)>, switch: u64, other_block: u64, stolen: Stolen) -> Self {
+    fn from_parts(jobs: Vec<(Job, u64)>, switch: u64, other_block: u64, stolen: StolenTime) -> Self {
         let sum = |cost: &dyn Fn(&Job) -> u128| {
             jobs.iter().fold(0, |sum: u128, (job, count)| {
                 sum.saturating_add(walk::share(cost(job), job.interval).saturating_mul((*count).into()))
@@ -107,12 +107,7 @@ impl ProcessorTest {
         Self { jobs, switch, per_message, other_block, stolen, share }
     }
 
-    /// The long-run share of everything, J included, in units of [`ONE`].
-    pub(super) fn utilisation(&self) -> u128 {
-        self.share.saturating_add(self.stolen.share())
-    }
-
-    /// What is due within `t` and begins before `s`: work of jobs, switches back, the block.
+    /// The demand that is due within `t` and begins before `s`: work of jobs, switches back, the block.
     pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u128, u64) {
         let (mut work, mut messages, mut inner, mut block) = (0u128, 0u128, 0u128, self.other_block);
         for (job, count) in &self.jobs {
@@ -135,7 +130,7 @@ impl Demand for ProcessorTest {
     fn until(&self, t: u64) -> u128 {
         self.due(t, u64::MAX)
     }
-    fn stolen(&self) -> &Stolen {
+    fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
@@ -159,7 +154,7 @@ impl Demand for ProcessorTest {
     }
 }
 
-impl Newcomer for ProcessorTest {
+impl NewDemand for ProcessorTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((job, _)) = self.jobs.last_mut() {
             job.deadline = deadline;
@@ -177,7 +172,7 @@ impl Response for ProcessorTest {
     }
 }
 
-/// What one message takes in the long run, with its part of the switches back.
+/// The time that one message takes in the long run, with its part of the switches back.
 fn whole(job: &Job, switch: u64, per_message: bool) -> u128 {
     let back = if per_message { 1 } else { job.inner };
     u128::from(job.cost).saturating_add(u128::from(switch).saturating_mul(back.into()))
@@ -190,14 +185,14 @@ pub(super) fn parts_per_million(share: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{Line, Verdict, brute, walk};
+    use super::super::walk::{StaircaseLine, Verdict, brute, walk};
     use super::*;
     use alloc::vec;
     use proptest::prelude::*;
 
     /// A small system, with its costs taken apart as the formulas have them.
     #[derive(Clone, Debug)]
-    struct Small {
+    struct ReferenceSystem {
         channels: Vec<(u64, u64, u64, u64)>, // interval, deadline, packets, cost of each packet
         quantum: u64,
         switch: u64,
@@ -208,7 +203,7 @@ mod tests {
         link: (u64, u64, u64),         // C_l, max(L_min, C_l) − C_l, A
     }
 
-    fn small() -> impl Strategy<Value = Small> {
+    fn small() -> impl Strategy<Value = ReferenceSystem> {
         (
             prop::collection::vec((20u64..120, 1u64..150, 1u64..6, 0u64..6), 0..4),
             (1u64..4, 0u64..4, 0u64..3, 0u64..10, 0u64..5),
@@ -216,11 +211,11 @@ mod tests {
             (0u64..4, 5u64..30, 0u64..20),
         )
             .prop_map(|(channels, (quantum, switch, frames, wake_up, best_effort), interference, link)| {
-                Small { channels, quantum, switch, frames, wake_up, best_effort, interference, link }
+                ReferenceSystem { channels, quantum, switch, frames, wake_up, best_effort, interference, link }
             })
     }
 
-    impl Small {
+    impl ReferenceSystem {
         fn block(&self, packets: u64, cost: u64) -> u64 {
             self.switch + packets.min(self.quantum) * cost + self.frames
         }
@@ -231,11 +226,11 @@ mod tests {
                 let block = self.block(packets, cost);
                 (Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets, last: 0 }, 1)
             });
-            let mut stolen = Line::constant(self.interference.0 + self.link.0);
+            let mut stolen = StaircaseLine::constant(self.interference.0 + self.link.0);
             stolen.add_term(self.interference.1, self.interference.2, 0);
             stolen.add_term(self.link.0 + self.link.1, self.link.0, self.link.2);
             let other = (self.wake_up + self.frames).max(self.block(self.best_effort, 3));
-            ProcessorTest::from_parts(jobs.collect(), self.switch, other, Stolen::new(stolen))
+            ProcessorTest::from_parts(jobs.collect(), self.switch, other, StolenTime::new(stolen))
         }
         /// Message by message, instant by instant.
         fn slow(&self, last: u64) -> Verdict {
@@ -330,7 +325,7 @@ mod tests {
     /// for 3 messages here, of which only one can be preempted. 5/21 + 6/33 + 11/32 + 3/21 + 3/33 + 3/32 > 1.
     #[test]
     fn switches_back_count_for_who_preempts() {
-        let system = Small {
+        let system = ReferenceSystem {
             channels: vec![(21, 26, 1, 2), (33, 18, 1, 3), (32, 126, 4, 2)],
             quantum: 1,
             switch: 3,
@@ -347,7 +342,7 @@ mod tests {
     /// 16/50 + 14/37 + 2/39 + 3/12 = 0.9997: the walk from 60,000 instants on is given up before it comes to the first.
     #[test]
     fn a_walk_that_is_given_up_may_name_a_later_failure() {
-        let system = Small {
+        let system = ReferenceSystem {
             channels: vec![(50, 1, 5, 2), (37, 1, 4, 2)],
             quantum: 1,
             switch: 3,
@@ -403,7 +398,7 @@ mod tests {
 
     #[test]
     fn no_job_is_always_feasible() {
-        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, Stolen::new(Line::constant(u64::MAX)));
+        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, StolenTime::new(StaircaseLine::constant(u64::MAX)));
         assert_eq!(walk(&test, true), Verdict::Fits);
     }
 }

@@ -3,7 +3,7 @@
 //! Each channel has a share of its deadline at this host, which is divided between processor and link when it is granted. The channel that
 //! comes first takes the division that suits it, so a set of channels may be refused in one order and granted in another; and some sets pass only
 //! the composite test, others only the split one. So where a newcomer is refused the shares are divided anew, shortest first or longest first, with the newcomer at its
-//! place among them; and then by the composite rule. What each channel is promised stays: its share of the deadline, the hand-over, what it tolerates.
+//! place among them; and then by the composite rule. The promise to each channel stays: its share of the deadline, the hand-over, its tolerance.
 //!
 //! **When the change is made** is what makes it sound. Stages cannot be changed between the messages of each channel: of two channels with C = 4 and stage deadlines of 10 and 5
 //! that are to have 5 and 10, the new message of the first beside the old one of the second makes 8 due within 5, though both sets pass. An executive changes them
@@ -21,8 +21,8 @@
 use alloc::vec::Vec;
 
 use super::answer::{Role, Rule};
-use super::ledger::Change;
-use super::reserve::{Admission, Newcomer, Reservation, ReservationId, Settings};
+use super::ledger::{DemandLedger, LedgerChange};
+use super::reserve::{Admission, NewChannel, Reservation, ReservationId, Settings};
 use super::{Code, Refusal};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
@@ -31,9 +31,9 @@ use crate::units::Duration;
 /// With more channels nothing is tried: a change is one piece of work of the executive, and has to be short.
 pub const MOST: usize = 64;
 
-/// How a newcomer was admitted.
+/// The outcome for a newcomer that was admitted.
 #[derive(Clone, Debug)]
-pub enum Reserved {
+pub enum RearrangeResult {
     /// Beside the others as they are: its reservation and its least stages.
     Now(ReservationId, SendingStages),
     /// It was not; but it would be on this host, which has the same channels and ids. To be asked again once they are served so.
@@ -42,7 +42,7 @@ pub enum Reserved {
 
 /// In which way the channels are served.
 #[derive(Clone, Copy)]
-enum Way {
+enum ServiceOrder {
     /// Split, and divided in the order of their shares.
     Divided {
         longest_first: bool,
@@ -62,11 +62,11 @@ impl Admission {
         role: Role,
         priority: u8,
         budget: Duration,
-    ) -> Result<Reserved, Refusal> {
+    ) -> Result<RearrangeResult, Refusal> {
         if !self.may_rearrange() {
             return self
                 .reserve_least_at(contract, role, priority, budget)
-                .map(|(id, stages)| Reserved::Now(id, stages));
+                .map(|(id, stages)| RearrangeResult::Now(id, stages));
         }
         let wanted = if role == Role::Sends { self.receiving_alone(contract) } else { Duration::ZERO };
         // On a copy: what comes of it is taken back where there is a better way.
@@ -75,18 +75,18 @@ impl Admission {
         match &found {
             Ok((id, stages)) if with.handover(*id) + stages.total() + wanted <= budget => {
                 *self = with;
-                return Ok(Reserved::Now(*id, *stages));
+                return Ok(RearrangeResult::Now(*id, *stages));
             }
             Err(refusal) if !helps(refusal.code) => return Err(*refusal),
             _ => {}
         }
-        let other = |budget| self.rearranged(contract, role, budget).map(|other| Reserved::After(other.into()));
+        let other = |budget| self.rearranged(contract, role, budget).map(|other| RearrangeResult::After(other.into()));
         let leaving = budget.checked_sub(wanted).filter(|_| !wanted.is_zero()).and_then(other);
         match (leaving, found) {
             (Some(after), _) => Ok(after),
             (None, Ok((id, stages))) => {
                 *self = with;
-                Ok(Reserved::Now(id, stages))
+                Ok(RearrangeResult::Now(id, stages))
             }
             (None, Err(refusal)) => other(budget).ok_or(refusal),
         }
@@ -104,8 +104,8 @@ impl Admission {
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
         match self.reserve_or_rearrange(contract, role, priority, budget)? {
-            Reserved::Now(id, stages) => Ok((id, stages)),
-            Reserved::After(other) => {
+            RearrangeResult::Now(id, stages) => Ok((id, stages)),
+            RearrangeResult::After(other) => {
                 *self = *other;
                 self.reserve_least_at(contract, role, priority, budget)
             }
@@ -121,8 +121,12 @@ impl Admission {
         // Counting on what it would with the newcomer.
         let other = self.for_newcomer(contract, role).ok()?;
         let host = other.as_ref().unwrap_or(self);
-        let ways =
-            [Way::Divided { longest_first: false }, Way::Divided { longest_first: true }, Way::Composite].into_iter();
+        let ways = [
+            ServiceOrder::Divided { longest_first: false },
+            ServiceOrder::Divided { longest_first: true },
+            ServiceOrder::Composite,
+        ]
+        .into_iter();
         ways.filter_map(|way| host.served(way, contract, role, budget)).find_map(|served| {
             // And on what it does now, until the newcomer is there.
             let arranged = self.with_deadlines_of(&served)?;
@@ -131,12 +135,12 @@ impl Admission {
         })
     }
 
-    /// Whether other ways are looked for at all: not where handlers run by level, and not among more than [`MOST`] channels.
+    /// True if other ways are looked for at all: not where handlers run by level, and not among more than [`MOST`] channels.
     pub fn may_rearrange(&self) -> bool {
-        self.settings.rule != Rule::Levels && self.live() <= MOST
+        self.settings.rule != Rule::Levels && self.channels.len() <= MOST
     }
 
-    /// What a channel needs at least of a host like this one, without other channels, to be received: its stage, and the wait for a look.
+    /// The least time that a host like this one needs to receive a channel, without other channels: its stage, and the wait for a look.
     pub fn receiving_alone(&self, contract: &Contract) -> Duration {
         let mut idle = Self::on(self.machine.clone(), self.settings);
         let least = idle.reserve_least(contract, Role::Receives, limits::MAX_DEADLINE);
@@ -155,31 +159,31 @@ impl Admission {
         }
     }
 
-    /// Whether everything that it has promised holds as it serves its channels.
+    /// True if everything that it has promised holds as it serves its channels.
     fn holds(&self) -> bool {
         self.test().is_ok() && self.upcalls_keep_time(None).is_ok() && self.keeps_tolerances().is_ok()
     }
 
-    fn served(&self, way: Way, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
+    fn served(&self, way: ServiceOrder, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
         let rule = self.settings.rule;
         match way {
-            Way::Composite if rule == Rule::Composite => None,
-            Way::Composite => {
-                let mut host = self.emptied(Rule::Composite);
-                for (place, held) in self.places() {
+            ServiceOrder::Composite if rule == Rule::Composite => None,
+            ServiceOrder::Composite => {
+                let mut host = self.anew(Rule::Composite);
+                for (id, held) in self.channels.iter() {
                     let total = held.stages(rule).total().as_nanos();
-                    host.put(place, held.with(total, total));
+                    host.put(id, held.with(total, total));
                 }
                 Some(host)
             }
-            Way::Divided { longest_first } => {
-                let mut host = self.emptied(Rule::Split);
-                let mut shares: Vec<(Duration, Option<(usize, Reservation)>)> = alloc::vec![(budget, None)];
-                for (place, held) in self.places() {
+            ServiceOrder::Divided { longest_first } => {
+                let mut host = Self { channels: self.channels.emptied(), ..self.anew(Rule::Split) };
+                let mut shares: Vec<(Duration, Option<(ReservationId, Reservation)>)> = alloc::vec![(budget, None)];
+                for (id, held) in self.channels.iter() {
                     if held.role.is_some() {
-                        shares.push((held.handover + held.stages(rule).total(), Some((place, *held))));
+                        shares.push((held.handover + held.stages(rule).total(), Some((id, *held))));
                     } else {
-                        host.put(place, *held);
+                        host.put(id, *held);
                     }
                 }
                 shares.sort_by_key(|(share, _)| *share);
@@ -189,22 +193,17 @@ impl Admission {
                 let mut newcomer = None;
                 for (share, held) in &shares {
                     match held {
-                        Some((place, held)) => {
-                            let decided = host.decide_newcomer(Newcomer::again(*held), *share).ok()?;
-                            host.put(*place, decided);
+                        Some((id, held)) => {
+                            let decided = host.decide_newcomer(NewChannel::again(*held), *share).ok()?;
+                            host.put(*id, decided);
                         }
                         None => newcomer = Some(host.reserve(contract, role, *share).ok()?.0),
                     }
                 }
-                let ids: Vec<ReservationId> = host.held().map(|(id, _)| id).collect();
-                for id in ids.into_iter().filter(|id| Some(*id) != newcomer) {
-                    let held = self.reservation(id)?;
-                    if held.role.is_some() {
-                        host.relax(id, held.handover + held.stages(rule).total()).ok()?;
-                    }
+                for (id, held) in self.channels.iter().filter(|(_, held)| held.role.is_some()) {
+                    host.relax(id, held.handover + held.stages(rule).total()).ok()?;
                 }
                 newcomer.map(|id| host.release(id));
-                host.slots.truncate(self.slots.len());
                 Some(host)
             }
         }
@@ -212,35 +211,28 @@ impl Admission {
 
     /// The same channels with the deadlines and the rule that they have there, if all keep them.
     fn with_deadlines_of(&self, other: &Self) -> Option<Self> {
-        let mut host = self.emptied(other.settings.rule);
-        for (place, held) in self.places() {
-            let (processor, link) = other.slots.get(place)?.reservation.as_ref()?.deadlines();
+        let mut host = self.anew(other.settings.rule);
+        for (id, held) in self.channels.iter() {
+            let (processor, link) = other.reservation(id)?.deadlines();
             let after = held.with(processor, link);
             // No share may be less; where the link's tax grows with it, one may not be as long again.
             if after.stages(host.settings.rule).total() != held.stages(self.settings.rule).total() {
                 return None;
             }
-            host.put(place, after);
+            host.put(id, after);
         }
-        host.free.clone_from(&self.free);
         host.holds().then_some(host)
     }
 
-    /// This host with another rule, and without the channels.
-    fn emptied(&self, rule: Rule) -> Self {
-        let mut host = Self::on(self.machine.clone(), Settings { rule, ..self.settings });
-        (host.link, host.first_rule, host.upcalls) = (self.link, self.first_rule, self.upcalls.clone());
-        host.slots = self.slots.iter().map(super::reserve::Slot::emptied).collect();
-        host
+    /// This host with another rule; its channels are to be [`put`](Self::put) anew.
+    fn anew(&self, rule: Rule) -> Self {
+        Self { settings: Settings { rule, ..self.settings }, ledger: DemandLedger::new(), ..self.clone() }
     }
 
-    fn put(&mut self, place: usize, held: Reservation) {
-        self.ledger.change(Change::Enters, self.machine.switch, held.parts());
-        self.slots[place].reservation = Some(held);
-    }
-
-    fn places(&self) -> impl Iterator<Item = (usize, &Reservation)> {
-        self.slots.iter().enumerate().filter_map(|(place, slot)| Some((place, slot.reservation.as_ref()?)))
+    /// Puts a channel in its place, of which the ledger knows nothing yet.
+    pub(super) fn put(&mut self, id: ReservationId, held: Reservation) {
+        self.ledger.change(LedgerChange::Enters, self.machine.switch, held.parts());
+        self.channels.put(id, held);
     }
 }
 
@@ -248,7 +240,7 @@ fn is_divided(held: &Reservation) -> bool {
     held.job.is_some() && held.stream.is_some()
 }
 
-/// Whether serving the others in another way may help against this refusal.
+/// True if serving the others in another way may help against this refusal.
 fn helps(code: Code) -> bool {
     !matches!(code, Code::BadParameters | Code::Memory | Code::DeadlineBelowServiceTime | Code::Tolerance)
 }

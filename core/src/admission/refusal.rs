@@ -1,9 +1,9 @@
-//! Why a channel may not exist.
+//! The reasons for which a channel is refused.
 
 use crate::contract::ContractError;
 use crate::units::{Duration, Instant};
 
-/// What stood in the way. The numbers travel on the wire and never change their meaning.
+/// The reason. The numbers travel on the wire and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::FromRepr, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 #[repr(u16)]
@@ -25,7 +25,7 @@ pub enum Code {
     DeadlineSum = 7,
     /// Buffers, frames or channel slots are used up.
     Memory = 8,
-    /// Nobody listens by that name at the receiving host.
+    /// No program listens by that name at the receiving host.
     NoSuchName = 9,
     /// The name is taken by another channel that is open.
     NameInUse = 10,
@@ -87,9 +87,9 @@ pub enum Stage {
 /// The answer no, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// What stood in the way.
+    /// The reason.
     pub code: Code,
-    /// Where.
+    /// The stage that refused.
     pub stage: Stage,
     /// The first instant, counted from a simultaneous release of all channels, at which demand exceeds time; or the
     /// deadline's shortfall for [`Code::DeadlineSum`] and [`Code::DeadlineBelowServiceTime`] as an instant. `None` if
@@ -117,7 +117,12 @@ impl From<ContractError> for Refusal {
 impl core::error::Error for Refusal {}
 
 impl core::fmt::Display for Refusal {
+    /// The deadline that would fit comes first, then the reason.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        if let Some(deadline) = self.least_deadline {
+            // Rounded up, so that the deadline that is shown is granted.
+            write!(f, "a deadline of {} would fit; ", deadline.rounded_up())?;
+        }
         match self.code {
             Code::BadParameters => match self.contract {
                 Some(error) => return write!(f, "the contract is not possible: {error}"),
@@ -128,11 +133,11 @@ impl core::fmt::Display for Refusal {
             Code::DeadlineBelowServiceTime => {
                 f.write_str("the deadline is shorter than the time that one message takes on an idle host")?
             }
-            Code::ProcessorDeadline => write!(f, "no deadline on the {} leaves every channel its own", self.stage)?,
-            Code::LinkDeadline => f.write_str("no deadline on the link leaves every channel its own")?,
+            Code::ProcessorDeadline => write!(f, "the {} cannot do everything in time", self.stage)?,
+            Code::LinkDeadline => f.write_str("the link cannot carry everything in time")?,
             Code::DeadlineSum => f.write_str("each stage fits, but together they need more than the deadline")?,
             Code::Memory => write!(f, "no buffers left at the {}", self.stage)?,
-            Code::NoSuchName => f.write_str("nobody receives by that name there")?,
+            Code::NoSuchName => f.write_str("no receiver listens for that name there")?,
             Code::NameInUse => f.write_str("that name is in use by another channel")?,
             Code::Version => f.write_str("the peer speaks another major version of the protocol")?,
             Code::Protocol => f.write_str("the peer's answer cannot be used")?,
@@ -147,17 +152,18 @@ impl core::fmt::Display for Refusal {
             Code::Quota => f.write_str("its user may have no more of that host")?,
             Code::WouldFit => f.write_str("it would be granted, but was only asked about")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
-            Code::CompositeDeadline => {
-                f.write_str("no deadline for processor and link together leaves every channel its own")?;
+            Code::CompositeDeadline => f.write_str("processor and link together cannot do everything in time")?,
+        }
+        let Some(at) = self.at else { return Ok(()) };
+        let at = Duration::from_nanos(at.as_nanos());
+        match self.code {
+            Code::DeadlineSum | Code::DeadlineBelowServiceTime | Code::ArrivalDeadline => {
+                write!(f, " ({} too short on this part of the path)", at.rounded_up())
             }
+            Code::ProcessorDeadline | Code::LinkDeadline | Code::CompositeDeadline => {
+                write!(f, " (within the first {at}, demand exceeds the available time)")
+            }
+            _ => write!(f, " (at {at})"),
         }
-        if let Some(at) = self.at {
-            write!(f, " (at {})", Duration::from_nanos(at.as_nanos()))?;
-        }
-        if let Some(deadline) = self.least_deadline {
-            // Whoever asks for what stands here must get it.
-            write!(f, "; a deadline of {} would fit", deadline.rounded_up())?;
-        }
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Longer stages for a channel that was granted: what is left of its deadline, shared between them.
 
 use super::answer::{Role, Rule};
-use super::reserve::{Admission, ReservationId, nanos, on_processor_stage, shortfall, unknown};
+use super::reserve::{Admission, Reservation, ReservationId, nanos, on_processor_stage, shortfall, unknown};
 use super::{Code, Refusal, Stage};
 use crate::contract::SendingStages;
 use crate::limits;
@@ -20,7 +20,7 @@ impl Admission {
     /// [`Code::DeadlineSum`], [`Code::ProcessorDeadline`] or [`Code::LinkDeadline`] if the budget is less than the stages are now;
     /// [`Code::BadParameters`] if it is more than [`limits::MAX_DEADLINE`] or if `id` is of no reservation. Nothing changes then.
     pub fn relax(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
-        let (rule, reaches) = (self.settings().rule, self.machine.tax_reaches());
+        let rule = self.settings().rule;
         let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
         let used = before.handover + before.stages(rule).total();
         let (code, stage) = match before.role {
@@ -40,9 +40,7 @@ impl Admission {
         };
         let of_link = if shares { slack - of_processor } else { slack };
         let after = before.with(processor + of_processor.as_nanos(), link + of_link.as_nanos());
-        let after = after.within_reach(self.machine.reach(&before.contract, (used + slack).as_nanos()));
-        self.replace(id, after, rule == Rule::Composite || reaches && before.stream.is_some());
-        Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
+        Ok(self.lengthened(id, &after, used + slack))
     }
 
     /// Lengthens the stages of a channel, each to at least what it has in `least`; to the same total under the composite rule.
@@ -52,7 +50,7 @@ impl Admission {
     /// [`Code::BadParameters`] if the stages would be more than [`limits::MAX_DEADLINE`] or if `id` is of no reservation. Nothing
     /// changes then.
     pub fn lengthen(&mut self, id: ReservationId, least: SendingStages) -> Result<SendingStages, Refusal> {
-        let (rule, reaches) = (self.settings().rule, self.machine.tax_reaches());
+        let rule = self.settings().rule;
         let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
         let ((processor, link), total) = (before.deadlines(), least.total().as_nanos());
         let after = match rule {
@@ -63,13 +61,19 @@ impl Admission {
         if used > limits::MAX_DEADLINE {
             return Err(unknown());
         }
-        let after = after.within_reach(self.machine.reach(&before.contract, used.as_nanos()));
-        self.replace(id, after, rule == Rule::Composite || reaches && before.stream.is_some());
-        Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
+        Ok(self.lengthened(id, &after, used))
+    }
+
+    /// Puts longer stages in, with which a message takes up to `used` here, if no other channel's are broken. The stages that there are then.
+    fn lengthened(&mut self, id: ReservationId, after: &Reservation, used: Duration) -> SendingStages {
+        let tested = self.settings.rule == Rule::Composite || self.machine.tax_reaches() && after.stream.is_some();
+        let after = after.within_reach(self.machine.reach(&after.contract, used.as_nanos()));
+        self.replace(id, after, tested);
+        self.stages(id).unwrap_or_default()
     }
 }
 
-/// What `budget` leaves beyond `used`.
+/// The rest of `budget` beyond `used`.
 fn slack(budget: Duration, used: Duration, code: Code, stage: Stage) -> Result<Duration, Refusal> {
     if budget > limits::MAX_DEADLINE {
         return Err(unknown());

@@ -1,17 +1,18 @@
-//! What was granted on one executive, and the question whether one more channel fits.
+//! The channels granted on one executive, and the question whether one more fits.
 
 use alloc::vec::Vec;
 
 use super::answer::{Role, Rule};
 use super::composite::{CompositeTest, Parts, least_deadline};
-use super::ledger::{Change, Ledger};
-use super::link::{LinkTest, Stream};
+use super::ledger::{DemandLedger, LedgerChange};
+use super::link::{LinkTest, PacketStream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::split::{LONGEST, StageSearch};
 use super::upcalls::UpcallSet;
-use super::walk::{Newcomer as _, ONE, Verdict, walk};
+use super::walk::{Demand as _, NewDemand as _, Verdict, walk};
 use super::{Code, Refusal, Stage};
+use crate::collections::{Key, Slab};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
 use crate::platform::{LinkModel, Platform, PlatformError};
@@ -50,62 +51,47 @@ pub struct Admission {
     pub(super) first_rule: Rule,
     /// The whole link, of which the machine may have a part.
     pub(super) link: LinkModel,
-    pub(super) slots: Vec<Slot>,
-    pub(super) free: Vec<u32>,
-    pub(super) ledger: Ledger,
+    pub(super) channels: Slab<Reservation>,
+    pub(super) ledger: DemandLedger,
     /// Those of this host, on a thread below the executive.
     pub(super) upcalls: UpcallSet,
 }
 
-/// How the executive serves what it admits; for as long as it lives.
+/// The rules by which the executive serves the channels that it admits, for as long as it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Settings {
     /// By which rule processor deadlines are given.
     pub rule: Rule,
-    /// Whether messages may be sent on before their logical arrival.
+    /// True if messages may be sent on before their logical arrival.
     pub send_early: bool,
-    /// Whether messages may be reassembled before their logical arrival.
+    /// True if messages may be reassembled before their logical arrival.
     pub receive_early: bool,
 }
 
 impl Settings {
-    /// What hosts do unless they are told to hold messages: nothing waits for its logical arrival.
+    /// The settings of hosts that are not told to hold messages: nothing waits for its logical arrival.
     pub fn work_conserving(rule: Rule) -> Self {
         Self { rule, send_early: true, receive_early: true }
     }
 }
 
 /// A reservation; after its release the same value never names another one (until 2³² reuses of its place).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ReservationId {
-    index: u32,
-    generation: u32,
-}
+pub type ReservationId = Key;
 
 /// Long-run shares in parts per million, rounded up; at a million nothing more is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Utilisation {
     /// All messages of all channels at their shortest intervals, interference, and C_l at the rate at which the smallest
     /// packets could ask for it; that last part is there also without any channel.
+    #[cfg_attr(feature = "serde", serde(rename = "processor_ppm"))]
     pub processor: u64,
     /// All packets of all sending channels, and interference.
+    #[cfg_attr(feature = "serde", serde(rename = "link_ppm"))]
     pub link: u64,
 }
 
-#[derive(Clone, Debug)]
-pub(super) struct Slot {
-    generation: u32,
-    pub(super) reservation: Option<Reservation>,
-}
-
-impl Slot {
-    /// Without what it holds, for the same ids.
-    pub(super) fn emptied(&self) -> Self {
-        Self { reservation: None, ..*self }
-    }
-}
-
-/// What a channel holds, or an upcall on the executive's own thread. Under the composite rule both parts have the same deadline.
+/// The reservation of a channel, or of an upcall on the executive's own thread. Under the composite rule both parts have the same deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
     pub(super) contract: Contract,
@@ -114,8 +100,8 @@ pub(super) struct Reservation {
     /// The level of its handler, which counts under [`Rule::Levels`].
     pub(super) priority: u8,
     pub(super) job: Option<Job>,
-    pub(super) stream: Option<Stream>,
-    /// What passes before this host begins, and with what probability it takes longer: of a channel that is sent. As was claimed when it was granted.
+    pub(super) stream: Option<PacketStream>,
+    /// Of a channel that is sent: the time before this host begins, and the probability that it takes longer, as claimed when the channel was granted.
     pub(super) handover: Duration,
     pub(super) late_handover: Probability,
 }
@@ -137,14 +123,14 @@ impl Reservation {
 
 /// A channel that asks, before it has deadlines.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Newcomer {
+pub(super) struct NewChannel {
     reservation: Reservation,
-    /// What it takes on an idle host, without the handover.
+    /// The time that it takes on an idle host, without the handover.
     service: u64,
 }
 
-/// What one test finds for a newcomer: the least deadlines of its stages, or the first instant that fails.
-pub(super) type Least = (Result<u64, Instant>, Result<u64, Instant>);
+/// The findings of one test for a newcomer: the least deadlines of its stages, or the first instant that fails.
+pub(super) type LeastDeadlines = (Result<u64, Instant>, Result<u64, Instant>);
 
 impl Admission {
     /// An executive without channels that follows the split rule and serves nothing early.
@@ -170,9 +156,8 @@ impl Admission {
             machine,
             settings,
             first_rule: settings.rule,
-            slots: Vec::new(),
-            free: Vec::new(),
-            ledger: Ledger::new(),
+            channels: Slab::growing(limits::MAX_CHANNELS),
+            ledger: DemandLedger::new(),
             upcalls: UpcallSet::default(),
         }
     }
@@ -181,7 +166,7 @@ impl Admission {
     pub fn platform(&self) -> &Platform {
         &self.machine.platform
     }
-    /// How the executive serves what it admits.
+    /// The rules by which the executive serves the channels that it admits.
     pub fn settings(&self) -> Settings {
         self.settings
     }
@@ -191,30 +176,20 @@ impl Admission {
         if self.reservations().next().is_none() {
             return Ok(());
         }
-        let check = |fits: Verdict, utilisation, deadline, stage| match fits {
-            Verdict::Fits => Ok(()),
-            Verdict::TooLong => Err(Refusal::new(utilisation, stage)),
-            Verdict::Fails(at) => Err(Refusal { at: Some(Instant::from_nanos(at)), ..Refusal::new(deadline, stage) }),
-        };
         if self.settings.rule == Rule::Composite {
             let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| test.verdict(true));
-            return check(verdict, Code::CompositeUtilisation, Code::CompositeDeadline, Stage::Route);
+            return on_both().check(verdict);
         }
+        let link = self.link_test(None);
         if self.settings.rule == Rule::Levels {
             self.keeps_levels()?;
-            let link = self.link_test(None);
-            return check(walk(&link, true), Code::LinkUtilisation, Code::LinkDeadline, Stage::Link);
+        } else {
+            let processor = self.processor_test(None);
+            on_processor(None).share(processor.utilisation())?;
+            on_link().share(link.utilisation())?;
+            on_processor(None).check(walk(&processor, true))?;
         }
-        let (processor, link) = (self.processor_test(None), self.link_test(None));
-        if processor.utilisation() >= ONE {
-            return Err(Refusal::new(Code::ProcessorUtilisation, Stage::SendingProcessor));
-        }
-        if link.utilisation() >= ONE {
-            return Err(Refusal::new(Code::LinkUtilisation, Stage::Link));
-        }
-        let on_processor = walk(&processor, true);
-        check(on_processor, Code::ProcessorUtilisation, Code::ProcessorDeadline, Stage::SendingProcessor)?;
-        check(walk(&link, true), Code::LinkUtilisation, Code::LinkDeadline, Stage::Link)
+        on_link().check(walk(&link, true))
     }
 
     /// A: how much work the link scheduler keeps handed over. From the platform alone.
@@ -222,7 +197,7 @@ impl Admission {
         Duration::from_nanos(self.machine.look_ahead)
     }
 
-    /// How much longer a stage is delayed than the platform took from it beyond the envelope: 1 / (1 − ρ), with ρ the rate
+    /// The ratio of a stage's delay to the time that the platform took from it beyond the envelope: 1 / (1 − ρ), with ρ the rate
     /// of what goes on taking while a gap is made up for (interference and the link's hand-overs; the demand of the channels
     /// themselves does not grow). Parts per million, rounded up.
     pub fn stretch_ppm(&self) -> u64 {
@@ -254,7 +229,7 @@ impl Admission {
     /// In this order. [`Code::BadParameters`]: too many packets, or the link is not paced. [`Code::ProcessorUtilisation`],
     /// [`Code::LinkUtilisation`]: the long-run share is used up, or what is left is so little that the instants to check
     /// cannot be bounded. [`Code::DeadlineBelowServiceTime`]: `at` is the shortfall. [`Code::ProcessorDeadline`],
-    /// [`Code::LinkDeadline`]: no deadline of that stage within the budget keeps everybody's; `at` is the first instant
+    /// [`Code::LinkDeadline`]: no deadline of that stage within the budget keeps all deadlines; `at` is the first instant
     /// that fails. [`Code::UpcallDeadline`]: an upcall of this host would be late. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
     /// channels. [`Code::Tolerance`]: see [`Contract::tolerate`]. `least_deadline` is the least budget that would do, if any. Under the composite rule
     /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
@@ -286,7 +261,7 @@ impl Admission {
         })
     }
 
-    /// What would be reserved.
+    /// The reservation that would be made.
     pub(super) fn decide(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
         match self.for_newcomer(contract, role)? {
             Some(host) => host.decide_at(contract, role, 0, budget),
@@ -306,7 +281,7 @@ impl Admission {
         self.decide_newcomer(newcomer, budget)
     }
 
-    pub(super) fn decide_newcomer(&self, newcomer: Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+    pub(super) fn decide_newcomer(&self, newcomer: NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
         let reservation = match self.settings.rule {
             Rule::Split | Rule::Levels => self.decide_split(newcomer, budget),
             Rule::Composite => self.decide_composite(&newcomer, budget),
@@ -315,8 +290,8 @@ impl Admission {
         Ok(reservation)
     }
 
-    /// What the channel would be, with the contract's deadlines.
-    pub(super) fn newcomer(&self, contract: &Contract, role: Role) -> Result<Newcomer, Refusal> {
+    /// The reservation that the channel would have, with the contract's deadlines.
+    pub(super) fn newcomer(&self, contract: &Contract, role: Role) -> Result<NewChannel, Refusal> {
         let (job, stream, service) = match role {
             Role::Sends => {
                 let (job, stream, service) = self.machine.sending(contract)?;
@@ -334,14 +309,14 @@ impl Admission {
         let (handover, late_handover) = self.claimed_handover(role);
         let reservation =
             Reservation { contract: *contract, role: Some(role), priority: 0, job, stream, handover, late_handover };
-        Ok(Newcomer { reservation, service })
+        Ok(NewChannel { reservation, service })
     }
 
-    fn decide_split(&self, mut newcomer: Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+    fn decide_split(&self, mut newcomer: NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
         let contract = &newcomer.reservation.contract.clone();
         newcomer.set_reach(self.machine.reach(contract, budget.as_nanos()));
         // The ledger knows no levels.
-        if self.live() >= LEDGER_FROM
+        if self.channels.len() >= LEDGER_FROM
             && self.settings.rule == Rule::Split
             && let Some(reservation) = self.ask_ledger(&newcomer, budget)
         {
@@ -370,8 +345,8 @@ impl Admission {
     }
 
     /// The least deadlines of both stages; a stage that the channel does not have needs nothing.
-    pub(super) fn least_split(&self, newcomer: &Newcomer) -> Result<Least, Refusal> {
-        let Newcomer { reservation, .. } = newcomer;
+    pub(super) fn least_split(&self, newcomer: &NewChannel) -> Result<LeastDeadlines, Refusal> {
+        let NewChannel { reservation, .. } = newcomer;
         let mut processor = reservation.job.map(|_| self.processor_test(Some(reservation.parts())));
         let mut link = reservation.stream.map(|stream| self.link_test(Some(stream)));
         if let Some(test) = &processor {
@@ -391,8 +366,8 @@ impl Admission {
         Ok((of_processor, of_link))
     }
 
-    pub(super) fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
-        let (Newcomer { reservation, service }, handover) = (newcomer, newcomer.handover());
+    pub(super) fn decide_exactly(&self, newcomer: &NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
+        let (NewChannel { reservation, service }, handover) = (newcomer, newcomer.handover());
         let (of_processor, of_link) = self.least_split(newcomer)?;
         let least = match (of_processor, of_link) {
             (Ok(processor), Ok(link)) => Some(handover + nanos(processor) + nanos(link)),
@@ -402,13 +377,11 @@ impl Admission {
         let within = budget - handover;
         let mut stages = [0, 0];
         if let (None, Err(at)) = (reservation.job, of_processor) {
-            return Err(Refusal { at: Some(at), ..Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor) });
+            return Err(on_processor(None).late(Some(at), None));
         }
         if reservation.job.is_some() && self.settings.rule == Rule::Levels {
-            stages[0] = of_processor.ok().filter(|&least| least <= within.as_nanos()).ok_or_else(|| {
-                let (code, stage) = (Code::ProcessorDeadline, on_processor_stage(reservation.role));
-                Refusal { at: of_processor.err(), least_deadline: least, ..Refusal::new(code, stage) }
-            })?;
+            let found = of_processor.ok().filter(|&least| least <= within.as_nanos());
+            stages[0] = found.ok_or_else(|| on_processor(reservation.role).late(of_processor.err(), least))?;
         } else if reservation.job.is_some() {
             let mut test = self.processor_test(Some(reservation.parts()));
             stages[0] = on_processor(reservation.role).within(of_processor, within, least, &mut test)?;
@@ -425,7 +398,7 @@ impl Admission {
     }
 
     /// Yes, if the ledger says so.
-    pub(super) fn ask_ledger(&self, newcomer: &Newcomer, budget: Duration) -> Option<Reservation> {
+    pub(super) fn ask_ledger(&self, newcomer: &NewChannel, budget: Duration) -> Option<Reservation> {
         let (reservation, handover) = (&newcomer.reservation, newcomer.handover());
         let budget = budget.checked_sub(handover)?.as_nanos();
         let smallest = reservation.stream.map(|stream| stream.smallest);
@@ -438,7 +411,7 @@ impl Admission {
             }
             None => {
                 // More packets, perhaps smaller ones: the processor's channels must still hold.
-                let nobody = Job {
+                let no_channel = Job {
                     interval: LONGEST,
                     deadline: LONGEST,
                     cost: 0,
@@ -449,13 +422,13 @@ impl Admission {
                     other: 0,
                     packets: 1,
                 };
-                self.ledger.least_processor(&self.machine, &stolen, as_before, &nobody)?;
+                self.ledger.least_processor(&self.machine, &stolen, as_before, &no_channel)?;
                 0
             }
         };
         let link = match reservation.stream {
             Some(stream) => {
-                let stream = Stream { deadline: budget, ..stream };
+                let stream = PacketStream { deadline: budget, ..stream };
                 self.ledger.least_link(&self.machine, &self.machine.link_stolen(), &stream)?
             }
             None => 0,
@@ -463,8 +436,8 @@ impl Admission {
         (processor.checked_add(link)? <= budget).then(|| reservation.with(processor, link))
     }
 
-    fn decide_composite(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
-        let (Newcomer { reservation, service }, handover) = (newcomer, newcomer.handover());
+    fn decide_composite(&self, newcomer: &NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
+        let (NewChannel { reservation, service }, handover) = (newcomer, newcomer.handover());
         let within = budget - handover;
         let found = self.least_composite(newcomer, within)?;
         let least = found.ok().map(|(least, _)| handover + nanos(least));
@@ -477,20 +450,19 @@ impl Admission {
                     test.set_deadline(within.as_nanos());
                     if let Verdict::Fails(at) = test.verdict(true) { Some(Instant::from_nanos(at)) } else { None }
                 });
-                let refusal = Refusal::new(Code::CompositeDeadline, Stage::Route);
-                Err(Refusal { at, least_deadline: least, ..refusal })
+                Err(on_both().late(at, least))
             }
-            Err(at) => Err(Refusal { at: Some(at), ..Refusal::new(Code::CompositeDeadline, Stage::Route) }),
+            Err(at) => Err(on_both().late(Some(at), None)),
         }
     }
 
     /// The least deadline, and the longest up to `wanted`, or the first instant that fails.
     pub(super) fn least_composite(
         &self,
-        newcomer: &Newcomer,
+        newcomer: &NewChannel,
         wanted: Duration,
     ) -> Result<Result<(u64, u64), Instant>, Refusal> {
-        let used_up = Refusal::new(Code::CompositeUtilisation, Stage::Route);
+        let used_up = on_both().used_up();
         let mut test = self.composite_test(Some(newcomer.reservation.parts())).ok_or(used_up)?;
         match least_deadline(&mut test, wanted.as_nanos(), LONGEST) {
             Ok(found) => Ok(Ok(found)),
@@ -506,89 +478,54 @@ impl Admission {
 
     /// Gives a reservation back; false if `id` names none that exists.
     pub fn release(&mut self, id: ReservationId) -> bool {
-        let Some(held) = self.reservation(id).copied() else { return false };
-        self.ledger.change(Change::Leaves, self.machine.switch, held.parts());
-        let slot = &mut self.slots[id.index as usize];
-        slot.reservation = None;
-        slot.generation = slot.generation.wrapping_add(1);
-        self.free.push(id.index);
+        let Some(held) = self.channels.remove(id) else { return false };
+        self.ledger.change(LedgerChange::Leaves, self.machine.switch, held.parts());
         self.return_to_rule();
         true
     }
 
-    /// Puts other deadlines in; if `tested`, only if everybody keeps the deadline with them.
+    /// Puts other deadlines in; if `tested`, only if all channels keep their deadlines with them.
     pub(super) fn replace(&mut self, id: ReservationId, after: Reservation, tested: bool) {
-        let Some(held) = self.reservation_mut(id) else { return };
-        let before = core::mem::replace(held, after);
-        self.exchange(&before, &after);
+        let Some(before) = self.exchange(id, after) else { return };
         if tested && self.test().is_err() {
-            if let Some(held) = self.reservation_mut(id) {
-                *held = before;
-            }
-            self.exchange(&after, &before);
+            self.exchange(id, before);
         }
     }
 
-    fn exchange(&mut self, before: &Reservation, after: &Reservation) {
-        self.ledger.change(Change::Leaves, self.machine.switch, before.parts());
-        self.ledger.change(Change::Enters, self.machine.switch, after.parts());
+    /// Puts `after` in the place of a channel, and gives what was there.
+    fn exchange(&mut self, id: ReservationId, after: Reservation) -> Option<Reservation> {
+        let before = core::mem::replace(self.channels.get_mut(id)?, after);
+        self.ledger.change(LedgerChange::Leaves, self.machine.switch, before.parts());
+        self.ledger.change(LedgerChange::Enters, self.machine.switch, after.parts());
+        Some(before)
     }
 
     pub(super) fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
-        let slot = self.slots.get(id.index as usize)?;
-        if slot.generation == id.generation { slot.reservation.as_ref() } else { None }
-    }
-
-    fn reservation_mut(&mut self, id: ReservationId) -> Option<&mut Reservation> {
-        let slot = self.slots.get_mut(id.index as usize)?;
-        if slot.generation == id.generation { slot.reservation.as_mut() } else { None }
+        self.channels.get(id)
     }
 
     pub(super) fn insert(&mut self, reservation: Reservation) -> Result<ReservationId, Refusal> {
-        let index = match self.free.pop() {
-            Some(index) => index as usize,
-            None if self.slots.len() >= limits::MAX_CHANNELS => {
-                return Err(Refusal::new(Code::Memory, Stage::Contract));
-            }
-            None => {
-                self.slots.push(Slot { generation: 0, reservation: None });
-                self.slots.len() - 1
-            }
-        };
-        self.ledger.change(Change::Enters, self.machine.switch, reservation.parts());
-        let slot = &mut self.slots[index];
-        slot.reservation = Some(reservation);
-        // The limit above keeps the index within 32 bits.
-        Ok(ReservationId { index: index as u32, generation: slot.generation })
-    }
-
-    pub(super) fn live(&self) -> usize {
-        self.slots.len() - self.free.len()
+        let id = self.channels.insert(reservation).map_err(|_| Refusal::new(Code::Memory, Stage::Contract))?;
+        self.ledger.change(LedgerChange::Enters, self.machine.switch, reservation.parts());
+        Ok(id)
     }
 
     pub(super) fn reservations(&self) -> impl Iterator<Item = &Reservation> {
-        self.slots.iter().filter_map(|slot| slot.reservation.as_ref())
+        self.channels.iter().map(|(_, held)| held)
     }
 
-    /// Everybody, with the ids.
-    pub(super) fn held(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
-        self.slots.iter().enumerate().filter_map(|(index, slot)| {
-            let id = ReservationId { index: index as u32, generation: slot.generation };
-            Some((id, slot.reservation.as_ref()?))
-        })
-    }
-
-    pub(super) fn streams(&self) -> Vec<Stream> {
+    pub(super) fn streams(&self) -> Vec<PacketStream> {
         self.reservations().filter_map(|held| held.stream).collect()
     }
 
-    pub(super) fn link_test(&self, newcomer: Option<Stream>) -> LinkTest {
+    pub(super) fn link_test(&self, newcomer: Option<PacketStream>) -> LinkTest {
         LinkTest::new(&self.machine, self.streams(), newcomer)
     }
 
-    /// Everybody's messages, the newcomer's last. A newcomer with smaller packets changes L_min for everybody.
+    /// The messages of all channels, the newcomer's last. A newcomer with smaller packets changes L_min for all.
     pub(super) fn processor_test(&self, newcomer: Option<Parts>) -> ProcessorTest {
-        let streams: Vec<Stream> = self.streams().into_iter().chain(newcomer.and_then(|(_, stream)| stream)).collect();
+        let streams: Vec<PacketStream> =
+            self.streams().into_iter().chain(newcomer.and_then(|(_, stream)| stream)).collect();
         let stolen = self.machine.processor_stolen(streams.iter());
         let jobs = self.reservations().filter_map(|held| held.job).collect();
         ProcessorTest::new(&self.machine, jobs, newcomer.and_then(|(job, _)| job), stolen)
@@ -615,18 +552,18 @@ impl Reservation {
     /// The same channel with deadlines.
     pub(super) fn with(&self, processor: u64, link: u64) -> Self {
         let job = self.job.map(|job| Job { deadline: processor, ..job });
-        let stream = self.stream.map(|stream| Stream { deadline: link, ..stream });
+        let stream = self.stream.map(|stream| PacketStream { deadline: link, ..stream });
         Self { job, stream, ..*self }
     }
 
     /// The same channel, its packets through within at least `reach` of its messages' release.
     pub(super) fn within_reach(&self, reach: u64) -> Self {
-        let stream = self.stream.map(|stream| Stream { reach: stream.reach.max(reach), ..stream });
+        let stream = self.stream.map(|stream| PacketStream { reach: stream.reach.max(reach), ..stream });
         Self { stream, ..*self }
     }
 }
 
-impl Newcomer {
+impl NewChannel {
     /// An upcall on the executive's own thread, in the place of a channel with this contract.
     pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
         let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
@@ -661,6 +598,10 @@ fn on_processor(role: Option<Role>) -> StageSearch {
 
 pub(super) fn on_processor_stage(role: Option<Role>) -> Stage {
     if role == Some(Role::Receives) { Stage::ReceivingProcessor } else { Stage::SendingProcessor }
+}
+
+pub(super) fn on_both() -> StageSearch {
+    StageSearch::new(Code::CompositeUtilisation, Code::CompositeDeadline, Stage::Route)
 }
 
 fn on_link() -> StageSearch {

@@ -8,7 +8,7 @@
 //! c_i  = C_i b_i/B_i                          the longest iteration, rounded up
 //! F_i  = C_i ((B_i mod b_i) or b_i)/B_i       the last iteration, rounded down: none of the others interrupts it
 //! C'_i = C_i + C_cs                           of the upcall in question; C'_h = C_h + 2 C_cs above: to it, and back
-//! Bl_i = max_{j below} (C_cs + c_j) − 1 ns    it began just before; 0 if nobody is below
+//! Bl_i = max_{j below} (C_cs + c_j) − 1 ns    it began just before; 0 if there is none
 //! L    = Bl_i + Σ_{h above, i} ⌈(L + J)/T_h⌉ C'_h + X(L)
 //! for k = 0 … ⌈(L + J)/T_i⌉ − 1:
 //!   σ(s) = Bl_i + (k + 1) C'_i − F_i + Σ_{h above} (⌊(s + J)/T_h⌋ + 1) C'_h
@@ -30,7 +30,7 @@
 //! ⌊ ⌋; to add it to R alone would be right only if all releases were late by the same.
 //!
 //! **What is exact.** Without X, switch cost and jitter, and if the iterations are whole nanoseconds, R is attained: by the
-//! longest iteration below that starts 1 ns before everybody else is released. With C_cs > 0 it is sufficient: a switch is
+//! longest iteration below that starts 1 ns before all others are released. With C_cs > 0 it is sufficient: a switch is
 //! charged to each run above, twice, whether it came in between or not.
 //!
 //! **Another implementation.** With `C_cs = 0` and whole iterations this is the limited-preemptive fixed-priority analysis of
@@ -41,11 +41,11 @@
 
 use alloc::vec::Vec;
 
-use super::walk::{self, ONE, Stolen};
+use super::walk::{self, ONE, StolenTime};
 use crate::units::Duration;
 use crate::upcall::Upcall;
 
-/// Most terms (one upcall's releases, counted once) of one question, some tenth of a second. What is not answered by then counts
+/// Most terms (one upcall's releases, counted once) of one question, some tenth of a second. A question that is not answered by then counts
 /// as without a bound. Only a set that uses the processor all but up, or a period far shorter than others, comes near it.
 const MOST_VISITS: u64 = 1 << 24;
 
@@ -54,7 +54,7 @@ const MOST_VISITS: u64 = 1 << 24;
 /// `None` is no bound: the upcall and those above it use the processor up (their shares, switches included and rounded up at the
 /// 40th binary place, add up to one or more), R does not fit a [`Duration`], or finding it would take too long.
 pub fn response_times(upcalls: &[Upcall], switch: Duration, jitter: Duration) -> Vec<Option<Duration>> {
-    beside(upcalls, &[], switch, jitter, Stolen::default())
+    beside(upcalls, &[], switch, jitter, StolenTime::default())
 }
 
 /// As [`response_times`], below X, and with iterations that are below them all.
@@ -63,7 +63,7 @@ pub(super) fn beside(
     below: &[Duration],
     switch: Duration,
     jitter: Duration,
-    stolen: Stolen,
+    stolen: StolenTime,
 ) -> Vec<Option<Duration>> {
     let mut order: Vec<usize> = (0..upcalls.len()).collect();
     order.sort_by_key(|&index| upcalls[index].period());
@@ -78,15 +78,15 @@ pub(super) fn beside(
     }
 
     let mut responses = alloc::vec![None; upcalls.len()];
-    let mut level = Level::new(jitter, stolen);
+    let mut level = HigherPriority::new(jitter, stolen);
     for index in order {
         let (upcall, blocking) = (&upcalls[index], blocking[index]);
         let cost = u128::from(upcall.cost().as_nanos());
         let period = u128::from(upcall.period().as_nanos());
-        let own = Run { period, cost: cost + switch };
+        let own = PeriodicCost { period, cost: cost + switch };
         let last = u128::from(upcall.last_iteration().as_nanos());
         responses[index] = level.response(own, last, blocking).map(Duration::from_nanos);
-        level.push(Run { period, cost: cost + 2 * switch });
+        level.push(PeriodicCost { period, cost: cost + 2 * switch });
     }
     responses
 }
@@ -99,48 +99,48 @@ pub fn holds(upcalls: &[Upcall], switch: Duration, jitter: Duration) -> bool {
 
 /// T and C'.
 #[derive(Clone, Copy)]
-pub(super) struct Run {
+pub(super) struct PeriodicCost {
     pub(super) period: u128,
     pub(super) cost: u128,
 }
 
-impl Run {
+impl PeriodicCost {
     fn share(&self) -> u128 {
         // A period is at most an hour.
         walk::share(self.cost, self.period as u64)
     }
 }
 
-/// What is above the job in question.
-pub(super) struct Level {
-    above: Vec<Run>,
+/// The load above the job in question.
+pub(super) struct HigherPriority {
+    above: Vec<PeriodicCost>,
     /// Their long-run share, that of X included, rounded up.
     share: u128,
     /// J.
     jitter: u128,
     /// X.
-    stolen: Stolen,
+    stolen: StolenTime,
     /// Over all levels.
     visits: u64,
 }
 
-impl Level {
-    pub(super) fn new(jitter: u128, stolen: Stolen) -> Self {
+impl HigherPriority {
+    pub(super) fn new(jitter: u128, stolen: StolenTime) -> Self {
         Self { above: Vec::new(), share: stolen.share(), jitter, stolen, visits: 0 }
     }
 
-    pub(super) fn push(&mut self, run: Run) {
+    pub(super) fn push(&mut self, run: PeriodicCost) {
         self.share = self.share.saturating_add(run.share());
         self.above.push(run);
     }
 
     /// R of `own`, J included. Sums saturate, and what exceeds 2⁶⁴ is no bound.
-    pub(super) fn response(&mut self, own: Run, last: u128, blocking: u128) -> Option<u64> {
+    pub(super) fn response(&mut self, own: PeriodicCost, last: u128, blocking: u128) -> Option<u64> {
         if self.share.saturating_add(own.share()) >= ONE {
             return None;
         }
         let jitter = self.jitter;
-        let begun = |run: Run, span: u128| (span + jitter).div_ceil(run.period).saturating_mul(run.cost);
+        let begun = |run: PeriodicCost, span: u128| (span + jitter).div_ceil(run.period).saturating_mul(run.cost);
         let first = self.above.iter().fold(blocking + own.cost, |sum, run| sum + run.cost);
         let active = self.least(first, |above, active| {
             above.iter().chain([&own]).fold(blocking, |sum, run| sum.saturating_add(begun(*run, active)))
@@ -150,7 +150,7 @@ impl Level {
         let (mut most, mut s, mut k) = (0, 0u64, 0);
         while k < runs {
             let once = blocking + (k + 1) * own.cost - last;
-            let due = |above: &[Run], s: u128| {
+            let due = |above: &[PeriodicCost], s: u128| {
                 above
                     .iter()
                     .fold(once, |sum, run| sum.saturating_add(((s + jitter) / run.period + 1).saturating_mul(run.cost)))
@@ -167,7 +167,7 @@ impl Level {
     }
 
     /// The least fixed point of `sum` and X, which never fall; `from` is not above it.
-    fn least(&mut self, from: u128, sum: impl Fn(&[Run], u128) -> u128) -> Option<u64> {
+    fn least(&mut self, from: u128, sum: impl Fn(&[PeriodicCost], u128) -> u128) -> Option<u64> {
         let mut found = from;
         loop {
             self.visits = self.visits.saturating_add(1 + self.above.len() as u64 + self.stolen.terms() as u64);

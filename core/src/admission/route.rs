@@ -1,6 +1,6 @@
 //! Across hosts: stages add up [channels §2.2, Kandlur, Shin, Ferrari].
 //!
-//! Every host regulates anew, to the logical arrival there: `l_n = l_{n−1} + d_{n−1}` and what passes on the way. So a burst
+//! Every host regulates anew, to the logical arrival there: `l_n = l_{n−1} + d_{n−1}` and the time in transit. So a burst
 //! does not grow from host to host, each sees the interval I, and the destination has a message by `l_1 + Σ d`. Clocks of two
 //! hosts differ by an error at most, which counts once for each step from host to host.
 //!
@@ -10,9 +10,9 @@
 
 use alloc::vec::Vec;
 
+use super::Refusal;
 use super::answer::{Role, Rule};
-use super::reserve::{Admission, ReservationId};
-use super::{Code, Refusal, Stage};
+use super::reserve::{Admission, ReservationId, on_both};
 use crate::contract::{Contract, SendingStages};
 use crate::units::Duration;
 
@@ -21,13 +21,13 @@ use crate::units::Duration;
 pub struct Hop {
     /// The least deadline that the host grants for its stages.
     pub least: Duration,
-    /// How long a packet is on its way to the next host; zero for the last one.
+    /// The time that a packet takes to the next host; zero for the last one.
     pub propagation: Duration,
-    /// How much the next host's clock may differ; zero for the last one, and where both share a clock.
+    /// The largest difference of the next host's clock; zero for the last one, and where both share a clock.
     pub clock_error: Duration,
 }
 
-/// How what is left of a deadline is divided among the hosts [channels §2.2].
+/// The rule by which the rest of a deadline is divided among the hosts [channels §2.2].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Slack {
     /// The same to each.
@@ -62,7 +62,7 @@ pub fn compose(hops: &[Hop], deadline: Duration, slack: Slack) -> Result<Vec<Dur
 }
 
 impl Admission {
-    /// How long a frame may wait from its arrival until the executive finds it. From the platform alone, the same for as long
+    /// The longest wait of a frame from its arrival until the executive finds it. From the platform alone, the same for as long
     /// as the executive lives.
     ///
     /// *Awake.* The frame comes just after a look. The frames of that look cost `R = K C_d`; then at most P steps are made until
@@ -79,23 +79,23 @@ impl Admission {
     /// *Asleep.* The frame wakes the executive: W.
     ///
     /// It assumes that no more frames arrive between two looks than one look takes (`receive_batch`): those beyond that are found
-    /// at a later one. What the platform takes meanwhile is not in it: a bound has that in its term of interference, for which the
+    /// at a later one. The time that the platform takes meanwhile is not in it: a bound has it in its term of interference, for which the
     /// wait counts as part of the message's time. Strictly that is so for a burst of interference; of a periodic one, as much more
     /// can fall into the wait as it takes within that.
     pub fn input_delay(&self) -> Duration {
         self.between_looks().max(self.platform().wake_up)
     }
 
-    /// What a round trip to a peer may take that is like this host: both ways, of each the propagation, what its sender's link has been given
-    /// ahead, the frame behind a full packet, and until it is found. From the platform alone. Where frames carry the time of their arrival the last is
-    /// not in a round trip.
+    /// The longest round trip to a peer that is like this host. It counts both directions, and for each the propagation, what its sender's
+    /// link has been given ahead, the frame behind a full packet, and the wait until it is found. It follows from the platform alone. Where
+    /// frames carry the time of their arrival, that wait is not part of a round trip.
     pub fn round_trip(&self) -> Duration {
         let platform = self.platform();
         let at_hosts = self.ahead() + self.link.occupancy(platform.packet) + self.input_delay();
         (platform.propagation + at_hosts) * 2
     }
 
-    /// How long it is at most from one look at the inputs to the next while the executive is awake: the first of the two waits of
+    /// The longest time from one look at the inputs to the next while the executive is awake: the first of the two waits of
     /// [`Admission::input_delay`].
     pub fn between_looks(&self) -> Duration {
         let platform = self.platform();
@@ -107,7 +107,7 @@ impl Admission {
         stretched + Duration::from_nanos(1)
     }
 
-    /// Whether looks find full packets as fast as a link like this host's can bring them: two thirds of what one look takes suffice
+    /// True if looks find full packets as fast as a link like this host's can bring them: two thirds of what one look takes suffice
     /// from one look to the next; the rest is for control frames, and for what a port passes on faster than it came. Otherwise what
     /// comes in a burst waits for its looks ([`super::incoming`]), for long. The fewer packets lie between preemption points (P),
     /// the sooner the next look comes.
@@ -148,9 +148,9 @@ impl Admission {
         self.tolerating(contract, role, |host| {
             host.decide_at(contract, role, priority, budget)?;
             let newcomer = host.newcomer(contract, role)?;
-            let failed = |at| Refusal { at: Some(at), ..Refusal::new(Code::CompositeDeadline, Stage::Route) };
             // With the least deadline wanted, nothing longer is.
-            let (least, _) = host.least_composite(&newcomer, Duration::ZERO)?.map_err(failed)?;
+            let least = host.least_composite(&newcomer, Duration::ZERO)?;
+            let (least, _) = least.map_err(|at| on_both().late(Some(at), None))?;
             host.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least))
         })
     }
@@ -171,7 +171,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost_and_nobody_gets_less_than_it_needs(
+        fn nothing_is_lost_and_no_host_gets_less_than_it_needs(
             hops in prop::collection::vec(hop(), 1..6), deadline in 0u64..8000, equal: bool,
         ) {
             let outside: u64 = hops.iter().map(|hop| (hop.propagation + hop.clock_error).as_nanos()).sum();

@@ -1,6 +1,6 @@
-//! How long what is stolen can be felt, and so with what probability a message misses.
+//! The span in which stolen time can delay a message, and so the probability that a message misses.
 //!
-//! What is claimed of the platform's envelopes ([`super::confidence`]) is a probability for a pair of windows, of which the second begins half a window
+//! The claim about the platform's envelopes ([`super::confidence`]) is a probability for a pair of windows, of which the second begins half a window
 //! after the first. A message that misses its
 //! deadline at t2 has an interval [t1, t2] in which the host was never done with what it had to do, and into which a window falls
 //! that exceeded its budget. Windows of one kind cover the interval, the first of pairs or the second, so if m pairs of windows of length w did so there,
@@ -43,7 +43,7 @@ use super::Admission;
 use super::answer::Rule;
 use super::composite::{CompositeTest, Parts};
 use super::confidence::{self, Probability};
-use super::link::LinkResponse;
+use super::link::{LinkTest, PacketStream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest};
 use super::reserve::Reservation;
@@ -60,7 +60,7 @@ impl Admission {
 
     /// The share of messages, of those on the channels admitted now, that may miss their deadline because the platform took
     /// more than it was claimed to: `exceedances` has, for each of the platform's envelopes, the probability that a window
-    /// exceeds its budget. What is bounded is the platform's part alone.
+    /// exceeds its budget. Only the platform's part is bounded.
     ///
     /// `None` if there are no envelopes, or not as many as exceedances: then nothing was measured of which this could be said.
     pub fn miss_probability(&self, exceedances: &[Probability]) -> Option<Probability> {
@@ -68,7 +68,7 @@ impl Admission {
         if envelopes.is_empty() || envelopes.len() != exceedances.len() {
             return None;
         }
-        if self.held().next().is_none() {
+        if self.channels.iter().next().is_none() {
             return Some(Probability::ZERO);
         }
         let with = |&(window, budget): &(Duration, Duration)| {
@@ -87,7 +87,7 @@ impl Admission {
 
     /// R, if the platform takes `gap` more than its interference; `None` if it cannot be told.
     fn longest(&self, machine: &Machine, gap: Duration) -> Option<Duration> {
-        if self.held().next().is_none() {
+        if self.channels.iter().next().is_none() {
             return Some(Duration::ZERO);
         }
         let gap = gap.as_nanos();
@@ -113,7 +113,8 @@ impl Admission {
         let mut on_link = 0;
         if !streams.is_empty() {
             let jitter = on_processor.saturating_add(handover);
-            let test = LinkResponse::new(machine, streams.into_iter().map(|stream| (stream, jitter)).collect());
+            let test =
+                LinkTest::new(machine, streams.iter().map(|&stream| PacketStream { jitter, ..stream }).collect(), None);
             // The burst may fall into either part. That the link's test leaves it out rests on deadlines, and this does not.
             let burst = machine.platform.interference.burst.as_nanos();
             let gap = if machine.platform.machine.is_papers() { gap } else { gap.saturating_add(burst) };
@@ -122,7 +123,7 @@ impl Admission {
         Some(Duration::from_nanos(on_processor) + Duration::from_nanos(on_link))
     }
 
-    /// Whether the processor's test holds only because packets are not long on their way, so that fewer are handed over.
+    /// True if the processor's test holds only because packets are in transit for a short time, so that fewer are handed over.
     fn rests_on_reach(&self) -> bool {
         let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
         let stolen = || self.machine.stolen_by_link(self.machine.least_occupancy(self.streams().iter()));

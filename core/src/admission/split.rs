@@ -4,7 +4,7 @@
 //! two add up to what was asked for. With the others' as they are, a newcomer fits if and only if its least deadlines, of
 //! which each is found alone, fit into its own together.
 
-use super::walk::{Newcomer, ONE, Verdict, least_deadline, walk};
+use super::walk::{NewDemand, ONE, Verdict, least_deadline, walk};
 use super::{Code, Refusal, Stage};
 use crate::limits;
 use crate::units::{Duration, Instant};
@@ -23,22 +23,32 @@ impl StageSearch {
         Self { utilisation, deadline, stage }
     }
 
+    /// The long-run share is used up, or so nearly that it cannot be told.
+    pub(super) fn used_up(&self) -> Refusal {
+        Refusal::new(self.utilisation, self.stage)
+    }
+
+    /// No deadline does, or none up to what is asked for.
+    pub(super) fn late(&self, at: Option<Instant>, least_deadline: Option<Duration>) -> Refusal {
+        Refusal { at, least_deadline, ..Refusal::new(self.deadline, self.stage) }
+    }
+
     pub(super) fn share(&self, used: u128) -> Result<(), Refusal> {
-        if used >= ONE { Err(Refusal::new(self.utilisation, self.stage)) } else { Ok(()) }
+        if used >= ONE { Err(self.used_up()) } else { Ok(()) }
     }
 
     /// The least deadline of the newcomer with which everything fits; the first instant that fails if even the longest does
     /// not do.
-    pub(super) fn least(&self, test: &mut impl Newcomer) -> Result<Result<u64, Instant>, Refusal> {
-        self.share(test.share().saturating_add(test.stolen().share()))?;
+    pub(super) fn least(&self, test: &mut impl NewDemand) -> Result<Result<u64, Instant>, Refusal> {
+        self.share(test.utilisation())?;
         match least_deadline(test, LONGEST) {
             Ok(least) => return Ok(Ok(least)),
-            Err(Verdict::TooLong) => return Err(Refusal::new(self.utilisation, self.stage)),
+            Err(Verdict::TooLong) => return Err(self.used_up()),
             Err(_) => test.set_deadline(LONGEST),
         }
         match walk(test, true) {
             Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
-            Verdict::Fits | Verdict::TooLong => Err(Refusal::new(self.utilisation, self.stage)),
+            Verdict::Fits | Verdict::TooLong => Err(self.used_up()),
         }
     }
 
@@ -47,8 +57,13 @@ impl StageSearch {
         match verdict {
             Verdict::Fits => Ok(Ok(())),
             Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
-            Verdict::TooLong => Err(Refusal::new(self.utilisation, self.stage)),
+            Verdict::TooLong => Err(self.used_up()),
         }
+    }
+
+    /// Everything fits, or not.
+    pub(super) fn check(&self, verdict: Verdict) -> Result<(), Refusal> {
+        self.verdict(verdict)?.map_err(|at| self.late(Some(at), None))
     }
 
     /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`.
@@ -57,7 +72,7 @@ impl StageSearch {
         found: Result<u64, Instant>,
         budget: Duration,
         least_deadline: Option<Duration>,
-        test: &mut impl Newcomer,
+        test: &mut impl NewDemand,
     ) -> Result<u64, Refusal> {
         let at = match found {
             Ok(least) if least <= budget.as_nanos() => return Ok(least),
@@ -67,6 +82,6 @@ impl StageSearch {
             }
             Err(at) => Some(at),
         };
-        Err(Refusal { at, least_deadline, ..Refusal::new(self.deadline, self.stage) })
+        Err(self.late(at, least_deadline))
     }
 }

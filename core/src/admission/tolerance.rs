@@ -19,7 +19,7 @@ use super::split::LONGEST;
 use super::{Code, Refusal, Stage};
 use crate::contract::Contract;
 use crate::limits;
-use crate::platform::{Claim, Interference, Platform};
+use crate::platform::{Interference, Platform, ToleranceClaim};
 use crate::units::Duration;
 
 /// The hosts at which a message may miss.
@@ -27,7 +27,7 @@ const HOSTS: u64 = 2;
 
 impl Admission {
     /// The claim that it counts on; `None` if nothing is claimed of what it counts on.
-    pub fn claim(&self) -> Option<&Claim> {
+    pub fn claim(&self) -> Option<&ToleranceClaim> {
         self.platform().claims.get(self.place()?)
     }
 
@@ -49,8 +49,8 @@ impl Admission {
         self.reservations().map(|held| held.late_handover).max().unwrap_or(Probability::ZERO)
     }
 
-    /// What passes from `send()` until this host begins with a message of a channel that is sent, at most; zero for others, and if `id` is of no
-    /// reservation.
+    /// The longest time from `send()` until this host begins with a message of a channel that it sends; zero for other channels, and if
+    /// `id` is of no reservation.
     pub fn handover(&self, id: ReservationId) -> Duration {
         self.reservation(id).map_or(Duration::ZERO, |held| held.handover)
     }
@@ -118,7 +118,7 @@ impl Admission {
         Ok(Some(host))
     }
 
-    /// Whether no channel misses more often than it tolerates.
+    /// True if no channel misses more often than it tolerates.
     pub(super) fn keeps_tolerances(&self) -> Result<(), Refusal> {
         match (self.place(), self.tolerated(None)) {
             (Some(_), Some(part)) if self.miss_share().is_none_or(|share| share > part) => {
@@ -128,7 +128,7 @@ impl Admission {
         }
     }
 
-    /// Whether no channel and no upcall needs the rarest claim.
+    /// True if no channel and no upcall needs the rarest claim.
     fn tolerates_all(&self) -> bool {
         self.upcalls.is_empty() && self.reservations().all(|held| held.contract.tolerance().is_some())
     }
@@ -148,7 +148,7 @@ impl Admission {
     /// The same channels, counting on another claim.
     fn counting_on(&self, place: usize) -> Result<Self, Refusal> {
         let platform = self.platform().clone();
-        let Some(Claim { envelopes, handover, .. }) = platform.claims.get(place).cloned() else {
+        let Some(ToleranceClaim { envelopes, handover, .. }) = platform.claims.get(place).cloned() else {
             return Ok(self.clone());
         };
         let interference = Interference { envelopes, ..platform.interference };

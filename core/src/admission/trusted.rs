@@ -13,8 +13,8 @@
 //! grants of other hosts rest on what it is a term of: how far ahead the link is served (E in the head of `machine`), and how long
 //! a frame may wait to be found ([`Admission::input_delay`]). The driver looks at its inputs and at the link after each iteration.
 
-use super::reserve::{Newcomer, Reservation};
-use super::upcalls::{Denied, UpcallRefusal};
+use super::reserve::{NewChannel, Reservation};
+use super::upcalls::{UpcallDenial, UpcallRefusal, fitting_cost};
 use super::{Admission, Code, Refusal, ReservationId};
 use crate::contract::Contract;
 use crate::units::Duration;
@@ -26,13 +26,13 @@ impl Admission {
     /// [`Rule::Levels`](super::answer::Rule::Levels). [`Admission::release`] gives it back.
     ///
     /// # Errors
-    /// Why not, and what would fit.
+    /// The reason for a refusal, and the values that would fit.
     pub fn reserve_trusted(
         &mut self,
         upcall: Upcall,
         priority: u8,
     ) -> Result<(ReservationId, Duration), UpcallRefusal> {
-        let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
+        let refused = |_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None };
         if let Some(mut host) = self.for_upcalls().map_err(refused)? {
             let reserved = host.reserve_trusted(upcall, priority)?;
             *self = host;
@@ -40,11 +40,11 @@ impl Admission {
         }
         let decided = self.decide_trusted(&upcall, priority);
         let reserved = decided.and_then(|held| {
-            let id = self.insert(held).map_err(|_| Denied::Memory)?;
+            let id = self.insert(held).map_err(|_| UpcallDenial::Memory)?;
             let kept = self.keeps_tolerances();
             kept.map(|()| id).map_err(|_| {
                 self.release(id);
-                Denied::BreaksOthers
+                UpcallDenial::BreaksOthers
             })
         });
         let refuse = |why| UpcallRefusal { why, fitting_cost: self.fitting_trusted_cost(upcall, priority) };
@@ -55,34 +55,28 @@ impl Admission {
         Ok((id, Duration::from_nanos(stage)))
     }
 
-    fn decide_trusted(&self, upcall: &Upcall, priority: u8) -> Result<Reservation, Denied> {
+    fn decide_trusted(&self, upcall: &Upcall, priority: u8) -> Result<Reservation, UpcallDenial> {
         let most = self.platform().upcall_step;
         if upcall.quantum() > most {
-            return Err(Denied::TooLong(most));
+            return Err(UpcallDenial::TooLong(most));
         }
-        let contract = Contract::new(1, 1, upcall.period(), 1, upcall.period()).map_err(|_| Denied::Utilisation)?;
-        let newcomer = Newcomer::running(self.machine.running(upcall), contract, priority);
+        let contract =
+            Contract::new(1, 1, upcall.period(), 1, upcall.period()).map_err(|_| UpcallDenial::Utilisation)?;
+        let newcomer = NewChannel::running(self.machine.running(upcall), contract, priority);
         self.decide_newcomer(newcomer, upcall.period()).map_err(why)
     }
 
     /// The largest cost with which it would be granted.
     fn fitting_trusted_cost(&self, upcall: Upcall, priority: u8) -> Option<Duration> {
-        let (mut yes, mut no) = (0, upcall.cost().as_nanos());
-        while yes + 1 < no {
-            let middle = u64::midpoint(yes, no);
-            let cost = Duration::from_nanos(middle);
-            let cheaper = Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).ok()?;
-            if self.decide_trusted(&cheaper, priority).is_ok() { yes = middle } else { no = middle }
-        }
-        (yes > 0).then(|| Duration::from_nanos(yes))
+        fitting_cost(upcall, |cheaper| self.decide_trusted(&cheaper, priority).is_ok())
     }
 }
 
-fn why(refusal: Refusal) -> Denied {
+fn why(refusal: Refusal) -> UpcallDenial {
     match (refusal.code, refusal.least_deadline) {
-        (Code::ProcessorUtilisation | Code::CompositeUtilisation, _) => Denied::Utilisation,
-        (_, Some(least)) => Denied::Late(least),
-        (_, None) => Denied::BreaksOthers,
+        (Code::ProcessorUtilisation | Code::CompositeUtilisation, _) => UpcallDenial::Utilisation,
+        (_, Some(least)) => UpcallDenial::Late(least),
+        (_, None) => UpcallDenial::BreaksOthers,
     }
 }
 

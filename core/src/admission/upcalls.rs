@@ -36,28 +36,36 @@
 use alloc::vec::Vec;
 
 use super::answer::Role;
-use super::link::Stream;
+use super::link::PacketStream;
 use super::machine::{Machine, interference};
 use super::processor::Job;
 use super::reserve::{Admission, Reservation, on_processor_stage};
 use super::response_time::beside;
-use super::walk::{Line, ONE, Stolen};
+use super::walk::{ONE, StaircaseLine, StolenTime};
 use super::{Code, Refusal};
 use crate::limits::{self, HELD_SPACING, UPCALL_WATCH};
 use crate::platform::Platform;
 use crate::units::Duration;
 use crate::upcall::Upcall;
 
-/// X: what preempts the upcalls.
+/// X: what preempts the upcalls of a thread; and the cost of a change of upcall there, and the jitter of releases.
 #[derive(Clone, Debug)]
-pub struct Above(Stolen);
+pub struct PreemptingWork {
+    stolen: StolenTime,
+    switch: Duration,
+    jitter: Duration,
+}
 
-impl Above {
+impl PreemptingWork {
     /// Only what the platform takes: no executive runs on the upcalls' processor.
     pub fn of_platform(platform: &Platform) -> Self {
-        let mut stolen = interference(&platform.interference);
-        stolen.add_least_of(alloc::vec![watch(platform)]);
-        Self(stolen)
+        let stolen = interference(&platform.interference);
+        Self::with(stolen, watch(platform), platform)
+    }
+
+    fn with(mut stolen: StolenTime, line: StaircaseLine, platform: &Platform) -> Self {
+        stolen.add_least_of(alloc::vec![line]);
+        Self { stolen, switch: platform.upcall_switch, jitter: platform.wake_up }
     }
 
     /// An executive with these reservations.
@@ -72,7 +80,7 @@ impl Above {
         let wake_up = look.saturating_add(nanos(platform.upcall_switch).saturating_mul(2));
         let mut begun = machine.other_block;
         let mut line = watch(platform);
-        let mut streams: Vec<Stream> = Vec::new();
+        let mut streams: Vec<PacketStream> = Vec::new();
         for reservation in held {
             streams.extend(reservation.stream);
             let packets = reservation.packets();
@@ -105,33 +113,31 @@ impl Above {
         // Without a rest looks may follow each other at once.
         let rest = nanos(platform.rest());
         line.add_term(rest.saturating_add(if rest == 0 { 1 } else { wake_up }), wake_up, 0);
-        let mut stolen = machine.interference();
-        stolen.add_least_of(alloc::vec![line]);
-        Self(stolen)
+        Self::with(machine.interference(), line, platform)
     }
 
     /// Its long-run share, in parts per million, rounded up.
     pub fn share_ppm(&self) -> u64 {
-        super::processor::parts_per_million(self.0.share())
+        super::processor::parts_per_million(self.stolen.share())
     }
 }
 
-/// What the thread that watches the upcalls takes: a wake-up every [`UPCALL_WATCH`], a look, and two changes of thread.
-fn watch(platform: &Platform) -> Line {
-    let mut line = Line::default();
+/// The time that the thread that watches the upcalls takes: a wake-up every [`UPCALL_WATCH`], a look, and two changes of thread.
+fn watch(platform: &Platform) -> StaircaseLine {
+    let mut line = StaircaseLine::default();
     line.add_term(UPCALL_WATCH.as_nanos(), platform.upcall_switch.as_nanos().saturating_mul(3), 0);
     line
 }
 
 impl Admission {
-    /// What preempts the upcalls, with a newcomer.
-    fn above(&self, newcomer: Option<&Reservation>) -> Above {
-        Above::of_executive(&self.machine, self.input_delay(), self.reservations().chain(newcomer))
+    /// The load that preempts the upcalls, with a newcomer.
+    fn above(&self, newcomer: Option<&Reservation>) -> PreemptingWork {
+        PreemptingWork::of_executive(&self.machine, self.input_delay(), self.reservations().chain(newcomer))
     }
 
-    /// Whether the upcalls of this host are in time beside a newcomer.
+    /// Checks that the upcalls of this host are in time beside a newcomer.
     pub(super) fn upcalls_keep_time(&self, newcomer: Option<&Reservation>) -> Result<(), Refusal> {
-        if self.upcalls.is_empty() || self.upcalls.late(self.platform(), &self.above(newcomer)).is_none() {
+        if self.upcalls.is_empty() || self.upcalls.late(&self.above(newcomer)).is_none() {
             return Ok(());
         }
         let role = newcomer.and_then(|newcomer| newcomer.role);
@@ -139,77 +145,83 @@ impl Admission {
     }
 
     /// Takes an upcall in, on a thread below the executive ([`super::upcalls`]): if all upcalls are in time with it, beside the channels
-    /// that are there. How long it may take until it is done, see [`UpcallSet::reserve`].
+    /// that are there. For its longest response time see [`UpcallSet::reserve`].
     ///
     /// # Errors
-    /// Why not, and what would fit.
-    pub fn reserve_upcall(&mut self, upcall: Upcall, kind: Kind) -> Result<(Place, Option<Duration>), UpcallRefusal> {
-        let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
+    /// The reason for a refusal, and the values that would fit.
+    pub fn reserve_upcall(
+        &mut self,
+        upcall: Upcall,
+        kind: UpcallKind,
+    ) -> Result<(UpcallPlace, Option<Duration>), UpcallRefusal> {
+        let refused = |_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None };
         if let Some(mut host) = self.for_upcalls().map_err(refused)? {
             let reserved = host.reserve_upcall(upcall, kind)?;
             *self = host;
             return Ok(reserved);
         }
         let above = self.above(None);
-        self.upcalls.reserve(upcall, kind, &self.machine.platform, &above)
+        self.upcalls.reserve(upcall, kind, &above)
     }
 
     /// Gives it back.
-    pub fn release_upcall(&mut self, place: Place) {
+    pub fn release_upcall(&mut self, place: UpcallPlace) {
         self.upcalls.release(place);
     }
 
-    /// How long an upcall may take with all that is admitted now; `None` if it is not there.
-    pub fn upcall_response(&self, place: Place) -> Option<Duration> {
-        self.upcalls.response(place, self.platform(), &self.above(None))
+    /// The longest response time of an upcall with all that is admitted now; `None` if it is not there.
+    pub fn upcall_response(&self, place: UpcallPlace) -> Option<Duration> {
+        self.upcalls.response(place, &self.above(None))
     }
 
     /// The upcalls that are there.
-    pub fn upcalls(&self) -> impl Iterator<Item = Place> {
+    pub fn upcalls(&self) -> impl Iterator<Item = UpcallPlace> {
         self.upcalls.places()
     }
 
-    /// What preempts the upcalls, in parts per million of the processor.
+    /// The load that preempts the upcalls, in parts per million of the processor.
     pub fn above_upcalls_ppm(&self) -> u64 {
         self.above(None).share_ppm()
     }
 }
 
-/// When an upcall runs.
+/// The occasion on which an upcall runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum UpcallKind {
     /// Every period; it has to be done by the period's end.
     Periodic,
-    /// When it is asked for, while no periodic one is ready. Its period is not looked at.
+    /// It runs when it is asked for and no periodic one is ready. Its period is not looked at.
     Aperiodic,
 }
 
 /// The place of an upcall in a set; after its release the same value may name another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place(u32);
+pub struct UpcallPlace(u32);
 
-/// Why an upcall may not exist.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+/// The reason why an upcall is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub enum UpcallDenial {
     /// With it, the processor is used up in the long run, or so nearly that no response can be found.
     Utilisation,
     /// It would take so long, which is more than its period.
     Late(Duration),
     /// With it, one that was granted would be late.
-    BreaksExisting(Place),
+    BreaksExisting(UpcallPlace),
     /// With it, a channel of this host would be late, or an upcall.
     BreaksOthers,
     /// An iteration takes longer than this, which the executive was started for.
+    #[strum(serialize = "iteration")]
     TooLong(Duration),
     /// There are too many.
     Memory,
 }
 
-/// Why an upcall may not exist, and what would fit.
+/// The refusal of an upcall, with the values that would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpcallRefusal {
-    /// Why.
-    pub why: Denied,
+    /// The reason.
+    pub why: UpcallDenial,
     /// The largest cost of a run that would be granted, all else as asked for; `None` if none would.
     pub fitting_cost: Option<Duration>,
 }
@@ -217,22 +229,22 @@ pub struct UpcallRefusal {
 impl core::error::Error for UpcallRefusal {}
 
 impl core::fmt::Display for UpcallRefusal {
+    /// The cost that would fit comes first, then the reason.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self.why {
-            Denied::Utilisation => f.write_str("the processor is used up in the long run")?,
-            Denied::Late(response) => {
-                write!(f, "a run may take {} until it is done, which is more than its period", response.rounded_up())?;
-            }
-            Denied::BreaksExisting(_) => f.write_str("another upcall would be late")?,
-            Denied::BreaksOthers => f.write_str("a channel of this host would be late, or another upcall")?,
-            Denied::TooLong(most) => {
-                write!(f, "an iteration takes longer than the executive's thread may be kept, which is {most}")?;
-            }
-            Denied::Memory => f.write_str("there are too many upcalls")?,
+        if let Some(cost) = self.fitting_cost {
+            write!(f, "a cost of {cost} would fit; ")?;
         }
-        match self.fitting_cost {
-            Some(cost) => write!(f, "; a cost of {cost} would fit"),
-            None => Ok(()),
+        match self.why {
+            UpcallDenial::Utilisation => f.write_str("the processor is used up in the long run"),
+            UpcallDenial::Late(response) => {
+                write!(f, "a run may take {} until it is done, which is more than its period", response.rounded_up())
+            }
+            UpcallDenial::BreaksExisting(_) => f.write_str("another upcall would be late"),
+            UpcallDenial::BreaksOthers => f.write_str("a channel of this host would be late, or another upcall"),
+            UpcallDenial::TooLong(most) => {
+                write!(f, "an iteration takes longer than the executive's thread may be kept, which is {most}")
+            }
+            UpcallDenial::Memory => f.write_str("there are too many upcalls"),
         }
     }
 }
@@ -240,7 +252,7 @@ impl core::fmt::Display for UpcallRefusal {
 /// The upcalls that were granted on one thread.
 #[derive(Clone, Debug, Default)]
 pub struct UpcallSet {
-    slots: Vec<Option<(Upcall, Kind)>>,
+    slots: Vec<Option<(Upcall, UpcallKind)>>,
 }
 
 impl UpcallSet {
@@ -248,36 +260,35 @@ impl UpcallSet {
     /// long a run may take if nothing else aperiodic waits, counted from when it is asked for.
     ///
     /// # Errors
-    /// Why not, and what would fit.
+    /// The reason for a refusal, and the values that would fit.
     pub fn reserve(
         &mut self,
         upcall: Upcall,
-        kind: Kind,
-        platform: &Platform,
-        above: &Above,
-    ) -> Result<(Place, Option<Duration>), UpcallRefusal> {
+        kind: UpcallKind,
+        above: &PreemptingWork,
+    ) -> Result<(UpcallPlace, Option<Duration>), UpcallRefusal> {
         let refuse = |why, fitting_cost| Err(UpcallRefusal { why, fitting_cost });
         let free = self.slots.iter().position(Option::is_none);
         if free.is_none() && self.slots.len() >= limits::MAX_UPCALLS {
-            return refuse(Denied::Memory, None);
+            return refuse(UpcallDenial::Memory, None);
         }
         let place = free.unwrap_or_else(|| {
             self.slots.push(None);
             self.slots.len() - 1
         });
         self.slots[place] = Some((upcall, kind));
-        let Some(why) = self.fails(place, platform, above) else {
+        let Some(why) = self.fails(place, above) else {
             // Below limits::MAX_UPCALLS.
-            let place = Place(place as u32);
-            return Ok((place, self.response(place, platform, above)));
+            let place = UpcallPlace(place as u32);
+            return Ok((place, self.response(place, above)));
         };
-        let fitting = self.fitting_cost(place, (upcall, kind), platform, above);
+        let fitting = self.fitting_cost(place, (upcall, kind), above);
         self.slots[place] = None;
         refuse(why, fitting)
     }
 
     /// Gives a place back.
-    pub fn release(&mut self, place: Place) {
+    pub fn release(&mut self, place: UpcallPlace) {
         if let Some(slot) = self.slots.get_mut(place.0 as usize) {
             *slot = None;
         }
@@ -289,80 +300,85 @@ impl UpcallSet {
     }
 
     /// The places that are taken.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(place, _)| Place(place as u32))
+    pub fn places(&self) -> impl Iterator<Item = UpcallPlace> {
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(place, _)| UpcallPlace(place as u32))
     }
 
-    /// How long the upcall may take, with all that are granted now, from its nominal release (of an aperiodic one: from when it is asked
-    /// for) until it is done; `None` if that has no bound.
-    pub fn response(&self, place: Place, platform: &Platform, above: &Above) -> Option<Duration> {
+    /// The longest response time of the upcall with all that are granted now, from its nominal release (of an aperiodic one: from when it
+    /// is asked for) until it is done; `None` if that has no bound.
+    pub fn response(&self, place: UpcallPlace, above: &PreemptingWork) -> Option<Duration> {
         let (upcall, kind) = (*self.slots.get(place.0 as usize)?)?;
         match kind {
-            Kind::Periodic => self.periodic(platform, above).into_iter().find(|(other, _)| *other == place)?.1,
-            Kind::Aperiodic => self.aperiodic(upcall, platform, above),
+            UpcallKind::Periodic => self.periodic(above).into_iter().find(|(other, _)| *other == place)?.1,
+            UpcallKind::Aperiodic => self.aperiodic(upcall, above),
         }
     }
 
     /// The first one that is late, if any is.
-    pub fn late(&self, platform: &Platform, above: &Above) -> Option<Place> {
-        let is_late = |(place, response): (Place, Option<Duration>)| {
+    pub fn late(&self, above: &PreemptingWork) -> Option<UpcallPlace> {
+        let is_late = |(place, response): (UpcallPlace, Option<Duration>)| {
             let (upcall, _) = self.slots[place.0 as usize]?;
             response.is_none_or(|response| response > upcall.period()).then_some(place)
         };
-        self.periodic(platform, above).into_iter().find_map(is_late)
+        self.periodic(above).into_iter().find_map(is_late)
     }
 
-    fn of_kind(&self, wanted: Kind) -> impl Iterator<Item = (Place, Upcall)> {
+    fn of_kind(&self, wanted: UpcallKind) -> impl Iterator<Item = (UpcallPlace, Upcall)> {
         self.slots.iter().enumerate().filter_map(move |(place, slot)| {
             let (upcall, kind) = (*slot)?;
-            (kind == wanted).then_some((Place(place as u32), upcall))
+            (kind == wanted).then_some((UpcallPlace(place as u32), upcall))
         })
     }
 
-    fn periodic(&self, platform: &Platform, above: &Above) -> Vec<(Place, Option<Duration>)> {
-        let upcalls: Vec<Upcall> = self.of_kind(Kind::Periodic).map(|(_, upcall)| upcall).collect();
-        let below: Vec<Duration> = self.of_kind(Kind::Aperiodic).map(|(_, upcall)| upcall.quantum()).collect();
-        let (switch, jitter) = (platform.upcall_switch, platform.wake_up);
-        let responses = beside(&upcalls, &below, switch, jitter, above.0.clone());
-        self.of_kind(Kind::Periodic).map(|(place, _)| place).zip(responses).collect()
+    fn periodic(&self, above: &PreemptingWork) -> Vec<(UpcallPlace, Option<Duration>)> {
+        let upcalls: Vec<Upcall> = self.of_kind(UpcallKind::Periodic).map(|(_, upcall)| upcall).collect();
+        let below: Vec<Duration> = self.of_kind(UpcallKind::Aperiodic).map(|(_, upcall)| upcall.quantum()).collect();
+        let responses = beside(&upcalls, &below, above.switch, above.jitter, above.stolen.clone());
+        self.of_kind(UpcallKind::Periodic).map(|(place, _)| place).zip(responses).collect()
     }
 
     /// As the lowest priority, with a period that nothing else falls into. Other aperiodic runs are before it or behind it as a whole.
-    fn aperiodic(&self, upcall: Upcall, platform: &Platform, above: &Above) -> Option<Duration> {
+    fn aperiodic(&self, upcall: Upcall, above: &PreemptingWork) -> Option<Duration> {
         let lowest = Upcall::new(limits::MAX_INTERVAL, upcall.cost(), upcall.batch(), upcall.block()).ok()?;
-        let all: Vec<Upcall> = self.of_kind(Kind::Periodic).map(|(_, upcall)| upcall).chain([lowest]).collect();
-        beside(&all, &[], platform.upcall_switch, platform.wake_up, above.0.clone()).pop()?
+        let all: Vec<Upcall> = self.of_kind(UpcallKind::Periodic).map(|(_, upcall)| upcall).chain([lowest]).collect();
+        beside(&all, &[], above.switch, above.jitter, above.stolen.clone()).pop()?
     }
 
-    fn fails(&self, newcomer: usize, platform: &Platform, above: &Above) -> Option<Denied> {
-        let late = self.late(platform, above)?;
+    fn fails(&self, newcomer: usize, above: &PreemptingWork) -> Option<UpcallDenial> {
+        let late = self.late(above)?;
         if late.0 as usize != newcomer {
-            return Some(Denied::BreaksExisting(late));
+            return Some(UpcallDenial::BreaksExisting(late));
         }
-        Some(self.response(late, platform, above).map_or(Denied::Utilisation, Denied::Late))
+        Some(self.response(late, above).map_or(UpcallDenial::Utilisation, UpcallDenial::Late))
     }
 
     /// The largest cost with which no upcall and no channel is late.
     fn fitting_cost(
         &mut self,
         place: usize,
-        (upcall, kind): (Upcall, Kind),
-        platform: &Platform,
-        above: &Above,
+        (upcall, kind): (Upcall, UpcallKind),
+        above: &PreemptingWork,
     ) -> Option<Duration> {
-        if above.0.share() >= ONE {
+        if above.stolen.share() >= ONE {
             return None;
         }
-        let (mut yes, mut no) = (0, upcall.cost().as_nanos());
-        while yes + 1 < no {
-            let middle = u64::midpoint(yes, no);
-            let cost = Duration::from_nanos(middle);
-            let cheaper = Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).ok()?;
+        fitting_cost(upcall, |cheaper| {
             self.slots[place] = Some((cheaper, kind));
-            if self.fails(place, platform, above).is_none() { yes = middle } else { no = middle }
-        }
-        (yes > 0).then(|| Duration::from_nanos(yes))
+            self.fails(place, above).is_none()
+        })
     }
+}
+
+/// The largest cost below its own with which an upcall is granted.
+pub(super) fn fitting_cost(upcall: Upcall, mut grants: impl FnMut(Upcall) -> bool) -> Option<Duration> {
+    let (mut yes, mut no) = (0, upcall.cost().as_nanos());
+    while yes + 1 < no {
+        let middle = u64::midpoint(yes, no);
+        let cost = Duration::from_nanos(middle);
+        let cheaper = Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).ok()?;
+        if grants(cheaper) { yes = middle } else { no = middle }
+    }
+    (yes > 0).then(|| Duration::from_nanos(yes))
 }
 
 #[cfg(test)]

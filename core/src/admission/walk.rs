@@ -1,7 +1,7 @@
 //! Which instants have to be looked at, and does the demand until one fit before it?
 //!
 //! Both halves of the split test have one shape. `demand(t)` is the work that is due within `t` of a simultaneous release,
-//! the longest block included; it never falls as `t` grows. `J(s)` ([`Stolen`]) is what others take of any window `s`. The
+//! the longest block included; it never falls as `t` grows. `J(s)` ([`StolenTime`]) is what others take of any window `s`. The
 //! test is, for every `t` at which work is due,
 //!
 //! ```text
@@ -33,7 +33,7 @@ pub(super) fn share(cost: u128, period: u64) -> u128 {
     if period == 0 { ONE } else { cost.saturating_mul(ONE).div_ceil(u128::from(period)) }
 }
 
-/// What a test says.
+/// The verdict of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// Every instant holds.
@@ -44,24 +44,24 @@ pub(super) enum Verdict {
     TooLong,
 }
 
-/// What is taken at most of any window `s`: a constant, and `cost` for each `period` begun in `s + offset`.
+/// The most time that is taken of any window `s`: a constant, and `cost` for each `period` begun in `s + offset`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct StaircaseLine {
     constant: u64,
-    terms: Vec<Term>,
+    terms: Vec<StaircaseTerm>,
     /// Long-run share of all terms, rounded down and up.
     share_down: u128,
     share_up: u128,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Term {
+struct StaircaseTerm {
     period: u64,
     cost: u64,
     offset: u64,
 }
 
-impl Line {
+impl StaircaseLine {
     /// Taken once in any window.
     pub(super) fn constant(nanos: u64) -> Self {
         Self { constant: nanos, ..Self::default() }
@@ -73,7 +73,7 @@ impl Line {
     /// Adds `cost · ⌈(s + offset) / period⌉`; a period of zero counts as one nanosecond.
     pub(super) fn add_term(&mut self, period: u64, cost: u64, offset: u64) {
         let period = period.max(1);
-        self.terms.push(Term { period, cost, offset });
+        self.terms.push(StaircaseTerm { period, cost, offset });
         self.share_down = self.share_down.saturating_add(u128::from(cost) * ONE / u128::from(period));
         self.share_up = self.share_up.saturating_add(share(cost.into(), period));
     }
@@ -94,19 +94,19 @@ impl Line {
 
 /// J(s): what is taken in any case, and of each choice what is least, as each of its lines holds by itself.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stolen {
-    base: Line,
-    choices: Vec<Vec<Line>>,
+pub(super) struct StolenTime {
+    base: StaircaseLine,
+    choices: Vec<Vec<StaircaseLine>>,
     /// Everything is this many times as much (numerator, denominator), rounded up.
     stretch: Option<(u64, u64)>,
 }
 
-impl Stolen {
-    pub(super) fn new(base: Line) -> Self {
+impl StolenTime {
+    pub(super) fn new(base: StaircaseLine) -> Self {
         Self { base, ..Self::default() }
     }
     /// Adds the least of `lines`; nothing if there is none.
-    pub(super) fn add_least_of(&mut self, lines: Vec<Line>) {
+    pub(super) fn add_least_of(&mut self, lines: Vec<StaircaseLine>) {
         if !lines.is_empty() {
             self.choices.push(lines);
         }
@@ -118,27 +118,29 @@ impl Stolen {
 
     /// The long-run share, rounded up.
     pub(super) fn share(&self) -> u128 {
-        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.share_up).min().unwrap_or(0);
-        let share = self.choices.iter().fold(self.base.share_up, |sum, lines| sum.saturating_add(least(lines)));
-        self.stretched(share)
+        self.stretched(self.sum(|line| line.share_up))
     }
     /// No more than J(s)/s for any s.
     fn share_down(&self) -> u128 {
-        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.share_down).min().unwrap_or(0);
-        self.choices.iter().fold(self.base.share_down, |sum, lines| sum.saturating_add(least(lines)))
+        self.sum(|line| line.share_down)
     }
     /// `x` with J(s) ≤ share·s + x for all s: that of the lines whose share counts.
     pub(super) fn excess(&self) -> u128 {
-        let least = |lines: &Vec<Line>| lines.iter().min_by_key(|line| line.share_up).map_or(0, Line::excess);
+        let least =
+            |lines: &Vec<StaircaseLine>| lines.iter().min_by_key(|line| line.share_up).map_or(0, StaircaseLine::excess);
         let excess = self.choices.iter().fold(self.base.excess(), |sum, lines| sum.saturating_add(least(lines)));
         // Two roundings: of the excess, and of J itself.
         self.stretched(excess).saturating_add(u128::from(self.stretch.is_some()))
     }
     /// J(s).
     pub(super) fn within(&self, s: u64) -> u128 {
-        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.within(s)).min().unwrap_or(0);
-        let taken = self.choices.iter().fold(self.base.within(s), |sum, lines| sum.saturating_add(least(lines)));
-        self.stretched(taken)
+        self.stretched(self.sum(|line| line.within(s)))
+    }
+
+    /// What a line has, of the base and of each choice the least.
+    fn sum(&self, of: impl Fn(&StaircaseLine) -> u128) -> u128 {
+        let least = |lines: &Vec<StaircaseLine>| lines.iter().map(&of).min().unwrap_or(0);
+        self.choices.iter().fold(of(&self.base), |sum, lines| sum.saturating_add(least(lines)))
     }
 
     fn stretched(&self, nanos: u128) -> u128 {
@@ -150,7 +152,7 @@ impl Stolen {
         }
     }
 
-    /// How many terms one call of [`Stolen::within`] visits.
+    /// The number of terms that one call of [`StolenTime::within`] visits.
     pub(super) fn terms(&self) -> usize {
         self.base.terms.len() + self.choices.iter().flatten().map(|line| line.terms.len()).sum::<usize>()
     }
@@ -185,14 +187,18 @@ pub(super) trait Demand {
     /// Work due within `t`, the longest block included; never falls as `t` grows.
     fn until(&self, t: u64) -> u128;
     /// J(s).
-    fn stolen(&self) -> &Stolen;
+    fn stolen(&self) -> &StolenTime;
     /// The first instant at which work is due; `None` without tasks.
     fn first(&self) -> Option<u64>;
     /// Long-run share of the tasks, rounded up, J not counted.
     fn share(&self) -> u128;
+    /// The long-run share of everything, J included, in units of [`ONE`].
+    fn utilisation(&self) -> u128 {
+        self.share().saturating_add(self.stolen().share())
+    }
     /// `x` with until(t) ≤ share·t + x for all t.
     fn excess(&self) -> u128;
-    /// How many tasks one call of [`Demand::until`] visits.
+    /// The number of tasks that one call of [`Demand::until`] visits.
     fn tasks(&self) -> usize;
     /// Instants at which [`Demand::until`] may fall as `t` grows, ascending.
     fn falls(&self) -> &[u64] {
@@ -201,7 +207,7 @@ pub(super) trait Demand {
 }
 
 /// A demand one of whose tasks has no deadline yet.
-pub(super) trait Newcomer: Demand {
+pub(super) trait NewDemand: Demand {
     /// Gives the newcomer a deadline. A longer one never adds to the demand.
     fn set_deadline(&mut self, deadline: u64);
     /// No deadline below this can do.
@@ -215,7 +221,7 @@ pub(super) trait Response: Demand {
     fn due(&self, t: u64, s: u64) -> u128;
 }
 
-/// How long work goes on, of which `begun(s)` begins within `s`, blocks included, if `gap` more is stolen than J: the least s with
+/// The time for which work goes on, of which `begun(s)` begins within `s`, blocks included, if `gap` more is stolen than J: the least s with
 /// `s ≥ begun(s) + J(s) + gap`. `None` if the shares leave nothing, or it had to be given up.
 pub(super) fn busy(test: &impl Demand, gap: u64, begun: impl Fn(u64) -> u128) -> Option<u64> {
     let (stolen, each) = (test.stolen(), test.tasks() as u64);
@@ -224,11 +230,11 @@ pub(super) fn busy(test: &impl Demand, gap: u64, begun: impl Fn(u64) -> u128) ->
 }
 
 /// The least s with `s ≥ work + J(s)`; `None` if the shares leave nothing.
-pub(super) fn span_of(stolen: &Stolen, work: u64) -> Option<u64> {
+pub(super) fn span_of(stolen: &StolenTime, work: u64) -> Option<u64> {
     stolen.finish(|_| work.into(), u64::MAX >> 2, &mut 0, 0)
 }
 
-/// When all that is due by `t` is done at the latest, if that is by `t`.
+/// The latest completion of all work that is due by `t`, if that is by `t`.
 pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
     finish_at(test, t, &mut 0)
 }
@@ -245,9 +251,8 @@ pub(super) fn walk(test: &impl Demand, explain: bool) -> Verdict {
 
 /// An instant beyond which all hold; `None` if the shares leave nothing, or so little that the instant does not fit.
 pub(super) fn last_instant(test: &impl Demand) -> Option<u64> {
-    let used = test.share().saturating_add(test.stolen().share());
     let excess = test.excess().saturating_add(test.stolen().excess());
-    let left = ONE.checked_sub(used).filter(|left| *left > 0)?;
+    let left = ONE.checked_sub(test.utilisation()).filter(|left| *left > 0)?;
     u64::try_from(excess.checked_mul(ONE)?.div_ceil(left)).ok()
 }
 
@@ -300,7 +305,7 @@ fn ranges(falls: &[u64], first: u64, last: u64) -> impl Iterator<Item = (u64, u6
 ///
 /// One walk downwards: where an instant fails, the deadline grows until it holds. The instants above held with a shorter one,
 /// so they still do.
-pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u64, Verdict> {
+pub(super) fn least_deadline(test: &mut impl NewDemand, longest: u64) -> Result<u64, Verdict> {
     let mut deadline = test.least_possible().clamp(1, longest);
     test.set_deadline(deadline);
     let last = last_instant(test).ok_or(Verdict::TooLong)?;
@@ -343,6 +348,15 @@ pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u
     Ok(deadline)
 }
 
+/// The least value above `no` at which `holds`, which does at `yes` and from there on.
+pub(super) fn least_above(mut no: u64, mut yes: u64, mut holds: impl FnMut(u64) -> bool) -> u64 {
+    while yes - no > 1 {
+        let middle = no + (yes - no) / 2;
+        if holds(middle) { yes = middle } else { no = middle }
+    }
+    yes
+}
+
 /// As [`finish_at`]; an instant by which nothing is due holds in any case.
 fn finish_or_idle(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
     if test.first().is_none_or(|first| first > t) { Some(t) } else { finish_at(test, t, visits) }
@@ -364,16 +378,16 @@ fn due_at(until: impl Fn(u64) -> u128, demand: u128, first: u64, t: u64, tasks: 
     least
 }
 
-/// How late anything that is due from `first` on may be done.
+/// The latest completion of work that is due from `first` on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Lateness {
-    /// When it is due, from the start of the busy period.
+pub(super) struct LatenessWalk {
+    /// The time at which it is due, from the start of the busy period.
     pub(super) due: u64,
-    /// When it is done at the latest; mostly before it is due.
+    /// The latest time at which it is done; mostly before it is due.
     pub(super) done: u64,
 }
 
-impl Lateness {
+impl LatenessWalk {
     fn exceeds(&self, other: &Self) -> bool {
         i128::from(self.done) - i128::from(self.due) > i128::from(other.done) - i128::from(other.due)
     }
@@ -388,14 +402,14 @@ impl Lateness {
 ///
 /// Nothing is later than the longest busy period L = least s with s ≥ due(∞, s) + J(s), so beyond L after the last mark no
 /// instant counts more than that mark does.
-pub(super) fn latest(test: &impl Response, marks: &[u64]) -> Option<Vec<Lateness>> {
+pub(super) fn latest(test: &impl Response, marks: &[u64]) -> Option<Vec<LatenessWalk>> {
     let mut visits = 0;
     let each = test.tasks() as u64;
     let done = |t: u64, by: u64, visits: &mut u64| test.stolen().finish(|s| test.due(t, s), by, visits, each);
     let longest = done(u64::MAX, u64::MAX >> 2, &mut visits)?;
     let mut t = marks.last()?.checked_add(longest)?;
-    let mut found: Vec<Lateness> = Vec::with_capacity(marks.len());
-    let mut worst: Option<Lateness> = None;
+    let mut found: Vec<LatenessWalk> = Vec::with_capacity(marks.len());
+    let mut worst: Option<LatenessWalk> = None;
     let mut cuts: Vec<u64> = marks.iter().chain(test.falls()).copied().collect();
     cuts.sort_unstable();
     cuts.dedup();
@@ -412,7 +426,7 @@ pub(super) fn latest(test: &impl Response, marks: &[u64]) -> Option<Vec<Lateness
                 let middle = least + (most - least) / 2;
                 if done(middle, u64::MAX >> 2, &mut visits)? >= end { most = middle } else { least = middle + 1 }
             }
-            let here = Lateness { due: least, done: end };
+            let here = LatenessWalk { due: least, done: end };
             let latest = match worst {
                 Some(worst) if !here.exceeds(&worst) => worst,
                 _ => here,
@@ -475,11 +489,11 @@ mod tests {
             demand in 0u64..300, by in 0u64..2000, constant in 0u64..50,
             terms in prop::collection::vec((1u64..60, 0u64..20, 0u64..100), 0..3),
         ) {
-            let mut line = Line::constant(constant);
+            let mut line = StaircaseLine::constant(constant);
             for &(period, cost, offset) in &terms {
                 line.add_term(period, cost, offset);
             }
-            let stolen = Stolen::new(line);
+            let stolen = StolenTime::new(line);
             let naive = |s: u64| terms.iter().fold(constant, |sum, &(period, cost, offset)| sum + cost * (s + offset).div_ceil(period));
             let expected = (0..=by).find(|&s| demand + naive(s) <= s);
             // A share of one or more is refused before any fixed point is asked for.

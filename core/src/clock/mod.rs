@@ -1,8 +1,8 @@
-//! A peer's clock, as far as two hosts can know it of each other: bounds of its offset that hold whatever the network does, and
+//! A peer's clock, as far as two hosts can know each other's clock: bounds of its offset that hold whatever the network does, and
 //! the latencies of messages between the two clocks as intervals.
 //!
-//! Each side tells in its frames, some ten times a second, what its clock reads, and what of the other side it heard last and when
-//! ([`Exchange`]). [`PeerClock`] keeps the bounds that follow, [`Pending`] the messages that wait for them. All of it is pure: time is
+//! Each side tells in its frames, some ten times a second, the reading of its clock, and the last stamp that it heard of the other side with the time at which it came
+//! ([`ClockExchange`]). [`PeerClock`] keeps the bounds that follow, [`PendingMessages`] the messages that wait for them. All of it is pure: time is
 //! an argument, nothing is allocated after construction, each step is bounded by the size of a ring, and no number that a peer
 //! alleges can make it wrap or panic.
 //!
@@ -14,7 +14,7 @@
 //! **Premises.** Neither clock runs back. The deviations of both rates from true time add up to at most `ρ`, below one. Hence, while the peer's
 //! clock goes on by `Δ`, `ω` sinks by at most `ρ'Δ`, `ρ' = ρ / (1 − ρ)`. In addition `ω` *may jump up at any time, by any
 //! amount*: the peer's clock jumps ahead, or ours stands still. A jump down, when our clock jumps ahead or the peer's stands still, must be
-//! told by the host that it happens to: its [`Exchange::epoch`] changes. The epoch that goes with a stamp is read after the stamp
+//! told by the host that it happens to: its [`ClockExchange::epoch`] changes. The epoch that goes with a stamp is read after the stamp
 //! and before anything leaves the host that carries it; the peer's messages carry theirs. Stamps
 //! are taken not after a departure and not before an arrival.
 //!
@@ -44,6 +44,12 @@
 //! from us to the peer became slower by as much at the same time: the two leave the same stamps.
 //!
 //! Readings are whole nanoseconds, rounded down: two of them, one per clock, are charged to each bound.
+//!
+//! **Wall clocks.** Where the kernels of both hosts vouch for their wall clocks, these bound `ω` as well ([`WallReading`]). With the wall clock less the own one
+//! `P ± e_p` at the peer and `O ± e_o` here, at the same moment, `ω = O − P ± (e_o + e_p)`. `O` grows by any amount where our clock stands still, and
+//! goes down only where that jumps ahead, which changes our epoch, or by the drift. So a reading of ours from before the frame was written, as the last one before
+//! a stamp that it reports, bounds `ω` from below when it was written, and one from after its arrival bounds it from above when the peer had read its own; each with
+//! the drift between the readings. They are the word of two daemons, which no exchange proves: wall clocks that contradict a bound of an exchange are not believed any more.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a peer can allege any number"))]
 
@@ -51,47 +57,49 @@ mod peer;
 mod pending;
 #[cfg(test)]
 mod tests;
+mod wall;
 
-pub use peer::{Counts, Heard, PeerClock, Reason, Refusal, Relation};
-pub use pending::{Judged, Message, Pending, Pushed, Verdict};
+pub use peer::{ClockCounters, ClockRelation, ExchangeEffect, ExchangeRejection, PeerClock, UnknownReason};
+pub use pending::{CompletedMessage, DeadlineVerdict, FirstJudgement, JudgedMessage, PendingMessages};
+pub use wall::WallReading;
 
-#[cfg(not(test))]
-use crate::mutant::Mutant;
 use crate::units::Instant;
 
 /// The greatest epoch; the next one after it is 0. A host has fewer than four changes while a message is in transit or pending.
 pub const MAX_EPOCH: u8 = 3;
-/// A bit of the epoch of a stamp that may be from before that began, or from before its host's clock went ahead. Nothing is concluded from such a
+/// A bit of the epoch of a stamp that may be from before that epoch began, or from before its host's clock went ahead. Nothing is concluded from such a
 /// stamp; but the epoch is that of the host when it said so.
 pub const UNSURE_EPOCH: u8 = MAX_EPOCH + 1;
 
 /// A host's clock left its rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Jump {
-    /// It stood still while time passed, as in a suspended host. To others `ω` jumped down: they are told.
+pub enum ClockJump {
+    /// It stood still while time passed, as in a suspended host. For other hosts `ω` jumped down: they are told.
     StoodStill,
-    /// It went ahead at once. To this host `ω` jumped down, and spans that it measured meanwhile are too long.
+    /// It went ahead at once. For this host `ω` jumped down, and spans that it measured meanwhile are too long.
     Ahead,
 }
 
 /// A reading of the peer's clock beside one of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct StampReport {
     /// The stamp that was heard, on the clock of the side to which it is reported.
     pub said: Instant,
-    /// When it was heard, on the clock of the side that reports.
+    /// The instant at which it was heard, on the clock of the side that reports.
     pub heard_at: Instant,
 }
 
 /// The clock part of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exchange {
+pub struct ClockExchange {
     /// The speaker's clock when it wrote the frame.
     pub said: Instant,
-    /// The latest stamp of the other side that it heard, and when.
-    pub heard: Option<Report>,
+    /// The latest stamp of the other side that it heard, and the time at which it came.
+    pub heard: Option<StampReport>,
     /// The speaker's epoch, at most [`MAX_EPOCH`], perhaps with [`UNSURE_EPOCH`].
     pub epoch: u8,
+    /// The speaker's wall clock, read before `said` and in this epoch, if its kernel vouches for it.
+    pub wall: Option<WallReading>,
 }
 
 /// A difference of two readings, `ω` or a part of it: fits any two.
@@ -104,11 +112,15 @@ fn difference(to: Instant, from: Instant) -> Offset {
 
 /// The newest `N` of some values.
 #[derive(Debug)]
-struct Newest<T, const N: usize>([Option<T>; N]);
+struct NewestValues<T, const N: usize>([Option<T>; N]);
 
-impl<T: Copy, const N: usize> Newest<T, N> {
-    const EMPTY: Self = Self([None; N]);
+impl<T: Copy, const N: usize> Default for NewestValues<T, N> {
+    fn default() -> Self {
+        Self([None; N])
+    }
+}
 
+impl<T: Copy, const N: usize> NewestValues<T, N> {
     fn push(&mut self, value: T) {
         self.0.rotate_right(1);
         if let Some(first) = self.0.first_mut() {
@@ -120,10 +132,8 @@ impl<T: Copy, const N: usize> Newest<T, N> {
         self.0.iter().all(Option::is_some)
     }
 
-    fn replace_newest(&mut self, value: T) {
-        if let Some(first) = self.0.first_mut() {
-            *first = Some(value);
-        }
+    fn newest_mut(&mut self) -> Option<&mut T> {
+        self.0.first_mut()?.as_mut()
     }
 
     /// From the newest on.
@@ -131,7 +141,7 @@ impl<T: Copy, const N: usize> Newest<T, N> {
         self.0.iter().flatten()
     }
 
-    /// Removes what does not satisfy this. What stays keeps its order.
+    /// Removes the entries that do not satisfy this. The others keep their order.
     fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         for slot in &mut self.0 {
             slot.take_if(|value| !keep(value));
@@ -140,40 +150,5 @@ impl<T: Copy, const N: usize> Newest<T, N> {
 
     fn clear(&mut self) {
         self.0 = [None; N];
-    }
-}
-
-/// Mistakes in what the bounds rest on, which the tests have to notice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mistake {
-    /// Bounds do not age.
-    NoDrift,
-    /// A report from before a message bounds it, too.
-    UpperFromPast,
-    /// A frame of which the stamp is later than a message bounds it, too.
-    LowerFromFuture,
-    /// The peer's epoch says nothing.
-    PeerEpochIgnored,
-    /// Our own epoch says nothing.
-    OwnEpochIgnored,
-    /// After a change of our epoch, bounds are believed without a report of a stamp from after it.
-    Unconfirmed,
-    /// Readings are exact.
-    Exact,
-}
-
-#[cfg(not(test))]
-impl Mistake {
-    /// Its switch. That readings are exact is not noticed beside what a frame takes in the shortest of networks.
-    const fn mutant(self) -> Option<Mutant> {
-        match self {
-            Self::NoDrift => Some(Mutant::ClockNoDrift),
-            Self::UpperFromPast => Some(Mutant::ClockUpperFromPast),
-            Self::LowerFromFuture => Some(Mutant::ClockLowerFromFuture),
-            Self::PeerEpochIgnored => Some(Mutant::ClockPeerEpochIgnored),
-            Self::OwnEpochIgnored => Some(Mutant::ClockOwnEpochIgnored),
-            Self::Unconfirmed => Some(Mutant::ClockUnconfirmed),
-            Self::Exact => None,
-        }
     }
 }

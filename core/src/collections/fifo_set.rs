@@ -7,7 +7,7 @@ const NONE: u32 = u32::MAX;
 const OUTSIDE: u8 = u8::MAX;
 
 /// Up to 32 lists over the ids `0..capacity`; each id is in at most one list, once. All operations are O(1): the lists are
-/// threaded through arrays, and a word of bits finds the first list that has somebody.
+/// threaded through arrays, and a word of bits finds the first list that is not empty.
 #[derive(Debug)]
 pub struct FifoSet {
     head: [u32; 32],

@@ -42,10 +42,6 @@ impl<T> Ring<T> {
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
-    /// Drops all values.
-    pub fn clear(&mut self) {
-        self.items.clear();
-    }
     /// The oldest value.
     pub fn front(&self) -> Option<&T> {
         self.items.front()
@@ -62,11 +58,11 @@ impl<T> Ring<T> {
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
     }
-    /// Values that were in the queue at most.
+    /// The largest number of values that were in the queue.
     pub fn peak(&self) -> usize {
         self.peak
     }
-    /// How many values fit.
+    /// The number of values that fit.
     pub fn capacity(&self) -> usize {
         self.capacity
     }

@@ -3,8 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// A hash table of fixed size from 64-bit tokens to places. Its tokens must be as good as random to everybody outside, so that
-/// nobody can aim at one bucket: the endpoint's are of a keyed function. Linear probing at a load of at most one half.
+/// A hash table of fixed size from 64-bit tokens to places. To all peers its tokens must look random, so that none of them can aim at one
+/// bucket: the endpoint derives them with a keyed function. Linear probing at a load of at most one half.
 #[derive(Debug)]
 pub struct TokenMap {
     slots: Box<[Option<(u64, u32)>]>,
@@ -58,7 +58,7 @@ impl TokenMap {
         }
         self.slots[hole] = None;
         self.len -= 1;
-        // Close the gap: move back whoever would no longer be found beyond it.
+        // Close the gap: move back the entries that would no longer be found beyond it.
         let mut slot = self.after(hole);
         while let Some((found, _)) = self.slots[slot] {
             let mask = self.slots.len() - 1;

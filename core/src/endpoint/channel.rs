@@ -1,22 +1,22 @@
-//! A channel as the endpoint holds it, and how its memory comes and goes: in a box that its opener has allocated.
+//! A channel as the endpoint holds it. Its memory comes and goes in a box that its opener has allocated.
 
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
-use super::job::Job;
+use super::job::ChannelJob;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{End, LinkId, Name, Pace, Request};
-use crate::receive::{ReceiveConfig, Receiving};
-use crate::send::{SendConfig, Sending};
+use crate::event::{End, LinkId, Name, PeerRequest, SenderPace};
+use crate::receive::{ReceiveConfig, ReceivingChannel};
+use crate::send::{SendConfig, SendingChannel};
 use crate::signal::Association;
 use crate::units::{Duration, Instant};
-use crate::wire::{ControlType, Counts};
+use crate::wire::{ControlType, MessageCounts};
 
 /// A channel and its signalling.
 #[derive(Debug)]
 pub struct Channel {
-    pub(super) job: Job,
+    pub(super) job: ChannelJob,
     pub(super) association: Association,
     pub(super) peer: SocketAddr,
     pub(super) link: LinkId,
@@ -27,56 +27,56 @@ pub struct Channel {
     pub(super) upstream: Duration,
     /// Packets that its link had lost before it was opened (sender).
     pub(super) unsent_before: u64,
-    /// What the receiver last reported (sender).
-    pub(super) report: Option<Counts>,
-    /// Why it is closed, as CLOSE says.
+    /// The last report of the receiver (sender).
+    pub(super) report: Option<MessageCounts>,
+    /// The reason for which it is closed, as CLOSE says.
     pub(super) reason: u8,
     /// The control frames that wait for the link.
-    pub(super) unsaid: Unsaid,
+    pub(super) unsaid: PendingControls,
     /// In which list of the link they take their turn.
     pub(super) list: u8,
-    /// What tags its packets, between hosts with a key.
+    /// The key that tags its packets, between hosts with a key.
     pub(super) seal: Option<Seal>,
-    pub(super) numbers: Numbers,
-    /// Whether OPEN only asks whether it would be granted (sender).
+    pub(super) numbers: ControlNumbers,
+    /// True if OPEN only asks whether it would be granted (sender).
     pub(super) is_question: bool,
-    /// How old its messages may be when they are taken, if not the endpoint's.
+    /// The largest age of its messages when they are taken, if not the endpoint's.
     pub(super) handover: Option<Duration>,
-    /// What carries it, as its sender says.
-    pub(super) pace: Pace,
-    /// How far apart its packets have to start, as the receiver said last.
+    /// The pace of the link that carries it, as its sender says.
+    pub(super) pace: SenderPace,
+    /// The least time between two starts of its packets, as the receiver said it last.
     pub(super) spacing: Duration,
-    /// What the sender has confirmed of that (receiver).
+    /// The spacing that the sender has confirmed (receiver).
     pub(super) confirmed: Duration,
     /// The place of its peer among those whose clocks are estimated.
     pub(super) clock: Option<u16>,
-    /// Whether its next STATUS says this host's time (receiver).
+    /// True if its next STATUS says this host's time (receiver).
     pub(super) owes_time: bool,
-    /// When its sender was asked for one more report, as either closed, and whether it is not waited for any more (receiver).
+    /// The time at which its sender was asked for one more report, as either side closed, and true if it is not waited for any more (receiver).
     pub(super) asked_at: Option<Instant>,
     pub(super) is_over: bool,
     /// The number of the last report by which all that waited was judged.
     pub(super) looked_at: u64,
-    /// How it ended, until that is told: first its last messages are judged.
+    /// The end of it, until that is told: first its last messages are judged.
     pub(super) ending: Option<End>,
-    /// Whether its peer said any time on it.
+    /// True if its peer told any time on it.
     pub(super) has_time: bool,
-    /// When it was accepted (receiver).
+    /// The time at which it was accepted (receiver).
     pub(super) opened: Instant,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Numbers {
+pub(super) struct ControlNumbers {
     /// That of our last one.
     said: u64,
     /// The largest that came.
     heard: u64,
-    /// What OPEN has to say.
+    /// The contents of OPEN.
     pub(super) challenge: u64,
 }
 
-impl Numbers {
+impl ControlNumbers {
     /// That of our next one.
     pub(super) fn next(&mut self) -> u64 {
         self.said += 1;
@@ -101,9 +101,9 @@ impl Numbers {
 impl Channel {
     /// A channel with nothing behind it, to or from a name at an address on a link.
     pub(super) fn new(
-        job: Job,
+        job: ChannelJob,
         association: Association,
-        (peer, link, name): (SocketAddr, LinkId, Name),
+        Destination { link, peer, name }: Destination,
         upstream: Duration,
     ) -> Self {
         Self {
@@ -118,12 +118,12 @@ impl Channel {
             is_question: false,
             handover: None,
             reason: 0,
-            unsaid: Unsaid::default(),
+            unsaid: PendingControls::default(),
             unsent_before: 0,
             list: SENDING,
             seal: None,
-            numbers: Numbers::default(),
-            pace: Pace::default(),
+            numbers: ControlNumbers::default(),
+            pace: SenderPace::default(),
             spacing: Duration::ZERO,
             confirmed: Duration::ZERO,
             clock: None,
@@ -140,9 +140,9 @@ impl Channel {
 
 /// Types of control frames that wait to be written, each once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Unsaid(u16);
+pub(super) struct PendingControls(u16);
 
-impl Unsaid {
+impl PendingControls {
     pub(super) fn add(&mut self, frame: ControlType) {
         self.0 |= 1 << frame as u8;
     }
@@ -160,22 +160,29 @@ impl Unsaid {
     }
 }
 
-/// Where a sending channel goes.
+/// The destination of a sending channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Destination {
-    /// On which link.
+    /// The link.
     pub link: LinkId,
-    /// To which host.
+    /// The host.
     pub peer: SocketAddr,
-    /// To which receiver there.
+    /// The receiver there.
     pub name: Name,
+}
+
+impl Destination {
+    /// From where `request` came, and by which name.
+    pub(super) fn of(request: &PeerRequest) -> Self {
+        Self { link: request.link, peer: request.peer, name: request.name }
+    }
 }
 
 /// A sending channel before it is opened: all its memory, allocated by the caller.
 #[derive(Debug)]
-pub struct Outgoing(pub(super) Box<Channel>);
+pub struct SendSetup(pub(super) Box<Channel>);
 
-impl Outgoing {
+impl SendSetup {
     /// A channel to `destination` whose stages need `upstream` of the deadline at least, with queues for `messages`
     /// messages and `packets` packets (from [`crate::admission`]'s buffers).
     pub fn new(
@@ -186,27 +193,26 @@ impl Outgoing {
         messages: u32,
         packets: u32,
     ) -> Self {
-        let job = Job::Sender(Sending::new(config, messages, packets));
+        let job = ChannelJob::Sender(SendingChannel::new(config, messages, packets));
         let association = Association::opening(Instant::ZERO, 0, lease);
-        let Destination { link, peer, name } = destination;
-        Self(Box::new(Channel::new(job, association, (peer, link, name), upstream)))
+        Self(Box::new(Channel::new(job, association, destination, upstream)))
     }
 
-    /// Tells the receiver what carries the channel.
+    /// Tells the receiver the pace of the link that carries the channel.
     #[must_use]
-    pub fn paced(mut self, pace: Pace) -> Self {
+    pub fn paced(mut self, pace: SenderPace) -> Self {
         self.0.pace = pace;
         self
     }
 
-    /// Its messages are handed over within this time, which may be shorter than the endpoint's ([`super::Config::handover`]).
+    /// Sets the time within which its messages are handed over, which may be shorter than the endpoint's ([`super::Config::handover`]).
     #[must_use]
     pub fn handed_over_within(mut self, handover: Duration) -> Self {
         self.0.handover = Some(handover);
         self
     }
 
-    /// Only asks whether the receiver would grant it: that refuses with [`Code::WouldFit`](crate::admission::Code::WouldFit) if so.
+    /// Makes it a question: the receiver opens nothing, and refuses with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would grant it.
     #[must_use]
     pub fn as_question(mut self) -> Self {
         self.0.is_question = true;
@@ -216,21 +222,21 @@ impl Outgoing {
 
 /// A receiving channel before it is accepted: all its memory, allocated by the caller.
 #[derive(Debug)]
-pub struct Incoming(pub(super) Box<Channel>);
+pub struct ReceiveSetup(pub(super) Box<Channel>);
 
-/// What this host grants to a channel that it receives.
+/// The grant of this host to a channel that it receives.
 #[derive(Clone, Copy, Debug)]
-pub struct Reception {
+pub struct ReceiveGrant {
     /// d_rx: this host's stage.
     pub stage: Duration,
-    /// How long a frame may wait here until it is found: the peer has to leave that much beside the stage.
+    /// The longest wait of a frame here until it is found: the peer has to leave that much beside the stage.
     pub input_delay: Duration,
     /// From the logical arrival at the sender to the one here: the sender's stages, the network path, and the wait until
     /// a frame is found.
     pub upstream: Duration,
-    /// How long a packet may be in transit ([`ReceiveConfig::transit`]).
+    /// The longest time of a packet in transit ([`ReceiveConfig::transit`]).
     pub transit: Duration,
-    /// Whether messages may be processed before their logical arrival here.
+    /// True if messages may be processed before their logical arrival here.
     pub work_conserving: bool,
     /// The level under the fixed-priority policy.
     pub priority: u8,
@@ -240,10 +246,10 @@ pub struct Reception {
     pub packets: u32,
 }
 
-impl Incoming {
+impl ReceiveSetup {
     /// The channel that answers `request`. Allocates all its memory.
-    pub fn new(request: &Request, reception: Reception) -> Self {
-        let Reception { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets } =
+    pub fn new(request: &PeerRequest, reception: ReceiveGrant) -> Self {
+        let ReceiveGrant { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets } =
             reception;
         let config = ReceiveConfig {
             service: request.service,
@@ -257,15 +263,14 @@ impl Incoming {
             same_clock: request.same_clock,
             oversize: request.oversize,
         };
-        let job = Job::Receiver(Receiving::new(config, messages, packets));
+        let job = ChannelJob::Receiver(ReceivingChannel::new(config, messages, packets));
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        let at = (request.peer, request.link, request.name);
-        let mut channel = Channel::new(job, association, at, request.upstream);
+        let mut channel = Channel::new(job, association, Destination::of(request), request.upstream);
         channel.pace = request.pace;
         Self(Box::new(channel))
     }
 
-    /// Tells the sender of a best-effort channel how far apart its packets have to start, at most
+    /// Tells the sender of a best-effort channel the least time between two starts of its packets, at most
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING).
     #[must_use]
     pub fn spaced(mut self, spacing: Duration) -> Self {
@@ -274,6 +279,6 @@ impl Incoming {
     }
 }
 
-/// A channel that is over and out of the endpoint: dropping it frees its memory, so drop it where that may take time.
+/// A channel that is over and out of the endpoint. Dropping it frees its memory, so drop it in a thread that may take the time.
 #[derive(Debug)]
-pub struct Released(#[allow(dead_code)] pub(super) Box<Channel>);
+pub struct ReleasedChannel(#[allow(dead_code)] pub(super) Box<Channel>);

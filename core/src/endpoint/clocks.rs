@@ -1,4 +1,4 @@
-//! The clocks of this host's peers: which are asked, how often, and what came of it ([`crate::clock`]).
+//! The clocks of this host's peers: which peers exchange stamps, how often, and the estimates ([`crate::clock`]).
 //!
 //! Each peer that is not known to have this host's clock has one [`PeerClock`], whatever number of channels there are to it. Stamps travel in
 //! KEEPALIVE and STATUS, and in CLOSE: of the channels that go to a peer one carries them, its *bearer*, and says KEEPALIVE once in
@@ -12,45 +12,45 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::watched::{Watched, WatchedPeer};
+use super::watched::{PeerPremises, WatchedPeers};
 use crate::admission::Admission;
-use crate::clock::{Exchange, Jump, MAX_EPOCH, Message, PeerClock, UNSURE_EPOCH};
+use crate::clock::{ClockExchange, ClockJump, CompletedMessage, MAX_EPOCH, PeerClock, UNSURE_EPOCH, WallReading};
 use crate::collections::FifoSet;
 use crate::event::ChannelId;
 use crate::platform::Platform;
-use crate::receive::{Decision, Found, Known};
-use crate::signal::State;
+use crate::receive::{FinalJudgement, FrameTimes, SenderClock};
+use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
 use crate::wire::{ControlType, DataHeader};
 
 /// Periods after which messages are judged whether or not the peer has reported anything.
 const JUDGED_AFTER: u64 = 4;
-/// How long the last messages of a closed channel wait for a report.
+/// The time for which the last messages of a closed channel wait for a report.
 const LAST_REPORT: Duration = Duration::from_millis(250);
 /// Channels that one call looks at for a message that is judged.
 const LOOKED_AT: usize = 16;
-/// Peers with another clock than this host's whose clocks are estimated; those of further ones stay unknown.
+/// Peers with another clock than this host's whose clocks are estimated; the clocks of further peers stay unknown.
 pub const MAX_PEER_CLOCKS: usize = 256;
 /// Of these, those at one IP address: one host with many ports leaves places for others.
 const MOST_OF_ONE_HOST: usize = MAX_PEER_CLOCKS / 4;
 
-/// How peers' clocks are estimated.
+/// The parameters by which peers' clocks are estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockConfig {
-    /// How often stamps are exchanged with each peer that has another clock, above zero: that is one KEEPALIVE for all channels to it, and one
-    /// STATUS for all from it.
+    /// The interval at which stamps are exchanged with each peer that has another clock, above zero. An exchange is one KEEPALIVE for all
+    /// channels to the peer, and one STATUS for all from it.
     pub period: Duration,
-    /// How far the rates of two clocks may deviate from true time, both together, in parts per million, below a million. A statement
+    /// The largest deviation of the rates of two clocks from true time, both together, in parts per million, below a million. A statement
     /// that estimates rest on.
     pub drift_ppm: u32,
-    /// How uncertain a peer's clock may be: what admission allows for. Zero allows for nothing.
+    /// The largest uncertainty of a peer's clock that admission allows for. Zero allows for nothing.
     pub error: Duration,
-    /// What the least of eight round trips to a peer may be ([`Admission::round_trip`]). Zero says nothing of it.
+    /// The largest value for the least of eight round trips to a peer ([`Admission::round_trip`]). Zero says nothing of it.
     pub round_trip: Duration,
 }
 
 impl ClockConfig {
-    /// As the platform has it, and what follows from it.
+    /// The parameters of a platform, and those that follow from it.
     pub fn of(admission: &Admission) -> Self {
         let Platform { clock_error: error, clock_drift_ppm: drift_ppm, .. } = *admission.platform();
         Self { drift_ppm, error, round_trip: admission.round_trip(), ..Self::default() }
@@ -66,7 +66,7 @@ impl Default for ClockConfig {
 
 /// One peer's.
 #[derive(Debug)]
-struct Peer {
+struct PeerState {
     address: SocketAddr,
     clock: PeerClock,
     /// Channels to and from it.
@@ -81,6 +81,16 @@ struct Peer {
     reported: u64,
 }
 
+impl PeerState {
+    /// A channel carries the exchange no more. The one that takes its place, if it was the bearer.
+    fn hand_on(&mut self, key: ChannelId) -> Option<ChannelId> {
+        self.standby = self.standby.filter(|standby| *standby != key);
+        let next = if self.bearer == Some(key) { self.standby.take() } else { None };
+        self.bearer = next.or(self.bearer);
+        next
+    }
+}
+
 /// A peer that does not answer so many stamps on end is told no more of them than KEEPALIVE is due anyway.
 const MOST_UNANSWERED: u8 = 16;
 
@@ -88,13 +98,18 @@ const MOST_UNANSWERED: u8 = 16;
 #[derive(Debug)]
 pub(super) struct PeerClocks {
     config: ClockConfig,
-    peers: Vec<Option<Peer>>,
-    /// How often this host's clock was seen to leave its rate, from any number on and modulo 4, and by when the last time.
+    peers: Vec<Option<PeerState>>,
+    /// The number of times that this host's clock was seen to leave its rate, from any number on and modulo 4, and by when the last time.
     epoch: u8,
     begun: Option<Instant>,
-    /// How often it was seen to go ahead at once, modulo 4, and by when the last time.
+    /// The number of times that it was seen to go ahead at once, modulo 4, and by when the last time.
     own_epoch: u8,
     went_ahead: Option<Instant>,
+    /// This host's wall clock, as it was read last, if its kernel vouched for it; and whether it is to be read.
+    wall: Option<WallReading>,
+    wants_wall: bool,
+    /// Peers' places, a bit each: what is told of these waits for that reading.
+    await_wall: [u64; MAX_PEER_CLOCKS / 64],
     /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
     waiting: FifoSet,
     to_look_at: usize,
@@ -103,14 +118,14 @@ pub(super) struct PeerClocks {
     reports: u64,
     overdue: u64,
     /// True once there was a channel to or from a host that has not shown that it has this host's clock.
-    is_compared: bool,
-    /// When they are looked at although nothing was reported.
+    pub(super) is_compared: bool,
+    /// The instant at which they are looked at although nothing was reported.
     due: Option<Instant>,
     /// A judgement that made room for a message that was delivered.
-    displaced: Option<(ChannelId, Decision)>,
+    displaced: Option<(ChannelId, FinalJudgement)>,
     /// That of a peer of which nothing is known.
     unknown: PeerClock,
-    watched: Watched,
+    watched: WatchedPeers,
 }
 
 impl PeerClocks {
@@ -125,6 +140,9 @@ impl PeerClocks {
             begun: None,
             own_epoch: 0,
             went_ahead: None,
+            wall: None,
+            wants_wall: false,
+            await_wall: [0; MAX_PEER_CLOCKS / 64],
             waiting: FifoSet::with_capacity(channels),
             to_look_at: 0,
             waits: 0,
@@ -134,7 +152,7 @@ impl PeerClocks {
             due: None,
             displaced: None,
             unknown: PeerClock::new(config.drift_ppm, config.period),
-            watched: Watched::new(channels.min(MAX_PEER_CLOCKS)),
+            watched: WatchedPeers::new(channels.min(MAX_PEER_CLOCKS)),
         }
     }
 
@@ -149,24 +167,24 @@ impl PeerClocks {
         self.went_ahead.is_some_and(|jumped| stamp <= jumped)
     }
 
-    /// What is known of the clock at a place.
-    pub(super) fn known(&self, place: Option<u16>) -> Known<'_> {
+    /// The knowledge of the clock at a place.
+    pub(super) fn known(&self, place: Option<u16>) -> SenderClock<'_> {
         let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
-        let clock = peer.map_or(&self.unknown, |peer: &Peer| &peer.clock);
+        let clock = peer.map_or(&self.unknown, |peer: &PeerState| &peer.clock);
         let (is_direct, allowed_error) = (peer.is_some(), self.config.error);
-        Known { clock, own_epoch: self.own_epoch, begun: self.went_ahead, is_direct, allowed_error }
+        SenderClock { clock, own_epoch: self.own_epoch, begun: self.went_ahead, is_direct, allowed_error }
     }
 
     /// The least that a packet can have been in transit, as far as its sender's clock is known.
-    pub(super) fn transit(&self, place: Option<u16>, found: Found, header: &DataHeader) -> Option<Duration> {
+    pub(super) fn transit(&self, place: Option<u16>, found: FrameTimes, header: &DataHeader) -> Option<Duration> {
         place?;
         // It left before its logical arrival, and perhaps in an earlier epoch (as handlers' replies in the kernel do).
         if header.epoch > MAX_EPOCH && header.waited_micros == 0 {
             return None;
         }
-        let Known { clock, own_epoch, .. } = self.known(place);
+        let SenderClock { clock, own_epoch, .. } = self.known(place);
         // The clocks are compared when it left, or later if that was before its logical arrival.
-        clock.lower_latency(&Message {
+        clock.lower_latency(&CompletedMessage {
             sent: header.logical_arrival + Duration::from_micros(header.waited_micros.into()),
             completed: found.arrival(),
             epoch: header.epoch & MAX_EPOCH,
@@ -178,7 +196,7 @@ impl PeerClocks {
     }
 
     /// A message of a channel was delivered and waits for its judgement; another one was judged to make room for it.
-    pub(super) fn waits(&mut self, now: Instant, key: ChannelId, displaced: Option<Decision>) {
+    pub(super) fn waits(&mut self, now: Instant, key: ChannelId, displaced: Option<FinalJudgement>) {
         let id = key.index();
         self.displaced = displaced.map(|judgement| (key, judgement)).or(self.displaced.take());
         if !self.waiting.contains(id) {
@@ -186,11 +204,6 @@ impl PeerClocks {
             self.waits += 1;
         }
         self.due.get_or_insert(now + self.config.period * JUDGED_AFTER);
-    }
-
-    /// This host's clock will be compared with another one.
-    pub(super) fn compare(&mut self) {
-        self.is_compared = true;
     }
 
     /// Looks at those who wait for reports of one peer, or at all.
@@ -204,12 +217,20 @@ impl PeerClocks {
         self.to_look_at = self.waits;
     }
 
-    /// When something is to be done about messages that wait.
+    /// Looks at those who wait for reports of a peer once this host's wall clock is read.
+    fn await_wall(&mut self, place: Option<u16>) {
+        let place = place.map_or(0, usize::from);
+        if let Some(word) = self.await_wall.get_mut(place / 64) {
+            *word |= 1 << (place % 64);
+        }
+    }
+
+    /// The time at which messages that wait are to be looked at.
     pub(super) fn next_time(&self, now: Instant) -> Option<Instant> {
         if self.to_look_at > 0 { Some(now) } else { self.due }
     }
 
-    /// What is due by `now`.
+    /// Does the work that is due by `now`.
     pub(super) fn timeout(&mut self, now: Instant) {
         if self.due.is_some_and(|due| due <= now) {
             self.due = (self.waits > 0).then(|| now + self.config.period * JUDGED_AFTER);
@@ -217,20 +238,20 @@ impl PeerClocks {
         }
     }
 
-    /// What is held against the premises of a peer. A zero limit says nothing.
-    fn note_settled(&mut self, peer: SocketAddr, settled: (Duration, Duration), ahead: Duration) {
+    /// Compares the exchanges with the premises about a peer. A limit of zero is no limit.
+    fn note_settled(&mut self, peer: SocketAddr, settled: (Duration, Duration), by_wall_clocks: bool, ahead: Duration) {
         let ClockConfig { round_trip, error, .. } = self.config;
         let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
-        self.watched.note(peer, settled, (round_trip, error));
+        self.watched.note(peer, settled, by_wall_clocks, (round_trip, error));
     }
 
-    fn at(&mut self, place: Option<u16>) -> Option<&mut Peer> {
+    fn at(&mut self, place: Option<u16>) -> Option<&mut PeerState> {
         self.peers.get_mut(usize::from(place?))?.as_mut()
     }
 
     /// The place of a peer to or from which there is one channel more; `None` if there is none left, for it or for its host.
     fn take(&mut self, address: SocketAddr) -> Option<u16> {
-        let is_this = |peer: &Option<Peer>| peer.as_ref().is_some_and(|peer| peer.address == address);
+        let is_this = |peer: &Option<PeerState>| peer.as_ref().is_some_and(|peer| peer.address == address);
         let free = || {
             let of_its_host = self.peers.iter().flatten().filter(|peer| peer.address.ip() == address.ip()).count();
             self.peers.iter().position(Option::is_none).filter(|_| of_its_host < MOST_OF_ONE_HOST)
@@ -241,7 +262,15 @@ impl PeerClocks {
         let peer = self.peers.get_mut(place)?.get_or_insert_with(|| {
             let mut clock = PeerClock::new(drift_ppm, period);
             clock.set_epoch(epoch);
-            Peer { address, clock, channels: 0, bearer: None, standby: None, unanswered: MOST_UNANSWERED, reported: 0 }
+            PeerState {
+                address,
+                clock,
+                channels: 0,
+                bearer: None,
+                standby: None,
+                unanswered: MOST_UNANSWERED,
+                reported: 0,
+            }
         });
         peer.channels += 1;
         u16::try_from(place).ok()
@@ -251,9 +280,8 @@ impl PeerClocks {
     fn leave(&mut self, place: Option<u16>, key: ChannelId) -> Option<ChannelId> {
         let peer = self.at(place)?;
         peer.channels -= 1;
-        peer.standby = peer.standby.filter(|standby| *standby != key);
-        let next = if peer.bearer == Some(key) { peer.standby.take() } else { None };
-        peer.bearer = next.or(peer.bearer.filter(|bearer| *bearer != key));
+        let next = peer.hand_on(key);
+        peer.bearer = peer.bearer.filter(|bearer| *bearer != key);
         if peer.channels == 0
             && let Some(place) = place.and_then(|place| self.peers.get_mut(usize::from(place)))
         {
@@ -266,7 +294,7 @@ impl PeerClocks {
 impl Endpoint {
     /// A channel to a peer is accepted that has not shown that it has this host's clock.
     pub(super) fn watch_clock(&mut self, key: ChannelId) {
-        self.clocks.compare();
+        self.clocks.is_compared = true;
         if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.clock.is_none()) {
             channel.clock = self.clocks.take(channel.peer);
         }
@@ -284,9 +312,9 @@ impl Endpoint {
         }
     }
 
-    /// What a frame of a channel says of this host's time when it leaves at `now`, if it says anything.
-    pub(super) fn exchange(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<Exchange> {
-        let (epoch, own_epoch) = (self.clocks.epoch_at(now), self.clocks.own_epoch);
+    /// The exchange in a frame of a channel that leaves at `now`, if it has one.
+    pub(super) fn exchange(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<ClockExchange> {
+        let (epoch, own_epoch, wall) = (self.clocks.epoch_at(now), self.clocks.own_epoch, self.clocks.wall);
         let channel = self.channels.get_mut(key)?;
         let (period, mut next) = (self.clocks.config.period, None);
         let peer = self.clocks.at(channel.clock)?;
@@ -306,9 +334,7 @@ impl Endpoint {
             }
             // It is no bearer from here on: whether this is answered is its receiver's application's business.
             ControlType::Close if !channel.job.is_receiving() => {
-                peer.standby = peer.standby.filter(|standby| *standby != key);
-                next = if peer.bearer == Some(key) { peer.standby.take() } else { None };
-                peer.bearer = next.or(peer.bearer);
+                next = peer.hand_on(key);
             }
             ControlType::Status if core::mem::take(&mut channel.owes_time) => {}
             _ => return None,
@@ -317,16 +343,16 @@ impl Endpoint {
             self.say(next, ControlType::Keepalive);
         }
         let place = self.channels.get(key)?.clock;
-        Some(Exchange { epoch, ..self.clocks.at(place)?.clock.say(now, own_epoch) })
+        Some(ClockExchange { epoch, ..self.clocks.at(place)?.clock.say(now, own_epoch, wall) })
     }
 
-    /// What a channel's peer said of its time.
-    pub(super) fn hear_exchange(&mut self, found: Found, key: ChannelId, exchange: Option<Exchange>) {
+    /// Takes an exchange of a channel's peer.
+    pub(super) fn hear_exchange(&mut self, found: FrameTimes, key: ChannelId, exchange: Option<ClockExchange>) {
         let epoch = self.clocks.own_epoch;
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
         let is_receiving = channel.job.is_receiving();
-        let has_another = channel.job.receiver().is_some_and(|receiving| !receiving.config().same_clock);
-        if channel.clock.is_none() && has_another && channel.association.state == State::Open {
+        let has_another = channel.job.try_as_receiver_ref().is_some_and(|receiving| !receiving.config().same_clock);
+        if channel.clock.is_none() && has_another && channel.association.state == SignalState::Open {
             channel.clock = self.clocks.take(channel.peer);
             channel.association.hurry(found.at, self.clocks.config.period);
             let is_older = self.clocks.is_older(channel.opened);
@@ -343,14 +369,18 @@ impl Endpoint {
         // At once, and not only when KEEPALIVE is due: until then nothing is known of it there.
         let is_first = answers && core::mem::take(&mut peer.unanswered) >= MOST_UNANSWERED;
         let bearer = peer.bearer.filter(|_| is_first);
+        let (wants_wall, by_walls) = (peer.clock.wants_wall(), peer.clock.rests_on_walls());
         if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
             // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
             let own = self.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
             let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
-            self.clocks.note_settled(channel.peer, settled, ahead);
+            self.clocks.note_settled(channel.peer, settled, by_walls, ahead);
         }
-        if heard.upper || heard.contradiction || heard.refuted {
-            let place = channel.clock;
+        let place = channel.clock;
+        self.clocks.wants_wall |= heard.refused.is_none();
+        if heard.upper && wants_wall {
+            self.clocks.await_wall(place);
+        } else if heard.upper || heard.contradiction || heard.refuted || heard.wall_refuted {
             self.clocks.look(place);
         }
         if let Some(bearer) = bearer {
@@ -358,10 +388,10 @@ impl Endpoint {
         }
     }
 
-    /// The next message between two clocks of which it is known now, in the end, whether it was in time. To be asked after each delivery, else one may
-    /// not be told. Looks at some channels and not at all: what is left is asked for again at once
+    /// The next message between two clocks for which it is finally known whether it was in time. Ask after each delivery; otherwise a judgement may
+    /// get lost. Looks at some of the channels at a time; for the others it asks to be called again at once
     /// ([`poll_timeout`](Endpoint::poll_timeout)).
-    pub fn poll_judged(&mut self, now: Instant) -> Option<(ChannelId, Decision)> {
+    pub fn poll_judged(&mut self, now: Instant) -> Option<(ChannelId, FinalJudgement)> {
         if let displaced @ Some(_) = self.clocks.displaced.take() {
             return displaced;
         }
@@ -380,7 +410,7 @@ impl Endpoint {
             let is_over = channel.is_over;
             let reported = self.clocks.at(channel.clock).map_or(0, |peer| peer.reported).max(self.clocks.overdue);
             let known = self.clocks.known(channel.clock);
-            let Some(receiving) = channel.job.receiver_mut() else { continue };
+            let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
             let judged =
                 if is_over || channel.looked_at < reported { receiving.settle(now, known, is_over) } else { None };
             if judged.is_none() {
@@ -409,7 +439,7 @@ impl Endpoint {
     /// [`LAST_REPORT`] they are judged as they are. So they are at once where no report tells anything, or nothing depends on it.
     pub(super) fn is_judged(&mut self, now: Instant, key: ChannelId) -> bool {
         let Some(channel) = self.channels.get_mut(key) else { return true };
-        if channel.job.receiver().is_none_or(|receiving| receiving.unjudged() == 0) {
+        if channel.job.try_as_receiver_ref().is_none_or(|receiving| receiving.unjudged() == 0) {
             return true;
         }
         let is_worth_waiting = channel.clock.is_some() && channel.job.is_real_time();
@@ -429,36 +459,63 @@ impl Endpoint {
         false
     }
 
-    /// This host's clock was seen to leave its rate some time before it read `now`. If it stood still peers are told, and if it went ahead what was
-    /// known of their clocks is void; stamps from before are of no known epoch. The driver looks between a reading of the clock and what is
-    /// stamped with it that leaves or is judged, and reads `now` after it has looked.
-    pub fn note_clock_jump(&mut self, now: Instant, jump: Jump) {
+    /// Notes that this host's clock was seen to leave its rate some time before it read `now`. If it stood still, peers are told; if it
+    /// went ahead, the knowledge of their clocks is void, and stamps from before are of no known epoch. The driver checks for a jump after
+    /// it has read the clock, and before anything stamped with that reading leaves or is judged. It reads `now` after the check.
+    pub fn note_clock_jump(&mut self, now: Instant, jump: ClockJump) {
         let clocks = &mut self.clocks;
         let (epoch, since) = match jump {
-            Jump::StoodStill => (&mut clocks.epoch, &mut clocks.begun),
-            Jump::Ahead => (&mut clocks.own_epoch, &mut clocks.went_ahead),
+            ClockJump::StoodStill => (&mut clocks.epoch, &mut clocks.begun),
+            ClockJump::Ahead => (&mut clocks.own_epoch, &mut clocks.went_ahead),
         };
         (*epoch, *since) = ((*epoch + 1) % (MAX_EPOCH + 1), Some(now));
+        clocks.wall = None;
     }
 
-    /// This host's epoch, as its peers are told, at most [`MAX_EPOCH`]. It begins with any.
+    /// True if a peer has told of its clock since this host's wall clock was read last.
+    pub fn wants_wall(&self) -> bool {
+        self.clocks.wants_wall
+    }
+
+    /// Notes a reading of this host's wall clock; `None` if its kernel does not vouch for it. The driver has noted all jumps of the clock
+    /// until then, because nothing is concluded from a reading that may be from before one.
+    pub fn note_wall(&mut self, wall: Option<WallReading>) {
+        let clocks = &mut self.clocks;
+        let wall = wall.filter(|wall| clocks.epoch_at(wall.at) <= MAX_EPOCH);
+        (clocks.wall, clocks.wants_wall) = (wall, false);
+        for (word, awaits) in core::mem::take(&mut clocks.await_wall).into_iter().enumerate() {
+            let mut awaits = awaits;
+            while awaits != 0 {
+                let place = u16::try_from(word * 64 + awaits.trailing_zeros() as usize).ok();
+                awaits &= awaits - 1;
+                let own_epoch = clocks.own_epoch;
+                if let Some(peer) = clocks.at(place) {
+                    peer.clock.set_epoch(own_epoch);
+                    peer.clock.read_wall(wall);
+                    clocks.look(place);
+                }
+            }
+        }
+    }
+
+    /// The epoch of this host's clock, as its peers are told, at most [`MAX_EPOCH`]. The first one is arbitrary.
     pub fn clock_epoch(&self) -> u8 {
         self.clocks.epoch
     }
 
-    /// True once there was a channel to or from a host that has not shown that it has this host's clock: until then it does not matter
-    /// whether this one jumps.
+    /// True once there was a channel to or from a host that has not shown that it has this host's clock: before that it does not matter
+    /// whether this host's clock jumps.
     pub fn compares_clocks(&self) -> bool {
         self.clocks.is_compared
     }
 
-    /// What was seen of premises about peers with another clock than this host's, also of those to which there are no channels any more, of the last
-    /// [`MAX_PEER_CLOCKS`]; and a number that changes with it.
-    pub fn watched_peers(&self) -> (&[WatchedPeer], u64) {
+    /// The observations of premises about peers with another clock than this host's: of the last [`MAX_PEER_CLOCKS`], also of those to
+    /// which there are no channels any more. And a number that changes with it.
+    pub fn watched_peers(&self) -> (&[PeerPremises], u64) {
         (&self.clocks.watched.peers, self.clocks.watched.revision)
     }
 
-    /// What is known of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.
+    /// The estimate of a peer's clock, while there are channels to or from it; `None` if it is this host's, or there are too many peers.
     pub fn peer_clock(&self, peer: SocketAddr) -> Option<&PeerClock> {
         self.clocks.peers.iter().flatten().find(|of| of.address == peer).map(|of| &of.clock)
     }

@@ -1,16 +1,16 @@
-//! How channels end: CLOSE and its answer, and what a receiver has still to do before it gives it.
+//! The end of channels: CLOSE and its answer, and the work that a receiver has to finish before it answers.
 
 use core::net::SocketAddr;
 
 use super::Endpoint;
 use crate::event::{ChannelId, End, Event};
-use crate::receive::Found;
-use crate::signal::{GRACE, RETRY, State};
+use crate::receive::FrameTimes;
+use crate::signal::{GRACE, RETRY, SignalState};
 use crate::units::Instant;
 use crate::wire::{Close, ControlType, ROUTE_LOST};
 
 impl Endpoint {
-    pub(super) fn handle_close(&mut self, found: Found, peer: SocketAddr, token: u64, close: &Close) {
+    pub(super) fn handle_close(&mut self, found: FrameTimes, peer: SocketAddr, token: u64, close: &Close) {
         let now = found.at;
         if close.reverse {
             let Some(key) = self.outgoing(peer, token) else { return };
@@ -24,9 +24,9 @@ impl Endpoint {
         self.note_unsent(key, close.unsent);
         self.hear_exchange(found, key, close.exchange);
         match self.state(key) {
-            Some(State::Open) => {
+            Some(SignalState::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
-                    channel.association.enter(State::Finishing { sent: close.sent }, now + GRACE);
+                    channel.association.enter(SignalState::Finishing { sent: close.sent }, now + GRACE);
                     channel.reason = close.reason;
                 }
                 self.set_timer(key);
@@ -34,12 +34,12 @@ impl Endpoint {
             }
             // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
             // any more. A relay may not know yet what became of them: it only says that it closes.
-            Some(State::Closing | State::Ended) => {
+            Some(SignalState::Closing | SignalState::Ended) => {
                 let is_known = self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent));
                 self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
             }
             // A relay closes hop by hop, which takes time; and the one report that a receiver waits for, or what it asked for it, may be lost.
-            Some(State::Finishing { .. })
+            Some(SignalState::Finishing { .. })
                 if self.is_inward(key) || self.channels.get(key).is_some_and(|channel| channel.asked_at.is_some()) =>
             {
                 self.answer_channel(now, key, ControlType::Status);
@@ -51,7 +51,7 @@ impl Endpoint {
     pub(super) fn start_closing(&mut self, now: Instant, key: ChannelId) {
         if let Some(channel) = self.channels.get_mut(key) {
             channel.association.heard(now);
-            channel.association.enter(State::Closing, now + RETRY);
+            channel.association.enter(SignalState::Closing, now + RETRY);
         }
         self.set_timer(key);
         self.say(key, ControlType::Close);
@@ -60,7 +60,7 @@ impl Endpoint {
     /// A receiver closes that waits for a last report first ([`Endpoint::is_judged`]).
     pub(super) fn start_draining(&mut self, now: Instant, key: ChannelId) {
         if let Some(channel) = self.channels.get_mut(key) {
-            channel.association.enter(State::Draining, now + GRACE);
+            channel.association.enter(SignalState::Draining, now + GRACE);
         }
         self.set_timer(key);
         self.conclude_if_complete(now, key);
@@ -70,17 +70,19 @@ impl Endpoint {
     /// that will be before the end.
     pub(super) fn conclude_if_complete(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
-        if channel.association.state == State::Draining && channel.job.receiver().is_some() {
+        if channel.association.state == SignalState::Draining && channel.job.try_as_receiver_ref().is_some() {
             let is_judged = self.is_judged(now, key);
             if is_judged || self.channels.get(key).is_some_and(|channel| channel.is_over) {
                 self.start_closing(now, key);
             }
             return;
         }
-        if channel.association.state != State::Open && self.is_inward(key) {
+        if channel.association.state != SignalState::Open && self.is_inward(key) {
             return self.finish_relay(now, key, false);
         }
-        let (State::Finishing { sent }, Some(receiving)) = (channel.association.state, channel.job.receiver()) else {
+        let (SignalState::Finishing { sent }, Some(receiving)) =
+            (channel.association.state, channel.job.try_as_receiver_ref())
+        else {
             return;
         };
         if receiving.is_through(sent) && self.is_judged(now, key) {
@@ -91,19 +93,19 @@ impl Endpoint {
     /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
     pub(super) fn conclude(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let State::Finishing { sent } = channel.association.state else {
+        let SignalState::Finishing { sent } = channel.association.state else {
             return self.conclude_if_complete(now, key);
         };
-        let Some(receiving) = channel.job.receiver_mut() else {
-            channel.association.enter(State::Finishing { sent }, now + RETRY);
+        let Some(receiving) = channel.job.try_as_receiver_mut() else {
+            channel.association.enter(SignalState::Finishing { sent }, now + RETRY);
             return self.finish_relay(now, key, true);
         };
         if !receiving.is_drained() {
-            channel.association.enter(State::Finishing { sent }, now + GRACE);
+            channel.association.enter(SignalState::Finishing { sent }, now + GRACE);
             return;
         }
         if receiving.unjudged() > 0 {
-            channel.association.enter(State::Finishing { sent }, now + GRACE);
+            channel.association.enter(SignalState::Finishing { sent }, now + GRACE);
             self.is_judged(now, key);
             return;
         }
@@ -119,7 +121,7 @@ impl Endpoint {
     pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         let reason = channel.reason;
-        if let Some(inward) = channel.job.inward_mut() {
+        if let Some(inward) = channel.job.try_as_inward_mut() {
             inward.is_counted = true;
         }
         let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
@@ -129,20 +131,20 @@ impl Endpoint {
 
     pub(super) fn end(&mut self, now: Instant, key: ChannelId, end: End) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if channel.association.state == State::Ended {
+        if channel.association.state == SignalState::Ended {
             return;
         }
-        channel.association.state = State::Ended;
+        channel.association.state = SignalState::Ended;
         channel.unsaid.clear();
         if let End::Closed { report: report @ Some(_) } = end {
             channel.report = report;
         }
-        self.processor.remove(key.index());
+        self.jobs.processor.remove(key.index());
         self.links[usize::from(channel.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
         (channel.ending, channel.is_over) = (Some(end), true);
-        match channel.job.receiver() {
+        match channel.job.try_as_receiver_ref() {
             // By what is known now, some at a time.
             Some(receiving) if receiving.unjudged() > 0 => self.clocks.look(channel.clock),
             _ => self.tell_end(key),

@@ -1,17 +1,17 @@
-//! The control frames that an endpoint writes: what each says of a channel as it stands.
+//! The control frames that an endpoint writes: each tells the state of a channel.
 
 use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::link::ControlFrame;
+use super::link::{ControlFrame, SENDING};
 use crate::admission::Refusal;
 use crate::event::{ChannelId, Event, LinkId};
-use crate::signal::{State, clock_sign};
+use crate::signal::{SignalState, clock_sign};
 use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
 use crate::wire::{
-    Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Status, Traffic, Versions, token,
+    Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, RequestedService, Status, Versions, token,
 };
 
 impl Endpoint {
@@ -33,9 +33,9 @@ impl Endpoint {
     pub(super) fn pop_control(&mut self, now: Instant, link: LinkId) -> Option<ControlFrame> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
-            let sending = state.next_sending();
+            let sending = state.speaking.pop_front(SENDING);
             if sending.is_none()
-                && let farewell @ Some(_) = state.pop_farewell()
+                && let farewell @ Some(_) = state.farewells.pop()
             {
                 return farewell;
             }
@@ -60,14 +60,14 @@ impl Endpoint {
             let link = usize::from(channel.link);
             if matches!(frame, ControlType::Close | ControlType::Closed)
                 && let Some(farewell) = self.write_control(None, key, frame)
-                && !self.links[link].push_farewell(farewell)
+                && self.links[link].farewells.push(farewell).is_err()
             {
                 self.counters.control_overflow += 1;
             }
         }
     }
 
-    /// What a channel says at this time, or as its last word, which has none. (What it says of its end is the same at any time.)
+    /// The frame that a channel says at this time, or as its last word, which has no time. (The frame about its end is the same at any time.)
     fn write_control(&mut self, now: Option<Instant>, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
         let exchange = now.and_then(|now| self.exchange(now, key, frame));
         let channel = self.channels.get(key)?;
@@ -80,7 +80,7 @@ impl Endpoint {
         let control = match frame {
             ControlType::Open => {
                 let offer = job.offer()?;
-                let offered = Traffic::from(offer.service);
+                let offered = RequestedService::from(offer.service);
                 Control::Open(Open {
                     name: channel.name.as_str(),
                     traffic: if channel.is_question { offered.as_question() } else { offered },
@@ -125,11 +125,11 @@ impl Endpoint {
     }
 
     /// Asks the sender of a best-effort channel to start its packets so far apart from now on, at most
-    /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call it again if that does not come.
+    /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call this again if that event does not come.
     pub fn ask_spacing(&mut self, channel: ChannelId, spacing: Duration) {
         let Some(state) = self.channels.get_mut(channel).filter(|state| state.job.is_receiving()) else { return };
         state.spacing = spacing;
-        if matches!(state.association.state, State::Open) {
+        if matches!(state.association.state, SignalState::Open) {
             self.say(channel, ControlType::Status);
         }
     }
@@ -158,7 +158,7 @@ impl Endpoint {
     }
 
     pub(super) fn send_refusal(&mut self, link: LinkId, peer: SocketAddr, token: u64, refusal: &Refusal) {
-        let mut detail = Text::default();
+        let mut detail = ShortText::default();
         if let Some(error) = refusal.contract {
             let _ = write!(detail, "{error}");
         }
@@ -204,24 +204,24 @@ impl Endpoint {
 }
 
 /// A short text without allocation; what does not fit is cut at a character.
-pub(super) struct Text {
+pub(super) struct ShortText {
     bytes: [u8; MAX_DETAIL_BYTES],
     len: usize,
 }
 
-impl Default for Text {
+impl Default for ShortText {
     fn default() -> Self {
         Self { bytes: [0; MAX_DETAIL_BYTES], len: 0 }
     }
 }
 
-impl Text {
+impl ShortText {
     pub(super) fn as_str(&self) -> &str {
         core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
     }
 }
 
-impl core::fmt::Write for Text {
+impl core::fmt::Write for ShortText {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
         let room = self.bytes.len() - self.len;
         let mut cut = text.len().min(room);

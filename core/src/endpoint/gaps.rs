@@ -1,9 +1,9 @@
-//! What took time at this host, and how much of what the platform took was beyond what it was said to take: the evidence behind
+//! The time that was taken at this host, and the part of it that the platform took beyond its stated limit: the evidence for the cause
 //! `platform`, and against it.
 
 use crate::mutant::{self, Mutant};
 use crate::platform::Interference;
-use crate::receive::TimeTaken;
+use crate::receive::TimeLoss;
 use crate::units::{Duration, Instant};
 use core::ops::AddAssign;
 
@@ -17,10 +17,10 @@ const GRAIN: Duration = Duration::from_millis(8);
 struct Gap {
     begin: Instant,
     end: Instant,
-    taken: TimeTaken,
+    taken: TimeLoss,
 }
 
-impl TimeTaken {
+impl TimeLoss {
     fn is_zero(&self) -> bool {
         *self == Self::default()
     }
@@ -30,7 +30,7 @@ impl TimeTaken {
     }
 }
 
-impl AddAssign for TimeTaken {
+impl AddAssign for TimeLoss {
     fn add_assign(&mut self, other: Self) {
         self.platform += other.platform;
         self.own += other.own;
@@ -40,15 +40,15 @@ impl AddAssign for TimeTaken {
 
 /// The latest of a number of gaps.
 #[derive(Debug)]
-struct Latest {
+struct LatestGaps {
     gaps: [Gap; REMEMBERED],
-    /// Where the last one is.
+    /// The place of the last one.
     last: usize,
 }
 
-impl Latest {
+impl LatestGaps {
     fn none() -> Self {
-        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: TimeTaken::default() };
+        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: TimeLoss::default() };
         Self { gaps: [none; REMEMBERED], last: 0 }
     }
 
@@ -68,40 +68,40 @@ impl Latest {
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse: what this host wasted itself
 /// is remembered until it has caught up.
 #[derive(Debug)]
-pub(super) struct Gaps {
+pub(super) struct RecentGaps {
     envelope: Interference,
-    each: Latest,
+    each: LatestGaps,
     /// Those before them, several in one.
-    older: Latest,
+    older: LatestGaps,
     latest: Instant,
-    /// What this host has wasted since it had caught up at that time.
+    /// The time that this host has wasted since it had caught up at that time.
     wasted: (Instant, Duration),
-    /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
+    /// The time at which this host last had no current real-time work: a gap since then still delays its present work.
     pub(super) caught_up: Instant,
 }
 
-impl Gaps {
+impl RecentGaps {
     /// No gaps yet; what the platform may take without being blamed is `envelope`.
     pub(super) fn new(envelope: Interference) -> Self {
-        let (each, older) = (Latest::none(), Latest::none());
+        let (each, older) = (LatestGaps::none(), LatestGaps::none());
         let wasted = (Instant::ZERO, Duration::ZERO);
         Self { envelope, each, older, latest: Instant::ZERO, wasted, caught_up: Instant::ZERO }
     }
 
-    /// What the platform may take without being blamed is `envelope` from now on; there is what it was.
+    /// Swaps in `envelope`, the time that the platform may take without being blamed; it then holds the old one.
     pub(super) fn count_on(&mut self, envelope: &mut Interference) {
         core::mem::swap(&mut self.envelope, envelope);
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
-    pub(super) fn note(&mut self, end: Instant, taken: TimeTaken) {
+    pub(super) fn note(&mut self, end: Instant, taken: TimeLoss) {
         if taken.is_zero() {
             return;
         }
-        let TimeTaken { platform, own, .. } = taken;
+        let TimeLoss { platform, own, .. } = taken;
         let is_excused = mutant::is_on(Mutant::OwnIsPlatform);
         let taken =
-            if is_excused { TimeTaken { platform: platform + own, own: Duration::ZERO, ..taken } } else { taken };
+            if is_excused { TimeLoss { platform: platform + own, own: Duration::ZERO, ..taken } } else { taken };
         self.latest = self.latest.max(end);
         if self.wasted.0 != self.caught_up {
             self.wasted = (self.caught_up, Duration::ZERO);
@@ -117,35 +117,35 @@ impl Gaps {
         }
     }
 
-    /// What may have delayed what this host began at `since` and does at `now`; of what the platform took, the excess. A few
+    /// The time that may have delayed work that this host began at `since` and does at `now`; of the platform's time, the excess. A few
     /// instructions where there was no gap.
     #[inline]
-    pub(super) fn taken(&self, since: Instant, now: Instant) -> TimeTaken {
+    pub(super) fn taken(&self, since: Instant, now: Instant) -> TimeLoss {
         let since = if mutant::is_on(Mutant::OldGapsCount) { Instant::ZERO } else { since.min(self.caught_up) };
-        if self.latest < since || self.latest == Instant::ZERO { TimeTaken::default() } else { self.excess(since, now) }
+        if self.latest < since || self.latest == Instant::ZERO { TimeLoss::default() } else { self.excess(since, now) }
     }
 
     /// The platform's part of it; none where this host wasted at least as much itself. A gap does not excuse what we did beside it.
     #[inline]
     pub(super) fn stolen(&self, since: Instant, now: Instant) -> Duration {
-        let TimeTaken { platform, own, .. } = self.taken(since, now);
+        let TimeLoss { platform, own, .. } = self.taken(since, now);
         if own >= platform { Duration::ZERO } else { platform }
     }
 
     /// By how much the gaps that end after `since` exceed what the envelope allows, in the window until `now` in which they do so
     /// most: a bound contains what is allowed in a busy period, which may be shorter than the time since `since`.
     #[cold]
-    fn excess(&self, since: Instant, now: Instant) -> TimeTaken {
+    fn excess(&self, since: Instant, now: Instant) -> TimeLoss {
         // Of several that are one, what cannot have been taken before.
         let part = |gap: &Gap| {
             let before = since.since(gap.begin);
-            let TimeTaken { platform, own, flooded } = gap.taken;
+            let TimeLoss { platform, own, flooded } = gap.taken;
             let [platform, own, flooded] = [platform, own, flooded].map(|taken| taken.saturating_sub(before));
-            TimeTaken { platform, own, flooded }
+            TimeLoss { platform, own, flooded }
         };
         let each = self.each.back().map(|gap| (gap, gap.taken));
         let all = each.chain(self.older.back().map(|gap| (gap, part(gap)))).take_while(|(gap, _)| gap.end >= since);
-        let (mut taken, mut most) = (TimeTaken::default(), Duration::ZERO);
+        let (mut taken, mut most) = (TimeLoss::default(), Duration::ZERO);
         for (gap, of_it) in all {
             taken += of_it;
             let allowed = self.envelope.within(now.since(gap.begin));
@@ -153,7 +153,7 @@ impl Gaps {
             most = most.max(taken.platform.saturating_sub(allowed));
         }
         let wasted = if self.wasted.0 == self.caught_up { self.wasted.1 } else { Duration::ZERO };
-        TimeTaken { platform: most, own: taken.own.max(wasted), ..taken }
+        TimeLoss { platform: most, own: taken.own.max(wasted), ..taken }
     }
 }
 
@@ -167,18 +167,21 @@ mod tests {
     fn at(millis: u64) -> Instant {
         Instant::ZERO + ms(millis)
     }
-    fn excess(gaps: &Gaps, since: Instant, now: Instant) -> Duration {
+    fn excess(gaps: &RecentGaps, since: Instant, now: Instant) -> Duration {
         gaps.excess(since, now).platform
     }
 
     #[test]
     fn what_the_envelope_allows_is_nobodys_fault_and_what_is_beyond_is_counted() {
-        let mut gaps =
-            Gaps::new(Interference { burst: ms(2), periodic: alloc::vec![(ms(10), ms(1))], ..Interference::default() });
+        let mut gaps = RecentGaps::new(Interference {
+            burst: ms(2),
+            periodic: alloc::vec![(ms(10), ms(1))],
+            ..Interference::default()
+        });
         assert_eq!(excess(&gaps, at(0), at(100)), Duration::ZERO);
-        gaps.note(at(50), TimeTaken::by_platform(ms(3)));
+        gaps.note(at(50), TimeLoss::by_platform(ms(3)));
         assert_eq!(excess(&gaps, at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");
-        gaps.note(at(53), TimeTaken::by_platform(ms(3)));
+        gaps.note(at(53), TimeLoss::by_platform(ms(3)));
         assert_eq!(excess(&gaps, at(45), at(55)), ms(3), "two gaps within one envelope");
         assert_eq!(excess(&gaps, at(0), at(55)), ms(3), "however long the message had been under way before");
         assert_eq!(excess(&gaps, at(51), at(55)), Duration::ZERO, "only the second one overlaps");
@@ -189,9 +192,9 @@ mod tests {
     /// 180 ms late were said to be so by Laxity's own fault, as no more than 64 gaps were remembered, of 70 ms together.
     #[test]
     fn many_small_gaps_are_remembered_as_well_as_few_large_ones() {
-        let mut gaps = Gaps::new(Interference { burst: ms(11), ..Interference::default() });
+        let mut gaps = RecentGaps::new(Interference { burst: ms(11), ..Interference::default() });
         for number in 0..300 {
-            let taken = TimeTaken::by_platform(Duration::from_micros(1_500));
+            let taken = TimeLoss::by_platform(Duration::from_micros(1_500));
             gaps.note(Instant::ZERO + Duration::from_micros(2_000 * (number + 1)), taken);
         }
         assert_eq!(excess(&gaps, at(350), at(600)), Duration::from_micros(175_500));
@@ -199,9 +202,9 @@ mod tests {
 
     #[test]
     fn old_gaps_are_forgotten_in_favour_of_new_ones() {
-        let mut gaps = Gaps::new(Interference::default());
+        let mut gaps = RecentGaps::new(Interference::default());
         for number in 1..=200 {
-            gaps.note(at(10 * number), TimeTaken::by_platform(ms(1)));
+            gaps.note(at(10 * number), TimeLoss::by_platform(ms(1)));
         }
         assert_eq!(excess(&gaps, at(0), at(2000)), ms(128));
     }

@@ -1,18 +1,17 @@
-//! What an endpoint tells of itself when it is asked; nothing here changes anything.
+//! The questions that an endpoint answers about itself; nothing here changes anything.
 
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::channel::Channel;
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
-use crate::receive::{Delivered, Evidence, Expected, ReceiveCounters};
+use crate::receive::{DeliveredMessage, Evidence, ExpectedChannel, ReceiveCounters};
 use crate::relay::RelayCounters;
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
 
-/// What the queues of a channel held at most since it was opened.
+/// The most that the queues of a channel held since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueuePeaks {
     /// Sending: messages that waited for the handler. Receiving: messages under reassembly, complete, or with the application.
@@ -27,11 +26,11 @@ impl Endpoint {
         self.channels.key_at(place)
     }
 
-    /// What may arrive for a channel that is received or relayed here ([`crate::receive::EarlyDemux`]); `None` for one that is
+    /// The frames that may arrive for a channel that is received or relayed here ([`ExpectedChannel`]); `None` for one that is
     /// sent, of which only control frames come in, from [`peer_of`](Self::peer_of).
-    pub fn expected(&self, channel: ChannelId) -> Option<Expected> {
-        let Channel { peer, remote, .. } = self.channels.get(channel)?;
-        self.channels.get(self.taker(channel)?)?.job.expected(*peer, remote.1)
+    pub fn expected(&self, channel: ChannelId) -> Option<ExpectedChannel> {
+        let (peer, key) = self.channels.get(channel).map(|channel| (channel.peer, channel.remote.1))?;
+        self.channels.get(self.taker(channel)?)?.job.expected(peer, key)
     }
 
     /// The channel whose job takes the packets that come for `channel`: the onward side of a relay, or `channel` itself.
@@ -45,33 +44,33 @@ impl Endpoint {
         Some(self.channels.get(channel)?.link)
     }
 
-    /// Who is at the other end of a channel, or of this side of a relay.
+    /// The peer at the other end of a channel, or of this side of a relay.
     pub fn peer_of(&self, channel: ChannelId) -> Option<SocketAddr> {
         Some(self.channels.get(channel)?.peer)
     }
 
-    /// What a sending channel did so far.
+    /// The counters of a sending channel so far.
     pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
-        Some(self.channels.get(channel)?.job.sender()?.counters)
+        Some(self.channels.get(channel)?.job.try_as_sender_ref()?.counters)
     }
 
-    /// What happened to a receiving channel's messages so far. Between two clocks, what waits for its judgement is undecided until then.
+    /// The counters of a receiving channel so far. Between two clocks, a message that waits for its judgement is undecided until then.
     pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
-        Some(self.channels.get(channel)?.job.receiver()?.told())
+        Some(self.channels.get(channel)?.job.try_as_receiver_ref()?.told())
     }
 
-    /// What a relay did with a channel so far; `channel` is either side of it.
+    /// The counters of a relayed channel so far; `channel` is either side of it.
     pub fn relay_counters(&self, channel: ChannelId) -> Option<RelayCounters> {
         let onward = self.taker(channel).unwrap_or(channel);
-        Some(self.channels.get(onward)?.job.onward()?.relaying.counters)
+        Some(self.channels.get(onward)?.job.try_as_onward_ref()?.relaying.counters)
     }
 
     /// Packets of a relayed channel that wait for the next link; `channel` is its onward side.
     pub fn relayed_packets(&self, channel: ChannelId) -> Option<usize> {
-        Some(self.channels.get(channel)?.job.onward()?.relaying.packets())
+        Some(self.channels.get(channel)?.job.try_as_onward_ref()?.relaying.packets())
     }
 
-    /// What a channel's queues held at most so far, at its ends: to be held against what admission computed
+    /// The most that a channel's queues held so far, at its ends: to be compared with what admission computed
     /// ([`crate::admission::buffers`]).
     pub fn queue_peaks(&self, channel: ChannelId) -> Option<QueuePeaks> {
         self.channels.get(channel)?.job.peaks()
@@ -79,19 +78,19 @@ impl Endpoint {
 
     /// The stage deadlines of a sending channel.
     pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
-        Some(self.channels.get(channel)?.job.sender()?.stages())
+        Some(self.channels.get(channel)?.job.try_as_sender_ref()?.stages())
     }
 
-    /// Whose fault it is that a message of `channel`, delivered just now, was complete `lateness` after its bound, which is `spare`
+    /// The cause for which a message of `channel`, delivered just now, was complete `lateness` after its bound, which is `spare`
     /// before its deadline: judged as a miss is. `None` if there is no such channel.
     pub fn judge(
         &self,
         now: Instant,
         channel: ChannelId,
-        delivered: &Delivered,
+        delivered: &DeliveredMessage,
         (lateness, spare): (Duration, Duration),
     ) -> Option<Evidence> {
-        let receiving = self.channels.get(channel)?.job.receiver()?;
+        let receiving = self.channels.get(channel)?.job.try_as_receiver_ref()?;
         Some(receiving.judge(delivered, lateness, spare, self.gaps.taken(delivered.since, now)))
     }
 

@@ -1,4 +1,4 @@
-//! The job of a channel: all that differs between a sender, a receiver, and the two sides of a relay.
+//! The job of a channel: everything that differs between a sender, a receiver, and the two sides of a relay.
 //!
 //! The endpoint asks the job and does not look at its kind. Another kind of job is a variant, its part of each method here, and
 //! the file of the job itself. The sides of a relay never ask for the processor: a relayed packet is passed on as soon as its
@@ -6,93 +6,66 @@
 
 use core::net::SocketAddr;
 
-use super::relay::{Inward, Onward};
-use super::{Departed, QueuePeaks};
+use super::relay::{DownstreamSide, UpstreamSide};
+use super::{DepartedMessage, QueuePeaks};
 use crate::contract::{Overload, Service};
 use crate::event::ChannelId;
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
-use crate::piece::Worked;
-use crate::processor::{After, Work};
-use crate::receive::{Expected, Receiving};
-use crate::send::link_scheduler::Head;
-use crate::send::{Packet, Sending};
+use crate::piece::StepResult;
+use crate::processor::{NextWork, RemainingWork};
+use crate::receive::{ExpectedChannel, ReceivingChannel};
+use crate::send::link_scheduler::PacketHead;
+use crate::send::{Packet, SendingChannel};
 use crate::units::{Duration, Instant};
-use crate::wire::{Counts, write_epoch, write_evidence, write_receiver};
+use crate::wire::{MessageCounts, write_epoch, write_evidence, write_receiver};
 
 /// The job of a channel.
 // With a tag of its own: hidden in a niche, it takes several instructions to read, and every packet asks for it often.
-#[derive(Debug)]
+// `try_as_sender_ref` and the like are for commands and questions that only one kind knows.
+#[derive(Debug, strum::EnumTryAs)]
 #[repr(u8)]
 #[expect(
     clippy::large_enum_variant,
     reason = "each lies in a box of its own, and a test holds a hundred thousand to their memory"
 )]
-pub(super) enum Job {
-    Sender(Sending),
-    Receiver(Receiving),
+pub(super) enum ChannelJob {
+    Sender(SendingChannel),
+    Receiver(ReceivingChannel),
     /// A relay's side towards the sender.
-    Inward(Inward),
+    Inward(UpstreamSide),
     /// A relay's side towards the receiver.
-    Onward(Onward),
+    Onward(DownstreamSide),
 }
 
-/// What OPEN asks for.
+/// The request in OPEN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Offer {
+pub(super) struct OpenTerms {
     pub(super) service: Service,
     /// S, bytes.
     pub(super) packet: u32,
-    /// How many times `max_message` a message may have.
+    /// The largest size of a message as a multiple of `max_message`.
     pub(super) oversize: u32,
     /// True if the times in its packets are on our clock.
     pub(super) same_clock: bool,
 }
 
 /// A packet that its job gives to the link.
-pub(super) struct Leaving {
+pub(super) struct LeavingPacket {
     pub(super) frame: FrameId,
     /// Payload, bytes.
     pub(super) payload: u32,
     pub(super) is_real_time: bool,
-    pub(super) message: Departed,
+    pub(super) message: DepartedMessage,
     /// Until when this host had to be done with it by what is promised; its deadline may be later.
     pub(super) promised: Instant,
 }
 
-/// Each kind of job by itself, for commands and questions that only one kind knows.
-impl Job {
-    pub(super) fn sender(&self) -> Option<&Sending> {
-        if let Self::Sender(sending) = self { Some(sending) } else { None }
-    }
-    pub(super) fn sender_mut(&mut self) -> Option<&mut Sending> {
-        if let Self::Sender(sending) = self { Some(sending) } else { None }
-    }
-    pub(super) fn receiver(&self) -> Option<&Receiving> {
-        if let Self::Receiver(receiving) = self { Some(receiving) } else { None }
-    }
-    pub(super) fn receiver_mut(&mut self) -> Option<&mut Receiving> {
-        if let Self::Receiver(receiving) = self { Some(receiving) } else { None }
-    }
-    pub(super) fn inward(&self) -> Option<&Inward> {
-        if let Self::Inward(inward) = self { Some(inward) } else { None }
-    }
-    pub(super) fn inward_mut(&mut self) -> Option<&mut Inward> {
-        if let Self::Inward(inward) = self { Some(inward) } else { None }
-    }
-    pub(super) fn onward(&self) -> Option<&Onward> {
-        if let Self::Onward(onward) = self { Some(onward) } else { None }
-    }
-    pub(super) fn onward_mut(&mut self) -> Option<&mut Onward> {
-        if let Self::Onward(onward) = self { Some(onward) } else { None }
-    }
-}
-
 /// The processor.
-impl Job {
-    /// What it has to do next, if anything. `quantum` is P: the block of a channel's handler.
+impl ChannelJob {
+    /// Its next work, if there is any. `quantum` is P: the block of a channel's handler.
     #[inline]
-    pub(super) fn work(&self, quantum: u32) -> Option<Work> {
+    pub(super) fn work(&self, quantum: u32) -> Option<NextWork> {
         match self {
             Self::Sender(sending) => sending.work(quantum),
             Self::Receiver(receiving) => receiving.work(quantum),
@@ -107,28 +80,28 @@ impl Job {
         remote: (u32, u64),
         quantum: u32,
         frames: &mut impl Frames,
-    ) -> Option<(Worked, After)> {
+    ) -> Option<(StepResult, RemainingWork)> {
         let worked = match self {
             Self::Sender(sending) => sending.step(remote, frames)?,
             Self::Receiver(receiving) => receiving.step(frames)?,
             Self::Inward(_) | Self::Onward(_) => return None,
         };
         let after = match (self.work(quantum), worked.part_end) {
-            (work, true) => After::Message(work),
-            (Some(work), false) => After::Same(work),
-            (None, false) => After::Blocked,
+            (work, true) => RemainingWork::Message(work),
+            (Some(work), false) => RemainingWork::Same(work),
+            (None, false) => RemainingWork::Blocked,
         };
         Some((worked, after))
     }
 
     /// True if a message waits for the application.
     pub(super) fn has_delivery(&self) -> bool {
-        self.receiver().is_some_and(Receiving::has_delivery)
+        self.try_as_receiver_ref().is_some_and(ReceivingChannel::has_delivery)
     }
 }
 
 /// The link.
-impl Job {
+impl ChannelJob {
     /// Packets that wait for the link.
     #[inline]
     pub(super) fn packets(&self) -> usize {
@@ -139,9 +112,9 @@ impl Job {
         }
     }
 
-    /// What the first of them is to the link scheduler.
+    /// The first of them, as the link scheduler sees it.
     #[inline]
-    pub(super) fn head(&self) -> Option<Head> {
+    pub(super) fn head(&self) -> Option<PacketHead> {
         match self {
             Self::Sender(sending) => sending.head(),
             Self::Onward(onward) => onward.relaying.head(),
@@ -160,7 +133,7 @@ impl Job {
         stolen: impl Fn(Instant) -> Duration,
         epoch: impl Fn(Instant) -> u8,
         frames: &mut impl Frames,
-    ) -> Option<Leaving> {
+    ) -> Option<LeavingPacket> {
         match self {
             Self::Sender(sending) => {
                 let packet = sending.pop_packet()?;
@@ -170,9 +143,9 @@ impl Job {
                 let area = frames.packet_mut(&frame);
                 write_evidence(area, taken, now.since(message_arrival));
                 write_epoch(area, epoch(sent));
-                let is_real_time = sending.config().service.contract().is_some();
-                let message = Departed { channel, sequence, last, logical_arrival, deadline };
-                Some(Leaving {
+                let is_real_time = sending.config().service.is_real_time();
+                let message = DepartedMessage { channel, sequence, last, logical_arrival, deadline };
+                Some(LeavingPacket {
                     frame,
                     payload,
                     is_real_time,
@@ -180,17 +153,17 @@ impl Job {
                     promised: deadline.before(packet.handed_over.late),
                 })
             }
-            Self::Onward(Onward { relaying, .. }) => {
+            Self::Onward(DownstreamSide { relaying, .. }) => {
                 let packet = relaying.pop()?;
                 let area = frames.packet_mut(&packet.frame);
                 write_receiver(area, remote.0, remote.1);
                 let waited = packet.waited(now, relaying.config());
                 write_evidence(area, packet.stolen + stolen(packet.under_way), waited);
-                let is_real_time = relaying.config().service.contract().is_some();
+                let is_real_time = relaying.config().service.is_real_time();
                 let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
-                let message = Departed { channel, sequence, last, logical_arrival: packet.release, deadline };
+                let message = DepartedMessage { channel, sequence, last, logical_arrival: packet.release, deadline };
                 let (frame, payload) = (packet.frame, packet.payload);
-                Some(Leaving { frame, payload, is_real_time, message, promised: deadline })
+                Some(LeavingPacket { frame, payload, is_real_time, message, promised: deadline })
             }
             Self::Receiver(_) | Self::Inward(_) => None,
         }
@@ -199,7 +172,13 @@ impl Job {
     /// The packet with so much payload has left: counts it, and tells the link scheduler of the next one. While a packet is
     /// `making`, the last one that waits may not leave.
     #[inline]
-    pub(super) fn sent(&mut self, payload: u32, (last, late): (bool, bool), making: bool, enqueue: impl FnOnce(Head)) {
+    pub(super) fn sent(
+        &mut self,
+        payload: u32,
+        (last, late): (bool, bool),
+        making: bool,
+        enqueue: impl FnOnce(PacketHead),
+    ) {
         match self {
             Self::Sender(sending) => {
                 let c = &mut sending.counters;
@@ -212,7 +191,7 @@ impl Job {
                     enqueue(head);
                 }
             }
-            Self::Onward(Onward { relaying, .. }) => {
+            Self::Onward(DownstreamSide { relaying, .. }) => {
                 let c = &mut relaying.counters;
                 c.passed_bytes += u64::from(payload);
                 c.passed += u64::from(last);
@@ -235,7 +214,7 @@ impl Job {
 }
 
 /// Signalling.
-impl Job {
+impl ChannelJob {
     /// True if the peer is the one who opens, sends and closes.
     #[inline]
     pub(super) fn is_receiving(&self) -> bool {
@@ -251,24 +230,24 @@ impl Job {
         }
     }
 
-    /// What a side that opens asks for.
-    pub(super) fn offer(&self) -> Option<Offer> {
+    /// The request of a side that opens.
+    pub(super) fn offer(&self) -> Option<OpenTerms> {
         match self {
             Self::Sender(sending) => {
                 let config = sending.config();
                 let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-                Some(Offer { service: config.service, packet: config.packet, oversize, same_clock: true })
+                Some(OpenTerms { service: config.service, packet: config.packet, oversize, same_clock: true })
             }
             Self::Onward(onward) => {
                 let config = onward.relaying.config();
                 let (service, packet, oversize) = (config.service, config.packet, config.oversize);
-                Some(Offer { service, packet, oversize, same_clock: config.same_clock })
+                Some(OpenTerms { service, packet, oversize, same_clock: config.same_clock })
             }
             Self::Receiver(_) | Self::Inward(_) => None,
         }
     }
 
-    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and whether the receiver's clock is
+    /// The contents of ACCEPT beside the channel: the deadline of all that follows from here on, S, and whether the receiver's clock is
     /// told: only to who has shown that it has the same one.
     pub(super) fn terms(&self) -> Option<(Duration, u32, bool)> {
         match self {
@@ -301,7 +280,7 @@ impl Job {
     }
 
     /// True if this can be what became of the messages: of no more than there were.
-    pub(super) fn can_have_become(&self, report: &Counts) -> bool {
+    pub(super) fn can_have_become(&self, report: &MessageCounts) -> bool {
         let sent = match self {
             Self::Sender(sending) => sending.counters.accepted,
             Self::Onward(onward) => onward.sent(),
@@ -310,9 +289,9 @@ impl Job {
         report.messages().is_some_and(|messages| messages <= sent)
     }
 
-    /// What the receiver tells the sender.
-    pub(super) fn counts(&self) -> Counts {
-        self.receiver().map_or(Counts::default(), Receiving::counts)
+    /// The counts that the receiver tells the sender.
+    pub(super) fn counts(&self) -> MessageCounts {
+        self.try_as_receiver_ref().map_or(MessageCounts::default(), ReceivingChannel::counts)
     }
 
     /// The sender says again that it closed after `sent` messages: true if it can be told what became of them.
@@ -329,7 +308,7 @@ impl Job {
 }
 
 /// Memory, and what is told of it.
-impl Job {
+impl ChannelJob {
     /// Frames that are kept for it.
     pub(super) fn frame_quota(&self) -> usize {
         match self {
@@ -344,22 +323,20 @@ impl Job {
     /// True if the frames that it holds are of those that best effort shares.
     #[inline]
     pub(super) fn shares_frames(&self) -> bool {
-        self.receiver().is_some_and(Receiving::shares_frames)
+        self.try_as_receiver_ref().is_some_and(ReceivingChannel::shares_frames)
     }
 
     /// Frames that it holds of those that best effort shares.
     pub(super) fn shared_frames(&self) -> usize {
-        self.receiver().filter(|receiving| receiving.shares_frames()).map_or(0, Receiving::waiting)
+        self.try_as_receiver_ref().filter(|receiving| receiving.shares_frames()).map_or(0, ReceivingChannel::waiting)
     }
 
-    /// True if something is promised to whoever uses it.
+    /// True if something is promised to its user.
     pub(super) fn is_real_time(&self) -> bool {
         match self {
-            Self::Sender(sending) => sending.config().service.contract().is_some(),
             Self::Receiver(receiving) => !receiving.shares_frames(),
-            Self::Onward(onward) => onward.relaying.config().service.contract().is_some(),
-            // Its other side counts.
-            Self::Inward(_) => false,
+            // Of a relay the side that opens counts.
+            _ => self.offer().is_some_and(|offer| offer.service.is_real_time()),
         }
     }
 
@@ -373,7 +350,7 @@ impl Job {
         }
     }
 
-    /// What its queues held at most. A relay keeps no messages, and its packets are another's to bound.
+    /// The most that its queues held. A relay keeps no messages, and its packets are bounded elsewhere.
     pub(super) fn peaks(&self) -> Option<QueuePeaks> {
         let (messages, packets) = match self {
             Self::Sender(sending) => sending.peaks(),
@@ -383,8 +360,8 @@ impl Job {
         Some(QueuePeaks { messages, packets })
     }
 
-    /// What may arrive for it from `peer` with `key`.
-    pub(super) fn expected(&self, peer: SocketAddr, key: u64) -> Option<Expected> {
+    /// The frames that may arrive for it from `peer` with `key`.
+    pub(super) fn expected(&self, peer: SocketAddr, key: u64) -> Option<ExpectedChannel> {
         match self {
             Self::Receiver(receiving) => Some(receiving.expected(peer, key)),
             Self::Onward(onward) => Some(onward.relaying.expected(peer, key)),

@@ -13,13 +13,13 @@ use crate::wire::{Control, MAX_CONTROL_BYTES, seal, token};
 /// One link of an endpoint.
 #[derive(Clone, Debug)]
 pub struct LinkConfig {
-    /// How long it is occupied by a packet.
+    /// The time for which a packet occupies it.
     pub model: LinkModel,
     /// A: how much work the link is given ahead ([`crate::admission::Admission::look_ahead`]).
     pub look_ahead: Duration,
-    /// How long before its logical arrival a packet may leave.
+    /// The time before its logical arrival from which a packet may leave.
     pub horizon: Duration,
-    /// What best effort may do on it; kept here, whatever channels are opened and whatever they send.
+    /// The limits of best effort on it. They are enforced here, whatever channels are opened and whatever they send.
     ///
     /// - `message_packets`: a best-effort channel whose messages need more, in either direction, is refused.
     /// - `packet_max`: best-effort messages are cut into packets of at most that.
@@ -75,11 +75,11 @@ pub(super) struct LinkState {
     pub(super) best_effort: BestEffort,
     /// Channels that have something to say, a frame a turn; the lists of peers take turns. It is written when it leaves, so
     /// nothing can overflow.
-    speaking: FifoSet,
+    pub(super) speaking: FifoSet,
     /// Which list of peers had the last turn.
     last_share: u8,
     /// The last words of channels that are gone.
-    farewells: Ring<ControlFrame>,
+    pub(super) farewells: Ring<ControlFrame>,
     /// Answers to peers that have no channel here.
     answers: Ring<ControlFrame>,
     /// Packets that were to be handed over so far.
@@ -115,25 +115,10 @@ impl LinkState {
         self.speaking.remove(id);
     }
 
-    /// The next channel that is sent from here and has something to say.
-    pub(super) fn next_sending(&mut self) -> Option<u32> {
-        self.speaking.pop_front(SENDING)
-    }
-
-    /// The last word of a channel that is gone.
-    pub(super) fn pop_farewell(&mut self) -> Option<ControlFrame> {
-        self.farewells.pop()
-    }
-
     /// The next channel that is received here and has something to say.
     pub(super) fn next_receiving(&mut self) -> Option<u32> {
         self.last_share = self.speaking.next_list(self.last_share)?;
         self.speaking.pop_front(self.last_share)
-    }
-
-    /// Queues the last word of a channel; false if there are too many.
-    pub(super) fn push_farewell(&mut self, frame: ControlFrame) -> bool {
-        self.farewells.push(frame).is_ok()
     }
 
     /// Queues an answer to an unknown peer; false if there are too many, for its host or at all. One that repeats an answer which
@@ -170,7 +155,7 @@ impl LinkState {
         self.has_control() || !self.answers.is_empty()
     }
 
-    /// When the link may be given another packet; `None` if only an input can change that.
+    /// The time at which the link may be given another packet; `None` if only an input can change that.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.scheduler.next_time(self.has_control())
     }
@@ -179,7 +164,7 @@ impl LinkState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::send::link_scheduler::{Class, Next};
+    use crate::send::link_scheduler::{NextFrame, PacketClass};
     use crate::wire::{Close, Control, Keepalive};
 
     fn frame(token: u64, control: &Control<'_>) -> ControlFrame {
@@ -220,7 +205,7 @@ mod tests {
             link.speak(list, id);
         }
         link.remove(1);
-        let sending: alloc::vec::Vec<_> = core::iter::from_fn(|| link.next_sending()).collect();
+        let sending: alloc::vec::Vec<_> = core::iter::from_fn(|| link.speaking.pop_front(SENDING)).collect();
         assert_eq!(sending, [3, 0]);
         let receiving: alloc::vec::Vec<_> = core::iter::from_fn(|| link.next_receiving()).collect();
         assert_eq!(receiving, [4, 2, 6, 7]);
@@ -242,12 +227,12 @@ mod tests {
         let mut order = alloc::vec::Vec::new();
         while let Some(next) = link.scheduler.next(now, link.has_control(), || true) {
             let taken =
-                if next == Next::Answer { link.pop_answer().is_some() } else { link.next_receiving().is_some() };
+                if next == NextFrame::Answer { link.pop_answer().is_some() } else { link.next_receiving().is_some() };
             assert!(taken, "{next:?}");
-            link.scheduler.issued(now, Class::BestEffort, 0);
+            link.scheduler.issued(now, PacketClass::BestEffort, 0);
             order.push(next);
         }
-        assert_eq!((order[0], order.len() as u64), (Next::Control, most + 1));
+        assert_eq!((order[0], order.len() as u64), (NextFrame::Control, most + 1));
         assert!(!link.has_frames() && link.next_time().is_none());
     }
 }

@@ -22,23 +22,24 @@ mod transmit;
 mod upcalls;
 mod watched;
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
+pub use channel::{Channel, Destination, ReceiveGrant, ReceiveSetup, ReleasedChannel, SendSetup};
 use clocks::PeerClocks;
 pub use clocks::{ClockConfig, MAX_PEER_CLOCKS};
-use gaps::Gaps;
+use gaps::RecentGaps;
 pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
-use restage::Restaging;
+use restage::StageChange;
 pub use restage::Stages;
 pub use seal::SharedKey;
 use secret::Secret;
 pub use signalling::DECISION;
 use signalling::Signalling;
-pub use watched::{Exceeded, WatchedPeer};
+pub use watched::{ExceededPremise, PeerPremises};
 
 use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};
@@ -47,14 +48,15 @@ use crate::limits;
 use crate::mutant::{self, Mutant};
 use crate::piece::Piece;
 use crate::platform::Interference;
-use crate::processor::{Policy, Processor};
-use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, TimeTaken};
-use crate::send::{Arrival, Rejected, Submitted, Violation};
-use crate::signal::State;
+use crate::processor::{PickedJob, Policy};
+use crate::receive::{Cause, DeliveredMessage, Evidence, ForeignFrame, FrameTimes, SegmentExcess, TimeLoss};
+use crate::send::{AcceptedMessage, Arrival, RejectedMessage, Violation};
+use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
+use crate::upcall::Upcalls;
 use crate::wire::{DataView, MAX_CONTROL_BYTES};
 
-/// How an endpoint is set up.
+/// The parameters of an endpoint.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Most channels at once.
@@ -70,20 +72,20 @@ pub struct Config {
     pub packet: u32,
     /// P: packets between preemption points.
     pub quantum: u32,
-    /// How handlers are ordered.
+    /// The order of handlers.
     pub policy: Policy,
     /// The links, by number.
     pub links: Vec<LinkConfig>,
     /// Largest age of a message when the executive sees it, unless its channel has a shorter one: an arrival before `now − handover` is not believed.
     pub handover: Duration,
-    /// What the platform may take of the processor without being to blame for a miss.
+    /// The processor time that the platform may take without being to blame for a miss.
     pub envelope: Interference,
-    /// How much longer a message is delayed than the platform took, in parts per million
+    /// The ratio of a message's delay to the time that the platform took, in parts per million
     /// ([`crate::admission::Admission::stretch_ppm`]).
     pub stretch_ppm: u64,
     /// The clock's identity, equal on hosts that share it; 0 if unknown.
     pub clock: u64,
-    /// How the clocks of peers that do not share it are estimated.
+    /// The parameters by which the clocks of peers that do not share it are estimated.
     pub peer_clocks: ClockConfig,
     /// The key of the function that tokens and keys come from; unpredictable on a live host.
     pub secret: u128,
@@ -95,39 +97,39 @@ pub struct Config {
 /// A packet to be handed to a link.
 #[derive(Debug)]
 pub struct Transmit {
-    /// Where it lies; free it when the link is done with it.
+    /// The frame that holds it; free it when the link is done with it.
     pub frame: FrameId,
     /// Bytes of the packet.
     pub len: usize,
-    /// Where it goes.
+    /// The destination.
     pub peer: SocketAddr,
-    /// Whose it is; `None` for control frames.
-    pub message: Option<Departed>,
-    /// When its transmission ends, by the link's model.
+    /// The message that it is part of; `None` for control frames.
+    pub message: Option<DepartedMessage>,
+    /// The end of its transmission, by the link's model.
     pub completes: Instant,
 }
 
 /// The message of a packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Departed {
+pub struct DepartedMessage {
     /// The channel.
     pub channel: ChannelId,
     /// The message's number.
     pub sequence: u64,
     /// True if it is the message's last packet.
     pub last: bool,
-    /// From when on this host serves the message: its logical arrival, unless it, or one before it, was handed over too late.
+    /// The time from which this host serves the message: its logical arrival, unless it, or one before it, was handed over too late.
     pub logical_arrival: Instant,
-    /// Until when this host had to be done with it, counted from there.
+    /// The time by which this host had to be done with it, counted from there.
     pub deadline: Instant,
 }
 
 /// The work of one packet. The driver measures it, or charges it; its results show at the next call.
 #[derive(Debug)]
 pub struct Step {
-    /// Whose handler ran.
+    /// The channel whose handler ran.
     pub channel: ChannelId,
-    /// What it did: [`Piece::First`], [`Piece::Next`], [`Piece::Reassemble`] or [`Piece::Deliver`].
+    /// The work that it did: [`Piece::First`], [`Piece::Next`], [`Piece::Reassemble`] or [`Piece::Deliver`].
     pub kind: Piece,
     /// True if another handler ran before: the step cost a switch.
     pub switched: bool,
@@ -139,9 +141,9 @@ pub struct Step {
     pub spent: Option<MessageBuf>,
 }
 
-/// Why [`Endpoint::poll_timeout`] wants to be called.
+/// The reason for the next call that [`Endpoint::poll_timeout`] asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum TimeoutReason {
     /// A handler becomes current, or is ready now.
     Release,
     /// The link can be given another packet.
@@ -170,15 +172,15 @@ pub struct EndpointCounters {
     pub control_overflow: u64,
     /// All frames that came.
     pub handled: u64,
-    /// Packets that the network took longer for than it may.
+    /// Packets that the network delayed for longer than it may.
     pub delayed: u64,
     /// Submitted messages whose arrival stamp was older than the handover bound.
     pub stamps_clamped: u64,
 }
 
 impl EndpointCounters {
-    /// Frames that nobody here waits for.
-    pub fn strangers(&self) -> u64 {
+    /// Frames that no channel of this host waits for.
+    pub fn unclaimed(&self) -> u64 {
         self.foreign
             + self.other_version
             + self.unknown_channel
@@ -188,18 +190,18 @@ impl EndpointCounters {
     }
 }
 
-/// How long packets that this host has lost explain messages that miss some.
+/// The time for which packets that this host has lost explain messages that miss some.
 const LOSSES_LAST: Duration = Duration::from_secs(1);
 
 /// Packets that this host had and lost, and have explained nothing yet.
 #[derive(Debug)]
-struct LostHere {
+struct LocalLosses {
     packets: u64,
     cause: Cause,
     noted: Instant,
 }
 
-impl LostHere {
+impl LocalLosses {
     fn left(&self, now: Instant) -> u64 {
         if now.since(self.noted) <= LOSSES_LAST { self.packets } else { 0 }
     }
@@ -217,8 +219,8 @@ impl LostHere {
 /// [`poll_timeout`](Self::poll_timeout). `poll_step` does the work of *one* packet and changes the handler only at a
 /// preemption point; the driver decides when processor time is spent, and measures it.
 ///
-/// After [`seal`](Self::seal) no call allocates: channels come in boxes that the caller allocated ([`Outgoing`],
-/// [`Incoming`]) and leave the same way ([`Released`]).
+/// After [`new`](Self::new) no call allocates: channels come in boxes that the caller allocated ([`SendSetup`],
+/// [`ReceiveSetup`]) and leave the same way ([`ReleasedChannel`]).
 ///
 /// ```
 /// use laxity_core::contract::{Contract, Overload, SendingStages, Service};
@@ -257,16 +259,16 @@ impl LostHere {
 /// receiver.listen(Name::new("camera").unwrap());
 /// let send = SendConfig { service: Service::RealTime(contract), overload: Overload::Block, priority: 0, packet: 1000, work_conserving: false };
 /// let to = Destination { link: 0, peer: there, name: Name::new("camera").unwrap() };
-/// let channel = sender.open(ms(0), Outgoing::new(to, send, Duration::from_millis(2), Duration::from_secs(2), 2, 6)).unwrap();
+/// let channel = sender.open(ms(0), SendSetup::new(to, send, Duration::from_millis(2), Duration::from_secs(2), 2, 6)).unwrap();
 /// sender.handle_timeout(ms(0));
 /// carry(ms(0), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
 /// let Some(Event::Requested(request)) = receiver.poll_event() else { panic!() };
 /// let (upstream, stage) = (Duration::from_millis(6), Duration::from_millis(4));
 /// let (input_delay, transit) = (Duration::ZERO, upstream);
-/// let reception = Reception {
+/// let reception = ReceiveGrant {
 ///     stage, input_delay, upstream, transit, work_conserving: true, priority: 0, messages: 4, packets: 12,
 /// };
-/// receiver.accept(ms(0), &request, Incoming::new(&request, reception)).unwrap();
+/// receiver.accept(ms(0), &request, ReceiveSetup::new(&request, reception)).unwrap();
 /// carry(ms(0), &mut receiver, &mut frames2, there, &mut sender, &mut frames);
 /// assert!(matches!(sender.poll_event(), Some(Event::Accepted { .. })));
 /// sender.begin(ms(0), channel, SendingStages { processor: Duration::from_millis(3), link: Duration::from_millis(3) });
@@ -287,22 +289,24 @@ impl LostHere {
 #[derive(Debug)]
 pub struct Endpoint {
     config: Config,
-    channels: Slab<Channel>,
-    processor: Processor,
+    channels: Slab<Box<Channel>>,
+    /// The handlers of channels, by their places, and upcalls.
+    jobs: Upcalls,
+    /// The upcall that the processor scheduler has picked.
+    next_upcall: Option<PickedJob>,
     links: Vec<LinkState>,
     signalling: Signalling,
     events: Ring<Event>,
     events_dropped: u64,
     deliverable: FifoSet,
-    upcalls: upcalls::OnThread,
     /// The channel whose last packet is being made: it may not leave yet.
     making: Option<u32>,
     starved: FifoSet,
     clocks: PeerClocks,
     /// See [`Endpoint::restage`].
-    restaging: Option<Restaging>,
-    gaps: Gaps,
-    lost: Option<LostHere>,
+    restaging: Option<StageChange>,
+    gaps: RecentGaps,
+    lost: Option<LocalLosses>,
     frames_in_quota: usize,
     /// Frames that channels hold of those that best effort shares.
     frames_shared: usize,
@@ -310,7 +314,6 @@ pub struct Endpoint {
     promises: usize,
     /// See [`Endpoint::set_restricted`].
     restricted: bool,
-    sealed: bool,
     /// Frames that real-time channels, or relays, took.
     promised_frames: u64,
     /// Frames that belong to no channel here.
@@ -332,8 +335,8 @@ impl Endpoint {
         let links = config.links.iter().map(|link| LinkState::new(link, capacity));
         Self {
             channels: Slab::with_capacity(capacity),
-            processor: Processor::new(config.policy, capacity + config.upcalls),
-            upcalls: upcalls::OnThread::new(capacity, config.upcalls),
+            jobs: Upcalls::beside(capacity, config.policy, config.upcalls),
+            next_upcall: None,
             links: links.collect(),
             signalling: Signalling::new(capacity, config.secret, config.key.as_ref()),
             // Beside requests, each channel is accepted once and ends once: those must never be lost.
@@ -344,24 +347,19 @@ impl Endpoint {
             starved: FifoSet::with_capacity(capacity),
             clocks: PeerClocks::new(config.peer_clocks, capacity, Secret::new(config.secret).first_epoch()),
             restaging: None,
-            gaps: Gaps::new(config.envelope.clone()),
+            gaps: RecentGaps::new(config.envelope.clone()),
             lost: None,
             frames_in_quota: 0,
             frames_shared: 0,
             promises: 0,
             restricted: false,
-            sealed: false,
             promised_frames: 0,
             counters: EndpointCounters::default(),
             config,
         }
     }
 
-    /// Set-up is over: from here on nothing allocates.
-    pub fn seal(&mut self) {
-        self.sealed = true;
-    }
-    /// How it was set up.
+    /// The parameters that it was set up with.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -369,34 +367,34 @@ impl Endpoint {
     pub fn has_promises(&self) -> bool {
         self.promises > 0
     }
-    /// True if a message is complete that was not handed out yet.
+    /// True if a complete message was not handed out yet.
     pub fn has_delivery(&self) -> bool {
         !self.deliverable.is_empty()
     }
-    /// Frames so far that real-time channels, or relays, took: as many as were promised.
+    /// The number of frames that real-time channels and relays took so far.
     pub fn promised_frames(&self) -> u64 {
         self.promised_frames
     }
-    /// Open channels, being set up and ended ones included.
+    /// The number of channels, including those that are being set up or have ended.
     pub fn channels(&self) -> usize {
         self.channels.len()
     }
 
     // ------------------------------------------------------------------------------------------------ commands
 
-    /// Takes a message that arrived at `stamp` in the application's thread, not after `now`. What is promised counts from there, and
-    /// so does whether the contract is kept. It is served as if it had arrived no more than `handover` ago: no application can bring
-    /// deadlines closer than was admitted by handing over late.
+    /// Takes a message that arrived at `stamp` in the application's thread, not after `now`. The promise and the check of the contract
+    /// count from `stamp`. The message is served as if it had arrived no more than `handover` ago, so no application can bring deadlines
+    /// closer than was admitted by handing over late.
     ///
     /// # Errors
-    /// The message comes back with the reason; a channel that is not open has a burst of none.
+    /// The message comes back with the reason. A channel that is not open counts as having no burst.
     pub fn submit(
         &mut self,
         now: Instant,
         channel: ChannelId,
         stamp: Instant,
         message: MessageBuf,
-    ) -> Result<Submitted, Rejected> {
+    ) -> Result<AcceptedMessage, RejectedMessage> {
         self.submit_withheld(now, channel, stamp, Duration::ZERO, message)
     }
 
@@ -411,7 +409,7 @@ impl Endpoint {
         stamp: Instant,
         withheld: Duration,
         message: MessageBuf,
-    ) -> Result<Submitted, Rejected> {
+    ) -> Result<AcceptedMessage, RejectedMessage> {
         let (stamp, earliest) = (stamp.min(now), now.before(self.handover(channel)));
         let mut arrival = Arrival::from(stamp);
         if stamp < earliest {
@@ -419,54 +417,58 @@ impl Endpoint {
             let stamp = if mutant::is_on(Mutant::StampClamped) { earliest } else { stamp };
             arrival = Arrival { stamp, served: earliest, withheld };
         }
-        let closed =
-            |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
-        let Some(state) = self.channels.get_mut(channel) else { return Err(closed(message)) };
-        if state.association.state != State::Open {
+        let closed = |message| RejectedMessage {
+            message,
+            violation: Violation::Burst { wait: Duration::MAX },
+            would_block: false,
+        };
+        let Some(state) = self.channels.get_mut(channel).map(Box::as_mut) else { return Err(closed(message)) };
+        if state.association.state != SignalState::Open {
             return Err(closed(message));
         }
-        let Some(sending) = state.job.sender_mut() else { return Err(closed(message)) };
+        let Some(sending) = state.job.try_as_sender_mut() else { return Err(closed(message)) };
         let submitted = sending.submit_after(arrival, message, |since| self.gaps.stolen(since, now))?;
         if let Some(work) = state.job.work(self.config.quantum) {
-            self.processor.ready(now, channel.index(), work);
+            self.jobs.processor.ready(now, channel.index(), work);
         }
         Ok(submitted)
     }
 
-    /// How old a message of the channel may be when it is taken: an earlier arrival is not believed.
+    /// The largest age of a message of the channel when it is taken: an earlier arrival is not believed.
     pub fn handover(&self, channel: ChannelId) -> Duration {
         let own = self.channels.get(channel).and_then(|state| state.handover);
         own.unwrap_or(self.config.handover)
     }
 
-    /// Counts on `envelope` from now on, and gives back what was counted on: what the platform may take without being to blame for a miss.
+    /// Replaces the envelope, which is what the platform may take without being to blame for a miss; `envelope` then holds the old one.
     pub fn count_on(&mut self, envelope: &mut Interference) {
         self.gaps.count_on(envelope);
     }
 
     /// Hands the buffer of a delivered message back.
     pub fn recycle(&mut self, channel: ChannelId, message: MessageBuf) {
-        if let Some(receiving) = self.channels.get_mut(channel).and_then(|channel| channel.job.receiver_mut()) {
+        if let Some(receiving) = self.channels.get_mut(channel).and_then(|channel| channel.job.try_as_receiver_mut()) {
             receiving.recycle(message);
         }
     }
 
-    /// Notes what took time that no work accounts for, ending now: evidence when a message is late. Of what the platform took, what is
+    /// Notes time that no work accounts for and that ends now: evidence when a message is late. Of the platform's time, only the part
     /// beyond the envelope counts.
-    pub fn note_gap(&mut self, now: Instant, taken: TimeTaken) {
+    pub fn note_gap(&mut self, now: Instant, taken: TimeLoss) {
         self.gaps.note(now, taken);
     }
 
-    /// Notes that this host had `packets` more packets in its input and lost them before this endpoint saw them. Messages that turn out
-    /// to miss some are not the network's fault.
+    /// Notes that this host lost `packets` more packets in its input, before this endpoint saw them. Messages that turn out to miss some of
+    /// them are not the network's fault.
     pub fn note_lost(&mut self, now: Instant, packets: u64) {
         if mutant::is_on(Mutant::LossesAreNetworks) {
             return;
         }
         let taken = self.gaps.taken(now.before(LOSSES_LAST), now);
-        let cause = Evidence::of_backlog(Excess::default(), taken, self.config.stretch_ppm).unwrap_or(Cause::Laxity);
+        let cause =
+            Evidence::of_backlog(SegmentExcess::default(), taken, self.config.stretch_ppm).unwrap_or(Cause::Laxity);
         let before = self.lost.as_ref().filter(|lost| lost.cause == cause).map_or(0, |lost| lost.left(now));
-        self.lost = Some(LostHere { packets: before.saturating_add(packets), cause, noted: now });
+        self.lost = Some(LocalLosses { packets: before.saturating_add(packets), cause, noted: now });
     }
 
     /// So many messages of the channel at `place` were found to be lost: this host may know more of it than their receiver.
@@ -475,30 +477,30 @@ impl Endpoint {
         let Some(lost) = &mut self.lost else { return };
         let explained = messages.min(lost.left(now));
         lost.packets -= explained;
-        if let Some(receiving) = self.channels.at_mut(place).and_then(|channel| channel.job.receiver_mut()) {
+        if let Some(receiving) = self.channels.at_mut(place).and_then(|channel| channel.job.try_as_receiver_mut()) {
             receiving.explain_lost(explained, lost.cause);
         }
     }
 
-    /// `link` has had `departed` packets in all that it has sent or still holds: what it had more of it has lost, and the receivers are told.
+    /// Notes that of all packets given to `link`, `departed` were sent or are still there. It has lost the others, and the receivers are told.
     pub fn note_departed(&mut self, link: LinkId, departed: u64) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
             state.unsent = state.unsent.max(state.issued.saturating_sub(departed));
         }
     }
 
-    /// A packet that was to leave before has been waiting for `late` more, at a link that did not take it: what it says of itself is
+    /// Updates a packet that a link did not take, so that it has been waiting for `late` more: its statements of waiting are
     /// written anew.
     pub fn restamp(&self, packet: &mut [u8], late: Duration) {
         let epoch = |stamp| self.clocks.epoch_at(stamp);
         crate::wire::add_waited(packet, late, epoch, |channel, key, covered| {
-            let all = self.channels.keys().filter_map(|key| self.channels.get(key));
-            let seal = all.filter(|of| of.remote == (channel, key)).find_map(|of| of.seal.as_ref());
+            let all = self.channels.iter().filter(|(_, of)| of.remote == (channel, key));
+            let seal = all.filter_map(|(_, of)| of.seal.as_ref()).next();
             seal.map_or(0, |seal| seal.tag(covered))
         });
     }
 
-    /// Notes that the driver slept because its processor had nothing to do before `until`. What waits for a link is not caught up.
+    /// Notes that the driver slept because its processor had nothing to do before `until`. While a current packet waits for a link, the host does not count as caught up.
     pub fn note_idle(&mut self, until: Instant) {
         if self.links.iter().all(|link| !link.scheduler.has_current(until)) {
             self.gaps.caught_up = self.gaps.caught_up.max(until);
@@ -507,11 +509,11 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ inputs
 
-    /// A frame of `len` bytes came in on `link` from `peer`, and was found then. The endpoint owns it now and frees what it does not
-    /// keep.
+    /// Takes a frame of `len` bytes that came in on `link` from `peer`, and was found then. The endpoint owns the frame now, and frees it
+    /// unless it keeps it.
     pub fn handle_frame(
         &mut self,
-        found: impl Into<Found>,
+        found: impl Into<FrameTimes>,
         link: LinkId,
         peer: SocketAddr,
         frame: FrameId,
@@ -522,44 +524,41 @@ impl Endpoint {
         self.counters.handled += 1;
         let bytes = &frames.packet(&frame)[..len.min(frames.packet_capacity())];
         match crate::receive::route(bytes) {
-            Ok(crate::receive::Route::Data(view)) => {
+            Ok(crate::receive::FrameTarget::Data(view)) => {
                 if let Some(frame) = self.handle_data(found, peer, view, frame) {
                     frames.free(frame);
                 }
                 return;
             }
-            Ok(crate::receive::Route::Control) => {
-                // A copy on the stack, so that the frame can be freed and answers written.
-                let mut control = [0; MAX_CONTROL_BYTES];
-                if len <= control.len() {
-                    control[..len].copy_from_slice(bytes);
-                    self.handle_control(found, link, peer, &control[..len]);
-                } else {
-                    self.counters.control_invalid += 1;
-                }
+            Ok(crate::receive::FrameTarget::Control) if len <= MAX_CONTROL_BYTES => {
+                self.handle_control(found, link, peer, bytes);
             }
-            Err(Foreign::Version(_)) => {
+            Ok(crate::receive::FrameTarget::Control) => self.counters.control_invalid += 1,
+            Err(ForeignFrame::Version(_)) => {
                 self.counters.other_version += 1;
-                let mut start = [0; MAX_CONTROL_BYTES];
-                let kept = bytes.len().min(start.len());
-                start[..kept].copy_from_slice(&bytes[..kept]);
-                self.answer_version(link, peer, &start[..kept]);
+                self.answer_version(link, peer, bytes);
             }
-            Err(Foreign::Malformed(_)) => self.counters.foreign += 1,
+            Err(ForeignFrame::Malformed(_)) => self.counters.foreign += 1,
         }
         frames.free(frame);
     }
 
     /// Demultiplexes a packet; gives the frame back if no channel takes it.
-    fn handle_data(&mut self, found: Found, peer: SocketAddr, view: DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    fn handle_data(
+        &mut self,
+        found: FrameTimes,
+        peer: SocketAddr,
+        view: DataView<'_>,
+        frame: FrameId,
+    ) -> Option<FrameId> {
         let now = found.at;
         let header = view.header();
         let place = header.channel;
-        let channel = self.channels.at_mut(place).filter(|channel| {
+        let channel = self.channels.at_mut(place).map(Box::as_mut).filter(|channel| {
             channel.remote == (place, header.key)
                 && channel.peer == peer
                 && channel.job.is_receiving()
-                && matches!(channel.association.state, State::Open | State::Finishing { .. })
+                && matches!(channel.association.state, SignalState::Open | SignalState::Finishing { .. })
         });
         let Some(channel) = channel else {
             self.counters.unknown_channel += 1;
@@ -575,8 +574,8 @@ impl Endpoint {
             return Some(frame);
         }
         channel.association.heard(now);
-        let found = Found { transit: self.clocks.transit(channel.clock, found, header), ..found };
-        let Some(receiving) = channel.job.receiver_mut() else {
+        let found = FrameTimes { transit: self.clocks.transit(channel.clock, found, header), ..found };
+        let Some(receiving) = channel.job.try_as_receiver_mut() else {
             self.promised_frames += 1;
             return self.pass_on(found, place, &view, frame);
         };
@@ -589,7 +588,7 @@ impl Endpoint {
         self.counters.delayed += u64::from(receiving.is_delayed());
         self.frames_shared += usize::from(shares && refused.is_none());
         if let Some(work) = channel.job.work(self.config.quantum) {
-            self.processor.ready(now, place, work);
+            self.jobs.processor.ready(now, place, work);
         }
         if lost > 0 {
             self.explain_lost(now, place, lost);
@@ -597,7 +596,7 @@ impl Endpoint {
         refused
     }
 
-    /// The link takes `room` more packets.
+    /// Tells that the link takes `room` more packets.
     pub fn handle_link_ready(&mut self, now: Instant, link: LinkId, room: usize) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
             state.scheduler.set_room(room);
@@ -609,14 +608,14 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ drains
 
-    /// The next complete message, complete at `now`, and if it is late whose fault that is.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, Delivered, Option<Evidence>)> {
+    /// The next message that is complete at `now`, and the cause if it is late.
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, DeliveredMessage, Option<Evidence>)> {
         loop {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
-            let Some(channel) = self.channels.get_mut(key) else { continue };
+            let Some(channel) = self.channels.get_mut(key).map(Box::as_mut) else { continue };
             let clock = self.clocks.known(channel.clock);
-            let Some(receiving) = channel.job.receiver_mut() else { continue };
+            let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
             let Some((delivered, cause)) = receiving.deliver(now, clock, |since| self.gaps.taken(since, now)) else {
                 continue;
             };
@@ -640,24 +639,29 @@ impl Endpoint {
         (dropped > 0).then_some(Event::Overflow { dropped })
     }
 
-    /// When to call again if nothing else happens, and why. A time that is not after `now` means: right away.
-    pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, Why)> {
-        let step = if self.processor.has_ready(now) { Some(now) } else { self.processor.next_release() };
+    /// The time at which to call again if nothing else happens, and the reason. A time that is not after `now` means: right away.
+    pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, TimeoutReason)> {
+        let step = if self.jobs.processor.has_ready(now) { Some(now) } else { self.jobs.processor.next_release() };
         let link = self.links.iter().filter_map(LinkState::next_time).min();
         let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
         let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
         let judged = self.clocks.next_time(now).filter(|_| !self.restricted).map(|at| at.max(held_until));
-        [(step, Why::Release), (link, Why::Link), (signal, Why::Signal), (judged, Why::Signal)]
-            .into_iter()
-            .filter_map(|(at, why)| at.map(|at| (at, why)))
-            .min_by_key(|&(at, _)| at)
+        [
+            (step, TimeoutReason::Release),
+            (link, TimeoutReason::Link),
+            (signal, TimeoutReason::Signal),
+            (judged, TimeoutReason::Signal),
+        ]
+        .into_iter()
+        .filter_map(|(at, why)| at.map(|at| (at, why)))
+        .min_by_key(|&(at, _)| at)
     }
 
     // ------------------------------------------------------------------------------------------------ helpers
 
     fn make_ready(&mut self, now: Instant, id: u32) {
         if let Some(work) = self.channels.at(id).and_then(|channel| channel.job.work(self.config.quantum)) {
-            self.processor.ready(now, id, work);
+            self.jobs.processor.ready(now, id, work);
         }
     }
 

@@ -1,44 +1,44 @@
-//! A relay's channel: two that are joined. One is the sender's, as any receiver holds it; the other one goes on to the next
-//! host, as any sender holds it. Packets pass from the one to the other without a handler; what is signalled stays between
-//! neighbours, and what it says is carried on.
+//! A relay's channel: two channels that are joined. One comes from the sender, like that of any receiver. The other goes on to the next
+//! host, like that of any sender. Packets pass from one to the other without a handler. Signalling stays between neighbours, and its
+//! contents are carried on.
 //!
-//! The driver gets a request as for a channel that it would receive, opens the onward side ([`Outgoing::relay`]), and accepts
-//! the request when the onward side was ([`Incoming::relay`]). From then on the two sides live and end together.
+//! The driver gets a request as for a channel to be received, opens the onward side ([`SendSetup::relay`]), and accepts
+//! the request when the onward side was accepted ([`ReceiveSetup::relay`]). From then on the two sides live and end together.
 
 use alloc::boxed::Box;
 
 use super::channel::Channel;
-use super::job::Job;
-use super::{Destination, Endpoint, Incoming, Outgoing};
+use super::job::ChannelJob;
+use super::{Destination, Endpoint, ReceiveSetup, SendSetup};
 use crate::admission::{Code, Refusal, Stage};
-use crate::event::{ChannelId, End, Request, RequestId};
+use crate::event::{ChannelId, End, PeerRequest, RequestId};
 use crate::frames::FrameId;
-use crate::receive::{Drop, Found, stretched};
-use crate::relay::{Passage, RelayConfig, Relaying};
-use crate::signal::{Association, State};
+use crate::receive::{DropReason, FrameTimes, stretched};
+use crate::relay::{RelayConfig, RelayGrant, RelayedChannel};
+use crate::signal::{Association, SignalState};
 use crate::units::{Duration, Instant};
-use crate::wire::{Counts, DataView, ROUTE_LOST};
+use crate::wire::{DataView, MessageCounts, ROUTE_LOST};
 
 /// The side towards the sender.
 #[derive(Debug)]
-pub(super) struct Inward {
+pub(super) struct UpstreamSide {
     pub(super) onward: ChannelId,
-    passage: Passage,
+    passage: RelayGrant,
     /// S as the next host accepted it, bytes.
     packet: u32,
     /// True if the sender's clock and the receiver's at the end of the route are ours.
     same_clock: bool,
-    /// What became of the messages, once the onward side is over.
-    counts: Counts,
+    /// The outcomes of the messages, once the onward side is over.
+    counts: MessageCounts,
     /// True if those are of all messages.
     pub(super) is_counted: bool,
 }
 
 /// The side towards the receiver.
 #[derive(Debug)]
-pub(super) struct Onward {
-    pub(super) relaying: Relaying,
-    /// What it was opened for.
+pub(super) struct DownstreamSide {
+    pub(super) relaying: RelayedChannel,
+    /// The request that it was opened for.
     request: RequestId,
     pub(super) inward: Option<ChannelId>,
     /// True if the receiver's clock is ours, as ACCEPT showed.
@@ -47,57 +47,68 @@ pub(super) struct Onward {
     sent: Option<u64>,
 }
 
-impl Onward {
+impl DownstreamSide {
     /// Messages that the sender has sent, as far as is known here.
     pub(super) fn sent(&self) -> u64 {
         self.sent.unwrap_or(self.relaying.next())
     }
 }
 
-impl Inward {
-    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and whether sender and receiver have
+impl UpstreamSide {
+    /// The contents of ACCEPT beside the channel: the deadline of all that follows from here on, S, and whether sender and receiver have
     /// our clock.
     pub(super) fn terms(&self) -> (Duration, u32, bool) {
-        let Passage { stage, input_delay, onward, .. } = self.passage;
+        let RelayGrant { stage, input_delay, onward, .. } = self.passage;
         (stage + input_delay + onward, self.packet, self.same_clock)
     }
 }
 
-impl Outgoing {
+impl SendSetup {
     /// The onward side of a channel that is asked for by `request` and goes on to `destination`: with packets of at most
     /// `packet` bytes, or the request's, and room for `packets` of them ([`crate::admission::buffers::receive_packets`] with
-    /// the relay's stage), and for one message at least. `upstream` is what all hosts up to this one need of the deadline at
+    /// the relay's stage), and for one message at least. `upstream` is the part of the deadline that all hosts up to this one need at
     /// least, with the network path to the next host.
-    pub fn relay(destination: Destination, request: &Request, packet: u32, upstream: Duration, packets: u32) -> Self {
+    pub fn relay(
+        destination: Destination,
+        request: &PeerRequest,
+        packet: u32,
+        upstream: Duration,
+        packets: u32,
+    ) -> Self {
         let config = RelayConfig {
             service: request.service,
             packet: request.packet.min(packet),
             oversize: request.oversize,
             same_clock: request.same_clock,
-            passage: Passage::default(),
+            passage: RelayGrant::default(),
         };
-        let onward = Onward {
-            relaying: Relaying::new(config, packets),
+        let onward = DownstreamSide {
+            relaying: RelayedChannel::new(config, packets),
             request: request.id,
             inward: None,
             receiver_has_same_clock: false,
             sent: None,
         };
         let association = Association::opening(Instant::ZERO, 0, request.lease);
-        let Destination { link, peer, name } = destination;
-        Self(Box::new(Channel::new(Job::Onward(onward), association, (peer, link, name), upstream)))
+        Self(Box::new(Channel::new(ChannelJob::Onward(onward), association, destination, upstream)))
     }
 }
 
-impl Incoming {
+impl ReceiveSetup {
     /// The channel that answers `request` and is joined to `onward`, which was opened for it and has been accepted. `passage`
-    /// is what this host grants to it.
-    pub fn relay(request: &Request, onward: ChannelId, passage: Passage) -> Self {
-        let inward =
-            Inward { onward, passage, packet: 0, same_clock: false, counts: Counts::default(), is_counted: false };
+    /// is this host's grant.
+    pub fn relay(request: &PeerRequest, onward: ChannelId, passage: RelayGrant) -> Self {
+        let inward = UpstreamSide {
+            onward,
+            passage,
+            packet: 0,
+            same_clock: false,
+            counts: MessageCounts::default(),
+            is_counted: false,
+        };
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        let at = (request.peer, request.link, request.name);
-        Self(Box::new(Channel::new(Job::Inward(inward), association, at, request.upstream)))
+        let at = Destination::of(request);
+        Self(Box::new(Channel::new(ChannelJob::Inward(inward), association, at, request.upstream)))
     }
 }
 
@@ -107,26 +118,27 @@ impl Endpoint {
     /// True if `onward` waits for the acceptance of request `id`.
     pub(super) fn can_join(&self, onward: ChannelId, id: RequestId) -> bool {
         self.channels.get(onward).is_some_and(|channel| {
-            let joins = |onward: &Onward| onward.request == id && onward.inward.is_none();
-            channel.association.state == State::Accepted && channel.job.onward().is_some_and(joins)
+            let joins = |onward: &DownstreamSide| onward.request == id && onward.inward.is_none();
+            channel.association.state == SignalState::Accepted && channel.job.try_as_onward_ref().is_some_and(joins)
         })
     }
 
     /// Joins the two sides: packets may pass from now on.
     pub(super) fn join(&mut self, now: Instant, key: ChannelId) {
-        let Some(&Inward { onward, passage, .. }) = self.channels.get(key).and_then(|channel| channel.job.inward())
+        let Some(&UpstreamSide { onward, passage, .. }) =
+            self.channels.get(key).and_then(|channel| channel.job.try_as_inward_ref())
         else {
             return;
         };
         let Some(channel) = self.channels.get_mut(onward) else { return };
-        let Some(side) = channel.job.onward_mut() else { return };
+        let Some(side) = channel.job.try_as_onward_mut() else { return };
         side.inward = Some(key);
         side.relaying.begin(now, passage);
         let config = side.relaying.config();
         let terms = (config.packet, config.same_clock && side.receiver_has_same_clock);
-        channel.association.enter(State::Open, now);
+        channel.association.enter(SignalState::Open, now);
         self.set_timer(onward);
-        if let Some(inward) = self.channels.get_mut(key).and_then(|channel| channel.job.inward_mut()) {
+        if let Some(inward) = self.channels.get_mut(key).and_then(|channel| channel.job.try_as_inward_mut()) {
             (inward.packet, inward.same_clock) = terms;
         }
     }
@@ -134,23 +146,35 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ data
 
     /// A packet came for the inward side at `place`; gives the frame back if it is not taken.
-    pub(super) fn pass_on(&mut self, found: Found, place: u32, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    pub(super) fn pass_on(
+        &mut self,
+        found: FrameTimes,
+        place: u32,
+        view: &DataView<'_>,
+        frame: FrameId,
+    ) -> Option<FrameId> {
         let Some(inward) = self.channels.key_at(place) else { return Some(frame) };
         let refused = self.pass_to(found, inward, view, frame);
         self.conclude_if_complete(found.at, inward);
         refused
     }
 
-    fn pass_to(&mut self, found: Found, inward: ChannelId, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    fn pass_to(
+        &mut self,
+        found: FrameTimes,
+        inward: ChannelId,
+        view: &DataView<'_>,
+        frame: FrameId,
+    ) -> Option<FrameId> {
         let now = found.at;
         let Some(onward) = self.taker(inward) else { return Some(frame) };
         let Some(channel) = self.channels.get_mut(onward) else {
             self.counters.unknown_channel += 1;
             return Some(frame);
         };
-        let Some(Onward { relaying, .. }) = channel.job.onward_mut() else { return Some(frame) };
-        if !matches!(channel.association.state, State::Open | State::Draining) {
-            relaying.refused(Drop::Stale);
+        let Some(DownstreamSide { relaying, .. }) = channel.job.try_as_onward_mut() else { return Some(frame) };
+        if !matches!(channel.association.state, SignalState::Open | SignalState::Draining) {
+            relaying.refused(DropReason::Stale);
             return Some(frame);
         }
         let waits_already = !relaying.is_drained();
@@ -166,26 +190,30 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ endings
 
-    /// What the sender is told: what the next host reported, and what was dropped here. The end of the route cannot tell a
+    /// The counts that the sender is told: those of the next host's report, and messages that were dropped here. The end of the route cannot tell a
     /// message that was dropped from one that was lost, so it is moved from there: each message counts once.
-    pub(super) fn counts(&self, key: ChannelId) -> Counts {
-        let Some(channel) = self.channels.get(key) else { return Counts::default() };
-        let Some(inward) = channel.job.inward() else { return channel.job.counts() };
+    pub(super) fn counts(&self, key: ChannelId) -> MessageCounts {
+        let Some(channel) = self.channels.get(key) else { return MessageCounts::default() };
+        let Some(inward) = channel.job.try_as_inward_ref() else { return channel.job.counts() };
         let Some(next) = self.channels.get(inward.onward) else { return inward.counts };
-        let Some(onward) = next.job.onward() else { return inward.counts };
+        let Some(onward) = next.job.try_as_onward_ref() else { return inward.counts };
         let far = next.report.unwrap_or_default();
         let dropped = onward.relaying.counters.dropped().min(far.lost);
-        Counts { lost: far.lost - dropped, dropped: far.dropped.saturating_add(dropped), ..far }
+        MessageCounts { lost: far.lost - dropped, dropped: far.dropped.saturating_add(dropped), ..far }
     }
 
     /// The sender has closed. Once nothing more can come, the onward side sends what waits and closes.
     pub(super) fn finish_relay(&mut self, now: Instant, key: ChannelId, grace_is_over: bool) {
         let Some(channel) = self.channels.get(key) else { return };
-        let (State::Finishing { sent }, Some(inward)) = (channel.association.state, channel.job.inward()) else {
+        let (SignalState::Finishing { sent }, Some(inward)) =
+            (channel.association.state, channel.job.try_as_inward_ref())
+        else {
             return;
         };
         let (onward, reason) = (inward.onward, channel.reason);
-        let Some(side) = self.channels.get_mut(onward).and_then(|channel| channel.job.onward_mut()) else { return };
+        let Some(side) = self.channels.get_mut(onward).and_then(|channel| channel.job.try_as_onward_mut()) else {
+            return;
+        };
         side.sent = Some(sent);
         if grace_is_over || side.relaying.has_seen_all(sent) {
             self.close_side(now, onward, reason);
@@ -194,13 +222,13 @@ impl Endpoint {
 
     /// Closes one side of a relay: the onward one when what waits there has left, the inward one at once.
     pub(super) fn close_side(&mut self, now: Instant, key: ChannelId, reason: u8) {
-        let closes = |state| matches!(state, State::Open | State::Accepted | State::Finishing { .. });
+        let closes = |state| matches!(state, SignalState::Open | SignalState::Accepted | SignalState::Finishing { .. });
         let Some(channel) = self.channels.get_mut(key).filter(|channel| closes(channel.association.state)) else {
             return;
         };
         channel.reason = reason;
-        if channel.association.state == State::Open && !channel.job.is_drained() {
-            channel.association.state = State::Draining;
+        if channel.association.state == SignalState::Open && !channel.job.is_drained() {
+            channel.association.state = SignalState::Draining;
         } else {
             self.start_closing(now, key);
         }
@@ -213,7 +241,7 @@ impl Endpoint {
             _ => ROUTE_LOST,
         };
         let Some(channel) = self.channels.get(key) else { return };
-        let Some(&Onward { inward, request, .. }) = channel.job.onward() else {
+        let Some(&DownstreamSide { inward, request, .. }) = channel.job.try_as_onward_ref() else {
             let onward = channel.job.partner();
             return onward.into_iter().for_each(|onward| self.close_side(now, onward, reason));
         };
@@ -227,10 +255,11 @@ impl Endpoint {
             return self.refuse_pending(request, &refusal);
         };
         let counts = self.counts(inward);
-        let Some(Channel { job: Job::Inward(side), association, .. }) = self.channels.get_mut(inward) else { return };
+        let Some(channel) = self.channels.get_mut(inward) else { return };
+        let (association, Some(side)) = (channel.association, channel.job.try_as_inward_mut()) else { return };
         side.counts = counts;
         match (association.state, end) {
-            (State::Finishing { .. }, End::Closed { report: Some(_) }) => self.close_finished(now, inward),
+            (SignalState::Finishing { .. }, End::Closed { report: Some(_) }) => self.close_finished(now, inward),
             _ => self.close_side(now, inward, reason),
         }
     }
@@ -238,7 +267,7 @@ impl Endpoint {
     /// The driver took the other side of a relay out before its end.
     pub(super) fn is_orphan(&self, key: ChannelId) -> bool {
         let Some(channel) = self.channels.get(key) else { return false };
-        let lives = matches!(channel.association.state, State::Open | State::Finishing { .. });
+        let lives = matches!(channel.association.state, SignalState::Open | SignalState::Finishing { .. });
         lives && channel.job.partner().is_some_and(|partner| self.channels.get(partner).is_none())
     }
 }

@@ -1,4 +1,4 @@
-//! Hosts with a key: whether a genuine frame is one that its sender sends now, or was sent before.
+//! Replay protection for hosts with a key: tells whether a genuine frame is new, or was sent before.
 
 use core::net::SocketAddr;
 
@@ -6,7 +6,7 @@ use super::Endpoint;
 use super::seal::Seal;
 use super::signalling::Signalling;
 use crate::event::LinkId;
-use crate::signal::State;
+use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
 use crate::wire::{Control, ControlType};
 
@@ -16,12 +16,12 @@ const CHALLENGE_SLOT: Duration = Duration::from_millis(100);
 const CHALLENGE_SLOTS: u64 = 10;
 
 impl Signalling {
-    /// What tags the packets of a channel.
+    /// The key that tags the packets of a channel.
     pub(super) fn seal(&self, token: u64, remote: (u32, u64)) -> Option<Seal> {
         self.authentication.as_ref().map(|authentication| authentication.of_channel(token, remote))
     }
 
-    /// What `peer` is challenged to say now, if it asks for the channel that it calls `token`.
+    /// The number that `peer` is challenged to say now, if it asks for the channel that it calls `token`.
     fn challenge(&self, now: Instant, peer: &SocketAddr, token: u64) -> u64 {
         self.secret.challenge(peer, token, now.as_nanos() / CHALLENGE_SLOT.as_nanos())
     }
@@ -41,7 +41,7 @@ impl Signalling {
 }
 
 impl Endpoint {
-    /// Whether a genuine frame with this number is to be looked at; otherwise it may have been sent long ago.
+    /// True if a genuine frame with this number is to be looked at; otherwise it may have been sent long ago.
     pub(super) fn is_new(
         &mut self,
         now: Instant,
@@ -67,7 +67,7 @@ impl Endpoint {
                 is_met
             }
             Control::Challenge => {
-                let opening = self.outgoing(peer, token).filter(|&key| self.state(key) == Some(State::Opening));
+                let opening = self.outgoing(peer, token).filter(|&key| self.state(key) == Some(SignalState::Opening));
                 let channel = opening.and_then(|key| self.channels.get_mut(key));
                 let is_new = channel.is_some_and(|channel| channel.numbers.is_challenged(number));
                 if let Some(key) = opening.filter(|_| is_new) {

@@ -1,4 +1,4 @@
-//! Other stages for channels that are sent, for all of them together: the idle-instant protocol. Why that is sound is in
+//! New stages for all sent channels together: the idle-instant protocol. The proof is in
 //! [`crate::admission::rearrange`].
 
 use alloc::boxed::Box;
@@ -9,34 +9,34 @@ use crate::contract::SendingStages;
 use crate::event::ChannelId;
 use crate::units::Instant;
 
-/// Channels that are sent, and the stages that they are to have; of each as long together as those that it has.
+/// Sent channels and their new stages. For each channel the sum of the stages stays the same.
 pub type Stages = Box<[(ChannelId, SendingStages)]>;
 
 /// A change of stages that is under way.
 #[derive(Debug)]
-pub(super) struct Restaging {
+pub(super) struct StageChange {
     stages: Stages,
     is_made: bool,
     /// Links, by number, that had an instant without current packets since then: those before this one.
     idle_links: usize,
 }
 
-impl Restaging {
+impl StageChange {
     fn is_over(&self, links: usize) -> bool {
         self.is_made && self.idle_links >= links
     }
 }
 
 impl Endpoint {
-    /// Gives channels these stages together, at the first instant at which no current real-time message is unfinished on the processor. What is
-    /// enqueued at the links keeps its deadlines. One change at a time: a second one, before [`Endpoint::poll_restaged`] has told of the first, takes its place,
-    /// and channels keep what they have. Takes time in proportion to the number of channels, once.
+    /// Gives channels these stages together, at the first instant at which no current real-time message is unfinished on the processor. Packets that are
+    /// enqueued at the links keep their deadlines. One change at a time: a second one, before [`Endpoint::poll_restaged`] has told of the first, takes its place,
+    /// and channels keep the stages that they have. Takes time in proportion to the number of channels, once.
     pub fn restage(&mut self, stages: Stages) {
-        self.restaging = Some(Restaging { stages, is_made: false, idle_links: 0 });
+        self.restaging = Some(StageChange { stages, is_made: false, idle_links: 0 });
     }
 
-    /// Once, when a change of stages is over: the stages are in force, and each link has had an instant without current packets since.
-    /// What was admitted beside them may begin. The memory comes back. To be called between steps.
+    /// Returns the memory, once, when a change of stages is over: the stages are in force, and each link has had an instant without current
+    /// packets since. A newcomer that was admitted beside these stages may begin. Call it between steps.
     pub fn poll_restaged(&mut self, now: Instant) -> Option<Stages> {
         self.restaging.as_ref()?;
         self.go_on_restaging(now);
@@ -49,15 +49,15 @@ impl Endpoint {
     pub(super) fn go_on_restaging(&mut self, now: Instant) {
         let Some(change) = &mut self.restaging else { return };
         if !change.is_made {
-            if self.processor.has_current(now) {
+            if self.jobs.processor.has_current(now) {
                 return;
             }
             for &(channel, stages) in &change.stages {
                 let Some(state) = self.channels.get_mut(channel) else { continue };
-                let Some(sending) = state.job.sender_mut() else { continue };
+                let Some(sending) = state.job.try_as_sender_mut() else { continue };
                 sending.set_stages(stages);
                 if let Some(work) = state.job.work(self.config.quantum) {
-                    self.processor.renew(now, channel.index(), work);
+                    self.jobs.processor.renew(now, channel.index(), work);
                 }
             }
             change.is_made = true;

@@ -8,12 +8,12 @@ use siphasher::sip::SipHasher24;
 
 use crate::wire::{CODE_BYTES, sealed};
 
-/// A key of 256 bits that all hosts have which may ask one another for channels. Whoever has it can be any of them.
+/// A key of 256 bits that a group of hosts shares to authenticate its frames. Each host that has the key can pretend to be any other.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedKey([u8; 32]);
 
 impl SharedKey {
-    /// The key itself: uniformly random.
+    /// Makes a key of its 32 bytes, which must be random.
     pub const fn new(bytes: [u8; 32]) -> Self {
         Self(bytes)
     }
@@ -25,7 +25,7 @@ impl fmt::Debug for SharedKey {
     }
 }
 
-/// What codes are made for, their first byte: none can be taken for one of another kind.
+/// The purposes of codes, their first byte: none can be taken for one of another kind.
 const CONTROL: u8 = 1;
 const DATA: u8 = 2;
 
@@ -62,7 +62,7 @@ impl Authentication {
         Some(number)
     }
 
-    /// What tags the packets of the channel that ACCEPT named so in answer to `token`.
+    /// The key that tags the packets of the channel that ACCEPT named in answer to `token`.
     pub(super) fn of_channel(&self, token: u64, (channel, key): (u32, u64)) -> Seal {
         let mut input = [0; 20];
         input[..8].copy_from_slice(&token.to_be_bytes());

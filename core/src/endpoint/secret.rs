@@ -1,4 +1,4 @@
-//! What nobody outside may guess: tokens, keys, and where a peer's token stands in the table of tokens.
+//! Values that no other host may guess: tokens, keys, and where a peer's token stands in the table of tokens.
 
 use core::net::{IpAddr, SocketAddr};
 
@@ -6,8 +6,8 @@ use siphasher::sip::SipHasher24;
 
 use crate::clock::MAX_EPOCH;
 
-/// A keyed pseudo-random function (SipHash-2-4). What was drawn from it before says nothing about what is drawn next, and
-/// nobody without the key can make two peers' tokens meet. Each use has inputs of its own length.
+/// A keyed pseudo-random function (SipHash-2-4). Earlier values say nothing about the next one, and
+/// no peer without the key can make two peers' tokens meet. Each use has inputs of its own length.
 #[derive(Debug)]
 pub(super) struct Secret {
     function: SipHasher24,
@@ -43,8 +43,8 @@ impl Secret {
         self.function.hash(&input)
     }
 
-    /// What `peer` has to say when it asks for the channel that it calls `token`, from when `slot` began, for a while. It ends with
-    /// the slot, so that whoever made it finds it again.
+    /// The number that `peer` has to say when it asks for the channel that it calls `token`, from when `slot` began, for a while. It ends with
+    /// the slot, so that this host finds it again.
     pub(super) fn challenge(&self, peer: &SocketAddr, token: u64, slot: u64) -> u64 {
         let mut input = [0; 34];
         input[..16].copy_from_slice(&octets(peer));

@@ -1,4 +1,4 @@
-//! The endpoint's side of [`crate::signal`]: which frame is written when, and what an arriving one means.
+//! The endpoint's side of [`crate::signal`]: when each frame is written, and what an arriving one means.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -6,28 +6,28 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::channel::{Channel, Incoming, Outgoing, Released};
-use super::control::Text;
-use super::job::Offer;
+use super::channel::{Channel, ReceiveSetup, ReleasedChannel, SendSetup};
+use super::control::ShortText;
+use super::job::OpenTerms;
 use super::link::{SENDING, SHARES};
 use super::seal::{Authentication, SharedKey};
 use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
 use crate::collections::{DeadlineHeap, Ring, TokenMap};
 use crate::contract::{self, ContractError, SendingStages, Service, packets};
-use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
+use crate::event::{ChannelId, End, Event, LinkId, Name, PeerRequest, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
-use crate::receive::Found;
-use crate::signal::{Association, Due, RETRY, State, is_same_clock};
+use crate::receive::FrameTimes;
+use crate::signal::{Association, DueAction, RETRY, SignalState, is_same_clock};
 use crate::units::{Duration, Instant};
-use crate::wire::{Accept, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, token};
+use crate::wire::{Accept, Control, ControlType, MessageCounts, Open, ROUTE_LOST, Refuse, Versions, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
-pub(super) struct Pending {
-    request: Request,
+pub(super) struct PendingRequest {
+    request: PeerRequest,
     token: u64,
     expires: Instant,
 }
@@ -35,18 +35,18 @@ pub(super) struct Pending {
 /// The signalling of an endpoint, beside that of each channel.
 #[derive(Debug)]
 pub(super) struct Signalling {
-    /// When something is due on each channel.
+    /// The time of the next signal on each channel.
     pub(super) timers: DeadlineHeap,
     /// The channels by their peers and tokens ([`Secret::place`]).
     tokens: TokenMap,
-    pending: Vec<Pending>,
+    pending: Vec<PendingRequest>,
     listeners: Vec<Name>,
     pub(super) secret: Secret,
     /// If hosts have a key.
     pub(super) authentication: Option<Authentication>,
     /// The challenges that were met lately, and when they were forgotten anyway, the oldest first: each serves once.
     pub(super) met: Ring<(u64, Instant)>,
-    /// When the endpoint was driven first.
+    /// The instant at which the endpoint was driven first.
     begin: Option<Instant>,
     /// While an upcall is ready: when a timer may ask for the processor next.
     pub(super) held_until: Option<Instant>,
@@ -69,7 +69,7 @@ impl Signalling {
     }
 }
 
-/// How long the driver has to decide on a request; the peer asks again anyway.
+/// The time in which the driver has to decide on a request; the peer asks again anyway.
 pub const DECISION: Duration = Duration::from_secs(2);
 
 impl Endpoint {
@@ -84,7 +84,7 @@ impl Endpoint {
         true
     }
 
-    /// Peers that ask for `name` from now on are told that there is no such name.
+    /// Stops listening on `name`: peers that ask for it from now on are told that there is no such name.
     pub fn unlisten(&mut self, name: &Name) {
         self.signalling.listeners.retain(|other| other != name);
     }
@@ -94,19 +94,19 @@ impl Endpoint {
     /// # Errors
     /// [`Code::Memory`] if channels or frames are used up, [`Code::BadParameters`] if its messages need more packets than the
     /// wire can number or best effort may have here ([`LinkConfig`](super::LinkConfig)); the channel's memory comes back.
-    pub fn open(&mut self, now: Instant, outgoing: Outgoing) -> Result<ChannelId, (Outgoing, Refusal)> {
-        let Outgoing(mut channel) = outgoing;
+    pub fn open(&mut self, now: Instant, outgoing: SendSetup) -> Result<ChannelId, (SendSetup, Refusal)> {
+        let SendSetup(mut channel) = outgoing;
         let lease = channel.association.lease;
         let token = self.signalling.secret.draw();
         channel.association = Association::opening(now, token, lease);
         let Some(link) = self.links.get(usize::from(channel.link)) else {
-            return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
+            return Err((SendSetup(channel), Refusal::new(Code::BadParameters, Stage::Link)));
         };
         let best_effort = link.best_effort;
         channel.unsent_before = link.unsent;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
-            Some(Offer { service, packet, .. }) => {
-                let packet = if service.contract().is_none() { packet.min(best_effort.packet_max) } else { packet };
+            Some(OpenTerms { service, packet, .. }) => {
+                let packet = if service.is_real_time() { packet } else { packet.min(best_effort.packet_max) };
                 channel.job.set_packet(packet);
                 let checked = check_packets(&service, &best_effort, packet, limits::MAX_PACKETS_PER_MESSAGE);
                 checked.err().map(Refusal::from)
@@ -114,27 +114,27 @@ impl Endpoint {
             None => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
         };
         if let Some(refusal) = refusal {
-            return Err((Outgoing(channel), refusal));
+            return Err((SendSetup(channel), refusal));
         }
         match self.install(channel) {
             Ok(key) => Ok(key),
-            Err(channel) => Err((Outgoing(channel), Refusal::new(Code::Memory, Stage::SendingProcessor))),
+            Err(channel) => Err((SendSetup(channel), Refusal::new(Code::Memory, Stage::SendingProcessor))),
         }
     }
 
     /// Starts the data of a channel that the peer has accepted, with the final stages.
     pub fn begin(&mut self, now: Instant, channel: ChannelId, stages: SendingStages) {
         let Some(state) = self.channels.get_mut(channel) else { return };
-        if state.association.state != State::Accepted {
+        if state.association.state != SignalState::Accepted {
             return;
         }
-        let Some(sending) = state.job.sender_mut() else { return };
+        let Some(sending) = state.job.try_as_sender_mut() else { return };
         sending.set_stages(stages);
-        state.association.enter(State::Open, now);
+        state.association.enter(SignalState::Open, now);
         self.set_timer(channel);
     }
 
-    /// Accepts a request that this host has admitted: to receive, or to relay ([`Incoming::relay`]).
+    /// Accepts a request that this host has admitted: to receive, or to relay ([`ReceiveSetup::relay`]).
     ///
     /// # Errors
     /// [`Code::WouldFit`] if it is a question: the peer is told so, and nothing is opened. [`Code::Memory`] if channels or frames are used up, [`Code::Protocol`] if the request has lapsed, or if the onward
@@ -143,28 +143,28 @@ impl Endpoint {
     pub fn accept(
         &mut self,
         now: Instant,
-        request: &Request,
-        incoming: Incoming,
-    ) -> Result<ChannelId, (Incoming, Refusal)> {
-        let Incoming(mut channel) = incoming;
-        let onward = channel.job.inward().map(|inward| inward.onward);
+        request: &PeerRequest,
+        incoming: ReceiveSetup,
+    ) -> Result<ChannelId, (ReceiveSetup, Refusal)> {
+        let ReceiveSetup(mut channel) = incoming;
+        let onward = channel.job.try_as_inward_ref().map(|inward| inward.onward);
         if request.is_question {
             // It would be granted, and nothing is opened.
             let refusal = Refusal::new(Code::WouldFit, Stage::Route);
             self.refuse_pending(request.id, &refusal);
             onward.inspect(|&onward| self.close_side(now, onward, 0));
-            return Err((Incoming(channel), refusal));
+            return Err((ReceiveSetup(channel), refusal));
         }
         if onward.is_some_and(|onward| !self.can_join(onward, request.id)) {
-            return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::Route)));
+            return Err((ReceiveSetup(channel), Refusal::new(Code::Protocol, Stage::Route)));
         }
         let Some(pending) = self.take_pending(request.id) else {
             onward.inspect(|&onward| self.close_side(now, onward, 0));
-            return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
+            return Err((ReceiveSetup(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
         channel.opened = now;
-        if let Some(receiving) = channel.job.receiver_mut() {
+        if let Some(receiving) = channel.job.try_as_receiver_mut() {
             receiving.begin_at(now, self.config.stretch_ppm);
         }
         match self.install(channel) {
@@ -182,33 +182,33 @@ impl Endpoint {
                 let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
                 self.send_refusal(request.link, request.peer, pending.token, &refusal);
                 onward.inspect(|&onward| self.close_side(now, onward, 0));
-                Err((Incoming(channel), refusal))
+                Err((ReceiveSetup(channel), refusal))
             }
         }
     }
 
     /// Refuses a request; the peer is told why.
-    pub fn refuse(&mut self, request: &Request, refusal: &Refusal) {
+    pub fn refuse(&mut self, request: &PeerRequest, refusal: &Refusal) {
         self.refuse_pending(request.id, refusal);
     }
 
     pub(super) fn refuse_pending(&mut self, id: RequestId, refusal: &Refusal) {
-        if let Some(Pending { request, token, .. }) = self.take_pending(id) {
+        if let Some(PendingRequest { request, token, .. }) = self.take_pending(id) {
             self.send_refusal(request.link, request.peer, token, refusal);
         }
     }
 
-    /// Closes a channel. What a sender has queued is sent first; a receiver takes nothing more, and closes at once or, if it has another clock, when a
-    /// last report of its sender has told whether the messages were in time, after a quarter of a second at most. Of a relay both sides are closed:
-    /// what waits is sent on, and nothing more is taken.
+    /// Closes a channel. A sender first sends its queued messages. A receiver takes nothing more. It closes at once, or, if it has another
+    /// clock, when a last report of its sender has told whether the messages were in time, after a quarter of a second at most. Of a relay
+    /// both sides are closed: packets that wait are sent on, and nothing more is taken.
     pub fn close(&mut self, now: Instant, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(channel) else { return };
         let (stands, is_drained) = (state.association.state, state.job.is_drained());
         match stands {
-            State::Open if !is_drained => state.association.state = State::Draining,
-            State::Open if !self.is_judged(now, channel) => self.start_draining(now, channel),
-            State::Open | State::Accepted => self.start_closing(now, channel),
-            State::Opening => self.end(now, channel, End::Closed { report: None }),
+            SignalState::Open if !is_drained => state.association.state = SignalState::Draining,
+            SignalState::Open if !self.is_judged(now, channel) => self.start_draining(now, channel),
+            SignalState::Open | SignalState::Accepted => self.start_closing(now, channel),
+            SignalState::Opening => self.end(now, channel, End::Closed { report: None }),
             _ => return,
         }
         if let Some(partner) = self.channels.get(channel).and_then(|channel| channel.job.partner()) {
@@ -223,12 +223,12 @@ impl Endpoint {
         channel: ChannelId,
         frames: &mut impl Frames,
         spent: impl FnMut(MessageBuf),
-    ) -> Option<Released> {
+    ) -> Option<ReleasedChannel> {
         self.say_farewell(channel);
         self.leave_clock(channel);
         let mut removed = self.channels.remove(channel)?;
         let id = channel.index();
-        self.processor.remove(id);
+        self.jobs.processor.remove(id);
         self.links[usize::from(removed.link)].remove(id);
         self.signalling.timers.remove(id);
         self.deliverable.remove(id);
@@ -243,10 +243,10 @@ impl Endpoint {
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
             self.signalling.timers.set(partner.index(), Instant::ZERO);
         }
-        Some(Released(removed))
+        Some(ReleasedChannel(removed))
     }
 
-    /// Does what is due by `now`: one timer a channel at most.
+    /// Handles the timers that are due by `now`, at most one of each channel.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.signalling.begin.get_or_insert(now);
         while let Some((_, id)) = self.signalling.timers.pop_due(now) {
@@ -258,13 +258,11 @@ impl Endpoint {
             let Some(channel) = self.channels.get_mut(key) else { continue };
             let due = channel.association.timeout(now);
             match due {
-                Due::Nothing => {}
-                Due::Open => self.say(key, ControlType::Open),
-                Due::Keepalive => self.say(key, ControlType::Keepalive),
-                Due::Close => self.say(key, ControlType::Close),
-                Due::Finish => self.conclude(now, key),
-                Due::NoAnswer => self.end(now, key, End::NoAnswer),
-                Due::PeerLost => self.end(now, key, End::PeerLost),
+                DueAction::Nothing => {}
+                DueAction::Say(frame) => self.say(key, frame),
+                DueAction::Finish => self.conclude(now, key),
+                DueAction::NoAnswer => self.end(now, key, End::NoAnswer),
+                DueAction::PeerLost => self.end(now, key, End::PeerLost),
             }
             self.set_timer(key);
         }
@@ -274,7 +272,7 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ inputs
 
-    pub(super) fn handle_control(&mut self, found: Found, link: LinkId, peer: SocketAddr, frame: &[u8]) {
+    pub(super) fn handle_control(&mut self, found: FrameTimes, link: LinkId, peer: SocketAddr, frame: &[u8]) {
         let now = found.at;
         let number = match self.signalling.authentication.as_ref().map(|authentication| authentication.check(frame)) {
             Some(None) => {
@@ -289,7 +287,7 @@ impl Endpoint {
                 self.counters.control_invalid += 1;
                 // An OPEN that cannot be read gets an answer, so that its sender learns why; nothing else does.
                 if let (Some(token), Some(&1)) = (token(frame), frame.get(4)) {
-                    let mut detail = Text::default();
+                    let mut detail = ShortText::default();
                     let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
                     self.answer(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
@@ -303,7 +301,7 @@ impl Endpoint {
             return;
         }
         match control {
-            // It has been taken, or this host has no key, and nobody to challenge it.
+            // It has been taken, or this host has no key and expects no challenge.
             Control::Challenge => {}
             Control::Open(open) => self.handle_open(found, link, peer, token, &open),
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
@@ -316,10 +314,10 @@ impl Endpoint {
                     }
                     refusal => refusal,
                 };
-                self.end_if(now, peer, token, State::Opening, End::Refused(refusal));
+                self.end_if(now, peer, token, SignalState::Opening, End::Refused(refusal));
             }
             Control::Version(Versions { lowest, highest }) => {
-                self.end_if(now, peer, token, State::Opening, End::Version { lowest, highest });
+                self.end_if(now, peer, token, SignalState::Opening, End::Version { lowest, highest });
             }
             Control::Keepalive(keepalive) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
@@ -336,7 +334,7 @@ impl Endpoint {
                 if let Some(key) = self.outgoing(peer, token) {
                     self.confirm(now, key);
                     self.hear_exchange(found, key, status.exchange);
-                    if status.exchange.is_some() && self.state(key) == Some(State::Closing) {
+                    if status.exchange.is_some() && self.state(key) == Some(SignalState::Closing) {
                         // Its last messages wait for one more report.
                         self.answer_channel(now, key, ControlType::Close);
                     }
@@ -352,7 +350,7 @@ impl Endpoint {
             }
             Control::Close(close) => self.handle_close(found, peer, token, &close),
             Control::Closed(counts) => {
-                let closing = |key: &ChannelId| self.state(*key) == Some(State::Closing);
+                let closing = |key: &ChannelId| self.state(*key) == Some(SignalState::Closing);
                 let sending = self.outgoing(peer, token).filter(closing);
                 let Some(key) = sending.or_else(|| self.find(peer, token, true).filter(closing)) else { return };
                 let report = sending.and_then(|key| self.believed(key, counts));
@@ -362,7 +360,7 @@ impl Endpoint {
     }
 
     /// Ends the sending channel to `peer` that `token` names, if it is in `state`.
-    fn end_if(&mut self, now: Instant, peer: SocketAddr, token: u64, state: State, end: End) {
+    fn end_if(&mut self, now: Instant, peer: SocketAddr, token: u64, state: SignalState, end: End) {
         if let Some(key) = self.outgoing(peer, token)
             && self.state(key) == Some(state)
         {
@@ -370,7 +368,7 @@ impl Endpoint {
         }
     }
 
-    fn handle_open(&mut self, found: Found, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
+    fn handle_open(&mut self, found: FrameTimes, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
         let now = found.at;
         if let Some(key) = self.find(peer, token, true) {
             // A repetition.
@@ -411,7 +409,7 @@ impl Endpoint {
         // What this host said itself is taken from itself, and not from who heard it.
         let same_clock = (found.is_own || self.named(peer, token, false).is_none())
             && is_same_clock(self.config.clock, now, token, ControlType::Open, open.clock);
-        let request = Request {
+        let request = PeerRequest {
             id: RequestId(self.signalling.secret.draw()),
             peer,
             link,
@@ -425,21 +423,19 @@ impl Endpoint {
             lease: open.lease,
             pace: open.pace,
         };
-        if !same_clock {
-            self.clocks.compare();
-        }
-        self.signalling.pending.push(Pending { request, token, expires: now + DECISION });
+        self.clocks.is_compared |= !same_clock;
+        self.signalling.pending.push(PendingRequest { request, token, expires: now + DECISION });
         self.push_event(Event::Requested(request));
     }
 
     fn handle_accept(&mut self, now: Instant, peer: SocketAddr, token: u64, accept: &Accept) {
         let Some(key) = self.outgoing(peer, token) else { return };
-        if self.state(key) != Some(State::Opening) {
+        if self.state(key) != Some(SignalState::Opening) {
             return;
         }
         let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let Some(Offer { service, packet, .. }) = channel.job.offer() else { return };
+        let Some(OpenTerms { service, packet, .. }) = channel.job.offer() else { return };
         if channel.is_question || accept.check(packet as u16).is_err() {
             return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
@@ -448,7 +444,7 @@ impl Endpoint {
         let most = packets(service.max_message(), packet);
         let best_effort = self.links[usize::from(channel.link)].best_effort;
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
-        if let Some(onward) = channel.job.onward_mut() {
+        if let Some(onward) = channel.job.try_as_onward_mut() {
             onward.receiver_has_same_clock = same_clock;
             let (most, packet) = (onward.relaying.most_packets(), u32::from(accept.packet).max(1));
             checked = checked.and_then(|()| contract::check_packets(service.max_message(), packet, most));
@@ -460,7 +456,7 @@ impl Endpoint {
         channel.remote = (accept.channel, accept.key);
         channel.seal = self.signalling.seal(token, channel.remote);
         channel.association.accept(now, accept.lease);
-        let is_sender = channel.job.sender().is_some();
+        let is_sender = channel.job.try_as_sender_ref().is_some();
         if !same_clock && is_sender {
             self.watch_clock(key);
         }
@@ -477,25 +473,27 @@ impl Endpoint {
 
     /// The peer says how many packets it made and lost itself.
     pub(super) fn note_unsent(&mut self, key: ChannelId, unsent: u64) {
-        if let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) {
+        if let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.try_as_receiver_mut()) {
             receiving.note_unsent(unsent);
         }
     }
 
-    /// Forgets a request that the driver could not look at; the peer's next try is a new one.
-    pub fn forget(&mut self, request: &Request) {
+    /// Forgets a request that the driver could not handle; the peer's next try is a new one.
+    pub fn forget(&mut self, request: &PeerRequest) {
         self.take_pending(request.id);
     }
 
-    /// True if everything that was taken has been handed to the links, control frames included. Looks at every channel.
+    /// True if everything that was taken has been handed to the links, control frames included. It looks at every channel.
     pub fn is_sent_out(&self) -> bool {
-        let sent = |channel: &Channel| channel.job.is_drained() || channel.association.state == State::Ended;
         self.links.iter().all(|link| !link.has_frames())
-            && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
+            && self
+                .channels
+                .iter()
+                .all(|(_, channel)| channel.job.is_drained() || channel.association.state == SignalState::Ended)
     }
 
-    /// What the receiver of a sending channel last reported.
-    pub fn report(&self, channel: ChannelId) -> Option<Counts> {
+    /// The last report of a sending channel's receiver.
+    pub fn report(&self, channel: ChannelId) -> Option<MessageCounts> {
         self.channels.get(channel)?.report
     }
 
@@ -523,13 +521,13 @@ impl Endpoint {
         Ok(key)
     }
 
-    /// Whether packets have to be spaced.
+    /// True if packets have to be spaced.
     fn tell_links(&mut self) {
         let promises = self.promises > 0;
         self.links.iter_mut().for_each(|link| link.scheduler.set_promises(promises));
     }
 
-    fn take_pending(&mut self, id: RequestId) -> Option<Pending> {
+    fn take_pending(&mut self, id: RequestId) -> Option<PendingRequest> {
         let at = self.signalling.pending.iter().position(|pending| pending.request.id == id)?;
         Some(self.signalling.pending.swap_remove(at))
     }
@@ -563,8 +561,8 @@ impl Endpoint {
         (self.channels.get(key)?.remote == remote).then_some(key)
     }
 
-    /// What a peer reports of a channel to it, if it can be true: of no more messages than there were.
-    pub(super) fn believed(&mut self, key: ChannelId, report: Counts) -> Option<Counts> {
+    /// A peer's report of a channel to it, if it can be true: it counts no more messages than there were.
+    pub(super) fn believed(&mut self, key: ChannelId, report: MessageCounts) -> Option<MessageCounts> {
         let believed = self.channels.get(key).is_some_and(|channel| channel.job.can_have_become(&report));
         self.counters.control_invalid += u64::from(!believed);
         believed.then_some(report)
@@ -573,7 +571,7 @@ impl Endpoint {
     /// True if the peer that opened a channel has not shown yet that it has ACCEPT.
     pub(super) fn lacks_accept(&self, key: ChannelId) -> bool {
         let association = self.channels.get(key).map(|channel| channel.association);
-        association.is_some_and(|association| association.state == State::Open && !association.is_confirmed())
+        association.is_some_and(|association| association.state == SignalState::Open && !association.is_confirmed())
     }
 
     /// True if the driver has still to decide on what `peer` asked for under `token`.
@@ -582,10 +580,10 @@ impl Endpoint {
     }
 
     pub(super) fn is_inward(&self, key: ChannelId) -> bool {
-        self.channels.get(key).is_some_and(|channel| channel.job.inward().is_some())
+        self.channels.get(key).is_some_and(|channel| channel.job.try_as_inward_ref().is_some())
     }
 
-    pub(super) fn state(&self, key: ChannelId) -> Option<State> {
+    pub(super) fn state(&self, key: ChannelId) -> Option<SignalState> {
         self.channels.get(key).map(|channel| channel.association.state)
     }
 

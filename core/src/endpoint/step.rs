@@ -1,16 +1,18 @@
-//! A step and when its result shows.
+//! Steps, and the time from which their results show.
 //!
 //! A host with one thread does nothing else during a step: [`Endpoint::poll_step`]. Where the link is served at interrupt
 //! level, a transmission may end in the middle of a step, and the packet that is being made must not leave before it is
 //! complete: [`Endpoint::begin_step`] and [`Endpoint::end_step`].
 
+use alloc::boxed::Box;
+
 use super::{Endpoint, Step};
 use crate::event::LinkId;
 use crate::frames::Frames;
-use crate::piece::Worked;
-use crate::processor::{After, Preemption};
-use crate::receive::Receiving;
-use crate::signal::State;
+use crate::piece::StepResult;
+use crate::processor::{Preemption, RemainingWork};
+use crate::receive::ReceivingChannel;
+use crate::signal::SignalState;
 use crate::units::Instant;
 
 impl Endpoint {
@@ -25,25 +27,26 @@ impl Endpoint {
     /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
     /// before the next step is begun.
     pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
-        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current(now)) {
+        if !self.jobs.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current(now)) {
             self.gaps.caught_up = now;
         }
         if self.restaging.is_some() {
             self.go_on_restaging(now);
         }
         loop {
-            let pick = self.processor.pick(now)?;
+            let pick = self.jobs.processor.pick(now)?;
             let Some(key) = self.channels.key_at(pick.id) else {
-                if self.upcalls.take(pick) {
+                self.next_upcall = Some(pick).filter(|&pick| self.jobs.has(pick));
+                if self.next_upcall.is_some() {
                     return None;
                 }
-                self.processor.remove(pick.id);
+                self.jobs.processor.remove(pick.id);
                 continue;
             };
-            let channel = self.channels.get_mut(key)?;
+            let channel = self.channels.get_mut(key).map(Box::as_mut)?;
             let Some((worked, after)) = channel.job.step(channel.remote, self.config.quantum, frames) else {
                 // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
-                self.processor.stepped(now, After::Blocked);
+                self.jobs.processor.stepped(now, RemainingWork::Blocked);
                 self.starved.push_back(0, pick.id);
                 continue;
             };
@@ -55,20 +58,20 @@ impl Endpoint {
             if channel.job.has_delivery() {
                 self.deliverable.push_back(0, pick.id);
             }
-            let lost = channel.job.receiver_mut().map_or(0, Receiving::take_lost);
-            let quantum_end = self.processor.stepped(now, after);
-            if matches!(channel.association.state, State::Finishing { .. }) {
+            let lost = channel.job.try_as_receiver_mut().map_or(0, ReceivingChannel::take_lost);
+            let quantum_end = self.jobs.processor.stepped(now, after);
+            if matches!(channel.association.state, SignalState::Finishing { .. }) {
                 self.conclude_if_complete(now, key);
             }
             if lost > 0 {
                 self.explain_lost(now, key.index(), lost);
             }
-            let Worked { piece, bytes, spent, .. } = worked;
+            let StepResult { piece, bytes, spent, .. } = worked;
             return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });
         }
     }
 
-    /// The step that was begun is over: its packet may leave.
+    /// Ends the step that was begun: its packet may leave.
     pub fn end_step(&mut self, now: Instant) {
         let Some(id) = self.making.take() else { return };
         let Some(channel) = self.channels.key_at(id).and_then(|key| self.channels.get(key)) else { return };
@@ -80,29 +83,29 @@ impl Endpoint {
         }
     }
 
-    /// When [`Endpoint::poll_transmit`] may have a packet for `link` that it does not have now; `None` if only an input, a
+    /// The time at which [`Endpoint::poll_transmit`] may have a packet for `link` that it does not have now; `None` if only an input, a
     /// step or room can change that. Part of [`Endpoint::poll_timeout`].
     pub fn link_timeout(&self, link: LinkId) -> Option<Instant> {
         self.links.get(usize::from(link))?.next_time()
     }
 
-    /// While restricted, only current real-time work is done ([`Processor::set_restricted`](crate::processor::Processor::set_restricted)).
+    /// Sets the restriction: while restricted, only current real-time work is done ([`Processor::set_restricted`](crate::processor::Processor::set_restricted)).
     pub fn set_restricted(&mut self, restricted: bool) {
         self.restricted = restricted;
-        self.processor.set_restricted(restricted || self.signalling.held_until.is_some());
+        self.jobs.processor.set_restricted(restricted || self.signalling.held_until.is_some());
     }
 
-    /// While `held`, because an upcall of this host is ready, only current real-time work is done; packets of best effort and control frames
+    /// Sets the hold: while `held`, because an upcall of this host is ready, only current real-time work is done; packets of best effort and control frames
     /// leave [`HELD_SPACING`](crate::limits::HELD_SPACING) apart at least, early ones not at all, and signalling asks for no timeout more often (U1 and U2 of
     /// [`crate::admission::upcalls`]).
     pub fn set_held(&mut self, now: Instant, held: bool) {
         self.signalling.held_until = held.then(|| self.signalling.held_until.unwrap_or(now));
-        self.processor.set_restricted(self.restricted || held);
+        self.jobs.processor.set_restricted(self.restricted || held);
         self.links.iter_mut().for_each(|link| link.scheduler.set_held(now, held));
     }
 
-    /// Does without cooperative preemption from now on. For the experiments of `[channels Fig. 9]` only: no bound holds then.
+    /// Switches cooperative preemption off from now on. For the experiments of `[channels Fig. 9]` only: no bound holds then.
     pub fn set_preemption(&mut self, preemption: Preemption) {
-        self.processor.set_preemption(preemption);
+        self.jobs.processor.set_preemption(preemption);
     }
 }

@@ -1,12 +1,14 @@
-//! What leaves: the link scheduler's choice becomes a packet for the driver to hand over.
+//! Packets that leave: the link scheduler's choice becomes a packet for the driver to hand over.
 
-use super::job::Leaving;
+use alloc::boxed::Box;
+
+use super::job::LeavingPacket;
 use super::{Endpoint, Transmit};
 use crate::event::{ChannelId, LinkId};
 use crate::frames::Frames;
-use crate::receive::TimeTaken;
-use crate::send::link_scheduler::{Class, Next};
-use crate::signal::State;
+use crate::receive::TimeLoss;
+use crate::send::link_scheduler::{NextFrame, PacketClass};
+use crate::signal::SignalState;
 use crate::units::Instant;
 use crate::wire::{DATA_HEADER_BYTES, write_tag};
 
@@ -21,17 +23,17 @@ impl Endpoint {
     fn next_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
-            let processor = &self.processor;
+            let processor = &self.jobs.processor;
             match state.scheduler.next(now, state.has_control(), || !processor.has_current(now))? {
-                next @ (Next::Control | Next::Answer) => {
+                next @ (NextFrame::Control | NextFrame::Answer) => {
                     let Some(frame) = frames.take() else {
-                        if next == Next::Answer {
+                        if next == NextFrame::Answer {
                             state.scheduler.enqueue_answer();
                         }
                         return None;
                     };
                     let control = match next {
-                        Next::Control => self.pop_control(now, link),
+                        NextFrame::Control => self.pop_control(now, link),
                         _ => state.pop_answer(),
                     };
                     let Some(control) = control else {
@@ -42,10 +44,10 @@ impl Endpoint {
                     frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
                     let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
                     let scheduler = &mut self.links[usize::from(link)].scheduler;
-                    let completes = scheduler.issued(now, Class::BestEffort, payload);
+                    let completes = scheduler.issued(now, PacketClass::BestEffort, payload);
                     return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
                 }
-                Next::Channel(id) => {
+                NextFrame::Channel(id) => {
                     if let Some(transmit) = self.transmit_packet(now, link, id, frames) {
                         return Some(transmit);
                     }
@@ -56,26 +58,26 @@ impl Endpoint {
 
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
-        let channel = self.channels.get_mut(key)?;
+        let channel = self.channels.get_mut(key).map(Box::as_mut)?;
         let (peer, remote) = (channel.peer, channel.remote);
         let stolen = |since| self.gaps.stolen(since, now);
-        let Leaving { frame, payload, is_real_time, message, promised } =
+        let LeavingPacket { frame, payload, is_real_time, message, promised } =
             channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
-        let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
+        let class = if is_real_time { PacketClass::RealTime } else { PacketClass::BestEffort };
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let begins = scheduler.busy_until().max(now);
         let completes = scheduler.issued(now, class, payload);
         if !is_real_time && scheduler.has_current(now) {
             // It must not be before what is current: that one waits by our mistake.
-            self.gaps.note(now, TimeTaken { own: completes.since(begins), ..TimeTaken::default() });
+            self.gaps.note(now, TimeLoss { own: completes.since(begins), ..TimeLoss::default() });
         }
         let late = is_real_time && completes > promised;
         let making = self.making == Some(id);
         channel.job.sent(payload, (message.last, late), making, |head| scheduler.enqueue(now, id, head));
         if let Some(work) = channel.job.work(self.config.quantum) {
-            self.processor.ready(now, id, work);
+            self.jobs.processor.ready(now, id, work);
         }
-        if channel.association.state == State::Draining && channel.job.is_drained() {
+        if channel.association.state == SignalState::Draining && channel.job.is_drained() {
             self.start_closing(now, key);
         }
         let mut len = DATA_HEADER_BYTES + payload as usize;

@@ -1,23 +1,23 @@
-//! What exchanges with peers show of two premises: how long the network takes, and how uncertain a peer's clock is.
+//! Two premises, as exchanges with peers show them: the delay of the network, and the uncertainty of a peer's clock.
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use crate::units::Duration;
 
-/// How often a premise was seen to be broken.
+/// The number of times that a premise was seen to be broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Exceeded {
-    /// By so many exchanges of stamps.
+pub struct ExceededPremise {
+    /// The number of exchanges of stamps that showed it.
     pub count: u64,
-    /// The largest that was seen.
+    /// The largest value that was seen.
     pub largest: Duration,
-    /// The most that is counted on, as of then.
+    /// The limit on which the bounds counted then.
     pub limit: Duration,
 }
 
-impl Exceeded {
+impl ExceededPremise {
     /// A zero limit says nothing.
     fn note(&mut self, found: Duration, limit: Duration) {
         if found > limit && !limit.is_zero() {
@@ -29,29 +29,33 @@ impl Exceeded {
     }
 }
 
-/// The premises about one peer that has another clock, held against the least of eight exchanges with it on end: a single frame that was delayed breaks none.
+/// The premises about one peer that has another clock. The least of eight consecutive exchanges with it counts, so that a single delayed
+/// frame breaks no premise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct WatchedPeer {
+pub struct PeerPremises {
     /// Its address.
     pub peer: SocketAddr,
     /// The least of the last eight round trips.
     pub round_trip: Duration,
-    /// How well its clock was known at best at the last eight exchanges.
+    /// The smallest uncertainty of its clock at the last eight exchanges.
     pub error: Duration,
-    /// Round trips beyond [`ClockConfig::round_trip`](super::ClockConfig::round_trip), but for what its link may be given ahead more than ours.
-    pub network: Exceeded,
-    /// Errors beyond [`ClockConfig::error`](super::ClockConfig::error).
-    pub clock: Exceeded,
+    /// True if the uncertainty rests on the reports of both hosts' kernels about their wall clocks.
+    pub by_wall_clocks: bool,
+    /// Round trips beyond the limit ([`ClockConfig::round_trip`](super::ClockConfig::round_trip)): the network took longer.
+    pub network: ExceededPremise,
+    /// Uncertainties of its clock beyond the limit ([`ClockConfig::error`](super::ClockConfig::error)).
+    pub clock: ExceededPremise,
 }
 
-impl WatchedPeer {
+impl PeerPremises {
     fn new(peer: SocketAddr) -> Self {
         let (round_trip, error) = (Duration::ZERO, Duration::ZERO);
-        Self { peer, round_trip, error, network: Exceeded::default(), clock: Exceeded::default() }
+        let (network, clock) = (ExceededPremise::default(), ExceededPremise::default());
+        Self { peer, round_trip, error, by_wall_clocks: false, network, clock }
     }
 
-    /// Whether one of them was broken at any time.
+    /// True if one of them was broken at any time.
     pub fn is_broken(&self) -> bool {
         self.network.count + self.clock.count > 0
     }
@@ -59,8 +63,8 @@ impl WatchedPeer {
 
 /// Those of all peers. They stay when their channels end.
 #[derive(Debug)]
-pub(super) struct Watched {
-    pub(super) peers: Vec<WatchedPeer>,
+pub(super) struct WatchedPeers {
+    pub(super) peers: Vec<PeerPremises>,
     /// Changes with them.
     pub(super) revision: u64,
     room: usize,
@@ -68,33 +72,34 @@ pub(super) struct Watched {
     next: usize,
 }
 
-impl Watched {
+impl WatchedPeers {
     /// Allocates the places.
     pub(super) fn new(room: usize) -> Self {
         Self { peers: Vec::with_capacity(room), revision: 0, room, next: 0 }
     }
 
-    /// The least of the last eight exchanges with a peer, and the limits of both; zero says nothing.
+    /// The least of the last eight exchanges with a peer, whether that rests on wall clocks, and the limits of both; zero says nothing.
     pub(super) fn note(
         &mut self,
         peer: SocketAddr,
         (round_trip, error): (Duration, Duration),
+        by_wall_clocks: bool,
         limits: (Duration, Duration),
     ) {
         let Some(of) = self.entry(peer) else { return };
-        (of.round_trip, of.error) = (round_trip, error);
+        (of.round_trip, of.error, of.by_wall_clocks) = (round_trip, error, by_wall_clocks);
         of.network.note(round_trip, limits.0);
         of.clock.note(error, limits.1);
         self.revision += 1;
     }
 
-    /// Where there is no room a peer takes the place of one of which nothing bad is known, or else of one with its own IP address, or else of any,
+    /// If there is no room, a peer takes the place of one of which nothing bad is known, or else of one with its own IP address, or else of any,
     /// in turn.
-    fn entry(&mut self, peer: SocketAddr) -> Option<&mut WatchedPeer> {
+    fn entry(&mut self, peer: SocketAddr) -> Option<&mut PeerPremises> {
         let place = match self.peers.iter().position(|of| of.peer == peer) {
             Some(place) => place,
             None if self.peers.len() < self.room => {
-                self.peers.push(WatchedPeer::new(peer));
+                self.peers.push(PeerPremises::new(peer));
                 self.peers.len() - 1
             }
             None => {
@@ -102,7 +107,7 @@ impl Watched {
                 let own = || self.peers.iter().position(|of| of.peer.ip() == peer.ip());
                 let place = harmless.or_else(own).unwrap_or(self.next);
                 self.next = (self.next + 1) % self.room.max(1);
-                *self.peers.get_mut(place)? = WatchedPeer::new(peer);
+                *self.peers.get_mut(place)? = PeerPremises::new(peer);
                 place
             }
         };
@@ -118,9 +123,9 @@ mod tests {
     fn where_there_is_no_room_what_is_broken_stays_as_long_as_it_can() {
         let peer = |port: u16| SocketAddr::from(([10, 0, 0, port as u8], port));
         let [low, high] = [1, 9].map(Duration::from_millis);
-        let mut watched = Watched::new(3);
-        let note = |watched: &mut Watched, port, found| {
-            watched.note(peer(port), (found, low), (Duration::from_millis(5), Duration::ZERO));
+        let mut watched = WatchedPeers::new(3);
+        let note = |watched: &mut WatchedPeers, port, found| {
+            watched.note(peer(port), (found, low), false, (Duration::from_millis(5), Duration::ZERO));
             let ports: Vec<u16> = watched.peers.iter().map(|of| of.peer.port()).collect();
             ports
         };
@@ -130,7 +135,7 @@ mod tests {
         assert_eq!(note(&mut watched, 4, high), [1, 4, 3]);
         let first = watched.peers[0];
         assert_eq!((first.round_trip, first.network.count, first.network.largest), (low, 1, high));
-        assert_eq!(first.clock, Exceeded::default(), "nothing is said of it");
+        assert_eq!(first.clock, ExceededPremise::default(), "nothing is said of it");
         // All are broken.
         let mut left = Vec::new();
         for port in 5..8 {
@@ -141,11 +146,11 @@ mod tests {
         assert_eq!(watched.revision, 8);
         // However many ports one of them uses.
         for port in 100..110 {
-            watched.note(SocketAddr::from(([10, 0, 0, 6], port)), (high, low), (low, low));
+            watched.note(SocketAddr::from(([10, 0, 0, 6], port)), (high, low), false, (low, low));
         }
         let others = watched.peers.iter().map(|of| of.peer.port()).filter(|&port| port < 100);
         assert_eq!(others.sum::<u16>(), 5 + 7);
-        let mut none = Watched::new(0);
+        let mut none = WatchedPeers::new(0);
         assert!(note(&mut none, 1, high).is_empty());
     }
 }

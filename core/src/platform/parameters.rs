@@ -1,6 +1,6 @@
 //! The parameters of a platform, each once: its name in files, its field, its range and its meaning.
 //!
-//! [`Platform::validate`], the reader and the writer of files, and whatever else goes through all of them use this table.
+//! [`Platform::validate`], the reader and the writer of files, and all other code that goes through all parameters use this table.
 
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use super::{Interference, Platform, PlatformError, Starts};
 use crate::limits::{MAX_INTERVAL, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, MAX_QUANTUM, MIN_PACKET_BYTES};
 use crate::units::{Duration, Rate};
 
-/// A field of a platform; what it counts decides how files give it.
+/// A field of a platform; its unit decides how files give it.
 #[derive(Clone, Copy, Debug)]
 pub enum Field {
     /// Bytes.
@@ -29,11 +29,11 @@ pub enum Field {
 pub struct Parameter {
     /// Its name in files.
     pub name: &'static str,
-    /// What it is, in a line. The letters are those of [channels Table 2b] and of docs/admission.md.
+    /// Its meaning, in a line. The letters are those of [channels Table 2b] and of docs/admission.md.
     pub meaning: &'static str,
-    /// Which field of a platform it is.
+    /// The field of a platform that it is.
     pub field: Field,
-    /// What it may be, beside the others: bytes, packets or nanoseconds.
+    /// The values that it may have, beside the others: bytes, packets or nanoseconds.
     range: fn(&Platform) -> RangeInclusive<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Parameter {
         PARAMETERS.iter().find(|parameter| parameter.name == name)
     }
 
-    /// False if the platform leaves it out: how often best effort starts, where that is not policed. Getting its field puts it in.
+    /// False if the platform leaves it out: the starts of best effort, where they are not policed. Getting its field adds it.
     pub fn is_given(&self, platform: &Platform) -> bool {
         platform.best_effort.starts.is_some() || !matches!(self.name, "best_effort_burst" | "best_effort_spacing")
     }
@@ -72,11 +72,11 @@ fn check(field: &'static str, found: u64, range: RangeInclusive<u64>) -> Result<
 pub struct Terms {
     /// The tables' name in files.
     pub table: &'static str,
-    /// The keys in a table: of a span, which is not zero, and of what is taken in it.
+    /// The keys in a table: of a span, which is not zero, and of the time taken in it.
     pub keys: [&'static str; 2],
-    /// The same as [`PlatformError`] has them.
+    /// The same two names in [`PlatformError`].
     pub names: [&'static str; 2],
-    /// Where the list lies.
+    /// Access to the list.
     pub list: fn(&mut Interference) -> &mut Vec<(Duration, Duration)>,
 }
 
@@ -84,7 +84,7 @@ impl Terms {
     /// Checks one of the pairs.
     ///
     /// # Errors
-    /// Which of its values is out of range.
+    /// The value that is out of range.
     pub fn check(&self, (span, taken): (Duration, Duration)) -> Result<(), PlatformError> {
         check(self.names[0], span.as_nanos(), 1..=MAX_INTERVAL.as_nanos())?;
         check(self.names[1], taken.as_nanos(), 0..=span.as_nanos())
@@ -157,7 +157,7 @@ pub static PARAMETERS: [Parameter; 32] = parameters! {
         "packets start at least so far apart while anything is promised; the papers' machine knows no spacing";
     wake_up: Span(wake_up), |_| COST, "W: how late a sleeping executive wakes up";
     handover: Span(handover), |_| COST, "from send() in the application until the executive has the message";
-    propagation: Span(propagation), |_| COST, "time on the way between the two hosts";
+    propagation: Span(propagation), |_| COST, "time in transit between the two hosts";
     clock_error: Span(clock_error), |_| COST, "how far the two hosts' clocks may differ";
     clock_drift: Count(clock_drift_ppm), |_| 0..=999_999,
         "how far the rates of the two hosts' clocks may deviate, both together, in parts per million";

@@ -1,7 +1,7 @@
-//! The processor scheduler: which job runs next.
+//! The processor scheduler, which picks the job that runs next.
 //!
-//! A job is known here by its number and by the [`Work`] that it has to do next: in which order it runs among the others, and
-//! how many steps it takes until it may be replaced. What a step does is the job's own.
+//! A job is known here by its number and by its next [`NextWork`]: its order among the others, and
+//! the number of steps until it may be replaced. The contents of a step are the job's own.
 //!
 //! Three policies: multi-class earliest deadline first and fixed priority with 32 levels, first come first served within a level
 //! [channels §4.2]; and rate-monotonic, for upcalls, which with the preemption below is RMDP [rtu §5.1]. Under all of them preemption
@@ -23,7 +23,7 @@ use crate::limits::PRIORITY_LEVELS;
 use crate::mutant::{self, Mutant};
 use crate::units::Instant;
 
-/// How jobs are ordered.
+/// The order of jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Current real-time by deadline, then best effort first come first served, then early real-time by logical arrival.
@@ -31,29 +31,29 @@ pub enum Policy {
     EarliestDeadline,
     /// By level, 0 first; first come first served within a level. Messages that are early still wait or come last.
     FixedPriority,
-    /// The shorter the time from release to deadline, the earlier; of equal ones the lower number first, whichever runs.
+    /// The shorter the time from release to deadline, the earlier; of equal ones the lower number first, whichever of them runs.
     RateMonotonic,
 }
 
 /// The class of a job's next work, and its order within the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// A real-time message: current from `release` (its logical arrival here) on, early before.
+pub enum JobOrder {
+    /// A real-time message: current from `release` (its logical arrival here) on, early before that.
     RealTime {
         /// Logical arrival at this host.
         release: Instant,
-        /// When this host's processor must be done with it.
+        /// The time by which this host's processor must be done with it.
         deadline: Instant,
         /// The level under [`Policy::FixedPriority`], below [`PRIORITY_LEVELS`].
         priority: u8,
-        /// Whether it may be processed before `release` when nothing else wants the processor.
+        /// True if it may be processed before `release` when nothing else wants the processor.
         work_conserving: bool,
     },
     /// A best-effort message.
     BestEffort,
 }
 
-impl Order {
+impl JobOrder {
     /// Logical arrival; the origin for best effort.
     fn released(&self) -> Instant {
         if let Self::RealTime { release, .. } = *self { release } else { Instant::ZERO }
@@ -63,31 +63,31 @@ impl Order {
     }
 }
 
-/// What a job has to do next, as far as scheduling is concerned.
+/// The next work of a job, as far as scheduling is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
-    /// When it may run, and before whom.
-    pub order: Order,
+pub struct NextWork {
+    /// The time from which it may run, and its place among others.
+    pub order: JobOrder,
     /// Steps until its next preemption point inside a message.
     pub block: u32,
 }
 
 /// The job that was picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pick {
+pub struct PickedJob {
     /// Its number.
     pub id: u32,
     /// True if another job ran before.
     pub switched: bool,
 }
 
-/// What a job's step leaves behind.
+/// The state in which a step leaves its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum After {
+pub enum RemainingWork {
     /// More steps of the same message.
-    Same(Work),
+    Same(NextWork),
     /// The message is at its end; the next one is this, if any.
-    Message(Option<Work>),
+    Message(Option<NextWork>),
     /// Nothing to do, or nowhere to put it.
     Blocked,
 }
@@ -98,9 +98,9 @@ type Rank = (u8, Instant, u32);
 const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
 
 #[derive(Debug)]
-struct Running {
+struct RunningJob {
     id: u32,
-    work: Work,
+    work: NextWork,
     /// Steps since the last preemption point; a preemption point is where this is zero.
     steps: u32,
 }
@@ -117,9 +117,9 @@ pub struct Processor {
     early: DeadlineHeap,
     /// Early jobs that must wait for their logical arrival.
     waiting: DeadlineHeap,
-    /// What each queued job has to do, by id.
-    work: alloc::boxed::Box<[Option<Work>]>,
-    running: Option<Running>,
+    /// The next work of each queued job, by id.
+    work: alloc::boxed::Box<[Option<NextWork>]>,
+    running: Option<RunningJob>,
     last: Option<u32>,
     preemption: Preemption,
     /// Only current real-time jobs may run (see [`Processor::set_restricted`]).
@@ -143,15 +143,15 @@ impl Processor {
         }
     }
 
-    /// While restricted, only current real-time jobs are picked: how a driver keeps its processor share within what
+    /// Sets the restriction: while restricted, only current real-time jobs are picked. So a driver keeps its share of the processor within what
     /// the platform allows without delaying what was promised.
     pub fn set_restricted(&mut self, restricted: bool) {
         self.restricted = restricted;
     }
 
-    /// Makes `id` runnable with `work`. A job that runs keeps its place, and one that is queued does as long as its work is
-    /// the same: what it has to do first may have become something else.
-    pub fn ready(&mut self, now: Instant, id: u32, work: Work) {
+    /// Makes `id` runnable with `work`. A job that runs keeps its place, and so does one that is queued, as long as its work is
+    /// the same. Its next work may have changed.
+    pub fn ready(&mut self, now: Instant, id: u32, work: NextWork) {
         if self.running.as_ref().is_some_and(|running| running.id == id) || self.work[id as usize] == Some(work) {
             return;
         }
@@ -162,7 +162,7 @@ impl Processor {
     }
 
     /// As [`Processor::ready`]; one that runs goes on with `work`, the same with another deadline.
-    pub fn renew(&mut self, now: Instant, id: u32, work: Work) {
+    pub fn renew(&mut self, now: Instant, id: u32, work: NextWork) {
         match &mut self.running {
             Some(running) if running.id == id => running.work = work,
             _ => self.ready(now, id, work),
@@ -186,7 +186,7 @@ impl Processor {
     /// The job whose step is next, or `None` if none may run at `now`.
     ///
     /// O(log n), plus O(log n) once for each message that became current since the last call.
-    pub fn pick(&mut self, now: Instant) -> Option<Pick> {
+    pub fn pick(&mut self, now: Instant) -> Option<PickedJob> {
         self.promote(now);
         if let Some(running) = &self.running
             && (!self.restricted || running.work.order.is_current(now))
@@ -194,7 +194,7 @@ impl Processor {
                 || self.preemption.stays(now, &running.work.order)
                 || self.best_rank().is_none_or(|best| keeps(self.rank(now, running), best)))
         {
-            return Some(Pick { id: running.id, switched: self.note_switch() });
+            return Some(PickedJob { id: running.id, switched: self.note_switch() });
         }
         if self.restricted && self.best_rank().is_none_or(|(band, ..)| band >= BEST_EFFORT_LEVEL) {
             // This is a preemption point for the job that has to wait, wherever it is: what becomes current until it goes on must not
@@ -209,11 +209,11 @@ impl Processor {
             self.enqueue(now, previous.id, previous.work, true);
         }
         let work = self.work[next as usize].take().expect("a queued job has work");
-        self.running = Some(Running { id: next, work, steps: 0 });
-        Some(Pick { id: next, switched: self.note_switch() })
+        self.running = Some(RunningJob { id: next, work, steps: 0 });
+        Some(PickedJob { id: next, switched: self.note_switch() })
     }
 
-    /// True if the running job would be replaced if this were a preemption point: whether it is asked to yield [rtu §5.1].
+    /// True if the running job would be replaced if this were a preemption point: then it is asked to yield [rtu §5.1].
     ///
     /// O(1), plus O(log n) once for each message that became current since the last call.
     pub fn is_outranked(&mut self, now: Instant) -> bool {
@@ -222,20 +222,20 @@ impl Processor {
         self.best_rank().is_some_and(|best| !keeps(self.rank(now, running), best))
     }
 
-    /// Notes what the step of the running job left behind; true if this is a preemption point.
-    pub fn stepped(&mut self, now: Instant, after: After) -> bool {
+    /// Notes the state in which a step left the running job; true if this is a preemption point.
+    pub fn stepped(&mut self, now: Instant, after: RemainingWork) -> bool {
         let Some(running) = &mut self.running else { return true };
         let after = match after {
-            After::Message(Some(work))
+            RemainingWork::Message(Some(work))
                 if mutant::is_on(Mutant::NoYieldAtMessageEnd)
-                    && (work.order == Order::BestEffort || work.order.is_current(now)) =>
+                    && (work.order == JobOrder::BestEffort || work.order.is_current(now)) =>
             {
-                After::Same(work)
+                RemainingWork::Same(work)
             }
             after => after,
         };
         match after {
-            After::Same(work) => {
+            RemainingWork::Same(work) => {
                 running.work = work;
                 running.steps = running.steps.saturating_add(1);
                 if running.steps >= work.block && !self.preemption.takes_whole_messages(&work.order) {
@@ -243,7 +243,7 @@ impl Processor {
                 }
                 running.steps == 0
             }
-            After::Message(Some(work)) => {
+            RemainingWork::Message(Some(work)) => {
                 let id = running.id;
                 running.work = work;
                 running.steps = 0;
@@ -255,20 +255,20 @@ impl Processor {
                 }
                 true
             }
-            After::Message(None) | After::Blocked => {
+            RemainingWork::Message(None) | RemainingWork::Blocked => {
                 self.running = None;
                 true
             }
         }
     }
 
-    /// When the next job that waits for its logical arrival becomes current.
+    /// The time at which the next job that waits for its logical arrival becomes current.
     pub fn next_release(&self) -> Option<Instant> {
         let first = |heap: &DeadlineHeap| heap.peek().map(|(at, _)| at);
         let early = || {
             let running = self.running.as_ref().and_then(|running| match running.work.order {
-                Order::RealTime { release, .. } => Some(release),
-                Order::BestEffort => None,
+                JobOrder::RealTime { release, .. } => Some(release),
+                JobOrder::BestEffort => None,
             });
             first(&self.early).into_iter().chain(running).min()
         };
@@ -279,7 +279,7 @@ impl Processor {
 
     /// True if a job could run at `now`.
     pub fn has_ready(&self, now: Instant) -> bool {
-        let may_run = |running: &Running| !self.restricted || running.work.order.is_current(now);
+        let may_run = |running: &RunningJob| !self.restricted || running.work.order.is_current(now);
         self.has_queued(now)
             || self.running.as_ref().is_some_and(may_run)
             || !(self.restricted || self.levels.is_empty() && self.early.is_empty())
@@ -306,12 +306,12 @@ impl Processor {
         switched
     }
 
-    fn enqueue(&mut self, now: Instant, id: u32, work: Work, preempted: bool) {
+    fn enqueue(&mut self, now: Instant, id: u32, work: NextWork, preempted: bool) {
         self.work[id as usize] = Some(work);
         match work.order {
-            Order::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
-            Order::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
-            Order::RealTime { release, work_conserving, .. } if release > now => {
+            JobOrder::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
+            JobOrder::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
+            JobOrder::RealTime { release, work_conserving, .. } if release > now => {
                 if work_conserving && mutant::is_on(Mutant::EarlyOvertakes) {
                     self.current.set(id, release)
                 } else if work_conserving {
@@ -320,7 +320,7 @@ impl Processor {
                     self.waiting.set(id, release)
                 }
             }
-            Order::RealTime { deadline, priority, .. } => match self.policy {
+            JobOrder::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => self.current.set(id, deadline),
                 Policy::RateMonotonic => self.current.set(id, Instant::ZERO + deadline.since(work.order.released())),
                 Policy::FixedPriority if preempted => self.levels.push_front(priority.min(BEST_EFFORT_LEVEL), id),
@@ -336,15 +336,15 @@ impl Processor {
         }
     }
 
-    fn rank(&self, now: Instant, running: &Running) -> Rank {
+    fn rank(&self, now: Instant, running: &RunningJob) -> Rank {
         match running.work.order {
-            Order::BestEffort if mutant::is_on(Mutant::BestEffortFirst) => (0, Instant::ZERO, 0),
-            Order::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO, 0),
-            Order::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => {
+            JobOrder::BestEffort if mutant::is_on(Mutant::BestEffortFirst) => (0, Instant::ZERO, 0),
+            JobOrder::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO, 0),
+            JobOrder::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => {
                 (0, release, 0)
             }
-            Order::RealTime { release, .. } if release > now => (self.preemption.early_band(), release, 0),
-            Order::RealTime { deadline, priority, release, .. } => match self.policy {
+            JobOrder::RealTime { release, .. } if release > now => (self.preemption.early_band(), release, 0),
+            JobOrder::RealTime { deadline, priority, release, .. } => match self.policy {
                 Policy::EarliestDeadline => (0, deadline, 0),
                 Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO, 0),
                 Policy::RateMonotonic => (0, Instant::ZERO + deadline.since(release), running.id),
@@ -395,16 +395,16 @@ mod tests {
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
     }
-    fn real_time(block: u32, release: u64, deadline: u64) -> Work {
+    fn real_time(block: u32, release: u64, deadline: u64) -> NextWork {
         let (release, deadline) = (at(release), at(deadline));
-        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: true }, block }
+        NextWork { order: JobOrder::RealTime { release, deadline, priority: 0, work_conserving: true }, block }
     }
-    fn held(release: u64, deadline: u64) -> Work {
+    fn held(release: u64, deadline: u64) -> NextWork {
         let (release, deadline) = (at(release), at(deadline));
-        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: false }, block: 4 }
+        NextWork { order: JobOrder::RealTime { release, deadline, priority: 0, work_conserving: false }, block: 4 }
     }
-    fn best_effort(block: u32) -> Work {
-        Work { order: Order::BestEffort, block }
+    fn best_effort(block: u32) -> NextWork {
+        NextWork { order: JobOrder::BestEffort, block }
     }
     fn edf() -> Processor {
         Processor::new(Policy::EarliestDeadline, 8)
@@ -421,12 +421,12 @@ mod tests {
         // Something older turned up for handler 0, and something newer is first for handler 1.
         processor.ready(at(5), 0, held(5, 80));
         assert_eq!(picked(&mut processor, 5), Some(0));
-        processor.stepped(at(5), After::Message(None));
+        processor.stepped(at(5), RemainingWork::Message(None));
         processor.ready(at(5), 2, real_time(4, 0, 95));
         processor.ready(at(5), 1, real_time(4, 0, 99));
         assert_eq!(picked(&mut processor, 5), Some(2));
         // Who runs goes on with what it has.
-        processor.stepped(at(5), After::Same(real_time(4, 0, 95)));
+        processor.stepped(at(5), RemainingWork::Same(real_time(4, 0, 95)));
         processor.ready(at(5), 2, real_time(4, 0, 200));
         assert_eq!(picked(&mut processor, 5), Some(2));
     }
@@ -441,7 +441,7 @@ mod tests {
         let mut order = alloc::vec::Vec::new();
         while let Some(id) = picked(&mut processor, 0) {
             order.push(id);
-            processor.stepped(at(0), After::Message(None));
+            processor.stepped(at(0), RemainingWork::Message(None));
         }
         assert_eq!(order, [3, 2, 1, 0]);
     }
@@ -451,12 +451,12 @@ mod tests {
         let mut processor = edf();
         processor.ready(at(0), 0, best_effort(2));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        assert!(!processor.stepped(at(1), After::Same(best_effort(2))));
+        assert!(!processor.stepped(at(1), RemainingWork::Same(best_effort(2))));
         processor.ready(at(1), 1, real_time(2, 1, 10));
         assert_eq!(picked(&mut processor, 1), Some(0), "one packet is left of the quantum");
-        assert!(processor.stepped(at(2), After::Same(best_effort(2))));
-        assert_eq!(processor.pick(at(2)), Some(Pick { id: 1, switched: true }));
-        assert!(processor.stepped(at(3), After::Message(None)), "the end of a message is a preemption point");
+        assert!(processor.stepped(at(2), RemainingWork::Same(best_effort(2))));
+        assert_eq!(processor.pick(at(2)), Some(PickedJob { id: 1, switched: true }));
+        assert!(processor.stepped(at(3), RemainingWork::Message(None)), "the end of a message is a preemption point");
         assert_eq!(picked(&mut processor, 3), Some(0), "the preempted handler has kept its turn");
     }
 
@@ -467,8 +467,8 @@ mod tests {
         assert_eq!(picked(&mut processor, 0), Some(1));
         processor.ready(at(0), 0, real_time(1, 0, 48));
         for _ in 0..4 {
-            assert!(processor.stepped(at(1), After::Same(real_time(1, 0, 48))));
-            assert_eq!(processor.pick(at(1)), Some(Pick { id: 1, switched: false }));
+            assert!(processor.stepped(at(1), RemainingWork::Same(real_time(1, 0, 48))));
+            assert_eq!(processor.pick(at(1)), Some(PickedJob { id: 1, switched: false }));
         }
     }
 
@@ -485,7 +485,7 @@ mod tests {
         let mut processor = edf();
         processor.ready(at(0), 0, real_time(4, 50, 60));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        processor.stepped(at(1), After::Same(real_time(4, 50, 60)));
+        processor.stepped(at(1), RemainingWork::Same(real_time(4, 50, 60)));
         processor.set_restricted(true);
         assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
         assert_eq!(processor.next_release(), Some(at(50)));
@@ -497,10 +497,10 @@ mod tests {
         let mut processor = edf();
         processor.ready(at(0), 0, real_time(1, 50, 60));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        processor.stepped(at(1), After::Same(real_time(1, 50, 60)));
+        processor.stepped(at(1), RemainingWork::Same(real_time(1, 50, 60)));
         processor.ready(at(1), 1, best_effort(1));
         assert_eq!(picked(&mut processor, 1), Some(1));
-        processor.stepped(at(50), After::Same(best_effort(1)));
+        processor.stepped(at(50), RemainingWork::Same(best_effort(1)));
         assert_eq!(picked(&mut processor, 50), Some(0), "now it is current");
     }
 
@@ -509,7 +509,7 @@ mod tests {
         let mut processor = Processor::new(Policy::FixedPriority, 8);
         let level = |priority| {
             let (release, deadline) = (at(0), at(9));
-            Work { order: Order::RealTime { release, deadline, priority, work_conserving: false }, block: 1 }
+            NextWork { order: JobOrder::RealTime { release, deadline, priority, work_conserving: false }, block: 1 }
         };
         for (id, priority) in [(0, 5), (1, 3), (2, 3), (3, 31), (4, 0)] {
             processor.ready(at(0), id, level(priority));
@@ -517,7 +517,7 @@ mod tests {
         let mut order = alloc::vec::Vec::new();
         while let Some(id) = picked(&mut processor, 0) {
             order.push(id);
-            processor.stepped(at(0), After::Message(None));
+            processor.stepped(at(0), RemainingWork::Message(None));
         }
         assert_eq!(order, [4, 1, 2, 0, 3]);
     }
@@ -530,7 +530,7 @@ mod tests {
         processor.ready(at(0), 2, real_time(1, 70, 80));
         processor.set_restricted(true);
         assert_eq!(picked(&mut processor, 0), Some(1));
-        processor.stepped(at(1), After::Message(None));
+        processor.stepped(at(1), RemainingWork::Message(None));
         assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
         assert_eq!(processor.next_release(), Some(at(70)));
         processor.set_restricted(false);

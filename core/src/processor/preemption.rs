@@ -1,19 +1,19 @@
-//! What cooperative preemption is good for: ways to do without it [channels §5.3, Fig. 9]. For experiments only.
+//! Alternatives to cooperative preemption, to show its use [channels §5.3, Fig. 9]. For experiments only.
 
-use super::{BEST_EFFORT_LEVEL, Order, Processor};
+use super::{BEST_EFFORT_LEVEL, JobOrder, Processor};
 use crate::units::Instant;
 
-/// When the running job may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
+/// The points at which the running job may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
 /// `[channels Fig. 9]`: **it breaks the analysis**, so nothing that was admitted holds, and no live host sets it but that of
 /// `laxity bench` (docs/adr, 16).
 ///
 /// Meant for [`EarliestDeadline`](super::Policy::EarliestDeadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Preemption {
-    /// After every P packets of a message and at its end: what the analysis knows.
+    /// After every P packets of a message and at its end: the only choice that the analysis knows.
     #[default]
     Cooperative,
-    /// Fig. 9a: the best-effort handler runs on, whoever waits, until its queue is empty or its packet queue full.
+    /// Fig. 9a: the best-effort handler runs on, whatever waits, until its queue is empty or its packet queue full.
     BestEffortRunsOn,
     /// Fig. 9b: a real-time handler is replaced only at the end of a message. Early messages, where they may run, come before
     /// best effort.
@@ -25,20 +25,20 @@ pub enum Preemption {
 
 impl Preemption {
     /// True if a job of this order is not replaced even at the end of a message.
-    pub(super) fn stays(self, now: Instant, order: &Order) -> bool {
+    pub(super) fn stays(self, now: Instant, order: &JobOrder) -> bool {
         match (self, *order) {
-            (Self::BestEffortRunsOn, Order::BestEffort) => true,
-            (Self::Drain, Order::RealTime { release, work_conserving, .. }) => work_conserving || release <= now,
+            (Self::BestEffortRunsOn, JobOrder::BestEffort) => true,
+            (Self::Drain, JobOrder::RealTime { release, work_conserving, .. }) => work_conserving || release <= now,
             _ => false,
         }
     }
 
     /// True if a job of this order is not replaced before the end of a message.
-    pub(super) fn takes_whole_messages(self, order: &Order) -> bool {
+    pub(super) fn takes_whole_messages(self, order: &JobOrder) -> bool {
         match self {
             Self::Cooperative => false,
-            Self::BestEffortRunsOn => matches!(order, Order::BestEffort),
-            Self::MessageBoundary | Self::Drain => matches!(order, Order::RealTime { .. }),
+            Self::BestEffortRunsOn => matches!(order, JobOrder::BestEffort),
+            Self::MessageBoundary | Self::Drain => matches!(order, JobOrder::RealTime { .. }),
         }
     }
 
@@ -52,7 +52,7 @@ impl Preemption {
 }
 
 impl Processor {
-    /// Does without cooperative preemption from now on; for experiments, see [`Preemption`].
+    /// Switches cooperative preemption off from now on; for experiments, see [`Preemption`].
     pub fn set_preemption(&mut self, preemption: Preemption) {
         self.preemption = preemption;
     }
@@ -60,17 +60,17 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{After, Policy, Work};
+    use super::super::{NextWork, Policy, RemainingWork};
     use super::*;
 
     const NOW: Instant = Instant::from_nanos(10);
 
     /// One packet between preemption points.
-    const BEST_EFFORT: Work = Work { order: Order::BestEffort, block: 1 };
+    const BEST_EFFORT: NextWork = NextWork { order: JobOrder::BestEffort, block: 1 };
 
-    fn real_time(release: u64, deadline: u64) -> Work {
+    fn real_time(release: u64, deadline: u64) -> NextWork {
         let (release, deadline) = (Instant::from_nanos(release), Instant::from_nanos(deadline));
-        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: true }, ..BEST_EFFORT }
+        NextWork { order: JobOrder::RealTime { release, deadline, priority: 0, work_conserving: true }, ..BEST_EFFORT }
     }
 
     fn processor(preemption: Preemption) -> Processor {
@@ -79,8 +79,8 @@ mod tests {
         processor
     }
 
-    /// Who is picked after each of these, while everybody else waits.
-    fn order(processor: &mut Processor, after: &[After]) -> alloc::vec::Vec<u32> {
+    /// The jobs that are picked after each of these, while all others wait.
+    fn order(processor: &mut Processor, after: &[RemainingWork]) -> alloc::vec::Vec<u32> {
         let mut picked = alloc::vec![processor.pick(NOW).unwrap().id];
         for &after in after {
             processor.stepped(NOW, after);
@@ -90,19 +90,24 @@ mod tests {
     }
 
     /// Handler 0 runs with `work`; then 1 becomes current with the earliest deadline.
-    fn interrupted(preemption: Preemption, work: Work, after: &[After]) -> alloc::vec::Vec<u32> {
+    fn interrupted(preemption: Preemption, work: NextWork, after: &[RemainingWork]) -> alloc::vec::Vec<u32> {
         let mut processor = processor(preemption);
         processor.ready(NOW, 0, work);
         processor.pick(NOW);
         processor.ready(NOW, 1, real_time(0, 11));
-        processor.stepped(NOW, After::Same(work));
+        processor.stepped(NOW, RemainingWork::Same(work));
         order(&mut processor, after)
     }
 
     #[test]
     fn best_effort_runs_on_until_it_has_nothing_to_do() {
         let work = BEST_EFFORT;
-        let after = [After::Same(work), After::Message(Some(work)), After::Same(work), After::Blocked];
+        let after = [
+            RemainingWork::Same(work),
+            RemainingWork::Message(Some(work)),
+            RemainingWork::Same(work),
+            RemainingWork::Blocked,
+        ];
         assert_eq!(interrupted(Preemption::BestEffortRunsOn, work, &after), [0, 0, 0, 0, 1]);
         assert_eq!(interrupted(Preemption::Cooperative, work, &[]), [1]);
         assert_eq!(interrupted(Preemption::Drain, work, &[]), [1]);
@@ -111,10 +116,10 @@ mod tests {
     #[test]
     fn a_message_or_the_whole_queue_is_not_interrupted() {
         let work = real_time(0, 99);
-        let after = [After::Same(work), After::Message(Some(work))];
+        let after = [RemainingWork::Same(work), RemainingWork::Message(Some(work))];
         assert_eq!(interrupted(Preemption::MessageBoundary, work, &after), [0, 0, 1]);
         let early = real_time(500, 599);
-        let after = [After::Same(work), After::Message(Some(early)), After::Message(None)];
+        let after = [RemainingWork::Same(work), RemainingWork::Message(Some(early)), RemainingWork::Message(None)];
         assert_eq!(interrupted(Preemption::Drain, work, &after), [0, 0, 0, 1]);
         assert_eq!(interrupted(Preemption::BestEffortRunsOn, work, &[]), [1]);
     }
@@ -131,7 +136,7 @@ mod tests {
             processor.ready(NOW, 0, BEST_EFFORT);
             processor.ready(NOW, 1, real_time(50, 60));
             processor.ready(NOW, 2, real_time(0, 60));
-            let after = [After::Message(None); 2];
+            let after = [RemainingWork::Message(None); 2];
             assert_eq!(order(&mut processor, &after), expected, "{preemption:?}");
         }
     }

@@ -1,5 +1,5 @@
-//! Whose fault is it that a message is late? Its time is cut into segments, each with an owner; the cause is the owner of the
-//! excess, by evidence and never by default.
+//! The cause of a late message. Its time is cut into segments, each with an owner; the cause is the owner of the excess, by evidence and
+//! never by default.
 //!
 //! | segment | witness | owner of what it takes beyond its grant |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | from there until it was found | the same, and this host's clock | as below |
 //! | from there until the message was complete | this host's clock | the platform, as far as there is evidence of stolen time here; else Laxity |
 //!
-//! What no witness explains is Laxity's. Only where there is no arrival stamp can nobody tell the network from an input that was not
-//! looked at: that is unexplained.
+//! Time that no witness explains is Laxity's. Only without an arrival stamp the network cannot be told from an input that was not looked
+//! at: that is unexplained.
 
 use super::config::ReceiveConfig;
 use crate::cause::Cause;
@@ -17,30 +17,30 @@ use crate::mutant::{self, Mutant};
 use crate::units::{Duration, Instant};
 use crate::wire::{DataHeader, of_stolen_units};
 
-/// When a frame was found, and when it had arrived.
+/// The times at which a frame arrived and was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
-    /// When it was found at the link.
+pub struct FrameTimes {
+    /// The time at which it was found at the link.
     pub at: Instant,
-    /// When this host had it, on the same clock, by a witness that does not depend on the executive; `None` if there is none.
+    /// The time at which this host had it, on the same clock, by a witness that does not depend on the executive; `None` if there is none.
     pub arrived: Option<Instant>,
-    /// Whether this host has sent it to itself, and no network could have changed, kept or made it.
+    /// True if this host has sent it to itself, so that no network could have changed, delayed or forged it.
     pub is_own: bool,
-    /// The least that it can have been in transit from its sender's link on, where the clocks differ and the sender's is bounded. The
-    /// endpoint finds it out.
+    /// The least time that it can have been in transit, from its sender's link on, where the clocks differ and the sender's is bounded. The
+    /// endpoint computes it.
     pub transit: Option<Duration>,
 }
 
-impl From<Instant> for Found {
+impl From<Instant> for FrameTimes {
     /// Found as soon as it had arrived.
     fn from(at: Instant) -> Self {
         Self { at, arrived: Some(at), is_own: false, transit: None }
     }
 }
 
-impl Found {
-    /// When it had arrived, as far as that is known: else when it was found. It may be later than that by as much as who looked was
-    /// held up between reading the clock and looking.
+impl FrameTimes {
+    /// The time at which it had arrived, as far as that is known: else the time at which it was found. It may be later than that by as much
+    /// as the executive was held up between reading the clock and looking.
     pub fn arrival(&self) -> Instant {
         self.arrived.filter(|_| !mutant::is_on(Mutant::LyingIsTransit)).unwrap_or(self.at)
     }
@@ -48,7 +48,7 @@ impl Found {
 
 /// A packet's way here, cut into its segments.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Way {
+pub(crate) struct PacketSegments {
     /// From the message's logical arrival until the packet was handed to the sender's link; the sender's word.
     waited: Duration,
     /// For how much of that the sender has evidence that the platform took it.
@@ -58,11 +58,11 @@ pub(crate) struct Way {
     transit: Duration,
     /// From its arrival until it was found; `None` if that is not known.
     lay: Option<Duration>,
-    /// When it was found.
+    /// The time at which it was found.
     found: Instant,
     /// As `lay`, of the packet that was found last alone.
     lay_last: Option<Duration>,
-    /// Whether anything is known of `transit`.
+    /// True if anything is known of `transit`.
     is_timed: bool,
 }
 
@@ -71,8 +71,8 @@ fn granted_to_network(config: &ReceiveConfig) -> Duration {
     config.transit.saturating_sub(config.input_delay)
 }
 
-impl Way {
-    pub(crate) fn of(found: Found, header: &DataHeader, same_clock: bool) -> Self {
+impl PacketSegments {
+    pub(crate) fn of(found: FrameTimes, header: &DataHeader, same_clock: bool) -> Self {
         let micros = |micros: u32| Duration::from_micros(micros.into());
         let waited = micros(header.waited_micros);
         let handed_over = header.logical_arrival + waited;
@@ -95,7 +95,7 @@ impl Way {
         self.lay.map(|lay| (self.waited, self.transit, lay))
     }
 
-    /// What a message of which this is the last packet took at this host until it was complete, and at its sender if what that says is
+    /// The time that a message of which this is the last packet took at this host until it was complete, and at its sender if its statement is
     /// measured.
     pub(crate) fn at_hosts(&self, completion: Instant, is_measured: bool) -> Duration {
         let waited = if is_measured { self.waited } else { Duration::ZERO };
@@ -103,12 +103,12 @@ impl Way {
         waited + self.lay_last.map_or(Duration::ZERO, |lay| lay + completion.since(self.found))
     }
 
-    /// How long before the message's logical arrival it may have left its sender, which sent it `ahead` of that.
+    /// The time before the message's logical arrival at which it may have left its sender, which sent it `ahead` of that.
     pub(crate) fn early(&self, ahead: Duration) -> Duration {
         if self.waited.is_zero() { ahead } else { Duration::ZERO }
     }
 
-    /// When it had arrived, as far as that is known.
+    /// The time at which it had arrived, as far as that is known.
     pub(crate) fn arrival(&self) -> Instant {
         self.found.before(self.lay_last.unwrap_or(Duration::ZERO))
     }
@@ -132,8 +132,8 @@ impl Way {
         *self = Self { lay, ..other };
     }
 
-    /// What each segment took beyond its grant, which a bound undercuts by `spare`.
-    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
+    /// The excess of each segment over its grant, which a bound undercuts by `spare`.
+    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
         let granted = granted_to_network(config);
         let unlooked = self.lay.unwrap_or(Duration::ZERO).saturating_sub(config.input_delay);
         let (network, unknown) = match self.lay {
@@ -145,26 +145,26 @@ impl Way {
             // It is not known when it had to be handed over; but what the sender's host has evidence of held it up.
             let platform = self.waited.saturating_sub(upstream.saturating_sub(config.transit));
             let platform = platform.min(stretched(self.stolen, stretch_ppm));
-            return Excess { platform, unlooked, ..Excess::default() };
+            return SegmentExcess { platform, unlooked, ..SegmentExcess::default() };
         }
         // A packet may wait longer at its sender than others if its way takes less: the sender's is what is beyond the whole grant and
-        // nobody else's.
+        // of no other owner.
         let beyond = (self.waited + self.transit + self.lay.unwrap_or(Duration::ZERO)).saturating_sub(upstream);
         let at_sender = beyond.saturating_sub(network + unknown + unlooked);
         let platform = at_sender.min(stretched(self.stolen, stretch_ppm));
         let own = at_sender.saturating_sub(platform);
-        Excess { network, platform, own, unknown, unlooked, sender: Duration::ZERO }
+        SegmentExcess { network, platform, own, unknown, unlooked, sender: Duration::ZERO }
     }
 
-    /// What it took until it was found, if the whole of that is known.
+    /// The time that it took until it was found, if the whole of that is known.
     fn until_found(&self) -> Option<Duration> {
         self.is_timed.then(|| self.waited + self.transit + self.lay.unwrap_or(Duration::ZERO))
     }
 }
 
-/// What the segments until a message was found took beyond their grants, by owner.
+/// The excess of the segments until a message was found over their grants, by owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Excess {
+pub(crate) struct SegmentExcess {
     /// The network.
     pub(crate) network: Duration,
     /// The platform, at the sender.
@@ -179,7 +179,7 @@ pub(crate) struct Excess {
     sender: Duration,
 }
 
-impl Excess {
+impl SegmentExcess {
     /// As far as it explains a delay of so much.
     fn at_most(self, by: Duration) -> Self {
         let Self { network, platform, own, unknown, unlooked, sender } = self;
@@ -193,14 +193,14 @@ impl Excess {
         self.network + self.platform + self.own + self.unknown + self.unlooked + self.sender
     }
 
-    /// What explains the delay of a message that waits for those before it, which this explains: what took time on its own `way`
+    /// The explanation for the delay of a message that waits for those before it, which this explains: time on its own `way`
     /// delayed it by nothing. Else gaps that change nothing would outweigh, message by message, a mistake from which a
     /// channel cannot recover. That does not hold for our own part: nothing excuses that.
     fn whatever_came(self, way: Self) -> Self {
         Self { own: self.own.max(way.own), unlooked: self.unlooked.max(way.unlooked), ..self }
     }
 
-    /// What explains two delays of which one comes on top of the other.
+    /// The explanation for two delays of which one adds to the other.
     fn and(self, other: Self) -> Self {
         Self {
             network: self.network + other.network,
@@ -213,40 +213,40 @@ impl Excess {
     }
 }
 
-/// What took time at this host, beyond what it may, since a point in time.
+/// The time taken at this host since a point in time, beyond what is allowed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TimeTaken {
-    /// The platform took so much of the processor, beyond its envelope.
+pub struct TimeLoss {
+    /// The processor time that the platform took beyond its envelope.
     pub platform: Duration,
-    /// The executive itself took so much longer than its work may take, without evidence that the platform took it.
+    /// The time that the executive itself took beyond the limit of its work, without evidence that the platform took it.
     pub own: Duration,
-    /// Its input was full of frames that nobody had admitted, so that others waited behind them.
+    /// The time for which the input was full of frames that were not admitted, so that others waited behind them.
     pub flooded: Duration,
 }
 
-impl TimeTaken {
-    /// All of it by the platform.
+impl TimeLoss {
+    /// Time that the platform took, all of it.
     pub fn by_platform(platform: Duration) -> Self {
         Self { platform, ..Self::default() }
     }
 }
 
-/// What is known of why a message is late before it is complete.
+/// The evidence about a late message before it is complete.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Delay {
     /// The way of the packet that was found last.
-    pub(crate) way: Way,
-    /// What held up the messages before it, if they moved its place in time, or the way that overtook it.
-    pub(crate) inherited: Excess,
-    /// Whether its place in time is behind those before it, whenever it had come itself.
+    pub(crate) way: PacketSegments,
+    /// The evidence of what held up the messages before it, if they moved its place in time, or the way that overtook it.
+    pub(crate) inherited: SegmentExcess,
+    /// True if its place in time is behind those before it, whenever it had come itself.
     pub(crate) is_behind: bool,
-    /// How long this host, with another clock than the sender's, made it wait for its place, beyond what it was sent early.
+    /// The time for which this host, with another clock than the sender's, made it wait for its place, beyond what it was sent early.
     pub(crate) held: Duration,
 }
 
 impl Delay {
     /// All of it, against the grants.
-    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
+    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
         let way = self.way.excess(config, spare, stretch_ppm);
         // A later packet of it may come so late that this is why, after all.
         let excess = match self.is_behind && way.all() <= self.inherited.all() {
@@ -257,12 +257,12 @@ impl Delay {
         let found = self.way.until_found().filter(|_| !self.held.is_zero());
         let beyond = found
             .map_or(Duration::ZERO, |found| (found + self.held).saturating_sub(config.upstream.saturating_sub(spare)));
-        Excess { sender: excess.sender + beyond.saturating_sub(excess.all()), ..excess }
+        SegmentExcess { sender: excess.sender + beyond.saturating_sub(excess.all()), ..excess }
     }
 
     /// Messages before it move its place in time by so much: what held them up explains that, and what it would be late by in any
     /// case.
-    pub(crate) fn inherit(&mut self, before: Excess, by: Duration, config: &ReceiveConfig, stretch_ppm: u64) {
+    pub(crate) fn inherit(&mut self, before: SegmentExcess, by: Duration, config: &ReceiveConfig, stretch_ppm: u64) {
         self.is_behind = true;
         self.inherited = before.at_most(by + self.way.excess(config, Duration::ZERO, stretch_ppm).all());
     }
@@ -278,23 +278,23 @@ impl Delay {
     }
 }
 
-/// What is known of a late message: the judgement and all that it rests on. What the segments took beyond their grants may be more
-/// than the lateness: others may have taken less.
+/// The evidence about a late message: the judgement and all that it rests on. The excesses of the segments over their grants may be more
+/// than the lateness, because others may have taken less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The judgement.
     pub cause: Cause,
-    /// How long after its deadline, or its bound, the message was complete.
+    /// The time from its deadline, or its bound, until the message was complete.
     pub lateness: Duration,
-    /// Beyond the grants: the network's part.
+    /// The network's part beyond the grants.
     pub network: Duration,
-    /// The platform's, at both hosts.
+    /// The platform's part, at both hosts.
     pub platform: Duration,
-    /// Laxity's, at both hosts.
+    /// Laxity's part, at both hosts.
     pub laxity: Duration,
-    /// The sender's: where the clocks differ, messages came closer together than they may.
+    /// The sender's part: where the clocks differ, messages came closer together than they may.
     pub sender: Duration,
-    /// What is the network's, or an input's that was not looked at.
+    /// The excess of the network, or of an input that was not looked at.
     pub unknown: Duration,
 }
 
@@ -305,9 +305,9 @@ impl Evidence {
     /// least 1,000,000.
     pub(crate) fn judge(
         lateness: Duration,
-        excess: Excess,
+        excess: SegmentExcess,
         here: Duration,
-        taken: TimeTaken,
+        taken: TimeLoss,
         stretch_ppm: u64,
     ) -> Self {
         let here = here + excess.unlooked;
@@ -316,7 +316,7 @@ impl Evidence {
         // Where both took time, either may have caused the delay; a gap does not excuse what we did beside it.
         let network_here = here.saturating_sub(platform_here).min(taken.flooded);
         let own_here = here.saturating_sub(platform_here + network_here).max(here.min(taken.own));
-        // Where nobody can tell how long it lay, a gap explains that, too.
+        // Where it is unknown how long it lay, a gap explains that, too.
         let explained = excess.unknown.min(by_platform.saturating_sub(platform_here));
         let unknown = excess.unknown.saturating_sub(explained);
         let platform = excess.platform + platform_here + explained;
@@ -341,9 +341,9 @@ impl Evidence {
         Self { cause, lateness, network, platform, laxity, sender, unknown }
     }
 
-    /// Whose fault it is that packets wait in such numbers that one finds no room, though its sender keeps its contract: the owner
+    /// The cause if so many packets wait that one finds no room, though its sender keeps its contract: the owner
     /// of the largest part of what held them up; `None` if nothing did.
-    pub(crate) fn of_backlog(excess: Excess, taken: TimeTaken, stretch_ppm: u64) -> Option<Cause> {
+    pub(crate) fn of_backlog(excess: SegmentExcess, taken: TimeLoss, stretch_ppm: u64) -> Option<Cause> {
         let held_up = (stretched(taken.platform, stretch_ppm) + taken.flooded).max(taken.own);
         let here = held_up.saturating_sub(excess.unlooked);
         let judged = Self::judge(Duration::ZERO, excess, here, taken, stretch_ppm);
@@ -354,7 +354,7 @@ impl Evidence {
     }
 }
 
-/// How much a stage is delayed by what was taken from it; see [`Evidence`].
+/// The delay of a stage by time that was taken from it; see [`Evidence`].
 pub(crate) fn stretched(taken: Duration, stretch_ppm: u64) -> Duration {
     taken.mul_ratio(stretch_ppm.max(1_000_000), 1_000_000)
 }
@@ -371,7 +371,7 @@ mod tests {
         Instant::ZERO + ms(millis)
     }
 
-    /// 20 ms: 7 at the sender, 4 on the way and 1 in the input, 8 here.
+    /// 20 ms: 7 at the sender, 4 in transit and 1 in the input, 8 here.
     fn config() -> ReceiveConfig {
         ReceiveConfig {
             service: Service::RealTime(Contract::new(1_000, 1, ms(10), 1, ms(20)).unwrap()),
@@ -387,9 +387,9 @@ mod tests {
         }
     }
 
-    /// What a message is blamed on that arrived at its sender at 100 ms, waited there for `waited` of which the platform took `stolen`, was on its
+    /// The cause of the lateness of a message that arrived at its sender at 100 ms, waited there for `waited` of which the platform took `stolen`, was on its
     /// way for `transit`, lay in the input for `lay`, and was complete `here` after that.
-    fn blamed(waited: u64, stolen: u64, transit: u64, lay: Option<u64>, here: u64, taken: TimeTaken) -> Option<Cause> {
+    fn blamed(waited: u64, stolen: u64, transit: u64, lay: Option<u64>, here: u64, taken: TimeLoss) -> Option<Cause> {
         let config = config();
         let micros = |millis: u64| 1_000 * millis as u32;
         let header = DataHeader {
@@ -405,9 +405,13 @@ mod tests {
             ..DataHeader::default()
         };
         let arrived = at(100 + waited + transit);
-        let found =
-            Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived), is_own: false, transit: None };
-        let delay = Delay { way: Way::of(found, &header, true), ..Delay::default() };
+        let found = FrameTimes {
+            at: arrived + ms(lay.unwrap_or(0)),
+            arrived: lay.map(|_| arrived),
+            is_own: false,
+            transit: None,
+        };
+        let delay = Delay { way: PacketSegments::of(found, &header, true), ..Delay::default() };
         let completion = found.at + ms(here);
         let due_here = found.at.max(at(112)) + config.stage;
         let lateness = completion.since(at(120));
@@ -416,11 +420,11 @@ mod tests {
         (!lateness.is_zero()).then_some(judged.cause)
     }
 
-    fn nothing() -> TimeTaken {
-        TimeTaken::default()
+    fn nothing() -> TimeLoss {
+        TimeLoss::default()
     }
-    fn platform(millis: u64) -> TimeTaken {
-        TimeTaken::by_platform(ms(millis))
+    fn platform(millis: u64) -> TimeLoss {
+        TimeLoss::by_platform(ms(millis))
     }
 
     #[test]
@@ -430,11 +434,11 @@ mod tests {
         assert_eq!(blamed(17, 8, 4, Some(1), 8, nothing()), Some(Cause::Platform), "8 ms taken there explain 10");
         assert_eq!(blamed(17, 7, 4, Some(1), 8, nothing()), Some(Cause::Laxity), "7 ms do not");
         assert_eq!(blamed(7, 0, 14, Some(1), 8, nothing()), Some(Cause::Network));
-        assert_eq!(blamed(7, 0, 4, Some(11), 8, nothing()), Some(Cause::Laxity), "nobody looked");
-        assert_eq!(blamed(7, 0, 4, Some(11), 8, platform(8)), Some(Cause::Platform), "nobody could look");
+        assert_eq!(blamed(7, 0, 4, Some(11), 8, nothing()), Some(Cause::Laxity), "the executive did not look");
+        assert_eq!(blamed(7, 0, 4, Some(11), 8, platform(8)), Some(Cause::Platform), "the executive could not look");
         assert_eq!(blamed(7, 0, 4, Some(1), 18, nothing()), Some(Cause::Laxity));
         assert_eq!(blamed(7, 0, 4, Some(1), 18, platform(8)), Some(Cause::Platform));
-        let flooded = TimeTaken { flooded: ms(10), ..nothing() };
+        let flooded = TimeLoss { flooded: ms(10), ..nothing() };
         assert_eq!(blamed(7, 0, 4, Some(11), 8, flooded), Some(Cause::Network), "others were before it");
     }
 
@@ -443,20 +447,20 @@ mod tests {
         assert_eq!(blamed(17, 0, 4, Some(1), 8, platform(10)), Some(Cause::Laxity), "taken here, late there");
         assert_eq!(blamed(7, 20, 4, Some(1), 18, nothing()), Some(Cause::Laxity), "taken there, late here");
         assert_eq!(blamed(3, 0, 8, Some(1), 18, nothing()), Some(Cause::Laxity), "a slow way, within the whole grant");
-        // What is quick elsewhere makes up for it, and what nobody needs to explain is nobody's.
+        // What is quick elsewhere makes up for it, and time that needs no explanation has no cause.
         assert_eq!(blamed(2, 0, 9, Some(1), 8, nothing()), None);
     }
 
     #[test]
     fn what_we_did_beside_a_gap_is_not_excused_by_it() {
-        let both = TimeTaken { own: ms(12), ..platform(8) };
+        let both = TimeLoss { own: ms(12), ..platform(8) };
         assert_eq!(blamed(7, 0, 4, Some(1), 18, both), Some(Cause::Laxity));
-        let less = TimeTaken { own: ms(2), ..platform(8) };
+        let less = TimeLoss { own: ms(2), ..platform(8) };
         assert_eq!(blamed(7, 0, 4, Some(1), 18, less), Some(Cause::Platform));
     }
 
-    /// What is found out of a message on time but for this way, behind those that this delays by 60 ms, and so on for a hundred messages.
-    fn chain(first: Excess, way: Way) -> Evidence {
+    /// The evidence about a message on time but for this way, behind those that this delays by 60 ms, and so on for a hundred messages.
+    fn chain(first: SegmentExcess, way: PacketSegments) -> Evidence {
         let config = config();
         let mut before = first;
         for _ in 0..100 {
@@ -470,15 +474,15 @@ mod tests {
 
     #[test]
     fn what_held_up_the_first_is_the_cause_for_all_that_wait_behind_it() {
-        let waited = |stolen: u64| Way {
+        let waited = |stolen: u64| PacketSegments {
             waited: ms(18),
             stolen: ms(stolen),
             is_timed: true,
             lay: Some(ms(0)),
-            ..Way::default()
+            ..PacketSegments::default()
         };
-        let ours = Excess { own: ms(60), ..Excess::default() };
-        let gap = Excess { platform: ms(60), ..Excess::default() };
+        let ours = SegmentExcess { own: ms(60), ..SegmentExcess::default() };
+        let gap = SegmentExcess { platform: ms(60), ..SegmentExcess::default() };
         let after_ours = chain(ours, waited(5));
         assert_eq!((after_ours.cause, after_ours.laxity, after_ours.platform), (Cause::Laxity, ms(60), ms(0)));
         let after_gap = chain(gap, waited(0));
@@ -486,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_arrival_stamp_nobody_can_tell() {
+    fn without_an_arrival_stamp_the_cause_is_unexplained() {
         assert_eq!(blamed(7, 0, 14, None, 8, nothing()), Some(Cause::Unexplained));
         assert_eq!(blamed(7, 0, 14, None, 8, platform(8)), Some(Cause::Platform), "but a gap explains it");
         assert_eq!(blamed(7, 0, 14, None, 28, nothing()), Some(Cause::Laxity), "and that, nothing does");

@@ -1,37 +1,37 @@
-//! How a receiving channel is set up, and what it counts.
+//! The parameters and the counters of a receiving channel.
 
-use crate::contract::{Service, packets};
+use crate::contract::Service;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::Handled;
+use super::HandledMessages;
 use super::policing::CREDIT;
 use crate::cause::Misses;
 
-/// How a receiving channel is set up.
+/// The parameters of a receiving channel.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveConfig {
-    /// What it is served as.
+    /// The service that it has.
     pub service: Service,
     /// S: the packet payload that both sides agreed on, bytes.
     pub packet: u32,
     /// The level under the fixed-priority policy.
     pub priority: u8,
-    /// Whether the handler may process a message before its logical arrival here.
+    /// True if the handler may process a message before its logical arrival here.
     pub work_conserving: bool,
     /// d_rx: from the logical arrival here to delivery.
     pub stage: Duration,
-    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    /// The longest wait of a frame here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
     pub input_delay: Duration,
     /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the network path.
     pub upstream: Duration,
     /// True if the sender's clock is ours.
     pub same_clock: bool,
-    /// How long a packet may take from the hand-over to the sender's link until it is found here: look-ahead, transmission,
+    /// The longest time of a packet from the hand-over to the sender's link until it is found here: look-ahead, transmission,
     /// propagation, clock error, and the wait in the socket. Beyond it the network is to blame.
     pub transit: Duration,
-    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
+    /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
     pub oversize: u32,
 }
 
@@ -41,17 +41,12 @@ impl ReceiveConfig {
         self.service.largest_message(self.oversize)
     }
 
-    /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
+    /// The number of intervals that a message of `bytes` uses up: its packets in proportion to the contract's.
     pub(super) fn intervals(&self, bytes: u32) -> u32 {
         self.service.intervals(bytes, self.packet)
     }
 
-    /// I; zero for best effort.
-    pub(super) fn interval(&self) -> Duration {
-        self.service.contract().map_or(Duration::ZERO, |contract| contract.interval())
-    }
-
-    /// How long before `logical_arrival`, as it is believed, the message was sent by its sender's word; no longer than its contract lets a
+    /// The time before `logical_arrival`, as it is believed, at which the message was sent, by its sender's word; no longer than its contract lets a
     /// message be ahead, and a late one be believed older.
     pub(crate) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
         let most = match self.service.contract() {
@@ -66,16 +61,16 @@ impl ReceiveConfig {
 
     /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
     pub(super) fn part(&self, index: u16) -> u32 {
-        u32::from(index) / packets(self.service.max_message(), self.packet)
+        self.service.part(index.into(), self.packet)
     }
 }
 
-/// Why a frame of this channel was not taken.
+/// The reason why a frame of this channel was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
+pub enum DropReason {
     /// The header contradicts the contract, or the packet size that was agreed.
     Invalid,
-    /// More, or earlier, than the contract allows: the sender broke it.
+    /// The message is more, or comes earlier, than the contract allows: the sender broke it.
     OverContract,
     /// The packet queue or the message queue was full: the receiver was too slow.
     ReceiverFull,
@@ -83,21 +78,21 @@ pub enum Drop {
     Stale,
 }
 
-/// What happened to the channel's messages at the receiver. Words of 64 bits, so that they can be published one by one.
+/// The counters of the channel's messages at the receiver. Words of 64 bits, so that they can be published one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[repr(C)]
 pub struct ReceiveCounters {
-    /// Delivered to the application, in time or late.
+    /// Messages delivered to the application, in time or late.
     pub delivered: u64,
-    /// Of these, after the deadline.
+    /// Messages of these that came after the deadline.
     pub late: u64,
     /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// Never complete, because packets were lost.
+    /// Messages that never became complete, because packets were lost.
     pub lost: u64,
-    /// Dropped here: there was no room for them, or their sender broke its contract.
+    /// Messages dropped here: there was no room for them, or their sender broke its contract.
     pub dropped: u64,
-    /// Frames that were not taken, by reason.
+    /// Frames that contradict the contract, or the packet size that was agreed.
     pub frames_invalid: u64,
     /// Frames over the contract.
     pub frames_over_contract: u64,
@@ -105,22 +100,22 @@ pub struct ReceiveCounters {
     pub frames_receiver_full: u64,
     /// Frames that were duplicates or too late to be of use.
     pub frames_stale: u64,
-    /// What was late, lost or dropped, by cause.
+    /// Messages that were late, lost or dropped, by cause.
     pub misses: Misses,
     /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
-    /// Of those delivered, of a guaranteed channel, it is not known whether they were in time, or not yet.
+    /// Delivered messages of a guaranteed channel for which it is unknown, or not yet known, whether they were in time.
     pub undecided: u64,
-    /// How uncertain the sender's clock was when a message was judged last: zero if it is this host's, `Duration::MAX` if that is not known.
+    /// The uncertainty of the sender's clock when a message was judged last: zero if it is this host's, `Duration::MAX` if that is not known.
     pub clock_error: Duration,
-    /// The least number of a message that may still be delivered here; those below are delivered, lost or dropped.
+    /// The least number of a message that may still be delivered here; all messages with lower numbers are delivered, lost or dropped.
     pub next: u64,
 }
 
 impl ReceiveCounters {
     /// Counts messages that were handled before this host saw them. Why some were late is not known.
-    pub(super) fn count_handled(&mut self, handled: &Handled) {
-        let Handled { messages, bytes, late, largest } = *handled;
+    pub(super) fn count_handled(&mut self, handled: &HandledMessages) {
+        let HandledMessages { messages, bytes, late, largest } = *handled;
         self.delivered += messages;
         self.delivered_bytes += bytes;
         self.late += late;

@@ -1,7 +1,7 @@
-//! Early demultiplexing [rio §2.1]: what may arrive for a channel, in the few numbers that a program in the driver can judge by.
+//! Early demultiplexing [rio §2.1]: the frames that may arrive for a channel, as a few numbers by which a program in the driver can judge.
 //!
-//! [`Expected`] is what a link is told of a channel. [`EarlyDemux`] says what the program decides with it about a packet that is
-//! for our port: a model, which [`route`] and [`DataView`](crate::wire::DataView) have a part in. A test of the link gives both
+//! [`ExpectedChannel`] is the description of a channel for a link. `fuzz/src/demux/model.rs` gives the program's decision about a packet that is
+//! for our port. It is a model, in which [`route`](super::route) and [`DataView`](crate::wire::DataView) take part. A test of the link gives both
 //! the same packets, so that the kernel's program is compared with the demultiplexer that ships.
 //!
 //! # Nothing is dropped early that the host would take
@@ -10,7 +10,7 @@
 //! was behind from now; a packet is dropped if the clock is more than `tolerance` T ahead. So it is dropped exactly if there is a
 //! window of length t that ends with it, and in which k packets were let through before it, with `k·e > t + T`.
 //!
-//! What [`Receiving::accept`](super::Receiving::accept) takes in a window of length t, with the contract's interval I
+//! The packets that [`ReceivingChannel::accept`](super::ReceivingChannel::accept) takes in a window of length t, with the contract's interval I
 //! and N packets in the largest message:
 //!
 //! - *Messages that begin in it.* Policing believes logical arrivals that are `w·I` apart for a message that uses up w intervals,
@@ -24,8 +24,8 @@
 //! - A frame may wait for `input_delay` until the host finds it, so what it takes in t is what arrived in `t + input_delay`.
 //!
 //! Together `K(t)·I/N ≤ t + C + a + upstream + input_delay + (2·s + 1)·o·I`. With `e ≤ I/N` and T as above no packet that
-//! the host would take is dropped, as long as it takes all that are let through. What it does not take (duplicates, what is stale
-//! or beyond the contract) moves the clock on, too. T has room for [`SURPLUS_PACKETS`] of that, and in the long run it may be a
+//! the host would take is dropped, as long as it takes all that are let through. Packets that it does not take (duplicates, stale ones
+//! or those beyond the contract) move the clock on, too. T has room for [`SURPLUS_PACKETS`] of that, and in the long run it may be a
 //! fifteenth of what the contract allows: e is that much shorter. A sender that breaks its contract may lose packets to that
 //! which the host would have taken; it has only itself to blame.
 //!
@@ -39,23 +39,19 @@
 //! contract's packets in the long run, and a constant. Best effort is not policed in packets: its queue and the share of its class
 //! bound what it costs.
 
-use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::demux::{Foreign, Route, route};
 use super::policing::CREDIT;
 use crate::contract::{Service, packets};
 use crate::units::{Duration, Instant};
-use crate::wire::{Kind, fragment_bytes};
 
-/// Packets that need not be of use: copies that the network made, and what comes too late.
+/// Packets that may be useless: copies that the network made, and those that come too late.
 pub const SURPLUS_PACKETS: u64 = 64;
 
 /// In the long run, so many packets may come where the contract allows one less.
 const SURPLUS_SHARE: u64 = 16;
 
-/// In which order the frames of a host are looked at, and which share memory: a flood of one class costs the others no frame.
+/// The class of a frame. Classes are looked at in this order, and each has memory of its own: a flood of one class costs the others no frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ArrivalClass {
     /// Packets of real-time channels.
@@ -66,10 +62,10 @@ pub enum ArrivalClass {
     BestEffort,
 }
 
-/// What may arrive for one channel.
+/// The frames that may arrive for one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expected {
-    /// Who sends it.
+pub struct ExpectedChannel {
+    /// The peer that sends it.
     pub peer: SocketAddr,
     /// The key that its packets carry.
     pub key: u64,
@@ -79,39 +75,39 @@ pub struct Expected {
     pub packet: u32,
     /// The largest message that may come, bytes.
     pub max_message: u32,
-    /// How often a packet may come in the long run; zero is not policed.
+    /// The least time between packets in the long run; zero is not policed.
     pub spacing: Duration,
-    /// How much too early it may come.
+    /// The time by which it may come too early.
     pub tolerance: Duration,
 }
 
 /// Messages that an application's handler was done with before the host saw them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handled {
-    /// How many.
+pub struct HandledMessages {
+    /// Their number.
     pub messages: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Those of them that it was done with after their deadline. Why is not known.
+    /// Those of them that it was done with after their deadline. The cause is unknown.
     pub late: u64,
     /// The longest time from a logical arrival until one of the channel was done with, as far as can be told.
     pub largest: Duration,
 }
 
-/// What an application's handler did for one channel before the host saw anything of it.
+/// The work of an application's handler for one channel before the host saw anything of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HandledEarly {
+pub struct EarlyHandling {
     /// The channel's place.
     pub place: u32,
     /// The messages.
-    pub handled: Handled,
-    /// Replies: on the channel at which place, how many, and bytes of them.
+    pub handled: HandledMessages,
+    /// Replies: the place of their channel, their number, and their bytes.
     pub replies: Option<(u32, u64, u64)>,
 }
 
-/// What of a channel's set-up decides how much the host takes; the letters are those of this module's head.
+/// The values of a channel's set-up that decide how much the host takes; the letters are those of this module's head.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taken<'a> {
+pub(crate) struct Intake<'a> {
     pub(crate) service: &'a Service,
     /// S.
     pub(crate) packet: u32,
@@ -123,9 +119,9 @@ pub(crate) struct Taken<'a> {
     pub(crate) messages: usize,
 }
 
-impl Taken<'_> {
+impl Intake<'_> {
     /// From `peer`, with `key`.
-    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
+    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
         let Self { service, packet, oversize, upstream, input_delay, messages } = *self;
         let (class, spacing, tolerance) = match service.contract() {
             None => (ArrivalClass::BestEffort, Duration::ZERO, Duration::ZERO),
@@ -142,171 +138,28 @@ impl Taken<'_> {
                 (ArrivalClass::RealTime, spacing, tolerance)
             }
         };
-        Expected { peer, key, class, packet, max_message: service.largest_message(oversize), spacing, tolerance }
+        ExpectedChannel { peer, key, class, packet, max_message: service.largest_message(oversize), spacing, tolerance }
     }
 }
 
-/// A rate: one may come every `spacing`, and `tolerance` too early. A spacing of zero is no limit.
+/// A rate: one frame may come every `spacing`, and up to `tolerance` too early. A spacing of zero is no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Budget {
+pub struct RateLimit {
     /// Zero is not policed.
     pub spacing: Duration,
-    /// How much too early one may come.
+    /// The time by which one may come too early.
     pub tolerance: Duration,
-}
-
-/// What becomes of a packet for our port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Judgement {
-    /// No frame of ours, or a damaged one.
-    Malformed,
-    /// No such channel, another key, or another sender.
-    Unknown,
-    /// A message, or a fragment, that the channel at this place cannot have.
-    TooLarge(u32),
-    /// More packets than the contract of the channel at this place has.
-    OverRate(u32),
-    /// More control frames than are answered.
-    OverControl,
-    /// To the host, in this class.
-    Take(ArrivalClass),
-}
-
-/// A virtual clock: until when what came is paid for, ns.
-type PaidUntil = u64;
-
-/// Whether one more is within `budget` at `now`; it is paid for then.
-fn is_within(until: &mut PaidUntil, now: u64, budget: Budget) -> bool {
-    if budget.spacing.is_zero() {
-        return true;
-    }
-    let from = (*until).max(now);
-    if from - now > budget.tolerance.as_nanos() {
-        return false;
-    }
-    *until = from.saturating_add(budget.spacing.as_nanos());
-    true
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    expected: Option<Expected>,
-    paid_until: PaidUntil,
-    /// Whose control frames it lets in.
-    control: Option<Sender>,
-}
-
-/// A sender as the program sees it: IPv4 addresses are what they are mapped to, and a scope is not seen.
-type Sender = (core::net::IpAddr, u16);
-
-fn sender(peer: SocketAddr) -> Sender {
-    (peer.ip().to_canonical(), peer.port())
-}
-
-/// What the program in the driver decides about packets for our port, once the headers before ours are off.
-#[derive(Debug)]
-pub struct EarlyDemux {
-    places: Box<[Place]>,
-    /// Senders with a channel, and until when their control frames are paid for.
-    peers: Vec<(Sender, PaidUntil)>,
-    strangers: Budget,
-    strangers_until: PaidUntil,
-    each_peer: Budget,
-}
-
-impl EarlyDemux {
-    /// For channels at places below `channels`. Control frames of those who have no channel are within `strangers` together, those
-    /// of each peer that has one within `peers`.
-    pub fn new(channels: usize, strangers: Budget, peers: Budget) -> Self {
-        Self {
-            places: alloc::vec![Place::default(); channels].into_boxed_slice(),
-            peers: Vec::with_capacity(channels),
-            strangers,
-            strangers_until: 0,
-            each_peer: peers,
-        }
-    }
-
-    /// `expected` may arrive for the channel at `place` from now on, and its peer's control frames. False if there is no such
-    /// place.
-    pub fn expect(&mut self, place: u32, expected: Expected) -> bool {
-        let is_there = self.expect_control(place, expected.peer);
-        if let Some(place) = self.places.get_mut(place as usize) {
-            (place.expected, place.paid_until) = (Some(expected), 0);
-        }
-        is_there
-    }
-
-    /// The channel at `place` sends to `peer`, whose control frames are none of a stranger's. False if there is no such place.
-    pub fn expect_control(&mut self, place: u32, peer: SocketAddr) -> bool {
-        self.expect_nothing(place);
-        let Some(place) = self.places.get_mut(place as usize) else { return false };
-        let peer = sender(peer);
-        place.control = Some(peer);
-        if !self.peers.iter().any(|(known, _)| *known == peer) {
-            self.peers.push((peer, 0));
-        }
-        true
-    }
-
-    /// Nothing may arrive for the channel at `place` any more.
-    pub fn expect_nothing(&mut self, place: u32) {
-        let Some(before) = self.places.get_mut(place as usize).map(core::mem::take) else { return };
-        let is_left = |peer: &Sender| self.places.iter().any(|place| place.control.as_ref() == Some(peer));
-        if let Some(peer) = before.control.filter(|peer| !is_left(peer)) {
-            self.peers.retain(|(known, _)| *known != peer);
-        }
-    }
-
-    /// What becomes of `packet`, which came from `peer` at `now`.
-    pub fn judge(&mut self, now: Instant, peer: SocketAddr, packet: &[u8]) -> Judgement {
-        let (now, from) = (now.as_nanos(), sender(peer));
-        let view = match route(packet) {
-            Ok(Route::Data(view)) => view,
-            Ok(Route::Control) => return self.judge_control(now, from),
-            // Whatever version it is of: the host answers.
-            Err(Foreign::Version(_)) if packet[3] == Kind::Control as u8 => return self.judge_control(now, from),
-            Err(_) => return Judgement::Malformed,
-        };
-        let header = view.header();
-        let place = self.places.get_mut(header.channel as usize);
-        let Some((expected, paid_until)) =
-            place.and_then(|place| Some((place.expected.as_ref()?, &mut place.paid_until)))
-        else {
-            return Judgement::Unknown;
-        };
-        if expected.key != header.key || sender(expected.peer) != from {
-            return Judgement::Unknown;
-        }
-        let fits = fragment_bytes(header.message_bytes, expected.packet, header.index) == Some(header.payload);
-        if header.message_bytes > expected.max_message || !fits {
-            return Judgement::TooLarge(header.channel);
-        }
-        let budget = Budget { spacing: expected.spacing, tolerance: expected.tolerance };
-        match is_within(paid_until, now, budget) {
-            true => Judgement::Take(expected.class),
-            false => Judgement::OverRate(header.channel),
-        }
-    }
-
-    fn judge_control(&mut self, now: u64, from: Sender) -> Judgement {
-        let is_paid = match self.peers.iter_mut().find(|(known, _)| *known == from) {
-            Some((_, until)) => is_within(until, now, self.each_peer),
-            None => is_within(&mut self.strangers_until, now, self.strangers),
-        };
-        if is_paid { Judgement::Take(ArrivalClass::Control) } else { Judgement::OverControl }
-    }
 }
 
 /// Packets of a channel that were dropped as over its contract before the host saw them, and that no missing message has been
 /// explained by yet.
 #[derive(Debug, Default)]
-pub(crate) struct DroppedEarly {
+pub(crate) struct EarlyDrops {
     packets: u64,
     noted: Instant,
 }
 
-impl DroppedEarly {
+impl EarlyDrops {
     /// Notes that `packets` were dropped; at most `most` explain anything.
     pub(crate) fn note(&mut self, now: Instant, packets: u64, most: u64) {
         self.forget_old(now);
@@ -314,7 +167,7 @@ impl DroppedEarly {
         self.noted = now;
     }
 
-    /// What has explained nothing for as long as a packet may be late explains nothing any more: what is lost from now on has
+    /// A drop that has explained nothing for as long as a packet may be late explains nothing any more: what is lost from now on has
     /// another cause.
     pub(crate) fn forget_old(&mut self, now: Instant) {
         if now.since(self.noted) > CREDIT {
@@ -322,7 +175,7 @@ impl DroppedEarly {
         }
     }
 
-    /// How many of `messages` that are missing they explain, if of each `missing` packets are, or it is not known to be more.
+    /// The number of the missing `messages` that they explain, if of each `missing` packets are, or it is not known to be more.
     pub(crate) fn explain(&mut self, messages: u64, missing: u64) -> u64 {
         let explained = messages.min(self.packets.div_ceil(missing.max(1)));
         self.packets = self.packets.saturating_sub(explained.saturating_mul(missing.max(1)));

@@ -1,25 +1,25 @@
-//! Policing: does a message that arrives keep the contract, and what does its deadline here count from [channels §2.2]?
+//! Policing: does an arriving message keep the contract, and from which time does its deadline here count [channels §2.2]?
 //!
-//! Every host on the way does this anew, the last one and each relay, so that no burst grows and nothing that a peer alleges
+//! Every host on the path does this anew, the last one and each relay, so that no burst grows and nothing that a peer alleges
 //! moves a deadline nearer than admission counted on. It knows messages; packets and memory are its caller's.
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a peer can allege any number"))]
 
-use super::attribution::Found;
+use super::attribution::FrameTimes;
 use crate::contract::Contract;
 use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 
-/// How far back a logical arrival is believed, from when the message came to this host. Messages that the network held up that long
+/// The largest age at which a logical arrival is believed, from when the message came to this host. Messages that the network held up that long
 /// are still within their contract; a sender that alleges more cannot save up rate that it did not use.
 pub(super) const CREDIT: Duration = Duration::from_secs(1);
 
-/// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
+/// The allegations of a sender on the same clock so far: its logical arrivals are at least an interval apart, in the order of
 /// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
-/// blaming it for what happened on the way.
+/// blaming it for what happened in transit.
 #[derive(Debug, Default)]
-struct Claims {
+struct SenderClaims {
     /// Messages below this number are behind the latest one that was believed, or are it.
     next: u64,
     /// The earliest logical arrival of message `next`.
@@ -34,7 +34,7 @@ struct Claims {
     skipped: Duration,
 }
 
-impl Claims {
+impl SenderClaims {
     /// True if a message that uses up `taken` is in order, or there is time for it where it was overtaken.
     fn has_place(&self, sequence: u64, taken: Duration) -> bool {
         sequence >= self.next || taken <= self.skipped
@@ -48,7 +48,7 @@ impl Claims {
         now: Instant,
         header: &DataHeader,
         intervals: u32,
-        Allowed { interval, ahead, overtaken }: Allowed,
+        ClaimLimits { interval, ahead, overtaken }: ClaimLimits,
     ) -> Option<Instant> {
         let (claim, taken) = (header.logical_arrival, interval * u64::from(intervals));
         let Some(beyond) = header.sequence.checked_sub(self.next) else {
@@ -79,53 +79,53 @@ impl Claims {
     }
 }
 
-/// What a channel may allege.
+/// The limits of a channel's allegations.
 #[derive(Clone, Copy, Debug)]
-struct Allowed {
+struct ClaimLimits {
     interval: Duration,
-    /// How far ahead of now a logical arrival may be.
+    /// The largest time by which a logical arrival may be ahead of now.
     ahead: Duration,
-    /// How much time messages that were overtaken may take up at once.
+    /// The time that messages that were overtaken may take up at once.
     overtaken: Duration,
 }
 
-/// Why a message has no place in time.
+/// The reason why a message has no place in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum PolicingDrop {
     /// Its sender broke the contract.
     Contract,
-    /// Its sender kept the contract, but those before it were found so late that there is no place near enough, by so much.
+    /// Its sender kept the contract, but those before it were found so late that its place would be too far ahead. The value is the delay that they cause.
     Backlog(Duration),
 }
 
 /// A message's place in time at this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Policed {
+pub(crate) struct PolicedMessage {
     /// Its logical arrival at the sender, as far as that is believed; at this host where the clocks differ. A message that has no
     /// place is dropped, and those behind it stand where they would without it.
-    pub(crate) believed: Result<Instant, NoPlace>,
+    pub(crate) believed: Result<Instant, PolicingDrop>,
     /// From when on it may be served.
     pub(crate) eligible: Instant,
     /// Its logical arrival at this host: what its deadline counts from; not before `eligible`.
     pub(crate) release: Instant,
 }
 
-/// What polices one channel at one host.
+/// The policing of one channel at one host.
 #[derive(Debug)]
-pub(crate) struct Policing {
+pub(crate) struct ChannelPolicer {
     contract: Contract,
     /// From the logical arrival at the sender to the one here.
     upstream: Duration,
     same_clock: bool,
-    /// How much time messages that were overtaken may take up at once.
+    /// The time that messages that were overtaken may take up at once.
     overtaken: Duration,
     regulator: Regulator,
-    /// Where the clocks differ: whether messages keep the contract, by when they arrived. When they were found is this host's doing.
+    /// Where the clocks differ: the judge of whether messages keep the contract, by their arrivals. When they were found depends on this host.
     arrivals: Regulator,
-    claims: Claims,
+    claims: SenderClaims,
 }
 
-impl Policing {
+impl ChannelPolicer {
     /// For a channel with this contract, whose messages arrive here logically `upstream` after they did at the sender;
     /// `same_clock` if the times that it alleges are on our clock. Messages that were overtaken may use up `overtaken` intervals
     /// at once.
@@ -133,7 +133,7 @@ impl Policing {
         let regulator = Regulator::new(contract.interval());
         let overtaken = contract.interval() * overtaken;
         let arrivals = regulator.clone();
-        Self { contract, upstream, same_clock, overtaken, regulator, arrivals, claims: Claims::default() }
+        Self { contract, upstream, same_clock, overtaken, regulator, arrivals, claims: SenderClaims::default() }
     }
 
     /// No message of the channel can have arrived at its sender before `now`.
@@ -150,7 +150,7 @@ impl Policing {
 
     /// Judges the message of which the first packet was found then. It uses up `intervals` intervals. Whether it keeps the contract is
     /// judged by when it arrived, what it is served by counts from when it was found.
-    pub(crate) fn take(&mut self, found: Found, header: &DataHeader, intervals: u32) -> Policed {
+    pub(crate) fn take(&mut self, found: FrameTimes, header: &DataHeader, intervals: u32) -> PolicedMessage {
         let (now, arrived) = (found.at, found.arrival());
         // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
         // it works ahead. Nothing that it alleges can move the deadline before that of a message which arrives now, or the
@@ -164,8 +164,8 @@ impl Policing {
         let ahead = self.contract.most_ahead() + self.upstream;
         let believed = match self.same_clock {
             true => {
-                let allowed = Allowed { interval, ahead, overtaken: self.overtaken };
-                self.claims.take(arrived, header, intervals, allowed).ok_or(NoPlace::Contract)
+                let allowed = ClaimLimits { interval, ahead, overtaken: self.overtaken };
+                self.claims.take(arrived, header, intervals, allowed).ok_or(PolicingDrop::Contract)
             }
             false => {
                 let conforming = self.arrivals.stamp(arrived);
@@ -175,8 +175,8 @@ impl Policing {
                 }
                 let [lag, kept] = [stamp.logical_arrival.since(now), conforming.logical_arrival.since(arrived)];
                 match (keeps, lag <= ahead) {
-                    (false, _) => Err(NoPlace::Contract),
-                    (true, false) => Err(NoPlace::Backlog(lag.saturating_sub(kept))),
+                    (false, _) => Err(PolicingDrop::Contract),
+                    (true, false) => Err(PolicingDrop::Backlog(lag.saturating_sub(kept))),
                     (true, true) => Ok(stamp.logical_arrival),
                 }
             }
@@ -189,7 +189,7 @@ impl Policing {
         // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
         // would make every later one late if the channel uses its whole rate.
         let release = stamp.logical_arrival;
-        Policed { believed, eligible: if self.same_clock { alleged } else { release }, release }
+        PolicedMessage { believed, eligible: if self.same_clock { alleged } else { release }, release }
     }
 
     /// The rest of a message came so late that it counts as released only now: no later message arrives logically before

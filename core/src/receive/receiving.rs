@@ -1,8 +1,8 @@
 //! One receiving channel: policing, its packet queue, reassembly and its message queue [channels §3.1, Fig. 2b].
 //!
-//! What a peer sends is an allegation. Sizes and indices were checked against the wire format; here they are checked
+//! Data from a peer is an allegation. Sizes and indices were checked against the wire format; here they are checked
 //! against the contract, and the alleged logical arrival is confined to what an honest sender could allege. Memory is
-//! bounded by the contract and allocated by [`Receiving::new`].
+//! bounded by the contract and allocated by [`ReceivingChannel::new`].
 //!
 //! Messages are delivered exact and in order. One that is overtaken by a complete later one is lost: an unreliable,
 //! sequenced service [channels §2] delivers a fresh message rather than wait for a stale one.
@@ -11,28 +11,28 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::attribution::{Delay, Evidence, Found, TimeTaken, Way};
-use super::config::{Drop, ReceiveConfig, ReceiveCounters};
-use super::delivered::{Delivered, Said};
-use super::early::{DroppedEarly, Expected, Handled, Taken};
-use super::policing::{CREDIT, NoPlace, Policed, Policing};
-use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer, place};
+use super::attribution::{Delay, Evidence, FrameTimes, PacketSegments, TimeLoss};
+use super::config::{DropReason, ReceiveConfig, ReceiveCounters};
+use super::delivered::{DeliveredMessage, SenderStamps};
+use super::early::{EarlyDrops, ExpectedChannel, HandledMessages, Intake};
+use super::policing::{CREDIT, ChannelPolicer, PolicedMessage, PolicingDrop};
+use super::slot::{AbandonedMessage, ArrivedPacket, Buffers, HoldUp, LostMessages, Slot, place};
 use crate::cause::Cause;
-use crate::clock::{Pending, UNSURE_EPOCH};
+use crate::clock::{PendingMessages, UNSURE_EPOCH};
 use crate::collections::Ring;
 use crate::contract::{Contract, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
-use crate::piece::{Piece, Worked};
-use crate::processor::{Order, Work};
+use crate::piece::{Piece, StepResult};
+use crate::processor::{JobOrder, NextWork};
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
 mod judging;
 
-pub use judging::{Decision, Known};
+pub use judging::{FinalJudgement, SenderClock};
 
-/// How many messages of a channel wait for their judgement at most: those of four exchanges of stamps, at ten a second, and a burst.
+/// The largest number of messages of a channel that wait for their judgement: those of four exchanges of stamps, at ten a second, and a burst.
 fn unjudged(service: &Service) -> usize {
     const LEAST: u64 = 64;
     const MOST: u64 = 4096;
@@ -42,53 +42,44 @@ fn unjudged(service: &Service) -> usize {
     service.contract().map_or(LEAST, |contract| of_contract(contract).clamp(LEAST, MOST)) as usize
 }
 
-#[derive(Debug)]
-struct Arrived {
-    frame: FrameId,
-    slot: u16,
-    sequence: u64,
-    index: u16,
-    payload: u16,
-}
-
 /// One receiving channel.
 #[derive(Debug)]
-pub struct Receiving {
+pub struct ReceivingChannel {
     config: ReceiveConfig,
-    policing: Option<Policing>,
-    held_up: HeldUp,
+    policing: Option<ChannelPolicer>,
+    held_up: HoldUp,
     /// Messages below this number have begun to arrive, or were overtaken.
     begun: u64,
     /// Messages from this number on have never had a slot.
     slotted: u64,
     /// The slot behind the last that was given: free, if messages are done in their order.
     after: u16,
-    packets: Ring<Arrived>,
+    packets: Ring<ArrivedPacket>,
     /// Messages that were given up and of which packets wait.
-    left: Vec<Left>,
+    left: Vec<AbandonedMessage>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
     seen: Box<[u64]>,
     words: usize,
     buffers: Buffers,
-    complete: Ring<Delivered>,
+    complete: Ring<DeliveredMessage>,
     /// Messages that wait for their judgement, where the clocks differ.
-    pending: Option<Box<Pending>>,
+    pending: Option<Box<PendingMessages>>,
     /// One that was judged to make room for the message that was delivered last.
-    displaced: Option<Decision>,
-    dropped_early: DroppedEarly,
+    displaced: Option<FinalJudgement>,
+    dropped_early: EarlyDrops,
     /// Messages that were delivered before this host saw them, as far as none has been missed for them.
     handled: u64,
-    lost: Lost,
+    lost: LostMessages,
     /// The network took longer than it may for the last packet.
     is_delayed: bool,
     /// As [`Evidence::judge`] needs it.
     stretch_ppm: u64,
-    /// What happened.
+    /// The counters.
     pub counters: ReceiveCounters,
 }
 
-impl Receiving {
+impl ReceivingChannel {
     /// A channel with room for `messages` messages (under reassembly, complete, or with the application) and `packets`
     /// packets waiting for its handler. Allocates all of it.
     pub fn new(config: ReceiveConfig, messages: u32, packet_queue: u32) -> Self {
@@ -101,8 +92,8 @@ impl Receiving {
             policing: config
                 .service
                 .contract()
-                .map(|contract| Policing::new(*contract, config.upstream, config.same_clock, reordered)),
-            held_up: HeldUp::default(),
+                .map(|contract| ChannelPolicer::new(*contract, config.upstream, config.same_clock, reordered)),
+            held_up: HoldUp::default(),
             begun: 0,
             slotted: 0,
             after: 0,
@@ -117,11 +108,11 @@ impl Receiving {
                 lent: 0,
             },
             complete: Ring::with_capacity(messages),
-            pending: (!config.same_clock).then(|| Box::new(Pending::new(unjudged(&config.service)))),
+            pending: (!config.same_clock).then(|| Box::new(PendingMessages::new(unjudged(&config.service)))),
             displaced: None,
-            dropped_early: DroppedEarly::default(),
+            dropped_early: EarlyDrops::default(),
             handled: 0,
-            lost: Lost::default(),
+            lost: LostMessages::default(),
             is_delayed: false,
             stretch_ppm: 1_000_000,
             counters: ReceiveCounters {
@@ -132,8 +123,8 @@ impl Receiving {
         }
     }
 
-    /// The channel is accepted at `now`: no message of it can have arrived at its sender before. `stretch_ppm` is how much longer a
-    /// message is delayed than the platform took at this host ([`crate::admission::Admission::stretch_ppm`]).
+    /// Tells that the channel is accepted at `now`: no message of it can have arrived at its sender before. `stretch_ppm` is the ratio of a
+    /// message's delay to the time that the platform took at this host ([`crate::admission::Admission::stretch_ppm`]).
     pub fn begin_at(&mut self, now: Instant, stretch_ppm: u64) {
         self.stretch_ppm = stretch_ppm;
         if let Some(policing) = &mut self.policing {
@@ -141,7 +132,7 @@ impl Receiving {
         }
     }
 
-    /// How it was set up.
+    /// The parameters that it was set up with.
     pub fn config(&self) -> &ReceiveConfig {
         &self.config
     }
@@ -149,7 +140,7 @@ impl Receiving {
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
     }
-    /// Whether the network took longer than it may for the last packet; never for best effort.
+    /// True if the network delayed the last packet for longer than it may; never for best effort.
     #[inline]
     pub(crate) fn is_delayed(&self) -> bool {
         self.is_delayed && !self.shares_frames()
@@ -157,7 +148,7 @@ impl Receiving {
     /// True if nothing is kept for it, because what it carries is best effort: it shares frames with others of its kind.
     #[inline]
     pub(crate) fn shares_frames(&self) -> bool {
-        matches!(self.config.service, Service::BestEffort { .. })
+        !self.config.service.is_real_time()
     }
     /// Packets that wait for the handler.
     pub(crate) fn waiting(&self) -> usize {
@@ -167,12 +158,12 @@ impl Receiving {
     pub(crate) fn peaks(&self) -> (u32, u32) {
         ((self.complete.capacity() - self.buffers.least_free) as u32, self.packets.peak() as u32)
     }
-    /// What may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
-    pub fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
+    /// The frames that may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
+    pub fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
         let ReceiveConfig { ref service, packet, oversize, upstream, input_delay, .. } = self.config;
-        Taken { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
+        Intake { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
     }
-    /// Notes that `packets` packets were dropped as over the contract before this host saw them. What they leave missing is the
+    /// Notes that `packets` packets were dropped as over the contract before this host saw them. Messages that miss some of them are the
     /// sender's fault.
     pub fn note_policed(&mut self, now: Instant, packets: u64) {
         self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
@@ -180,10 +171,10 @@ impl Receiving {
         self.dropped_early.note(now, packets, most);
     }
     /// Notes messages that an application's handler was done with before this host saw them.
-    pub fn note_handled(&mut self, handled: &Handled) {
+    pub fn note_handled(&mut self, handled: &HandledMessages) {
         self.handled += handled.messages;
         self.counters.count_handled(handled);
-        if !self.config.same_clock && self.config.service.contract().is_some() {
+        if !self.config.same_clock && self.config.service.is_real_time() {
             self.counters.undecided += handled.messages;
         }
     }
@@ -197,21 +188,21 @@ impl Receiving {
     }
 
     /// Checks a packet against the contract and queues it, if fewer than `most` wait; the frame comes back with the reason if it is
-    /// not taken. `taken` tells what took time at this host since a point in time.
+    /// not taken. `taken` gives the time taken at this host since a point in time.
     pub fn accept(
         &mut self,
-        found: Found,
+        found: FrameTimes,
         view: &DataView<'_>,
         frame: FrameId,
         most: usize,
-        taken: impl Fn(Instant) -> TimeTaken,
-    ) -> Result<(), (FrameId, Drop)> {
+        taken: impl Fn(Instant) -> TimeLoss,
+    ) -> Result<(), (FrameId, DropReason)> {
         self.dropped_early.forget_old(found.at);
         match self.find_slot(found, view, &taken) {
             Ok(slot) => {
                 let header = view.header();
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
-                let arrived = Arrived { frame, slot, sequence, index, payload };
+                let arrived = ArrivedPacket { frame, slot, sequence, index, payload };
                 // In front of later messages, which may have to wait for their logical arrival.
                 let behind = self.packets.iter().rev().take_while(|other| other.sequence > sequence).count();
                 let queued =
@@ -230,16 +221,16 @@ impl Receiving {
                         let cause = self.owner_of_backlog(delay.unwrap_or_default(), &taken);
                         self.spoil(slot, cause);
                         self.counters.frames_receiver_full += 1;
-                        Err((arrived.frame, Drop::ReceiverFull))
+                        Err((arrived.frame, DropReason::ReceiverFull))
                     }
                 }
             }
             Err(reason) => {
                 match reason {
-                    Drop::Invalid => self.counters.frames_invalid += 1,
-                    Drop::OverContract => self.counters.frames_over_contract += 1,
-                    Drop::ReceiverFull => self.counters.frames_receiver_full += 1,
-                    Drop::Stale => self.counters.frames_stale += 1,
+                    DropReason::Invalid => self.counters.frames_invalid += 1,
+                    DropReason::OverContract => self.counters.frames_over_contract += 1,
+                    DropReason::ReceiverFull => self.counters.frames_receiver_full += 1,
+                    DropReason::Stale => self.counters.frames_stale += 1,
                 }
                 Err((frame, reason))
             }
@@ -248,57 +239,57 @@ impl Receiving {
 
     fn find_slot(
         &mut self,
-        found: Found,
+        found: FrameTimes,
         view: &DataView<'_>,
-        taken: &impl Fn(Instant) -> TimeTaken,
-    ) -> Result<u16, Drop> {
+        taken: &impl Fn(Instant) -> TimeLoss,
+    ) -> Result<u16, DropReason> {
         let header = view.header();
         let max = self.config.largest_message();
-        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
-        // The last number of all has no successor; nobody gets there by counting.
+        let least = self.config.service.min_message();
+        // The last number of all has no successor; no sender gets there by counting.
         let impossible = header.message_bytes > max || header.message_bytes < least || header.sequence == u64::MAX;
         if impossible || view.check(self.config.packet).is_err() {
-            return Err(Drop::Invalid);
+            return Err(DropReason::Invalid);
         }
         if header.sequence < self.counters.next {
-            return Err(Drop::Stale);
+            return Err(DropReason::Stale);
         }
         // Most messages are newer than all that have a slot.
-        let found_slot = || self.slots.iter().position(|slot| is_for(slot, header.sequence));
+        let is_for = |slot: &Option<Slot>| slot.as_ref().is_some_and(|slot| slot.sequence == header.sequence);
         if header.sequence < self.slotted
-            && let Some(number) = found_slot()
+            && let Some(number) = self.slots.iter().position(is_for)
         {
             let slot = self.slots[number].as_mut().expect("it was just found");
-            let way = Way::of(found, header, self.config.same_clock);
+            let way = PacketSegments::of(found, header, self.config.same_clock);
             self.is_delayed = way.is_delayed(&self.config);
             slot.delay.way.follow(way);
             if slot.sequence == self.held_up.sequence {
-                self.held_up = HeldUp::by(slot);
+                self.held_up = HoldUp::by(slot);
             }
             if slot.message_bytes != header.message_bytes {
-                return Err(Drop::Invalid);
+                return Err(DropReason::Invalid);
             }
             // A message of which the packets are of two epochs is of none.
-            if let Some(said) = slot.said.as_mut().filter(|said| said.epoch != header.epoch) {
-                said.epoch |= UNSURE_EPOCH;
+            if let Some(stamps) = slot.stamps.as_mut().filter(|stamps| stamps.epoch != header.epoch) {
+                stamps.epoch |= UNSURE_EPOCH;
             }
             let spoilt = slot.spoilt;
             return match spoilt {
-                None if self.is_seen(number, header.index) => Err(Drop::Stale),
+                None if self.is_seen(number, header.index) => Err(DropReason::Stale),
                 None => {
                     self.arrives_anew(number, found, header.index);
                     Ok(number as u16)
                 }
-                Some(Cause::Sender) => Err(Drop::OverContract),
-                Some(_) => Err(Drop::ReceiverFull),
+                Some(Cause::Sender) => Err(DropReason::OverContract),
+                Some(_) => Err(DropReason::ReceiverFull),
             };
         }
         self.begin(found, header, taken)
     }
 
-    /// Whose fault it is that this host has no room for a message within its contract that was delayed so, since then.
-    fn owner_of_backlog(&self, (delay, since): (Delay, Instant), taken: impl Fn(Instant) -> TimeTaken) -> Cause {
-        // What the application has not given back lacks; beyond half of it nobody else is asked.
+    /// The cause for which this host has no room for a message within its contract that was delayed so, since then.
+    fn owner_of_backlog(&self, (delay, since): (Delay, Instant), taken: impl Fn(Instant) -> TimeLoss) -> Cause {
+        // What the application has not given back lacks; beyond half of it no other cause is looked for.
         let reads_late = self.buffers.lent * 2 >= self.complete.capacity();
         if reads_late || self.shares_frames() {
             return Cause::Receiver;
@@ -308,7 +299,7 @@ impl Receiving {
         if let Some(cause) = Evidence::of_backlog(excess, taken, self.stretch_ppm) {
             return cause;
         }
-        // Nobody was held up. Packets that do not come keep most messages from being complete; or, where the clocks differ, messages that
+        // No component was held up. Packets that do not come keep most messages from being complete; or, where the clocks differ, messages that
         // come faster than they were sent cannot be told from such that were sent so.
         let lacks = |slot: &&Slot| slot.spoilt.is_none() && slot.waiting < slot.remaining;
         let occupied = self.slots.iter().flatten();
@@ -320,26 +311,31 @@ impl Receiving {
     }
 
     /// A message's first packet to arrive: its logical arrival here, and a slot for it.
-    fn begin(&mut self, found: Found, header: &DataHeader, taken: &impl Fn(Instant) -> TimeTaken) -> Result<u16, Drop> {
+    fn begin(
+        &mut self,
+        found: FrameTimes,
+        header: &DataHeader,
+        taken: &impl Fn(Instant) -> TimeLoss,
+    ) -> Result<u16, DropReason> {
         let now = found.at;
         let intervals = self.config.intervals(header.message_bytes);
         if self.policing.as_ref().is_some_and(|policing| !policing.has_place(header, intervals)) {
-            return Err(Drop::Stale);
+            return Err(DropReason::Stale);
         }
         // First the place: a packet that finds none must leave the regulator alone.
-        let number = place(&self.slots, self.after.into()).ok_or(Drop::Invalid)?;
-        if is_newer(&self.slots[number], header.sequence) {
-            return Err(Drop::Stale);
+        let number = place(&self.slots, self.after.into()).ok_or(DropReason::Invalid)?;
+        if self.slots[number].as_ref().is_some_and(|slot| slot.sequence > header.sequence) {
+            return Err(DropReason::Stale);
         }
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
-        let mut delay = Delay { way: Way::of(found, header, self.config.same_clock), ..Delay::default() };
+        let mut delay = Delay { way: PacketSegments::of(found, header, self.config.same_clock), ..Delay::default() };
         self.is_delayed = delay.way.is_delayed(&self.config);
         let mut since = if self.config.same_clock { logical_arrival } else { found.arrival() };
         if let Some(policing) = &mut self.policing {
             let policed = policing.take(found, header, intervals);
-            Policed { eligible, release, .. } = policed;
+            PolicedMessage { eligible, release, .. } = policed;
             deferred = release.since(eligible);
             let waits = release.since(if self.config.same_clock { eligible } else { now });
             if !waits.is_zero() {
@@ -357,7 +353,7 @@ impl Receiving {
                     self.begun = self.begun.max(header.sequence.saturating_add(1));
                     logical_arrival = arrival;
                 }
-                Err(NoPlace::Backlog(by)) if by > self.config.input_delay => {
+                Err(PolicingDrop::Backlog(by)) if by > self.config.input_delay => {
                     spoilt = Some(self.owner_of_backlog((delay, since), taken));
                 }
                 // What is older than is believed, or comes in a bunch, has no place: by its sender's fault, unless it was on its way for so long.
@@ -387,7 +383,7 @@ impl Receiving {
             sequence: header.sequence,
             logical_arrival,
             ahead: if self.config.same_clock { self.config.ahead(header, logical_arrival) } else { Duration::ZERO },
-            said: (!self.config.same_clock).then(|| Said {
+            stamps: (!self.config.same_clock).then(|| SenderStamps {
                 logical_arrival: header.logical_arrival,
                 ahead: self.config.ahead(header, header.logical_arrival),
                 epoch: header.epoch,
@@ -411,17 +407,19 @@ impl Receiving {
                 later.delay.overtaken(release.since(later.release));
             }
             // Those to come wait for it as well.
-            self.held_up.delay.overtaken(release.since(eligible) + self.config.interval() * u64::from(intervals));
+            self.held_up
+                .delay
+                .overtaken(release.since(eligible) + self.config.service.interval() * u64::from(intervals));
         } else {
-            self.held_up = HeldUp::by(&slot);
+            self.held_up = HoldUp::by(&slot);
         }
         self.slotted = self.slotted.max(header.sequence.saturating_add(1));
         self.slots[number] = Some(slot);
         self.after = ((number + 1) % self.slots.len()) as u16;
         match spoilt {
             None => Ok(number as u16),
-            Some(Cause::Sender) => Err(Drop::OverContract),
-            Some(_) => Err(Drop::ReceiverFull),
+            Some(Cause::Sender) => Err(DropReason::OverContract),
+            Some(_) => Err(DropReason::ReceiverFull),
         }
     }
 
@@ -429,9 +427,9 @@ impl Receiving {
     /// cannot have been due before it was there: the message arrives with it, and those behind it an interval later each, so
     /// that what is due here stays what was admitted. When the message itself is late does not change, if the clock is the same.
     ///
-    /// Where the clocks differ nobody here knows when packets had to be found at the latest; not before the last one has been. For
+    /// If the clocks differ this host does not know when packets had to be found at the latest, until the last one has been. For
     /// an honest sender that is never after what was admitted, because there its messages are an interval apart.
-    fn arrives_anew(&mut self, number: usize, found: Found, index: u16) {
+    fn arrives_anew(&mut self, number: usize, found: FrameTimes, index: u16) {
         let (Some(late), Some(contract)) = (&self.slots[number], self.config.service.contract()) else { return };
         // The parts of an oversize message follow each other an interval apart.
         let before = contract.interval() * u64::from(self.config.part(index));
@@ -504,7 +502,8 @@ impl Receiving {
             missing = missing.saturating_sub(1);
             if slot.waiting > 0 {
                 // No more messages than packets, so that there is room.
-                self.left.push(Left::of(&slot));
+                let Slot { sequence, eligible, release, .. } = slot;
+                self.left.push(AbandonedMessage { sequence, eligible, release });
             }
             match slot.spoilt {
                 Some(cause) => {
@@ -515,8 +514,8 @@ impl Receiving {
             }
             self.buffers.free.extend(slot.buffer);
         }
-        // Of a message that nobody saw no more is known than that it has at least as many packets as the smallest.
-        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
+        // Of a message that was never seen it is only known that it has at least as many packets as the smallest.
+        let least = self.config.service.min_message();
         self.count_missing(missing, packets(least, self.config.packet));
         self.counters.next = self.counters.next.max(next);
     }
@@ -539,13 +538,13 @@ impl Receiving {
         self.lost.by_network += lost - unsent;
     }
 
-    /// How many messages were found to be lost, as it seems by the network, since this was last called.
+    /// The number of messages that were found to be lost, as it seems by the network, since this was last called.
     #[inline]
     pub(crate) fn take_lost(&mut self) -> u64 {
         core::mem::take(&mut self.lost.fresh)
     }
 
-    /// A counter of the sender's or of this host explains that so many messages are lost that seemed to be lost on the way.
+    /// A counter of the sender's or of this host explains that so many messages are lost that seemed to be lost in transit.
     pub(crate) fn explain_lost(&mut self, messages: u64, cause: Cause) {
         let messages = messages.min(self.lost.by_network);
         self.lost.by_network -= messages;
@@ -570,14 +569,13 @@ impl Receiving {
         self.seen[slot * self.words + usize::from(index) / 64] |= 1 << (index % 64);
     }
 
-    /// What the handler has to do next, `block` packets at a time.
-    pub fn work(&self, block: u32) -> Option<Work> {
+    /// The next work of the handler, `block` packets at a time.
+    pub fn work(&self, block: u32) -> Option<NextWork> {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
         let part = self.config.part(head.index);
-        let delay =
-            self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
+        let delay = self.config.service.interval() * u64::from(part);
         // The rest of a message that was given up keeps its claim, which its cost was counted for: with a later one it would be
         // in the way of the message behind it. Nor may it hold that one up, so it has the earlier claim of the two.
         let left =
@@ -589,20 +587,20 @@ impl Receiving {
             None => left().into_iter().chain(first()).min_by_key(|claim| claim.1),
         };
         let order = match (self.config.service, claim) {
-            (Service::RealTime(_), Some((eligible, release))) => Order::RealTime {
+            (Service::RealTime(_), Some((eligible, release))) => JobOrder::RealTime {
                 release: eligible,
                 deadline: release + self.config.stage,
                 priority: self.config.priority,
                 work_conserving: self.config.work_conserving,
             },
-            _ => Order::BestEffort,
+            _ => JobOrder::BestEffort,
         };
-        Some(Work { order, block })
+        Some(NextWork { order, block })
     }
 
     /// Copies one packet to its place and frees its frame. `None` if there is none.
-    pub fn step(&mut self, frames: &mut impl Frames) -> Option<Worked> {
-        let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
+    pub fn step(&mut self, frames: &mut impl Frames) -> Option<StepResult> {
+        let ArrivedPacket { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
         let (mut bytes, mut completed) = (0, false);
         let next = self.packets.front().filter(|next| next.sequence == sequence);
         let number = usize::from(number);
@@ -628,7 +626,7 @@ impl Receiving {
             self.complete_message(number);
         }
         let piece = if completed { Piece::Deliver } else { Piece::Reassemble };
-        Some(Worked { piece, bytes, part_end, spent: None })
+        Some(StepResult { piece, bytes, part_end, spent: None })
     }
 
     fn complete_message(&mut self, number: usize) {
@@ -637,19 +635,17 @@ impl Receiving {
         self.give_up_to(slot.sequence);
         self.counters.next = slot.sequence.saturating_add(1);
         let contract = self.config.service.contract();
-        let extra = contract.map_or(Duration::ZERO, |contract| {
-            contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1)
-        });
+        let extra = self.config.service.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1);
         let deadline = contract.map(|contract| match self.config.same_clock {
             true => slot.logical_arrival + contract.deadline() + extra,
             false => slot.release + self.config.stage,
         });
-        let delivered = Delivered {
+        let delivered = DeliveredMessage {
             message,
             sequence: slot.sequence,
             logical_arrival: slot.logical_arrival,
             ahead: slot.ahead,
-            said: slot.said,
+            stamps: slot.stamps,
             allowed: contract.map(|contract| contract.deadline() + extra),
             least: Duration::ZERO,
             completion: Instant::MAX,
@@ -681,7 +677,7 @@ impl Receiving {
         }
     }
 
-    /// The sender says that it sent `sent` messages in all: what has not come by now was lost.
+    /// Tells that the sender sent `sent` messages in all: those that have not come by now were lost.
     pub fn finish(&mut self, sent: u64) {
         // The number is an allegation too: count at most what a channel can have had under way.
         let most =

@@ -1,9 +1,9 @@
-//! Traffic enforcement: what breaks a contract, and whose fault that is [channels §2.1, §3.1].
+//! Traffic enforcement: the violations of a contract, and the side at fault [channels §2.1, §3.1].
 
 use crate::units::Duration;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// What a channel's application did against its contract, counted one by one [channels §2.1: "each parameter constituting
+/// Violations of a contract by a channel's application, counted one by one [channels §2.1: "each parameter constituting
 /// the traffic specification needs to be policed individually"].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -11,13 +11,13 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 pub struct Violations {
     /// Messages larger than `max_message`, or smaller than `min_message`.
     pub size: u64,
-    /// Messages that came sooner than the interval allows but within the burst: they were held or served early.
+    /// Messages that came sooner than the interval allows but within the burst: they were held, or served early.
     pub rate: u64,
     /// Messages beyond the burst: the contract has no room for them.
     pub burst: u64,
 }
 
-/// Why a message was not taken; the caller gets its buffer back.
+/// The reason why a message was not taken; the caller gets its buffer back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
     /// Larger than declared.

@@ -4,11 +4,11 @@
 //! first served, then early packets within the horizon by logical arrival. Only the head of each channel's packet queue
 //! stands here, so the cost grows with the active channels, not with the packets.
 //!
-//! Stock Linux tells us when a packet was copied, not when it has left; so the link is paced by its model. The scheduler
+//! Stock Linux tells when a packet was copied, not when it has left; so the link is paced by its model. The scheduler
 //! hands packets over until the work that the link holds covers `look_ahead`, the least time that bridges a late wake-up
 //! and the longest step; the analysis charges the packets handed over too early as blocking (remedy R2 of the analysis).
 //!
-//! What the analysis calls best effort is more than the application's: control frames as well. Both are policed together
+//! In the analysis best effort is more than the application's messages: control frames as well. Both are policed together
 //! ([`crate::send::starts`]) and both occupy the link as if they carried `packet_min` at least. Within that budget control
 //! frames of the host's own channels come first, so that a saturating source cannot make a lease lapse; answers to
 //! unknown peers take their turn among the best-effort channels, so that these cannot take the budget from either.
@@ -19,13 +19,13 @@ use crate::collections::{DeadlineHeap, FifoSet};
 use crate::limits::HELD_SPACING;
 use crate::mutant::{self, Mutant};
 use crate::platform::{BestEffort, LinkModel};
-use crate::send::starts::Policer;
+use crate::send::starts::StartPolicer;
 use crate::units::{Duration, Instant};
 
 /// The head of a channel's packet queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Head {
-    /// A real-time packet, early before `release`.
+pub enum PacketHead {
+    /// A real-time packet, which is early before `release`.
     RealTime {
         /// The logical arrival of its message.
         release: Instant,
@@ -36,9 +36,9 @@ pub enum Head {
     BestEffort,
 }
 
-/// What the link does next.
+/// The next action of the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextFrame {
     /// The head packet of this channel.
     Channel(u32),
     /// A control frame of a channel: ahead of best effort, behind everything current.
@@ -47,9 +47,9 @@ pub enum Next {
     Answer,
 }
 
-/// Whose packet was handed over, as the analysis sees it.
+/// The class of a packet that was handed over, as the analysis sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
+pub enum PacketClass {
     /// A packet of a real-time channel, current or early.
     RealTime,
     /// A packet of a best-effort channel, or a control frame.
@@ -70,7 +70,7 @@ pub struct LinkScheduler {
     apart: alloc::boxed::Box<[(Duration, Instant)]>,
     early: DeadlineHeap,
     /// Starts of best effort, control frames included.
-    starts: Policer,
+    starts: StartPolicer,
     /// Each of those occupies the link as if it had as many bytes.
     best_effort_least: u32,
     /// The place of the answers to unknown peers in `best_effort`, behind all channels.
@@ -78,14 +78,14 @@ pub struct LinkScheduler {
     deadlines: alloc::boxed::Box<[Instant]>,
     busy_until: Instant,
     room: usize,
-    /// Whether anything is promised on this host: only then packets have to be spaced.
+    /// True if anything is promised on this host: only then packets have to be spaced.
     promises: bool,
     /// While the executive is held: from when on the next packet of best effort, or control frame, may start.
     held_until: Option<Instant>,
 }
 
 impl LinkScheduler {
-    /// Queues for the channels `0..capacity`. `horizon` is how long before its logical arrival a packet may leave; of
+    /// Queues for the channels `0..capacity`. `horizon` is the time before its logical arrival from which a packet may leave; of
     /// `best_effort` it keeps `packet_min` and `starts`.
     pub fn new(
         model: LinkModel,
@@ -103,7 +103,7 @@ impl LinkScheduler {
             held: DeadlineHeap::with_capacity(capacity),
             apart: alloc::vec![(Duration::ZERO, Instant::ZERO); capacity].into_boxed_slice(),
             early: DeadlineHeap::with_capacity(capacity),
-            starts: Policer::new(best_effort.starts),
+            starts: StartPolicer::new(best_effort.starts),
             best_effort_least: best_effort.packet_min,
             answers: u32::try_from(capacity).expect("a capacity within the limits"),
             deadlines: alloc::vec![Instant::MAX; capacity].into_boxed_slice(),
@@ -114,7 +114,7 @@ impl LinkScheduler {
         }
     }
 
-    /// While `held`, no early packet leaves, and starts of best effort are [`HELD_SPACING`] apart at least: an upcall is ready.
+    /// Sets the hold: while `held`, no early packet leaves, and starts of best effort are [`HELD_SPACING`] apart at least: then an upcall is ready.
     pub fn set_held(&mut self, now: Instant, held: bool) {
         self.held_until = held.then(|| self.held_until.unwrap_or(now));
     }
@@ -124,38 +124,38 @@ impl LinkScheduler {
         self.starts.allowed_at().max(self.held_until.unwrap_or(Instant::ZERO))
     }
 
-    /// Whether anything is promised on this host: while nothing is, packets start as soon as the link takes them
+    /// Tells the scheduler whether anything is promised on this host: while nothing is, packets start as soon as the link takes them
     /// ([`LinkModel::spacing`]). At the first promise the link holds less than A and a packet, as it does from then on.
     pub fn set_promises(&mut self, promises: bool) {
         self.promises = promises;
     }
 
-    /// True if a real-time packet waits whose time has come, as far as the queues know.
+    /// True if a current real-time packet waits, as far as the queues know.
     pub fn has_current(&self, now: Instant) -> bool {
         !self.current.is_empty() || self.early.peek().is_some_and(|(release, _)| release <= now)
     }
 
-    /// How many packets the device takes at the moment.
+    /// Tells the scheduler how many packets the device takes at the moment.
     pub fn set_room(&mut self, packets: usize) {
         self.room = packets;
     }
 
     /// Puts the head packet of channel `id` in.
-    pub fn enqueue(&mut self, now: Instant, id: u32, head: Head) {
+    pub fn enqueue(&mut self, now: Instant, id: u32, head: PacketHead) {
         match head {
-            Head::BestEffort => match self.apart[id as usize].1 {
+            PacketHead::BestEffort => match self.apart[id as usize].1 {
                 from if from > now => self.held.set(id, from),
                 _ => self.best_effort.push_back(0, id),
             },
-            Head::RealTime { release, deadline } if release > now => {
+            PacketHead::RealTime { release, deadline } if release > now => {
                 self.deadlines[id as usize] = deadline;
                 self.early.set(id, release);
             }
-            Head::RealTime { deadline, .. } => self.current.set(id, deadline),
+            PacketHead::RealTime { deadline, .. } => self.current.set(id, deadline),
         }
     }
 
-    /// From `now` on the best-effort packets of channel `id` start `spacing` apart; as soon as they can if that is zero.
+    /// Sets the spacing: from `now` on the best-effort packets of channel `id` start `spacing` apart, or as soon as they can if that is zero.
     pub fn set_spacing(&mut self, now: Instant, id: u32, spacing: Duration) {
         self.apart[id as usize] = (spacing, now);
         if self.held.remove(id) {
@@ -163,7 +163,7 @@ impl LinkScheduler {
         }
     }
 
-    /// An answer to an unknown peer waits, or another one does after the last was handed over.
+    /// Tells that an answer to an unknown peer waits, or another one after the last was handed over.
     pub fn enqueue_answer(&mut self) {
         self.best_effort.push_back(0, self.answers);
     }
@@ -176,7 +176,7 @@ impl LinkScheduler {
     /// Picks the packet that is handed over at `now` and takes it out of the queues; `None` if the link holds enough, has
     /// no room, or nothing is eligible: early packets leave only if `is_idle`, that is, the processor has nothing current to do.
     /// The caller reports it with [`LinkScheduler::issued`].
-    pub fn next(&mut self, now: Instant, control_waits: bool, is_idle: impl FnOnce() -> bool) -> Option<Next> {
+    pub fn next(&mut self, now: Instant, control_waits: bool, is_idle: impl FnOnce() -> bool) -> Option<NextFrame> {
         if self.room == 0 || self.holds_enough(now) {
             return None;
         }
@@ -186,36 +186,36 @@ impl LinkScheduler {
         let may_start = now >= self.may_start_at() && self.best_effort.first_list().is_some();
         let best_effort_first = mutant::is_on(Mutant::BestEffortFirst) && may_start;
         if !best_effort_first && let Some((_, id)) = self.current.pop() {
-            return Some(Next::Channel(id));
+            return Some(NextFrame::Channel(id));
         }
         if now >= self.may_start_at() {
             if control_waits {
-                return Some(Next::Control);
+                return Some(NextFrame::Control);
             }
             while let Some((_, id)) = self.held.pop_due(now) {
                 self.best_effort.push_back(0, id);
             }
             if let Some(id) = self.best_effort.pop_front(0) {
                 if id == self.answers {
-                    return Some(Next::Answer);
+                    return Some(NextFrame::Answer);
                 }
                 let (spacing, from) = &mut self.apart[id as usize];
                 *from = now + *spacing;
-                return Some(Next::Channel(id));
+                return Some(NextFrame::Channel(id));
             }
         }
         if self.held_until.is_some() || self.early.is_empty() || !is_idle() {
             return None;
         }
-        self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
+        self.early.pop_due(now + self.horizon).map(|(_, id)| NextFrame::Channel(id))
     }
 
     /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model. The next one
     /// starts later where packets are spaced.
-    pub fn issued(&mut self, now: Instant, class: Class, payload: u32) -> Instant {
+    pub fn issued(&mut self, now: Instant, class: PacketClass, payload: u32) -> Instant {
         let payload = match class {
-            Class::RealTime => payload,
-            Class::BestEffort => {
+            PacketClass::RealTime => payload,
+            PacketClass::BestEffort => {
                 self.starts.started(now);
                 self.held_until = self.held_until.map(|_| now + HELD_SPACING);
                 payload.max(self.best_effort_least)
@@ -228,7 +228,7 @@ impl LinkScheduler {
         begins + model.unspaced().occupancy(payload)
     }
 
-    /// When [`LinkScheduler::next`] may have a packet that it does not have now; `None` if only an input can change that.
+    /// The time at which [`LinkScheduler::next`] may have a packet that it does not have now; `None` if only an input can change that.
     pub fn next_time(&self, control_waits: bool) -> Option<Instant> {
         if self.room == 0 {
             return None;
@@ -245,7 +245,7 @@ impl LinkScheduler {
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 
-    /// Until when the link is busy with what it was given, by the model.
+    /// The time until which the link is busy with its packets, by the model.
     pub fn busy_until(&self) -> Instant {
         self.busy_until
     }
@@ -280,28 +280,32 @@ mod tests {
         link.set_room(usize::MAX);
         link
     }
-    fn current(deadline: u64) -> Head {
-        Head::RealTime { release: at(0), deadline: at(deadline) }
+    fn current(deadline: u64) -> PacketHead {
+        PacketHead::RealTime { release: at(0), deadline: at(deadline) }
     }
 
     #[test]
     fn classes_leave_in_order_and_early_packets_wait_for_the_horizon() {
         let mut link = link(1000, 10);
-        link.enqueue(at(0), 0, Head::RealTime { release: at(30), deadline: at(40) });
-        link.enqueue(at(0), 1, Head::BestEffort);
+        link.enqueue(at(0), 0, PacketHead::RealTime { release: at(30), deadline: at(40) });
+        link.enqueue(at(0), 1, PacketHead::BestEffort);
         link.enqueue(at(0), 2, current(90));
         link.enqueue(at(0), 3, current(80));
         let mut order = Vec::new();
         while let Some(next) = link.next(at(0), order.len() == 2, || true) {
             order.push(next);
-            link.issued(at(0), Class::RealTime, 1);
+            link.issued(at(0), PacketClass::RealTime, 1);
         }
-        assert_eq!(order, [Next::Channel(3), Next::Channel(2), Next::Control, Next::Channel(1)]);
+        assert_eq!(order, [NextFrame::Channel(3), NextFrame::Channel(2), NextFrame::Control, NextFrame::Channel(1)]);
         assert_eq!(link.next_time(false), Some(at(20)), "30 less the horizon of 10");
         assert_eq!(link.next(at(20), false, || false), None, "the processor has something current to do");
-        assert_eq!(link.next(at(20), false, || true), Some(Next::Channel(0)));
+        assert_eq!(link.next(at(20), false, || true), Some(NextFrame::Channel(0)));
         link.enqueue(at(20), 0, current(50));
-        assert_eq!(link.next(at(20), false, || false), Some(Next::Channel(0)), "what is current asks for no leave");
+        assert_eq!(
+            link.next(at(20), false, || false),
+            Some(NextFrame::Channel(0)),
+            "what is current asks for no leave"
+        );
     }
 
     #[test]
@@ -311,13 +315,13 @@ mod tests {
             link.enqueue(at(0), id, current(u64::from(id)));
         }
         let mut issued = Vec::new();
-        while let Some(Next::Channel(id)) = link.next(at(0), false, || true) {
-            issued.push((id, link.issued(at(0), Class::RealTime, 60).as_nanos()));
+        while let Some(NextFrame::Channel(id)) = link.next(at(0), false, || true) {
+            issued.push((id, link.issued(at(0), PacketClass::RealTime, 60).as_nanos()));
         }
         assert_eq!(issued, [(0, 60), (1, 120)], "120 ns of work cover 100");
         assert_eq!(link.next_time(false), Some(at(21)), "at 21 ns it holds only 99");
         assert_eq!(link.next(at(20), false, || true), None);
-        assert_eq!(link.next(at(21), false, || true), Some(Next::Channel(2)));
+        assert_eq!(link.next(at(21), false, || true), Some(NextFrame::Channel(2)));
     }
 
     #[test]
@@ -333,55 +337,55 @@ mod tests {
         let starts = Some(Starts { burst: 1, spacing: Duration::from_nanos(50) });
         let mut link = link_with(1000, 0, BestEffort { starts, ..BestEffort::UNLIMITED });
         for id in [0, 1, 2] {
-            link.enqueue(at(0), id, Head::BestEffort);
+            link.enqueue(at(0), id, PacketHead::BestEffort);
         }
         // Two at once: burst + ⌈s/spacing⌉ of the shortest span. Control frames come first, and count.
-        assert_eq!(link.next(at(0), true, || true), Some(Next::Control));
-        link.issued(at(0), Class::BestEffort, 1);
-        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
-        link.issued(at(0), Class::BestEffort, 1);
+        assert_eq!(link.next(at(0), true, || true), Some(NextFrame::Control));
+        link.issued(at(0), PacketClass::BestEffort, 1);
+        assert_eq!(link.next(at(0), false, || true), Some(NextFrame::Channel(0)));
+        link.issued(at(0), PacketClass::BestEffort, 1);
         assert_eq!((link.next(at(0), true, || true), link.next_time(true)), (None, Some(at(50))));
         // What is early goes on, current packets do, and neither takes from the budget.
-        link.enqueue(at(0), 3, Head::RealTime { release: at(20), deadline: at(90) });
+        link.enqueue(at(0), 3, PacketHead::RealTime { release: at(20), deadline: at(90) });
         assert_eq!(link.next_time(true), Some(at(20)), "the early packet is next");
-        assert_eq!(link.next(at(20), true, || true), Some(Next::Channel(3)));
-        link.issued(at(20), Class::RealTime, 1);
+        assert_eq!(link.next(at(20), true, || true), Some(NextFrame::Channel(3)));
+        link.issued(at(20), PacketClass::RealTime, 1);
         link.enqueue(at(30), 4, current(70));
-        assert_eq!(link.next(at(30), true, || true), Some(Next::Channel(4)));
-        link.issued(at(30), Class::RealTime, 1);
+        assert_eq!(link.next(at(30), true, || true), Some(NextFrame::Channel(4)));
+        link.issued(at(30), PacketClass::RealTime, 1);
         assert_eq!((link.next(at(49), false, || true), link.next_time(false)), (None, Some(at(50))));
-        assert_eq!(link.next(at(50), false, || true), Some(Next::Channel(1)));
+        assert_eq!(link.next(at(50), false, || true), Some(NextFrame::Channel(1)));
     }
 
     #[test]
     fn answers_to_unknown_peers_take_turns_with_best_effort() {
         let mut link = link(1000, 0);
-        link.enqueue(at(0), 0, Head::BestEffort);
+        link.enqueue(at(0), 0, PacketHead::BestEffort);
         link.enqueue_answer();
-        link.enqueue(at(0), 1, Head::BestEffort);
+        link.enqueue(at(0), 1, PacketHead::BestEffort);
         let mut order = Vec::new();
         while let Some(next) = link.next(at(0), order.is_empty(), || true) {
-            link.issued(at(0), Class::BestEffort, 1);
-            if next == Next::Answer && order.len() < 5 {
+            link.issued(at(0), PacketClass::BestEffort, 1);
+            if next == NextFrame::Answer && order.len() < 5 {
                 link.enqueue_answer();
             }
             order.push(next);
         }
-        use Next::{Answer, Channel, Control};
+        use NextFrame::{Answer, Channel, Control};
         assert_eq!(order, [Control, Channel(0), Answer, Channel(1), Answer, Answer]);
     }
 
     #[test]
     fn a_best_effort_packet_occupies_the_link_like_the_smallest_that_was_declared() {
         let mut link = link_with(1000, 0, BestEffort { packet_min: 60, ..BestEffort::UNLIMITED });
-        assert_eq!(link.issued(at(0), Class::BestEffort, 0), at(60), "an empty control frame, too");
-        assert_eq!(link.issued(at(0), Class::BestEffort, 70), at(130));
-        assert_eq!(link.issued(at(0), Class::RealTime, 1), at(131), "real time has its own declaration");
+        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 0), at(60), "an empty control frame, too");
+        assert_eq!(link.issued(at(0), PacketClass::BestEffort, 70), at(130));
+        assert_eq!(link.issued(at(0), PacketClass::RealTime, 1), at(131), "real time has its own declaration");
     }
 
-    /// What a naive link with policed best effort would do at an instant: all hand-overs so far, and who waits.
+    /// A naive link with policed best effort: all hand-overs so far, and the waiting packets.
     #[derive(Default)]
-    struct Naive {
+    struct NaiveLink {
         starts: Vec<u64>,
         current: Vec<(u64, u32)>,
         best_effort: Vec<u32>,
@@ -389,14 +393,14 @@ mod tests {
         control: u32,
     }
 
-    impl Naive {
-        fn next(&mut self, now: u64, starts: Starts) -> Option<Next> {
+    impl NaiveLink {
+        fn next(&mut self, now: u64, starts: Starts) -> Option<NextFrame> {
             let (due, early): (Vec<_>, Vec<_>) = self.early.iter().partition(|(release, ..)| *release <= now);
             self.early = early;
             self.current.extend(due.into_iter().map(|(_, deadline, id)| (deadline, id)));
             self.current.sort_unstable();
             if !self.current.is_empty() {
-                return Some(Next::Channel(self.current.remove(0).1));
+                return Some(NextFrame::Channel(self.current.remove(0).1));
             }
             // The definition: every half-open span that ends with this start.
             let allowed = self.starts.iter().rev().zip(2..).all(|(&first, count): (_, u64)| {
@@ -408,9 +412,9 @@ mod tests {
             self.starts.push(now);
             if self.control > 0 {
                 self.control -= 1;
-                return Some(Next::Control);
+                return Some(NextFrame::Control);
             }
-            Some(Next::Channel(self.best_effort.remove(0)))
+            Some(NextFrame::Channel(self.best_effort.remove(0)))
         }
     }
 
@@ -426,7 +430,7 @@ mod tests {
             let starts = Starts { burst, spacing: Duration::from_nanos(spacing) };
             // A look-ahead without end: the link never holds enough, only the policer holds back.
             let mut link = link_with(u64::MAX, 0, BestEffort { starts: Some(starts), ..BestEffort::UNLIMITED });
-            let (mut naive, mut control) = (Naive::default(), 0u32);
+            let (mut naive, mut control) = (NaiveLink::default(), 0u32);
             let mut free: Vec<u32> = (0..8).collect();
             for now in 0..200 {
                 for &(_, class, span) in arrivals.iter().filter(|(arrival, ..)| *arrival == now) {
@@ -440,17 +444,17 @@ mod tests {
                     let deadline = 1000 + 8 * span + u64::from(id);
                     match class {
                         0 => {
-                            link.enqueue(at(now), id, Head::RealTime { release: at(now), deadline: at(deadline) });
+                            link.enqueue(at(now), id, PacketHead::RealTime { release: at(now), deadline: at(deadline) });
                             naive.current.push((deadline, id));
                         }
                         1 => {
                             let release = now + span + 1;
-                            let head = Head::RealTime { release: at(release), deadline: at(deadline) };
+                            let head = PacketHead::RealTime { release: at(release), deadline: at(deadline) };
                             link.enqueue(at(now), id, head);
                             naive.early.push((release, deadline, id));
                         }
                         _ => {
-                            link.enqueue(at(now), id, Head::BestEffort);
+                            link.enqueue(at(now), id, PacketHead::BestEffort);
                             naive.best_effort.push(id);
                         }
                     }
@@ -461,12 +465,12 @@ mod tests {
                     let best_effort = naive.starts.len();
                     let (expected, found) = (naive.next(now, starts), link.next(at(now), control > 0, || true));
                     prop_assert_eq!(expected, found, "at {}", now);
-                    if let Some(Next::Channel(id)) = found {
+                    if let Some(NextFrame::Channel(id)) = found {
                         free.push(id);
                     }
                     let Some(found) = found else { break };
-                    control -= u32::from(found == Next::Control);
-                    let class = if naive.starts.len() > best_effort { Class::BestEffort } else { Class::RealTime };
+                    control -= u32::from(found == NextFrame::Control);
+                    let class = if naive.starts.len() > best_effort { PacketClass::BestEffort } else { PacketClass::RealTime };
                     link.issued(at(now), class, 0);
                     handed_over += 1;
                 }
@@ -486,16 +490,16 @@ mod tests {
                 let id = id as u32;
                 let (head, rank) = match class {
                     0 => (current(key), (0, key, id)),
-                    1 => (Head::BestEffort, (1, u64::from(id), id)),
-                    _ => (Head::RealTime { release: at(key + 1), deadline: at(key + 9) }, (2, key + 1, id)),
+                    1 => (PacketHead::BestEffort, (1, u64::from(id), id)),
+                    _ => (PacketHead::RealTime { release: at(key + 1), deadline: at(key + 9) }, (2, key + 1, id)),
                 };
                 link.enqueue(at(0), id, head);
                 model.push(rank);
             }
             model.sort_unstable();
             for (_, _, id) in model {
-                prop_assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(id)));
-                link.issued(at(0), Class::RealTime, 1);
+                prop_assert_eq!(link.next(at(0), false, || true), Some(NextFrame::Channel(id)));
+                link.issued(at(0), PacketClass::RealTime, 1);
             }
             prop_assert_eq!(link.next(at(0), false, || true), None);
         }

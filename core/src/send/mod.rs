@@ -7,4 +7,6 @@ pub mod starts;
 
 pub use enforce::{Violation, Violations};
 pub use link_scheduler::LinkScheduler;
-pub use sending::{Arrival, HandOver, Packet, Rejected, SendConfig, SendCounters, Sending, Submitted};
+pub use sending::{
+    AcceptedMessage, Arrival, HandOverDelay, Packet, RejectedMessage, SendConfig, SendCounters, SendingChannel,
+};

@@ -1,6 +1,6 @@
-//! How often best effort starts on the link (premise P2: the analysis counts on it, so the run time polices it).
+//! The rate at which best effort starts on the link (premise P2: the analysis counts on it, so the run time polices it).
 //!
-//! Every hand-over of a best-effort packet or a control frame takes C_l of the processor from whoever is current, whatever
+//! Every hand-over of a best-effort packet or a control frame takes C_l of the processor from the current handler, whatever
 //! its size. [`Starts`] bounds how often: at most `burst + ⌈s/spacing⌉` in any half-open span `s`. A token bucket keeps that
 //! exactly, in integer nanoseconds and without a timer: it holds the *theoretical arrival time*, at which the starts so far
 //! would have been due had they come one `spacing` after the other. A start may be early by `burst · spacing`, no more.
@@ -8,22 +8,22 @@
 //! Why that is the bound: let n starts fall into `[a, a + s)`, the first at `t ≥ a`, the last at `u ≤ a + s − 1`. The first
 //! leaves the theoretical time at `t + spacing` at least and each other one adds `spacing`, so before the last it is at least
 //! `t + (n − 1) spacing`, and `u ≥ t + (n − 1) spacing − burst · spacing`. So `(n − 1 − burst) spacing ≤ s − 1`, which is
-//! `n ≤ burst + ⌈s/spacing⌉`. Whoever starts as soon as possible reaches it: nothing is given away, nothing drifts.
+//! `n ≤ burst + ⌈s/spacing⌉`. A source that starts as soon as possible reaches it: nothing is given away, nothing drifts.
 
 use crate::platform::Starts;
 use crate::units::{Duration, Instant};
 
 /// Polices the starts of best effort on one link.
 #[derive(Clone, Copy, Debug)]
-pub struct Policer {
+pub struct StartPolicer {
     spacing: Duration,
-    /// How early a start may be: `burst · spacing`.
+    /// The time by which a start may be early: `burst · spacing`.
     tolerance: Duration,
-    /// When the next start would be due if all had come `spacing` apart.
+    /// The time at which the next start would be due if all had come `spacing` apart.
     theoretical: Instant,
 }
 
-impl Policer {
+impl StartPolicer {
     /// A policer before the first start; `None` lets every start through.
     pub fn new(starts: Option<Starts>) -> Self {
         let (spacing, tolerance) = match starts {
@@ -33,7 +33,7 @@ impl Policer {
         Self { spacing, tolerance, theoretical: Instant::ZERO }
     }
 
-    /// From when on the next start is allowed; the origin if nothing is policed.
+    /// The time from which the next start is allowed; the origin if nothing is policed.
     pub fn allowed_at(&self) -> Instant {
         self.theoretical.before(self.tolerance)
     }
@@ -79,7 +79,7 @@ mod tests {
             pauses in prop::collection::vec(prop_oneof![3 => Just(0u64), 1 => 0u64..40], 1..40),
         ) {
             let starts = Starts { burst, spacing: Duration::from_nanos(spacing) };
-            let mut policer = Policer::new(Some(starts));
+            let mut policer = StartPolicer::new(Some(starts));
             let (mut times, mut now) = (Vec::<u64>::new(), 0);
             for pause in pauses {
                 now += pause;
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn years_later_it_is_as_exact_as_at_the_start() {
         let spacing = Duration::from_secs(3600);
-        let mut policer = Policer::new(Some(Starts { burst: 65_535, spacing }));
+        let mut policer = StartPolicer::new(Some(Starts { burst: 65_535, spacing }));
         let now = at(20 * 365 * 86_400 * 1_000_000_000);
         for _ in 0..65_536 {
             assert!(policer.allowed_at() <= now);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_every_start_is_allowed() {
-        let mut policer = Policer::new(None);
+        let mut policer = StartPolicer::new(None);
         for now in [0, 0, 5] {
             assert_eq!(policer.allowed_at(), at(0));
             policer.started(at(now));

@@ -1,4 +1,4 @@
-//! Which clock a host's times are on, said so that only who has the same clock learns anything from it, and nobody can say it
+//! The clock that a host's times are on, said so that only a host with the same clock learns anything from it, and no other host can say it
 //! in its place.
 
 use siphasher::sip::SipHasher24;
@@ -6,16 +6,16 @@ use siphasher::sip::SipHasher24;
 use crate::units::{Duration, Instant};
 use crate::wire::ControlType;
 
-/// How long it can be understood: it was true in this span or the one before.
+/// The time for which it can be understood: it was true in this span or the one before.
 const SPAN: Duration = Duration::from_secs(1);
 
-/// What a host whose clock has this identity says of it at `now`, in OPEN or ACCEPT of the connection `token`; 0 if nobody shares
-/// the clock, whose identity is then 0. The identity is known to all programs on the clock's host, and told to nobody else.
+/// The statement of a host about its clock, whose identity this is, at `now`, in OPEN or ACCEPT of the connection `token`. It is 0 if no
+/// host shares the clock, whose identity is then 0. The identity is known to all programs on the clock's host, and told to no other host.
 pub fn clock_sign(identity: u64, now: Instant, token: u64, frame: ControlType) -> u64 {
     sign(identity, now.as_nanos() / SPAN.as_nanos(), token, frame)
 }
 
-/// True if who said so in such a frame has the clock of this identity.
+/// True if the sender of such a statement has the clock of this identity.
 pub fn is_same_clock(identity: u64, now: Instant, token: u64, frame: ControlType, said: u64) -> bool {
     let span = now.as_nanos() / SPAN.as_nanos();
     said != 0 && [span, span.saturating_sub(1)].iter().any(|&span| sign(identity, span, token, frame) == said)

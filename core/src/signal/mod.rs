@@ -4,8 +4,8 @@
 //! sender says KEEPALIVE until it is answered, and while the channel is open four times in a lease, or as often as the exchange of two
 //! clocks' stamps asks for ([`Association::hurry`]: ten times a second, for all channels to a peer together); the receiver answers STATUS.
 //! A side that hears nothing for a lease frees the channel and tells its application; a receiver that was never told KEEPALIVE
-//! does so much earlier ([`HALF_OPEN`]). CLOSE is repeated until CLOSED.
-//! A peer that repeats itself more often is answered no more often for it ([`Association::may_answer`]).
+//! frees it much earlier ([`HALF_OPEN`]). CLOSE is repeated until CLOSED.
+//! A peer that repeats itself more often is not answered more often ([`Association::may_answer`]).
 //! Both sides admit: the sender before it asks, the receiver before it accepts [channels §2.2].
 //!
 //! This module decides *when* something is due and *what*; the endpoint writes the frames.
@@ -15,32 +15,33 @@ mod clock;
 pub use clock::{clock_sign, is_same_clock};
 
 use crate::units::{Duration, Instant};
+use crate::wire::ControlType;
 
-/// How long OPEN and CLOSE wait for an answer before they are repeated.
+/// The time after which OPEN and CLOSE are repeated if no answer came.
 pub const RETRY: Duration = Duration::from_millis(100);
-/// How often OPEN is sent before the peer counts as absent.
+/// The number of times that OPEN is sent before the peer counts as absent.
 pub const OPEN_TRIES: u32 = 20;
 /// Keep-alives in a lease: three may be lost.
 pub const KEEPALIVES_PER_LEASE: u64 = 4;
-/// How long a receiver keeps a channel for a peer that has not shown that it has ACCEPT. Whoever forges an address never does.
+/// The time for which a receiver keeps a channel for a peer that has not shown that it has ACCEPT. A peer that forges its address never does.
 pub const HALF_OPEN: Duration = Duration::from_millis(1000);
 /// The shortest lease that makes sense beside [`RETRY`].
 pub const MIN_LEASE: Duration = Duration::from_millis(400);
-/// The longest lease: how long the reservation of a dead peer may be held.
+/// The longest lease: the longest time for which a dead peer's reservation is held.
 pub const MAX_LEASE: Duration = Duration::from_secs(60);
-/// How long a receiver that was told CLOSE waits for messages that CLOSE may have overtaken.
+/// The time for which a receiver that was told CLOSE waits for messages that CLOSE may have overtaken.
 pub const GRACE: Duration = Duration::from_millis(50);
 
-/// Where a channel stands.
+/// The state of a channel's signalling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SignalState {
     /// Sender: OPEN was sent.
     Opening,
     /// Sender: ACCEPT came; the driver has not begun the channel yet.
     Accepted,
     /// Data flows.
     Open,
-    /// Sender: closing once everything queued has left. Receiver: once what was delivered is judged; it takes nothing more.
+    /// Sender: it closes once everything queued has left. Receiver: it closes once the delivered messages are judged, and takes nothing more.
     Draining,
     /// CLOSE was sent (by either side).
     Closing,
@@ -53,20 +54,16 @@ pub enum State {
     Ended,
 }
 
-/// What is due.
+/// The signal that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum DueAction {
     /// Nothing yet.
     Nothing,
-    /// Send OPEN again.
-    Open,
-    /// Send KEEPALIVE.
-    Keepalive,
-    /// Send CLOSE again.
-    Close,
-    /// The grace of a finishing receiver is over, or a draining one looks again.
+    /// Send this: OPEN or CLOSE again, or KEEPALIVE.
+    Say(ControlType),
+    /// The grace of a finishing receiver is over, or a draining one checks again.
     Finish,
-    /// Nobody answered OPEN.
+    /// No peer answered OPEN.
     NoAnswer,
     /// The peer was silent for a lease.
     PeerLost,
@@ -75,15 +72,15 @@ pub enum Due {
 /// The signalling of one channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Association {
-    /// Where it stands.
-    pub state: State,
+    /// The state that it is in.
+    pub state: SignalState,
     /// The opener's nonce that names the connection.
     pub token: u64,
-    /// How long the peer may be silent.
+    /// The longest silence of the peer.
     pub lease: Duration,
     sender: bool,
     tries: u32,
-    /// How often KEEPALIVE is said at least, if more often than the lease asks for.
+    /// The interval at which KEEPALIVE is said at least, if more often than the lease asks for.
     hurried: Duration,
     last_heard: Instant,
     due: Instant,
@@ -93,15 +90,15 @@ pub struct Association {
 }
 
 impl Association {
-    /// A sender's, about to send its first OPEN at `now`.
+    /// The signalling of a sender that is about to send its first OPEN at `now`.
     pub fn opening(now: Instant, token: u64, lease: Duration) -> Self {
-        Self { state: State::Opening, sender: true, due: now, ..Self::accepted(now, token, lease) }
+        Self { state: SignalState::Opening, sender: true, due: now, ..Self::accepted(now, token, lease) }
     }
 
-    /// A receiver's that accepts at `now`.
+    /// The signalling of a receiver that accepts at `now`.
     pub fn accepted(now: Instant, token: u64, lease: Duration) -> Self {
         let mut association = Self {
-            state: State::Open,
+            state: SignalState::Open,
             token,
             lease: bounded(lease),
             sender: false,
@@ -116,9 +113,9 @@ impl Association {
         association
     }
 
-    /// When something is due next.
+    /// The time at which something is due next.
     pub fn next_due(&self) -> Option<Instant> {
-        (self.state != State::Ended).then_some(self.due)
+        (self.state != SignalState::Ended).then_some(self.due)
     }
 
     /// Notes that the peer was heard. Cheap: the timer finds out when it fires.
@@ -131,11 +128,11 @@ impl Association {
         self.confirmed
     }
 
-    /// The other side was heard, and has shown that it has the channel; true if it is the first time.
+    /// Notes that the other side was heard, and has shown that it has the channel; true if it is the first time.
     pub fn confirm(&mut self, now: Instant) -> bool {
         self.heard(now);
         let first = !core::mem::replace(&mut self.confirmed, true);
-        if first && matches!(self.state, State::Accepted | State::Open | State::Draining) {
+        if first && matches!(self.state, SignalState::Accepted | SignalState::Open | SignalState::Draining) {
             self.due = self.next_watch(now);
         }
         first
@@ -151,47 +148,47 @@ impl Association {
         may
     }
 
-    /// How long the other side may be silent.
+    /// The longest silence of the other side.
     fn patience(&self) -> Duration {
         if self.sender || self.confirmed { self.lease } else { self.lease.min(HALF_OPEN) }
     }
 
-    /// What is due at `now`; sets the next time.
-    pub fn timeout(&mut self, now: Instant) -> Due {
-        if now < self.due || self.state == State::Ended {
-            return Due::Nothing;
+    /// The signal that is due at `now`; sets the next time.
+    pub fn timeout(&mut self, now: Instant) -> DueAction {
+        if now < self.due || self.state == SignalState::Ended {
+            return DueAction::Nothing;
         }
-        if self.state != State::Opening && now.since(self.last_heard) >= self.patience() {
-            return Due::PeerLost;
+        if self.state != SignalState::Opening && now.since(self.last_heard) >= self.patience() {
+            return DueAction::PeerLost;
         }
         match self.state {
-            State::Opening if self.tries >= OPEN_TRIES => Due::NoAnswer,
-            State::Opening => {
+            SignalState::Opening if self.tries >= OPEN_TRIES => DueAction::NoAnswer,
+            SignalState::Opening => {
                 self.tries += 1;
                 self.due = now + RETRY;
-                Due::Open
+                DueAction::Say(ControlType::Open)
             }
-            State::Closing => {
+            SignalState::Closing => {
                 self.due = (now + RETRY).min(self.last_heard + self.patience());
-                Due::Close
+                DueAction::Say(ControlType::Close)
             }
-            State::Finishing { .. } => Due::Finish,
-            State::Accepted | State::Open | State::Draining if self.sender => {
+            SignalState::Finishing { .. } => DueAction::Finish,
+            SignalState::Accepted | SignalState::Open | SignalState::Draining if self.sender => {
                 self.due = self.next_watch(now);
-                Due::Keepalive
+                DueAction::Say(ControlType::Keepalive)
             }
-            State::Draining => {
+            SignalState::Draining => {
                 self.due = now + GRACE;
-                Due::Finish
+                DueAction::Finish
             }
             _ => {
                 self.due = self.next_watch(now);
-                Due::Nothing
+                DueAction::Nothing
             }
         }
     }
 
-    /// When, after `now`, an open channel's sender says KEEPALIVE next, and its receiver has waited long enough.
+    /// The time, after `now`, at which an open channel's sender says KEEPALIVE next, or its receiver has waited long enough.
     fn next_watch(&self, now: Instant) -> Instant {
         let silent_until = self.last_heard + self.patience();
         match (self.sender, self.confirmed) {
@@ -204,25 +201,28 @@ impl Association {
         }
     }
 
-    /// From now on KEEPALIVE is said, or is answered if it comes, at least once in `period`; [`Duration::MAX`] is as often as the lease asks
+    /// Sets the least rate of KEEPALIVE: from now on it is said, or is answered if it comes, at least once in `period`; [`Duration::MAX`] is as often as the lease asks
     /// for. The next one of a confirmed sender is due then at the latest.
     pub fn hurry(&mut self, now: Instant, period: Duration) {
         self.hurried = period;
-        if self.sender && self.confirmed && matches!(self.state, State::Accepted | State::Open | State::Draining) {
+        if self.sender
+            && self.confirmed
+            && matches!(self.state, SignalState::Accepted | SignalState::Open | SignalState::Draining)
+        {
             self.due = self.due.min(now + period);
         }
     }
 
-    /// The peer accepted with this lease.
+    /// Notes that the peer accepted with this lease.
     pub fn accept(&mut self, now: Instant, lease: Duration) {
-        self.state = State::Accepted;
+        self.state = SignalState::Accepted;
         self.lease = bounded(lease);
         self.heard(now);
         self.due = now;
     }
 
-    /// Moves to `state`; whatever is due there is due at `due`.
-    pub fn enter(&mut self, state: State, due: Instant) {
+    /// Moves to `state`; the next signal there is due at `due`.
+    pub fn enter(&mut self, state: SignalState, due: Instant) {
         self.state = state;
         self.due = due;
     }
@@ -242,51 +242,51 @@ mod tests {
     const LEASE: Duration = Duration::from_millis(2000);
 
     #[test]
-    fn open_is_repeated_until_nobody_can_be_there() {
+    fn open_is_repeated_until_the_peer_counts_as_absent() {
         let mut association = Association::opening(at(0), 1, LEASE);
         let mut opens = 0;
         let mut now = at(0);
         let end = loop {
             match association.timeout(now) {
-                Due::Open => opens += 1,
+                DueAction::Say(ControlType::Open) => opens += 1,
                 due => break due,
             }
             now = association.next_due().unwrap();
         };
-        assert_eq!((end, opens, now), (Due::NoAnswer, OPEN_TRIES, at(2000)));
+        assert_eq!((end, opens, now), (DueAction::NoAnswer, OPEN_TRIES, at(2000)));
     }
 
     #[test]
     fn a_sender_keeps_the_channel_alive_and_notices_silence_at_the_lease() {
         let mut association = Association::opening(at(0), 1, LEASE);
         association.accept(at(0), LEASE);
-        association.enter(State::Open, at(0));
+        association.enter(SignalState::Open, at(0));
         for (millis, heard) in [(0, true), (500, true), (1000, false), (1500, false), (2000, false)] {
-            assert_eq!(association.timeout(at(millis)), Due::Keepalive);
+            assert_eq!(association.timeout(at(millis)), DueAction::Say(ControlType::Keepalive));
             if heard {
                 association.confirm(at(millis));
             }
         }
         assert_eq!(association.next_due(), Some(at(2500)), "last heard at 500");
-        assert_eq!(association.timeout(at(2500)), Due::PeerLost);
+        assert_eq!(association.timeout(at(2500)), DueAction::PeerLost);
     }
 
     #[test]
     fn a_receiver_only_watches_the_lease() {
         let mut association = Association::accepted(at(0), 1, LEASE);
         assert!(association.confirm(at(100)) && !association.confirm(at(1900)));
-        assert_eq!((association.next_due(), association.timeout(at(1000))), (Some(at(2100)), Due::Nothing));
-        assert_eq!(association.timeout(at(2100)), Due::Nothing);
+        assert_eq!((association.next_due(), association.timeout(at(1000))), (Some(at(2100)), DueAction::Nothing));
+        assert_eq!(association.timeout(at(2100)), DueAction::Nothing);
         assert_eq!(association.next_due(), Some(at(3900)));
-        assert_eq!(association.timeout(at(3900)), Due::PeerLost);
+        assert_eq!(association.timeout(at(3900)), DueAction::PeerLost);
     }
 
     #[test]
     fn a_receiver_does_not_wait_long_for_who_asked_and_says_nothing_more() {
         for lease in [LEASE, MAX_LEASE] {
             let mut association = Association::accepted(at(0), 1, lease);
-            assert_eq!((association.next_due(), association.timeout(at(999))), (Some(at(1000)), Due::Nothing));
-            assert_eq!(association.timeout(at(1000)), Due::PeerLost);
+            assert_eq!((association.next_due(), association.timeout(at(999))), (Some(at(1000)), DueAction::Nothing));
+            assert_eq!(association.timeout(at(1000)), DueAction::PeerLost);
         }
     }
 
@@ -295,10 +295,10 @@ mod tests {
         let mut association = Association::opening(at(0), 1, MAX_LEASE);
         association.accept(at(0), MAX_LEASE);
         for millis in [0, 100, 200] {
-            assert_eq!(association.timeout(at(millis)), Due::Keepalive);
+            assert_eq!(association.timeout(at(millis)), DueAction::Say(ControlType::Keepalive));
         }
         assert!(association.confirm(at(210)));
-        assert_eq!((association.timeout(at(300)), association.next_due()), (Due::Nothing, Some(at(15_210))));
+        assert_eq!((association.timeout(at(300)), association.next_due()), (DueAction::Nothing, Some(at(15_210))));
     }
 
     #[test]

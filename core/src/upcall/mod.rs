@@ -1,13 +1,12 @@
 //! Upcalls: an application's own code that the host runs every period, under the guarantee that it is done by the period's end [rtu §4].
 //!
 //! A *run* (the paper's invocation) handles a batch of units of work, B_p of them at most. It may be replaced only after every block of
-//! b_p units, an *iteration*: so upcalls of one process need no locks among each other. [`Upcalls`] decides which one is next; who calls it
-//! does the work, and says how far that came. Whether upcalls may exist is [`crate::admission`]'s to say.
+//! b_p units, an *iteration*: so upcalls of one process need no locks among each other. [`Upcalls`] decides which one is next; its caller
+//! does the work, and reports the progress. [`crate::admission`] decides whether upcalls may exist.
 
 mod run_queue;
 
-pub(crate) use run_queue::Table;
-pub use run_queue::{Completed, Outcome, Pick, UpcallId, Upcalls};
+pub use run_queue::{CompletedRun, PickedRun, RunOutcome, UpcallId, Upcalls};
 
 use crate::limits;
 use crate::units::Duration;
@@ -21,13 +20,13 @@ pub struct Upcall {
     block: u32,
 }
 
-/// Which parameter of an upcall cannot be.
+/// The parameter of an upcall that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("upcall: {field} is {found}, expected {least} to {most}")]
 pub struct UpcallError {
     /// `period`, `cost`, `batch` or `block`.
     pub field: &'static str,
-    /// What was given (nanoseconds or PDUs).
+    /// The given value (nanoseconds or PDUs).
     pub found: u64,
     /// The least that is possible.
     pub least: u64,

@@ -1,4 +1,4 @@
-//! Control frames: what two endpoints say about one channel.
+//! Control frames: the messages of two endpoints about one channel.
 //!
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
@@ -10,16 +10,18 @@
 //! | 16 | length − 8 | fields | `tag u8, length u8, value`, in any order |
 //!
 //! A field may stand once. A repeated known one, one of a wrong length, and a missing mandatory one are errors; an unknown
-//! one is skipped. [`ControlType::fields`] says which a type has, `docs/wire.md` which of them it cannot do without; the
+//! one is skipped. [`ControlType::fields`] has the fields of a type, `docs/wire.md` says which of them are mandatory; the
 //! ranges stand at the structures' fields.
 
 use super::data::{DATA_HEADER_BYTES, EPOCHS};
-use super::fields::{self as tag, Field, Fields, Writer};
-use super::messages::{Accept, Close, Counts, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name};
-use super::{KIND_AT, Kind, MAGIC, MINOR, Prefix, WireError, check_range, classify};
+use super::fields::{self as tag, Field, Fields, Pass, Writer};
+use super::messages::{
+    Accept, Close, Keepalive, MessageCounts, Open, Refuse, RequestedService, SenderPace, Status, Versions, check_name,
+};
+use super::{FrameKind, KIND_AT, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::admission::incoming::MAX_SPACING;
 use crate::cause::Misses;
-use crate::clock::{Exchange, Report};
+use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use strum::VariantArray;
@@ -66,15 +68,15 @@ const _: () = {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::VariantArray)]
 #[repr(u8)]
 pub enum ControlType {
-    /// Sender to receiver: may this channel be?
+    /// Sender to receiver: may this channel be opened?
     Open = 1,
     /// Receiver to sender: yes.
     Accept = 2,
-    /// Receiver to sender: no, and why.
+    /// Receiver to sender: no, with the reason.
     Refuse = 3,
     /// Sender to receiver: still here.
     Keepalive = 4,
-    /// Receiver to sender, the answer to KEEPALIVE: what became of the messages.
+    /// Receiver to sender, the answer to KEEPALIVE: the outcomes of the messages.
     Status = 5,
     /// Either side: the channel ends.
     Close = 6,
@@ -86,9 +88,9 @@ pub enum ControlType {
     Challenge = 9,
 }
 
-/// How many fields of [`REPORT`] are counts.
+/// The number of fields of [`REPORT`] that are counts.
 const COUNTS: usize = 14;
-/// The fields of STATUS: the counts, and then `spacing` and `exchange`.
+/// The fields of STATUS: the counts, and then `spacing`, `exchange` and `wall`.
 const REPORT: &[Field] = &[
     tag::DELIVERED,
     tag::LATE,
@@ -106,6 +108,7 @@ const REPORT: &[Field] = &[
     tag::CLOCK_ERROR,
     tag::SPACING,
     tag::EXCHANGE,
+    tag::WALL,
 ];
 
 impl ControlType {
@@ -136,13 +139,32 @@ impl ControlType {
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE],
+            Self::Keepalive => {
+                &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE, tag::WALL]
+            }
             Self::Status => REPORT,
             // As STATUS, without what is said of the time to come.
             Self::Closed => REPORT.split_at(COUNTS).0,
-            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE],
+            Self::Close => {
+                &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE, tag::WALL]
+            }
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
+        }
+    }
+
+    /// A frame of this type before its fields are read.
+    fn empty<'a>(self) -> Control<'a> {
+        match self {
+            Self::Open => Control::Open(Open::default()),
+            Self::Accept => Control::Accept(Accept::default()),
+            Self::Refuse => Control::Refuse(Refuse::default()),
+            Self::Keepalive => Control::Keepalive(Keepalive::default()),
+            Self::Status => Control::Status(Status::default()),
+            Self::Close => Control::Close(Close::default()),
+            Self::Closed => Control::Closed(MessageCounts::default()),
+            Self::Version => Control::Version(Versions::default()),
+            Self::Challenge => Control::Challenge,
         }
     }
 }
@@ -150,11 +172,11 @@ impl ControlType {
 /// A control frame without its header. Text is borrowed from the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control<'a> {
-    /// Sender to receiver: may this channel be?
+    /// Sender to receiver: may this channel be opened?
     Open(Open<'a>),
     /// Receiver to sender: yes.
     Accept(Accept),
-    /// Receiver to sender: no, and why.
+    /// Receiver to sender: no, with the reason.
     Refuse(Refuse<'a>),
     /// Sender to receiver: still here.
     Keepalive(Keepalive),
@@ -163,7 +185,7 @@ pub enum Control<'a> {
     /// Either side: the channel ends.
     Close(Close),
     /// The answer to CLOSE.
-    Closed(Counts),
+    Closed(MessageCounts),
     /// The answer to another major version; never answered itself.
     Version(Versions),
     /// Receiver to sender: ask again, with this frame's number.
@@ -186,13 +208,13 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// Reads a frame: its token and what it says. Bounded by [`MAX_CONTROL_BYTES`].
+    /// Reads a frame: its token and its contents. Bounded by [`MAX_CONTROL_BYTES`].
     ///
     /// # Errors
     /// Not a control frame of this major version, a length other than its header's, a type that this version does not
     /// know, or fields that break the rules of the module's head.
     pub fn parse(frame: &'a [u8]) -> Result<(u64, Self), WireError> {
-        if classify(frame)? != Kind::Control {
+        if classify(frame)? != FrameKind::Control {
             return Err(WireError::Kind { found: frame[KIND_AT], expected: "2 (control)" });
         }
         if frame.len() > MAX_CONTROL_BYTES {
@@ -204,26 +226,23 @@ impl<'a> Control<'a> {
         if frame.len() != expected {
             return Err(WireError::Length { found: frame.len(), expected });
         }
-        let control_type =
-            ControlType::from_repr(raw.control_type).ok_or(WireError::Type { found: raw.control_type })?;
-        let control = Self::read(control_type, &Fields::read(fields, control_type.fields())?)?;
-        control.check_ranges()?;
+        let control_type = ControlType::from_repr(raw.control_type).ok_or(WireError::Type(raw.control_type))?;
+        let control = control_type.empty().pass(&mut Fields::read(fields, control_type.fields())?)?;
         Ok((raw.token.get(), control))
     }
 
     /// Writes the frame to the start of `frame` and returns its length; at most [`MAX_CONTROL_BYTES`] are needed.
     ///
     /// # Errors
-    /// `frame` is too small, or a value is outside its range. What `frame` holds then is no frame.
+    /// `frame` is too small, or a value is outside its range. Then `frame` holds no valid frame.
     pub fn write(&self, token: u64, frame: &mut [u8]) -> Result<usize, WireError> {
-        self.check_ranges()?;
         let mut writer = Writer::new(frame, CONTROL_HEADER_BYTES);
-        self.put(&mut writer)?;
+        self.pass(&mut writer)?;
         let bytes = writer.written();
         let room = WireError::Room { found: frame.len(), expected: bytes };
         let length = u16::try_from(bytes.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?;
         let raw = RawHeader {
-            prefix: Prefix::new(Kind::Control),
+            prefix: Prefix::new(FrameKind::Control),
             control_type: self.control_type() as u8,
             minor: MINOR,
             length: length.into(),
@@ -233,310 +252,247 @@ impl<'a> Control<'a> {
         Ok(bytes)
     }
 
-    fn read(control_type: ControlType, fields: &Fields<'a>) -> Result<Self, WireError> {
-        let u32_of = |field| fields.need(field).map(u32::from_be_bytes);
-        let u64_of = |field| fields.need(field).map(u64::from_be_bytes);
-        let span_of = |field| u64_of(field).map(Duration::from_nanos);
-        let number = |field| fields.get(field).map_or(0, u64::from_be_bytes);
-        let spacing = || Duration::from_nanos(number(tag::SPACING));
-        let packet = || fields.need(tag::PACKET).map(u16::from_be_bytes);
-        let counts = || {
-            Ok(Counts {
-                delivered: u64_of(tag::DELIVERED)?,
-                late: u64_of(tag::LATE)?,
-                lost: u64_of(tag::LOST)?,
-                dropped: u64_of(tag::DROPPED)?,
-                largest: span_of(tag::LARGEST)?,
-                undecided: number(tag::UNDECIDED),
-                misses: Misses {
-                    sender: number(tag::BY_SENDER),
-                    receiver: number(tag::BY_RECEIVER),
-                    network: number(tag::BY_NETWORK),
-                    platform: number(tag::BY_PLATFORM),
-                    laxity: number(tag::LAXITY),
-                    unexplained: number(tag::UNEXPLAINED),
-                },
-                over_bound: number(tag::OVER_BOUND),
-                clock_error: fields.get(tag::CLOCK_ERROR).map(u64::from_be_bytes).map(Duration::from_nanos),
-            })
-        };
-        let exchange = || fields.get(tag::EXCHANGE).map(|bytes| read_exchange(&bytes));
-        Ok(match control_type {
-            ControlType::Open => Self::Open(Open {
-                name: text(fields, tag::NAME)?.ok_or(WireError::Missing { field: tag::NAME.name })?,
-                traffic: read_traffic(fields)?,
-                packet: packet()?,
-                upstream: span_of(tag::UPSTREAM)?,
-                lease: span_of(tag::LEASE)?,
-                clock: u64_of(tag::CLOCK)?,
-                oversize: fields.get(tag::OVERSIZE).map_or(1, u8::from_be_bytes),
-                pace: Pace {
-                    rate: fields.get(tag::LINK_RATE).map(u64::from_be_bytes).and_then(Rate::bytes_per_second),
-                    ahead: Duration::from_nanos(number(tag::AHEAD)),
-                    spacing: spacing(),
-                },
-            }),
-            ControlType::Accept => Self::Accept(Accept {
-                channel: u32_of(tag::CHANNEL)?,
-                key: u64_of(tag::KEY)?,
-                receive: span_of(tag::RECEIVE)?,
-                packet: packet()?,
-                lease: span_of(tag::LEASE)?,
-                clock: u64_of(tag::CLOCK)?,
-                spacing: spacing(),
-            }),
-            ControlType::Refuse => Self::Refuse(Refuse {
-                code: u16::from_be_bytes(fields.need(tag::CODE)?),
-                stage: u8::from_be_bytes(fields.need(tag::STAGE)?),
-                at: fields.get(tag::AT).map(u64::from_be_bytes).map(Instant::from_nanos),
-                least_deadline: fields.get(tag::LEAST_DEADLINE).map(u64::from_be_bytes).map(Duration::from_nanos),
-                detail: text(fields, tag::DETAIL)?.unwrap_or(""),
-            }),
-            ControlType::Keepalive => Self::Keepalive(Keepalive {
-                channel: u32_of(tag::CHANNEL)?,
-                key: u64_of(tag::KEY)?,
-                sent: u64_of(tag::SENT)?,
-                unsent: number(tag::UNSENT),
-                spacing: spacing(),
-                exchange: exchange(),
-            }),
-            ControlType::Status => Self::Status(Status { counts: counts()?, spacing: spacing(), exchange: exchange() }),
-            ControlType::Close => Self::Close(Close {
-                channel: u32_of(tag::CHANNEL)?,
-                key: u64_of(tag::KEY)?,
-                sent: u64_of(tag::SENT)?,
-                unsent: number(tag::UNSENT),
-                reason: fields.get(tag::REASON).map_or(0, u8::from_be_bytes),
-                reverse: flag(tag::REVERSE, fields.get(tag::REVERSE).map_or(0, u8::from_be_bytes))?,
-                exchange: exchange(),
-            }),
-            ControlType::Closed => Self::Closed(counts()?),
-            ControlType::Version => Self::Version(Versions {
-                lowest: u8::from_be_bytes(fields.need(tag::LOWEST)?),
-                highest: u8::from_be_bytes(fields.need(tag::HIGHEST)?),
-            }),
-            ControlType::Challenge => Self::Challenge,
+    /// Passes over all fields, in the order in which they are written; each with its range.
+    fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(match self {
+            Self::Open(open) => Self::Open(open.pass(fields)?),
+            Self::Accept(accept) => Self::Accept(accept.pass(fields)?),
+            Self::Refuse(refuse) => Self::Refuse(refuse.pass(fields)?),
+            Self::Keepalive(alive) => Self::Keepalive(alive.pass(fields)?),
+            Self::Status(status) => Self::Status(status.pass(fields)?),
+            Self::Close(close) => Self::Close(close.pass(fields)?),
+            Self::Closed(counts) => Self::Closed(counts.pass(fields)?),
+            Self::Version(versions) => Self::Version(versions.pass(fields)?),
+            Self::Challenge => Self::Challenge,
         })
     }
+}
 
-    fn put(&self, to: &mut Writer<'_>) -> Result<(), WireError> {
-        match self {
-            Self::Open(open) => {
-                to.put(tag::NAME, open.name.as_bytes())?;
-                put_traffic(&open.traffic, to)?;
-                to.put(tag::PACKET, &open.packet.to_be_bytes())?;
-                to.put(tag::UPSTREAM, &open.upstream.as_nanos().to_be_bytes())?;
-                to.put(tag::LEASE, &open.lease.as_nanos().to_be_bytes())?;
-                to.put(tag::CLOCK, &open.clock.to_be_bytes())?;
-                if open.oversize != 1 {
-                    to.put(tag::OVERSIZE, &[open.oversize])?;
-                }
-                let Pace { rate, ahead, spacing } = open.pace;
-                put_number(to, tag::LINK_RATE, rate.map_or(0, Rate::as_bytes_per_second))?;
-                put_number(to, tag::AHEAD, ahead.as_nanos())?;
-                put_number(to, tag::SPACING, spacing.as_nanos())
-            }
-            Self::Accept(accept) => {
-                to.put(tag::CHANNEL, &accept.channel.to_be_bytes())?;
-                to.put(tag::KEY, &accept.key.to_be_bytes())?;
-                to.put(tag::RECEIVE, &accept.receive.as_nanos().to_be_bytes())?;
-                to.put(tag::PACKET, &accept.packet.to_be_bytes())?;
-                to.put(tag::LEASE, &accept.lease.as_nanos().to_be_bytes())?;
-                to.put(tag::CLOCK, &accept.clock.to_be_bytes())?;
-                put_number(to, tag::SPACING, accept.spacing.as_nanos())
-            }
-            Self::Refuse(refuse) => {
-                to.put(tag::CODE, &refuse.code.to_be_bytes())?;
-                to.put(tag::STAGE, &refuse.stage.to_be_bytes())?;
-                if let Some(at) = refuse.at {
-                    to.put(tag::AT, &at.as_nanos().to_be_bytes())?;
-                }
-                if let Some(deadline) = refuse.least_deadline {
-                    to.put(tag::LEAST_DEADLINE, &deadline.as_nanos().to_be_bytes())?;
-                }
-                if !refuse.detail.is_empty() {
-                    to.put(tag::DETAIL, refuse.detail.as_bytes())?;
-                }
-                Ok(())
-            }
-            Self::Keepalive(alive) => {
-                to.put(tag::CHANNEL, &alive.channel.to_be_bytes())?;
-                to.put(tag::KEY, &alive.key.to_be_bytes())?;
-                to.put(tag::SENT, &alive.sent.to_be_bytes())?;
-                put_number(to, tag::UNSENT, alive.unsent)?;
-                put_number(to, tag::SPACING, alive.spacing.as_nanos())?;
-                put_exchange(to, alive.exchange)
-            }
-            Self::Status(status) => {
-                put_counts(to, &status.counts)?;
-                put_number(to, tag::SPACING, status.spacing.as_nanos())?;
-                put_exchange(to, status.exchange)
-            }
-            Self::Closed(counts) => put_counts(to, counts),
-            Self::Close(close) => {
-                to.put(tag::CHANNEL, &close.channel.to_be_bytes())?;
-                to.put(tag::KEY, &close.key.to_be_bytes())?;
-                to.put(tag::SENT, &close.sent.to_be_bytes())?;
-                to.put(tag::REASON, &close.reason.to_be_bytes())?;
-                to.put(tag::REVERSE, &[u8::from(close.reverse)])?;
-                put_number(to, tag::UNSENT, close.unsent)?;
-                put_exchange(to, close.exchange)
-            }
-            Self::Version(versions) => {
-                to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
-                to.put(tag::HIGHEST, &versions.highest.to_be_bytes())
-            }
-            Self::Challenge => Ok(()),
-        }
-    }
-
-    /// The ranges beyond a field's length; the same for reading and writing.
-    fn check_ranges(&self) -> Result<(), WireError> {
-        let check_packet = |packet: u16| {
-            check_range(tag::PACKET.name, packet.into(), MIN_PACKET_BYTES.into(), MAX_PACKET_BYTES.into())
-        };
-        let check_spacing =
-            |spacing: Duration| check_range(tag::SPACING.name, spacing.as_nanos(), 0, MAX_SPACING.as_nanos());
-        let check_epoch = |exchange: Option<Exchange>| {
-            check_range("epoch", exchange.map_or(0, |said| said.epoch).into(), 0, u64::from(EPOCHS).saturating_sub(1))
-        };
-        match self {
-            Self::Open(open) => {
-                check_name(open.name)?;
-                check_range(tag::OVERSIZE.name, open.oversize.into(), 1, DECAY_FACTOR.into())?;
-                check_spacing(open.pace.spacing)?;
-                check_packet(open.packet)
-            }
-            Self::Accept(accept) => {
-                check_spacing(accept.spacing)?;
-                check_packet(accept.packet)
-            }
-            Self::Keepalive(alive) => {
-                check_epoch(alive.exchange)?;
-                check_spacing(alive.spacing)
-            }
-            Self::Status(status) => {
-                check_epoch(status.exchange)?;
-                check_spacing(status.spacing)
-            }
-            Self::Close(close) => check_epoch(close.exchange),
-            Self::Version(Versions { lowest, highest }) => {
-                check_range(tag::HIGHEST.name, (*highest).into(), (*lowest).into(), u8::MAX.into())
-            }
-            Self::Refuse(_) | Self::Closed(_) | Self::Challenge => Ok(()),
-        }
+impl<'a> Open<'a> {
+    fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        let name = fields.text(tag::NAME, Some(self.name))?.ok_or(WireError::Missing(tag::NAME.name))?;
+        check_name(name)?;
+        Ok(Self {
+            name,
+            traffic: self.traffic.pass(fields)?,
+            packet: packet(fields, self.packet)?,
+            upstream: fields.span(tag::UPSTREAM, self.upstream)?,
+            lease: fields.span(tag::LEASE, self.lease)?,
+            clock: fields.number(tag::CLOCK, self.clock)?,
+            oversize: ranged(tag::OVERSIZE, fields.other_than(1, tag::OVERSIZE, self.oversize)?, 1, DECAY_FACTOR)?,
+            pace: SenderPace {
+                rate: fields
+                    .optional(tag::LINK_RATE, self.pace.rate.map(Rate::as_bytes_per_second))?
+                    .and_then(Rate::bytes_per_second),
+                ahead: fields.span_or_zero(tag::AHEAD, self.pace.ahead)?,
+                spacing: spacing(fields, self.pace.spacing)?,
+            },
+        })
     }
 }
 
-/// A number that is 0 if it is not in the frame.
-fn put_number(to: &mut Writer<'_>, field: Field, number: u64) -> Result<(), WireError> {
-    if number > 0 { to.put(field, &number.to_be_bytes()) } else { Ok(()) }
-}
-
-fn put_counts(to: &mut Writer<'_>, counts: &Counts) -> Result<(), WireError> {
-    to.put(tag::DELIVERED, &counts.delivered.to_be_bytes())?;
-    to.put(tag::LATE, &counts.late.to_be_bytes())?;
-    to.put(tag::LOST, &counts.lost.to_be_bytes())?;
-    to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
-    to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())?;
-    put_number(to, tag::UNDECIDED, counts.undecided)?;
-    let Misses { sender, receiver, network, platform, laxity, unexplained } = counts.misses;
-    put_number(to, tag::BY_SENDER, sender)?;
-    put_number(to, tag::BY_RECEIVER, receiver)?;
-    put_number(to, tag::BY_NETWORK, network)?;
-    put_number(to, tag::BY_PLATFORM, platform)?;
-    put_number(to, tag::LAXITY, laxity)?;
-    put_number(to, tag::UNEXPLAINED, unexplained)?;
-    put_number(to, tag::OVER_BOUND, counts.over_bound)?;
-    match counts.clock_error {
-        Some(error) => to.put(tag::CLOCK_ERROR, &error.as_nanos().to_be_bytes()),
-        None => Ok(()),
-    }
-}
-
-/// A report of nothing.
-const NO_REPORT: Report = Report { said: Instant::ZERO, heard_at: Instant::ZERO };
-
-fn put_exchange(to: &mut Writer<'_>, exchange: Option<Exchange>) -> Result<(), WireError> {
-    let Some(Exchange { said, heard, epoch }) = exchange else { return Ok(()) };
-    let Report { said: heard_said, heard_at } = heard.unwrap_or(NO_REPORT);
-    let mut bytes = [epoch; tag::EXCHANGE_BYTES];
-    for (place, instant) in bytes.as_chunks_mut().0.iter_mut().zip([said, heard_said, heard_at]) {
-        *place = instant.as_nanos().to_be_bytes();
-    }
-    to.put(tag::EXCHANGE, &bytes)
-}
-
-fn read_exchange(bytes: &[u8; tag::EXCHANGE_BYTES]) -> Exchange {
-    let (instants, rest) = bytes.as_chunks();
-    let instant = |place: usize| Instant::from_nanos(instants.get(place).map_or(0, |bytes| u64::from_be_bytes(*bytes)));
-    let heard = Report { said: instant(1), heard_at: instant(2) };
-    Exchange {
-        said: instant(0),
-        heard: Some(heard).filter(|heard| *heard != NO_REPORT),
-        epoch: rest.first().copied().unwrap_or(0),
-    }
-}
-
-/// What `service` says in OPEN.
+/// The values of `service` in OPEN.
 const REAL_TIME: u8 = 0;
 const BEST_EFFORT: u8 = 1;
 const QUESTION: u8 = 2;
 
-fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
-    let service = u8::from_be_bytes(fields.need(tag::SERVICE)?);
-    check_range(tag::SERVICE.name, service.into(), REAL_TIME.into(), QUESTION.into())?;
-    let max_message = u32::from_be_bytes(fields.need(tag::MAX_MESSAGE)?);
-    let burst = u32::from_be_bytes(fields.need(tag::BURST)?);
-    if service == BEST_EFFORT {
-        return Ok(Traffic::BestEffort { max_message, queue: burst });
-    }
-    Ok(Traffic::RealTime {
-        max_message,
-        min_message: fields.get(tag::MIN_MESSAGE).map_or(1, u32::from_be_bytes),
-        interval: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::INTERVAL)?)),
-        burst,
-        deadline: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::DEADLINE)?)),
-        catch_up: Duration::from_nanos(fields.get(tag::CATCH_UP).map_or(0, u64::from_be_bytes)),
-        tolerance: fields.get(tag::TOLERANCE).map_or(0, u64::from_be_bytes),
-        is_question: service == QUESTION,
-    })
-}
-
-fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> {
-    match traffic {
-        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, tolerance, is_question } => {
-            to.put(tag::SERVICE, &[if *is_question { QUESTION } else { REAL_TIME }])?;
-            to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
-            to.put(tag::MIN_MESSAGE, &min_message.to_be_bytes())?;
-            to.put(tag::INTERVAL, &interval.as_nanos().to_be_bytes())?;
-            to.put(tag::BURST, &burst.to_be_bytes())?;
-            to.put(tag::DEADLINE, &deadline.as_nanos().to_be_bytes())?;
-            put_number(to, tag::CATCH_UP, catch_up.as_nanos())?;
-            put_number(to, tag::TOLERANCE, *tolerance)
+impl RequestedService {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        let (service, max_message, burst) = match self {
+            Self::RealTime { max_message, burst, is_question: false, .. } => (REAL_TIME, max_message, burst),
+            Self::RealTime { max_message, burst, .. } => (QUESTION, max_message, burst),
+            Self::BestEffort { max_message, queue } => (BEST_EFFORT, max_message, queue),
+        };
+        let service = ranged(tag::SERVICE, fields.number(tag::SERVICE, service)?, REAL_TIME.into(), QUESTION.into())?;
+        let max_message = fields.number(tag::MAX_MESSAGE, max_message)?;
+        if service == BEST_EFFORT {
+            return Ok(Self::BestEffort { max_message, queue: fields.number(tag::BURST, burst)? });
         }
-        Traffic::BestEffort { max_message, queue } => {
-            to.put(tag::SERVICE, &[BEST_EFFORT])?;
-            to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
-            to.put(tag::BURST, &queue.to_be_bytes())
-        }
+        let zero = Duration::ZERO;
+        let (min_message, interval, deadline, catch_up, tolerance) = match self {
+            Self::RealTime { min_message, interval, deadline, catch_up, tolerance, .. } => {
+                (min_message, interval, deadline, catch_up, tolerance)
+            }
+            Self::BestEffort { .. } => (1, zero, zero, zero, 0),
+        };
+        Ok(Self::RealTime {
+            max_message,
+            min_message: fields.number_or(1, tag::MIN_MESSAGE, min_message)?,
+            interval: fields.span(tag::INTERVAL, interval)?,
+            burst: fields.number(tag::BURST, burst)?,
+            deadline: fields.span(tag::DEADLINE, deadline)?,
+            catch_up: fields.span_or_zero(tag::CATCH_UP, catch_up)?,
+            tolerance: fields.other_than(0, tag::TOLERANCE, tolerance)?,
+            is_question: service == QUESTION,
+        })
     }
 }
 
-fn text<'a>(fields: &Fields<'a>, field: Field) -> Result<Option<&'a str>, WireError> {
-    let Some(bytes) = fields.bytes(field) else { return Ok(None) };
-    core::str::from_utf8(bytes)
-        .map(Some)
-        .map_err(|error| WireError::Text { field: field.name, at: error.valid_up_to() })
+impl Accept {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(Self {
+            channel: fields.number(tag::CHANNEL, self.channel)?,
+            key: fields.number(tag::KEY, self.key)?,
+            receive: fields.span(tag::RECEIVE, self.receive)?,
+            packet: packet(fields, self.packet)?,
+            lease: fields.span(tag::LEASE, self.lease)?,
+            clock: fields.number(tag::CLOCK, self.clock)?,
+            spacing: spacing(fields, self.spacing)?,
+        })
+    }
 }
 
-/// A number that is 0 or 1.
-fn flag(field: Field, found: u8) -> Result<bool, WireError> {
-    check_range(field.name, found.into(), 0, 1)?;
-    Ok(found == 1)
+impl<'a> Refuse<'a> {
+    fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        let detail = Some(self.detail).filter(|detail| !detail.is_empty());
+        Ok(Self {
+            code: fields.number(tag::CODE, self.code)?,
+            stage: fields.number(tag::STAGE, self.stage)?,
+            at: fields.optional(tag::AT, self.at.map(Instant::as_nanos))?.map(Instant::from_nanos),
+            least_deadline: fields.optional_span(tag::LEAST_DEADLINE, self.least_deadline)?,
+            detail: fields.text(tag::DETAIL, detail)?.unwrap_or(""),
+        })
+    }
 }
 
-/// Appends a number, and the code that `code` makes of all before it, to the control frame of `len` bytes that `frame` begins with.
+impl Keepalive {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(Self {
+            channel: fields.number(tag::CHANNEL, self.channel)?,
+            key: fields.number(tag::KEY, self.key)?,
+            sent: fields.number(tag::SENT, self.sent)?,
+            unsent: fields.other_than(0, tag::UNSENT, self.unsent)?,
+            spacing: spacing(fields, self.spacing)?,
+            exchange: exchange(fields, self.exchange)?,
+        })
+    }
+}
+
+impl Status {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(Self {
+            counts: self.counts.pass(fields)?,
+            spacing: spacing(fields, self.spacing)?,
+            exchange: exchange(fields, self.exchange)?,
+        })
+    }
+}
+
+impl MessageCounts {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(Self {
+            delivered: fields.number(tag::DELIVERED, self.delivered)?,
+            late: fields.number(tag::LATE, self.late)?,
+            lost: fields.number(tag::LOST, self.lost)?,
+            dropped: fields.number(tag::DROPPED, self.dropped)?,
+            largest: fields.span(tag::LARGEST, self.largest)?,
+            undecided: fields.other_than(0, tag::UNDECIDED, self.undecided)?,
+            misses: Misses {
+                sender: fields.other_than(0, tag::BY_SENDER, self.misses.sender)?,
+                receiver: fields.other_than(0, tag::BY_RECEIVER, self.misses.receiver)?,
+                network: fields.other_than(0, tag::BY_NETWORK, self.misses.network)?,
+                platform: fields.other_than(0, tag::BY_PLATFORM, self.misses.platform)?,
+                laxity: fields.other_than(0, tag::LAXITY, self.misses.laxity)?,
+                unexplained: fields.other_than(0, tag::UNEXPLAINED, self.misses.unexplained)?,
+            },
+            over_bound: fields.other_than(0, tag::OVER_BOUND, self.over_bound)?,
+            clock_error: fields.optional_span(tag::CLOCK_ERROR, self.clock_error)?,
+        })
+    }
+}
+
+impl Close {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        Ok(Self {
+            channel: fields.number(tag::CHANNEL, self.channel)?,
+            key: fields.number(tag::KEY, self.key)?,
+            sent: fields.number(tag::SENT, self.sent)?,
+            reason: fields.number_or(0, tag::REASON, self.reason)?,
+            reverse: ranged(tag::REVERSE, fields.number_or(0, tag::REVERSE, u8::from(self.reverse))?, 0, 1)? == 1,
+            unsent: fields.other_than(0, tag::UNSENT, self.unsent)?,
+            exchange: exchange(fields, self.exchange)?,
+        })
+    }
+}
+
+impl Versions {
+    fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        let lowest = fields.number(tag::LOWEST, self.lowest)?;
+        let highest = fields.number(tag::HIGHEST, self.highest)?;
+        Ok(Self { lowest, highest: ranged(tag::HIGHEST, highest, lowest.into(), u8::MAX.into())? })
+    }
+}
+
+/// A number that is within its range.
+fn ranged<T: Copy + Into<u64>>(field: Field, value: T, least: u32, most: u32) -> Result<T, WireError> {
+    check_range(field.name, value.into(), least.into(), most.into()).map(|()| value)
+}
+
+fn packet<'a>(fields: &mut impl Pass<'a>, packet: u16) -> Result<u16, WireError> {
+    ranged(tag::PACKET, fields.number(tag::PACKET, packet)?, MIN_PACKET_BYTES, MAX_PACKET_BYTES)
+}
+
+fn spacing<'a>(fields: &mut impl Pass<'a>, spacing: Duration) -> Result<Duration, WireError> {
+    let spacing = fields.span_or_zero(tag::SPACING, spacing)?;
+    check_range(tag::SPACING.name, spacing.as_nanos(), 0, MAX_SPACING.as_nanos()).map(|()| spacing)
+}
+
+fn exchange<'a>(
+    fields: &mut impl Pass<'a>,
+    exchange: Option<ClockExchange>,
+) -> Result<Option<ClockExchange>, WireError> {
+    let said = fields.array(tag::EXCHANGE, exchange.map(exchange_bytes))?.map(|bytes| read_exchange(&bytes));
+    let wall = exchange.and_then(|exchange| wall_bytes(&exchange.wall?, exchange.said));
+    let wall = fields.array(tag::WALL, wall)?;
+    let Some(said) = said else { return Ok(None) };
+    check_range("epoch", said.epoch.into(), 0, u64::from(EPOCHS).saturating_sub(1))?;
+    Ok(Some(ClockExchange { wall: wall.map(|bytes| read_wall(&bytes, said.said)), ..said }))
+}
+
+/// A report of nothing.
+const NO_REPORT: StampReport = StampReport { said: Instant::ZERO, heard_at: Instant::ZERO };
+
+fn exchange_bytes(exchange: ClockExchange) -> [u8; tag::EXCHANGE_BYTES] {
+    let StampReport { said, heard_at } = exchange.heard.unwrap_or(NO_REPORT);
+    let mut bytes = [exchange.epoch; tag::EXCHANGE_BYTES];
+    for (place, instant) in bytes.as_chunks_mut().0.iter_mut().zip([exchange.said, said, heard_at]) {
+        *place = instant.as_nanos().to_be_bytes();
+    }
+    bytes
+}
+
+/// Microseconds that fit into three bytes.
+const OLDEST_WALL: u64 = (1 << 24) - 1;
+
+/// Nothing of one that is too old, or too uncertain.
+fn wall_bytes(wall: &WallReading, said: Instant) -> Option<[u8; tag::WALL_BYTES]> {
+    let age = said.since(wall.at).as_nanos().div_ceil(1_000);
+    let error = u32::try_from(wall.error.as_nanos()).ok().filter(|_| age <= OLDEST_WALL)?;
+    let number = u128::from(wall.ahead.cast_unsigned()) << 56 | u128::from(error) << 24 | u128::from(age);
+    number.to_be_bytes().last_chunk().copied()
+}
+
+fn read_wall(bytes: &[u8; tag::WALL_BYTES], said: Instant) -> WallReading {
+    let number = bytes.iter().fold(0_u128, |number, &byte| number << 8 | u128::from(byte));
+    let [ahead, error, age] = [number >> 56, number >> 24 & u128::from(u32::MAX), number & u128::from(OLDEST_WALL)];
+    let [ahead, error, age] = [ahead, error, age].map(|part| u64::try_from(part).unwrap_or_default());
+    let at = said.before(Duration::from_micros(age));
+    WallReading { at, ahead: ahead.cast_signed(), error: Duration::from_nanos(error) }
+}
+
+fn read_exchange(bytes: &[u8; tag::EXCHANGE_BYTES]) -> ClockExchange {
+    let (instants, rest) = bytes.as_chunks();
+    let instant = |place: usize| Instant::from_nanos(instants.get(place).map_or(0, |bytes| u64::from_be_bytes(*bytes)));
+    let heard = StampReport { said: instant(1), heard_at: instant(2) };
+    ClockExchange {
+        said: instant(0),
+        heard: Some(heard).filter(|heard| *heard != NO_REPORT),
+        epoch: rest.first().copied().unwrap_or(0),
+        wall: None,
+    }
+}
+
+/// Appends a number, and the code that `code` computes over all before it, to the control frame of `len` bytes that `frame` begins with.
 /// Returns the new length: [`SEAL_BYTES`] more.
 ///
 /// # Errors
@@ -562,7 +518,7 @@ pub fn seal(
     Ok(sealed_len)
 }
 
-/// What [`seal`] appended: what the code covers, the number, the code. `None` if the frame does not end so.
+/// The parts that [`seal`] made: the bytes that the code covers, the number, the code. `None` if the frame does not end so.
 pub fn sealed(frame: &[u8]) -> Option<(&[u8], u64, &[u8; CODE_BYTES])> {
     let (rest, code) = frame.split_last_chunk()?;
     let (covered, &header) = rest.split_last_chunk()?;
@@ -577,6 +533,6 @@ pub fn sealed(frame: &[u8]) -> Option<(&[u8], u64, &[u8; CODE_BYTES])> {
 /// [`Code::Protocol`](crate::admission::Code::Protocol).
 pub fn token(frame: &[u8]) -> Option<u64> {
     let (raw, _) = RawHeader::ref_from_prefix(frame).ok()?;
-    let control = raw.prefix.magic.get() == MAGIC && raw.prefix.kind == Kind::Control as u8;
+    let control = raw.prefix.magic.get() == MAGIC && raw.prefix.kind == FrameKind::Control as u8;
     control.then(|| raw.token.get())
 }

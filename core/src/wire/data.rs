@@ -17,12 +17,12 @@
 //! | 52 | payload | the bytes | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 52 + payload | 8 | tag | only if its kind is 3: authenticates all before it |
 //!
-//! The payload has what is left of the frame: the datagram says how long that is.
+//! The payload is the rest of the frame: its length follows from the datagram's.
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
 
-use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
+use super::{FrameKind, KIND_AT, Prefix, WireError, check_range, classify};
 use crate::clock::UNSURE_EPOCH;
 use crate::contract::packets;
 use crate::limits::{
@@ -65,13 +65,10 @@ const _: () = {
     assert!(MAX_MESSAGE_BYTES == 1 << 24);
     assert!(PRIORITY_LEVELS == 1 << (u8::BITS - EPOCH_BITS));
     assert!(MAX_DEADLINE_MICROS <= u32::MAX as u64);
-    assert!(
-        core::mem::offset_of!(RawHeader, stolen) == STOLEN_AT && core::mem::offset_of!(RawHeader, waited) == WAITED_AT
-    );
-    assert!(core::mem::offset_of!(RawHeader, priority_and_epoch) == EPOCH_AT && 2 * UNSURE_EPOCH == EPOCHS);
+    assert!(2 * UNSURE_EPOCH == EPOCHS);
 };
 
-/// The fields of a data frame before its payload, and how long that is. The default is all zeros, which no frame has.
+/// The fields of a data frame before its payload, and the payload's length. The default is all zeros, which no frame has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataHeader {
     /// The receiver's slot index.
@@ -88,34 +85,28 @@ pub struct DataHeader {
     pub index: u16,
     /// Bytes that follow the header; not in the frame, whose length says it.
     pub payload: u16,
-    /// What the sender's application gave this message, below [`PRIORITY_LEVELS`]; 0 is what the channel has. Carried, and not
-    /// obeyed: what a channel has was admitted.
+    /// Room for a priority of the message's own, below [`PRIORITY_LEVELS`]; 0 stands for that of the channel. No sender sets it, and it is
+    /// not obeyed: the channel's was admitted.
     pub priority: u8,
-    /// The sender's epoch when the packet left ([`crate::clock`]), with a bit if the message may have been sent before that began, or before the
+    /// The sender's epoch when the packet left ([`crate::clock`]), with a bit if the message may have been sent before that epoch began, or before the
     /// sender's clock went ahead; below [`EPOCHS`].
     pub epoch: u8,
-    /// The message's own deadline from its logical arrival, in µs, up to an hour; 0 is the channel's. Carried, and not obeyed.
+    /// Room for a deadline of the message's own, from its logical arrival, in µs, up to an hour; 0 stands for the channel's. No sender sets it,
+    /// and it is not obeyed.
     pub deadline_micros: u32,
     /// Processor time beyond the calibrated envelope that the platform took from the sender since this message's logical
-    /// arrival, in units of 16 µs; `u16::MAX` for that or more ([`stolen_units`]). Evidence for attribution, not a measurement
-    /// that anything is decided by.
+    /// arrival, in units of 16 µs; `u16::MAX` for that or more ([`stolen_units`]). Evidence for attribution; no
+    /// decision depends on it.
     pub stolen_units: u16,
-    /// From the message's logical arrival until this packet was handed to the link, in µs, saturating; all. Evidence: what
-    /// the packet took from there on is the network's. A relay fills it in anew, less what the way to it took beyond its
+    /// From the message's logical arrival until this packet was handed to the link, in µs, saturating; all. Evidence: the time that
+    /// the packet took from there on is the network's. A relay fills it in anew, less what the path to it took beyond its
     /// grant: that stays the network's.
     pub waited_micros: u32,
-    /// How long before its logical arrival the application sent the message, in µs, rounded up and saturating: by its burst, and
+    /// The time before its logical arrival at which the application sent the message, in µs, rounded up and saturating: by its burst, and
     /// by what its sender catches up. A latency counts from there; nothing is decided by it.
     pub ahead_micros: u32,
 }
 
-/// Where `channel` stands in a frame: a relay fills it and the key in anew.
-const RECEIVER_AT: usize = 4;
-/// Where the epoch stands in a frame, in the lower bits: the sender fills it in when it hands the packet to the link.
-const EPOCH_AT: usize = 35;
-/// Where `stolen` and `waited` stand in a frame: the sender fills both in when it hands the packet to the link.
-const STOLEN_AT: usize = 38;
-const WAITED_AT: usize = 44;
 /// The unit of `stolen`, in ns.
 const STOLEN_UNIT: u64 = 16_000;
 const MAX_DEADLINE_MICROS: u64 = MAX_DEADLINE.as_nanos() / 1_000;
@@ -138,7 +129,7 @@ impl DataHeader {
         let (header, payload) = frame.split_at_mut_checked(DATA_HEADER_BYTES).ok_or(room)?;
         let [_, high, middle, low] = self.message_bytes.saturating_sub(1).to_be_bytes();
         let raw = RawHeader {
-            prefix: Prefix::new(Kind::Data),
+            prefix: Prefix::new(FrameKind::Data),
             channel: self.channel.into(),
             key: self.key.into(),
             bytes_less_one: [high, middle, low],
@@ -155,7 +146,7 @@ impl DataHeader {
         Ok(payload)
     }
 
-    /// Does this fragment belong into a channel with packets of `packet` bytes (S)? Its payload then lies at
+    /// Checks that this fragment belongs into a channel with packets of `packet` bytes (S)? Its payload then lies at
     /// `index · packet` in the message and ends within it.
     ///
     /// # Errors
@@ -171,7 +162,7 @@ impl DataHeader {
         check_range("payload", self.payload.into(), expected, expected)
     }
 
-    /// What holds for any channel; the same for reading and writing.
+    /// The checks that hold for any channel; the same for reading and writing.
     fn check_ranges(&self) -> Result<(), WireError> {
         check_range("message_bytes", self.message_bytes.into(), 1, MAX_MESSAGE_BYTES.into())?;
         check_range("priority", self.priority.into(), 0, (PRIORITY_LEVELS as u64).saturating_sub(1))?;
@@ -196,9 +187,11 @@ impl<'a> DataView<'a> {
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         let tag = match classify(frame)? {
-            Kind::Data => 0,
-            Kind::Tagged => TAG_BYTES,
-            Kind::Control => return Err(WireError::Kind { found: Kind::Control as u8, expected: "1 or 3 (data)" }),
+            FrameKind::Data => 0,
+            FrameKind::Tagged => TAG_BYTES,
+            FrameKind::Control => {
+                return Err(WireError::Kind { found: FrameKind::Control as u8, expected: "1 or 3 (data)" });
+            }
         };
         let expected = DATA_HEADER_BYTES.saturating_add(tag);
         let truncated = WireError::Truncated { found: frame.len(), expected };
@@ -260,13 +253,19 @@ pub fn fragment_bytes(message_bytes: u32, packet: u32, index: u16) -> Option<u16
     }
 }
 
+/// The header of a frame that was written before, for what is filled in anew.
+#[inline]
+fn written(frame: &mut [u8]) -> &mut RawHeader {
+    RawHeader::mut_from_prefix(frame).expect("the frame has a header").0
+}
+
 /// Writes the evidence into a frame whose header was written before the packet waited for the link.
 ///
 /// # Panics
 /// If `frame` is shorter than a header.
 pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
-    frame[STOLEN_AT..STOLEN_AT + 2].copy_from_slice(&stolen_units(stolen).to_be_bytes());
-    frame[WAITED_AT..WAITED_AT + 4].copy_from_slice(&micros_saturating(waited).to_be_bytes());
+    let header = written(frame);
+    (header.stolen, header.waited) = (stolen_units(stolen).into(), micros_saturating(waited).into());
 }
 
 /// Fills in the epoch of a frame when it is handed to the link; of a greater number than 7 the lower three bits.
@@ -274,11 +273,12 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
 /// # Panics
 /// If `frame` is shorter than a header.
 pub fn write_epoch(frame: &mut [u8], epoch: u8) {
-    frame[EPOCH_AT] = frame[EPOCH_AT] & !(EPOCHS - 1) | epoch & (EPOCHS - 1);
+    let header = written(frame);
+    header.priority_and_epoch = header.priority_and_epoch & !(EPOCHS - 1) | epoch & (EPOCHS - 1);
 }
 
-/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so, and the `epoch` of when its message was sent,
-/// or of a microsecond before. A tag is made anew by `tag`, of the receiver's slot, the key and what it covers.
+/// Updates the data packet `packet`, which was handed to the link `late` later than it says: its wait, and the `epoch` in which its message was sent,
+/// or that of a microsecond before. `tag` computes the tag anew, from the receiver's slot, the key and the bytes that it covers.
 pub fn add_waited(
     packet: &mut [u8],
     late: Duration,
@@ -289,21 +289,20 @@ pub fn add_waited(
     let DataHeader { channel, key, waited_micros, logical_arrival, ahead_micros, .. } = *view.header();
     let sent = logical_arrival.before(Duration::from_micros(ahead_micros.into()));
     let (len, is_tagged) = (view.header().frame_bytes(), view.tag().is_some());
-    let waited = waited_micros.saturating_add(micros_saturating(late));
-    packet[WAITED_AT..WAITED_AT + 4].copy_from_slice(&waited.to_be_bytes());
+    written(packet).waited = waited_micros.saturating_add(micros_saturating(late)).into();
     write_epoch(packet, epoch(sent));
     if is_tagged {
         write_tag(packet, len, |covered| tag(channel, key, covered));
     }
 }
 
-/// Makes the packet of `len` bytes that `frame` begins with an authenticated one: its kind, and behind it the tag that `tag` makes of
+/// Makes the packet of `len` bytes that `frame` begins with an authenticated one: it sets its kind, and appends the tag that `tag` computes over
 /// it. Returns the new length: [`TAG_BYTES`] more.
 ///
 /// # Panics
 /// If `frame` is shorter than that.
 pub fn write_tag(frame: &mut [u8], len: usize, tag: impl FnOnce(&[u8]) -> u64) -> usize {
-    frame[KIND_AT] = Kind::Tagged as u8;
+    frame[KIND_AT] = FrameKind::Tagged as u8;
     let tag = tag(&frame[..len]);
     let end = len.saturating_add(TAG_BYTES);
     frame[len..end].copy_from_slice(&tag.to_be_bytes());
@@ -315,8 +314,8 @@ pub fn write_tag(frame: &mut [u8], len: usize, tag: impl FnOnce(&[u8]) -> u64) -
 /// # Panics
 /// If `frame` is shorter than a header.
 pub fn write_receiver(frame: &mut [u8], channel: u32, key: u64) {
-    frame[RECEIVER_AT..RECEIVER_AT + 4].copy_from_slice(&channel.to_be_bytes());
-    frame[RECEIVER_AT + 4..RECEIVER_AT + 12].copy_from_slice(&key.to_be_bytes());
+    let header = written(frame);
+    (header.channel, header.key) = (channel.into(), key.into());
 }
 
 /// A span in the units of [`DataHeader::stolen_units`]: rounded down, so that no more is claimed than was taken, and
@@ -325,7 +324,7 @@ pub fn stolen_units(span: Duration) -> u16 {
     u16::try_from(span.as_nanos() / STOLEN_UNIT).unwrap_or(u16::MAX)
 }
 
-/// What [`stolen_units`] says, as a span.
+/// The value of [`stolen_units`], as a span.
 pub(crate) fn of_stolen_units(units: u16) -> Duration {
     Duration::from_nanos(u64::from(units).saturating_mul(STOLEN_UNIT))
 }

@@ -1,8 +1,8 @@
-//! What is wrong with a frame.
+//! The errors of frames.
 
-/// Why bytes are no frame, or why values make none: what was found, and what was expected.
+/// The reason why bytes are no frame, or why values make none, with the value that was found and the one that was expected.
 ///
-/// From parsing it is the peer's fault (or nobody's: a foreign frame on the same port); from writing it is the caller's.
+/// From parsing it is the peer's fault (or no fault: a foreign frame on the same port); from writing it is the caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
@@ -30,18 +30,12 @@ pub enum WireError {
         /// [`MAX_CONTROL_BYTES`](super::MAX_CONTROL_BYTES).
         most: usize,
     },
-    /// Not a Laxity frame.
-    #[error("magic {found:#06x}, expected 0x4c58")]
-    Magic {
-        /// The first two bytes.
-        found: u16,
-    },
-    /// A frame of another major version; a VERSION frame is the answer.
-    #[error("major version {found}, expected {expected}", expected = super::MAJOR)]
-    Version {
-        /// The peer's major version.
-        found: u8,
-    },
+    /// Not a Laxity frame, but one with these first two bytes.
+    #[error("magic {0:#06x}, expected 0x4c58")]
+    Magic(u16),
+    /// A frame of another major version, the peer's; a VERSION frame is the answer.
+    #[error("major version {0}, expected {expected}", expected = super::MAJOR)]
+    Version(u8),
     /// A kind of frame that does not exist, or not the one that this parser reads.
     #[error("kind {found}, expected {expected}")]
     Kind {
@@ -50,12 +44,9 @@ pub enum WireError {
         /// Those that would do.
         expected: &'static str,
     },
-    /// A control frame of an unknown type; a later minor version may have more. To be ignored.
-    #[error("control type {found}, expected 1 to 8")]
-    Type {
-        /// The type in the frame.
-        found: u8,
-    },
+    /// A control frame of an unknown type; a later minor version may have more. It is to be ignored.
+    #[error("control type {0}, expected 1 to 8")]
+    Type(u8),
     /// A field whose value has another length than its tag demands.
     #[error("{field} has {found} bytes, expected {least} to {most}")]
     FieldLength {
@@ -68,18 +59,12 @@ pub enum WireError {
         /// The most that is possible.
         most: u8,
     },
-    /// A known field stands twice in one frame.
-    #[error("{field} is repeated, expected once")]
-    Repeated {
-        /// The field's name.
-        field: &'static str,
-    },
-    /// A mandatory field is not there.
-    #[error("{field} is missing")]
-    Missing {
-        /// The field's name.
-        field: &'static str,
-    },
+    /// The field of this name stands twice in one frame.
+    #[error("{0} is repeated, expected once")]
+    Repeated(&'static str),
+    /// The mandatory field of this name is not there.
+    #[error("{0} is missing")]
+    Missing(&'static str),
     /// A value outside its range.
     #[error("{field} is {found}, expected {least} to {most}")]
     Range {
@@ -105,7 +90,7 @@ pub enum WireError {
     Text {
         /// The field's name.
         field: &'static str,
-        /// Where it stops being UTF-8.
+        /// The offset at which it stops being UTF-8.
         at: usize,
     },
     /// The buffer to write into is too small.

@@ -6,6 +6,7 @@
 
 use super::{CODE_BYTES, WireError};
 use crate::limits::MAX_NAME_BYTES;
+use crate::units::Duration;
 
 /// Bytes before a field's value.
 pub(super) const FIELD_HEADER_BYTES: usize = 2;
@@ -29,164 +30,124 @@ const fn number(tag: u8, name: &'static str, bytes: u8) -> Field {
     Field { tag, name, least: bytes, most: bytes }
 }
 
-/// The channel's name: printable ASCII without '/' and space.
-pub const NAME: Field = Field { tag: 1, name: "name", least: 1, most: MAX_NAME_BYTES as u8 };
-/// 0 real-time, 1 best effort.
-pub const SERVICE: Field = number(2, "service", 1);
-/// M in bytes.
-pub const MAX_MESSAGE: Field = number(3, "max_message", 4);
-/// The smallest message in bytes.
-pub const MIN_MESSAGE: Field = number(4, "min_message", 4);
-/// I in ns.
-pub const INTERVAL: Field = number(5, "interval", 8);
-/// B in messages; the queue of a best-effort channel.
-pub const BURST: Field = number(6, "burst", 4);
-/// D in ns.
-pub const DEADLINE: Field = number(7, "deadline", 8);
-/// S in bytes.
-pub const PACKET: Field = number(8, "packet", 2);
-/// The part of D that the sender's stages need at least, in ns.
-pub const UPSTREAM: Field = number(9, "upstream", 8);
-/// How long a side may be silent before the other frees the channel, in ns.
-pub const LEASE: Field = number(10, "lease", 8);
-/// The clock that a host's times are on; 0 for one that nobody shares.
-pub const CLOCK: Field = number(11, "clock", 8);
-/// The receiver's slot index.
-pub const CHANNEL: Field = number(12, "channel", 4);
-/// The receiver's nonce for the slot.
-pub const KEY: Field = number(13, "key", 8);
-/// The deadline of the receiver's stage, in ns.
-pub const RECEIVE: Field = number(14, "receive", 8);
-/// [`Code`](crate::admission::Code) of a refusal.
-pub const CODE: Field = number(15, "code", 2);
-/// [`Stage`](crate::admission::Stage) of a refusal.
-pub const STAGE: Field = number(16, "stage", 1);
-/// The instant of a refusal, in ns.
-pub const AT: Field = number(17, "at", 8);
-/// The least deadline that would be granted, in ns.
-pub const LEAST_DEADLINE: Field = number(18, "least_deadline", 8);
-/// An explanation for people, UTF-8.
-pub const DETAIL: Field = Field { tag: 19, name: "detail", least: 0, most: MAX_DETAIL_BYTES as u8 };
-/// Messages handed to the network so far.
-pub const SENT: Field = number(20, "sent", 8);
-/// Messages delivered within their deadline. Each message ends once: delivered, late, lost or dropped.
-pub const DELIVERED: Field = number(21, "delivered", 8);
-/// Messages delivered after their deadline.
-pub const LATE: Field = number(22, "late", 8);
-/// Messages that did not arrive whole.
-pub const LOST: Field = number(23, "lost", 8);
-/// Messages that arrived and were dropped.
-pub const DROPPED: Field = number(24, "dropped", 8);
-/// The largest delay seen, from logical arrival to completion, in ns.
-pub const LARGEST: Field = number(25, "largest", 8);
-/// Why a channel is closed; 0 if not said.
-pub const REASON: Field = number(26, "reason", 1);
-/// 1 if the receiver closes, 0 if the sender does.
-pub const REVERSE: Field = number(27, "reverse", 1);
-/// The lowest major version spoken.
-pub const LOWEST: Field = number(28, "lowest", 1);
-/// The highest major version spoken.
-pub const HIGHEST: Field = number(29, "highest", 1);
-/// How many times `max_message` a message may have; 1 if absent (the sender's `decay` policy).
-pub const OVERSIZE: Field = number(30, "oversize", 1);
-
-/// In a frame with a code: what no earlier frame of its sender to this channel had; in OPEN what CHALLENGE asked to be said.
-pub const NUMBER: Field = number(31, "number", 8);
-/// The authentication code of all before it; always the last field.
-pub const CODE_OF_FRAME: Field = number(32, "code_of_frame", CODE_BYTES as u8);
-
-/// Of the messages that were late, lost or dropped, those that were so by Laxity's fault; 0 if absent.
-pub const LAXITY: Field = number(33, "laxity", 8);
-/// Packets that the sender made and lost before they left its host; 0 if absent.
-pub const UNSENT: Field = number(34, "unsent", 8);
-
-/// The rate of the sender's link in bytes a second; absent if nobody paces it.
-pub const LINK_RATE: Field = number(35, "link_rate", 8);
-/// How much work the sender's link may have been given ahead, in ns; 0 if absent.
-pub const AHEAD: Field = number(36, "ahead", 8);
-/// How far apart a best-effort channel has to start its packets, in ns; in OPEN how far apart the sending executive starts all of its own while it
-/// promises anything; 0, as soon as it can, if absent.
-pub const SPACING: Field = number(37, "spacing", 8);
-/// No frame has it any more: it said that executives share the sender's link by admission.
-const RETIRED: Field = number(38, "retired", 1);
-/// How much earlier than the burst allows messages may come, in ns; 0 if absent.
-pub const CATCH_UP: Field = number(39, "catch_up", 8);
-/// The fraction of messages that may be late because of the hosts' platforms, in units of 10⁻¹²; 0, none, if absent.
-pub const TOLERANCE: Field = number(40, "tolerance", 8);
-
-/// The exchange of stamps between two hosts with two clocks: said, heard_said, heard_at, epoch.
-pub const EXCHANGE: Field = number(41, "exchange", EXCHANGE_BYTES as u8);
 /// Bytes of [`EXCHANGE`].
 pub const EXCHANGE_BYTES: usize = 25;
-/// Messages delivered of which it is not known whether that was within their deadline; 0 if absent.
-pub const UNDECIDED: Field = number(42, "undecided", 8);
-/// Of the messages that were late, lost or dropped, those by the sender's fault; 0 if absent.
-pub const BY_SENDER: Field = number(43, "by_sender", 8);
-/// Likewise, by the receiver's.
-pub const BY_RECEIVER: Field = number(44, "by_receiver", 8);
-/// Likewise, by the network's.
-pub const BY_NETWORK: Field = number(45, "by_network", 8);
-/// Likewise, by the hosts' platforms'.
-pub const BY_PLATFORM: Field = number(46, "by_platform", 8);
-/// Likewise, where the witness is missing that could tell by whose.
-pub const UNEXPLAINED: Field = number(47, "unexplained", 8);
-/// Messages in time and after the bound; 0 if absent.
-pub const OVER_BOUND: Field = number(48, "over_bound", 8);
-/// How uncertain the receiver is of the sender's clock, in ns; 0 if it is its own, unknown if absent.
-pub const CLOCK_ERROR: Field = number(49, "clock_error", 8);
+/// Bytes of [`WALL`].
+pub const WALL_BYTES: usize = 15;
 
-/// All fields, and a tag that is used no more; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 49] = [
-    NAME,
-    SERVICE,
-    MAX_MESSAGE,
-    MIN_MESSAGE,
-    INTERVAL,
-    BURST,
-    DEADLINE,
-    PACKET,
-    UPSTREAM,
-    LEASE,
-    CLOCK,
-    CHANNEL,
-    KEY,
-    RECEIVE,
-    CODE,
-    STAGE,
-    AT,
-    LEAST_DEADLINE,
-    DETAIL,
-    SENT,
-    DELIVERED,
-    LATE,
-    LOST,
-    DROPPED,
-    LARGEST,
-    REASON,
-    REVERSE,
-    LOWEST,
-    HIGHEST,
-    OVERSIZE,
-    NUMBER,
-    CODE_OF_FRAME,
-    LAXITY,
-    UNSENT,
-    LINK_RATE,
-    AHEAD,
-    SPACING,
-    RETIRED,
-    CATCH_UP,
-    TOLERANCE,
-    EXCHANGE,
-    UNDECIDED,
-    BY_SENDER,
-    BY_RECEIVER,
-    BY_NETWORK,
-    BY_PLATFORM,
-    UNEXPLAINED,
-    OVER_BOUND,
-    CLOCK_ERROR,
-];
+macro_rules! fields {
+    ($($(#[$doc:meta])* $visibility:vis $name:ident = $field:expr;)+) => {
+        $($(#[$doc])* $visibility const $name: Field = $field;)+
+
+        /// All fields, and a tag that is used no more; number `tag` stands at `tag − 1`.
+        pub const ALL: &[Field] = &[$($name),+];
+    };
+}
+
+fields! {
+    /// The channel's name: printable ASCII without '/' and space.
+    pub NAME = Field { tag: 1, name: "name", least: 1, most: MAX_NAME_BYTES as u8 };
+    /// 0 real-time, 1 best effort.
+    pub SERVICE = number(2, "service", 1);
+    /// M in bytes.
+    pub MAX_MESSAGE = number(3, "max_message", 4);
+    /// The smallest message in bytes.
+    pub MIN_MESSAGE = number(4, "min_message", 4);
+    /// I in ns.
+    pub INTERVAL = number(5, "interval", 8);
+    /// B in messages; the queue of a best-effort channel.
+    pub BURST = number(6, "burst", 4);
+    /// D in ns.
+    pub DEADLINE = number(7, "deadline", 8);
+    /// S in bytes.
+    pub PACKET = number(8, "packet", 2);
+    /// The part of D that the sender's stages need at least, in ns.
+    pub UPSTREAM = number(9, "upstream", 8);
+    /// The longest silence of a side before the other frees the channel, in ns.
+    pub LEASE = number(10, "lease", 8);
+    /// The clock that a host's times are on; 0 for one that no other host shares.
+    pub CLOCK = number(11, "clock", 8);
+    /// The receiver's slot index.
+    pub CHANNEL = number(12, "channel", 4);
+    /// The receiver's nonce for the slot.
+    pub KEY = number(13, "key", 8);
+    /// The deadline of the receiver's stage, in ns.
+    pub RECEIVE = number(14, "receive", 8);
+    /// [`Code`](crate::admission::Code) of a refusal.
+    pub CODE = number(15, "code", 2);
+    /// [`Stage`](crate::admission::Stage) of a refusal.
+    pub STAGE = number(16, "stage", 1);
+    /// The instant of a refusal, in ns.
+    pub AT = number(17, "at", 8);
+    /// The least deadline that would be granted, in ns.
+    pub LEAST_DEADLINE = number(18, "least_deadline", 8);
+    /// An explanation for people, UTF-8.
+    pub DETAIL = Field { tag: 19, name: "detail", least: 0, most: MAX_DETAIL_BYTES as u8 };
+    /// Messages handed to the network so far.
+    pub SENT = number(20, "sent", 8);
+    /// Messages delivered within their deadline. Each message ends once: delivered, late, lost or dropped.
+    pub DELIVERED = number(21, "delivered", 8);
+    /// Messages delivered after their deadline.
+    pub LATE = number(22, "late", 8);
+    /// Messages that did not arrive whole.
+    pub LOST = number(23, "lost", 8);
+    /// Messages that arrived and were dropped.
+    pub DROPPED = number(24, "dropped", 8);
+    /// The largest delay seen, from logical arrival to completion, in ns.
+    pub LARGEST = number(25, "largest", 8);
+    /// The reason why a channel is closed; 0 if not said.
+    pub REASON = number(26, "reason", 1);
+    /// 1 if the receiver closes, 0 if the sender does.
+    pub REVERSE = number(27, "reverse", 1);
+    /// The lowest major version spoken.
+    pub LOWEST = number(28, "lowest", 1);
+    /// The highest major version spoken.
+    pub HIGHEST = number(29, "highest", 1);
+    /// The largest size of a message as a multiple of `max_message`; 1 if absent (the sender's `decay` policy).
+    pub OVERSIZE = number(30, "oversize", 1);
+    /// In a frame with a code: a number that no earlier frame of its sender to this channel had; in OPEN the number that CHALLENGE asked for.
+    pub NUMBER = number(31, "number", 8);
+    /// The authentication code of all before it; always the last field.
+    pub CODE_OF_FRAME = number(32, "code_of_frame", CODE_BYTES as u8);
+    /// Of the messages that were late, lost or dropped, those by Laxity's fault; 0 if absent.
+    pub LAXITY = number(33, "laxity", 8);
+    /// Packets that the sender made and lost before they left its host; 0 if absent.
+    pub UNSENT = number(34, "unsent", 8);
+    /// The rate of the sender's link in bytes a second; absent if nothing paces it.
+    pub LINK_RATE = number(35, "link_rate", 8);
+    /// The work that the sender's link may have been given ahead, in ns; 0 if absent.
+    pub AHEAD = number(36, "ahead", 8);
+    /// The least time between two starts of packets of a best-effort channel, in ns. In OPEN: the least time between two starts of the sending
+    /// executive's packets, of all channels, while it promises anything. 0 (as soon as it can) if absent.
+    pub SPACING = number(37, "spacing", 8);
+    /// No frame has it any more: it said that executives share the sender's link by admission.
+    RETIRED = number(38, "retired", 1);
+    /// The time by which messages may come earlier than the burst allows, in ns; 0 if absent.
+    pub CATCH_UP = number(39, "catch_up", 8);
+    /// The fraction of messages that may be late because of the hosts' platforms, in units of 10⁻¹²; 0, none, if absent.
+    pub TOLERANCE = number(40, "tolerance", 8);
+    /// The exchange of stamps between two hosts with two clocks: said, heard_said, heard_at, epoch.
+    pub EXCHANGE = number(41, "exchange", EXCHANGE_BYTES as u8);
+    /// Delivered messages for which it is unknown whether they were within their deadline; 0 if absent.
+    pub UNDECIDED = number(42, "undecided", 8);
+    /// Of the messages that were late, lost or dropped, those by the sender's fault; 0 if absent.
+    pub BY_SENDER = number(43, "by_sender", 8);
+    /// Likewise, by the receiver's.
+    pub BY_RECEIVER = number(44, "by_receiver", 8);
+    /// Likewise, by the network's.
+    pub BY_NETWORK = number(45, "by_network", 8);
+    /// Likewise, by the hosts' platforms'.
+    pub BY_PLATFORM = number(46, "by_platform", 8);
+    /// Likewise, those whose cause is unknown because a witness is missing.
+    pub UNEXPLAINED = number(47, "unexplained", 8);
+    /// Messages in time and after the bound; 0 if absent.
+    pub OVER_BOUND = number(48, "over_bound", 8);
+    /// The receiver's uncertainty about the sender's clock, in ns; 0 if it is its own, unknown if absent.
+    pub CLOCK_ERROR = number(49, "clock_error", 8);
+    /// The wall clock of the host that says [`EXCHANGE`], if its kernel vouches for it: the time by which it was ahead of that host's clock, its error, and the time since
+    /// it was read.
+    pub WALL = number(50, "wall", WALL_BYTES as u8);
+}
 
 const _: () = {
     assert!(NAME.most as usize == MAX_NAME_BYTES);
@@ -200,7 +161,7 @@ const _: () = {
 };
 
 impl Field {
-    /// What stands before the value of a number.
+    /// The header before the value of a number.
     pub(super) fn header(self) -> [u8; FIELD_HEADER_BYTES] {
         [self.tag, self.most]
     }
@@ -248,26 +209,15 @@ impl<'a> Fields<'a> {
             let Some(field) = known.iter().find(|field| field.tag == *tag) else { continue };
             field.check_length(length)?;
             if values[field.slot()].replace(value).is_some() {
-                return Err(WireError::Repeated { field: field.name });
+                return Err(WireError::Repeated(field.name));
             }
         }
         Ok(Self { values })
     }
 
-    /// A value of any length, if it is there.
-    pub(super) fn bytes(&self, field: Field) -> Option<&'a [u8]> {
+    /// A value, if it is there.
+    fn bytes(&self, field: Field) -> Option<&'a [u8]> {
         self.values[field.slot()]
-    }
-
-    /// The value of a number, if it is there. `N` is the length that the table names.
-    pub(super) fn get<const N: usize>(&self, field: Field) -> Option<[u8; N]> {
-        debug_assert_eq!(N, usize::from(field.most), "{} has another length in the table", field.name);
-        self.bytes(field)?.try_into().ok()
-    }
-
-    /// The value of a mandatory number.
-    pub(super) fn need<const N: usize>(&self, field: Field) -> Result<[u8; N], WireError> {
-        self.get(field).ok_or(WireError::Missing { field: field.name })
     }
 }
 
@@ -299,5 +249,78 @@ impl<'b> Writer<'b> {
     /// Bytes of the frame so far.
     pub(super) fn written(&self) -> usize {
         self.at
+    }
+}
+
+/// A pass over the fields of a message, in the order in which they are written. Each value goes in and comes out: [`Fields`] gives it as it is
+/// in the frame, whatever it was; [`Writer`] puts it there, and gives it back. So a message names each of its fields once.
+pub(super) trait Pass<'a> {
+    /// A number with as many bytes as the table says; `None` is not in the frame.
+    fn optional(&mut self, field: Field, value: Option<u64>) -> Result<Option<u64>, WireError>;
+    /// A text.
+    fn text(&mut self, field: Field, text: Option<&'a str>) -> Result<Option<&'a str>, WireError>;
+    /// Bytes, as many as the table says.
+    fn array<const N: usize>(&mut self, field: Field, bytes: Option<[u8; N]>) -> Result<Option<[u8; N]>, WireError>;
+
+    /// A mandatory number.
+    fn number<T: Into<u64> + TryFrom<u64>>(&mut self, field: Field, value: T) -> Result<T, WireError> {
+        let found = self.optional(field, Some(value.into()))?;
+        found.and_then(|found| found.try_into().ok()).ok_or(WireError::Missing(field.name))
+    }
+    /// A number that is `absent` if it is not in the frame. It is written in any case.
+    fn number_or<T: Into<u64> + TryFrom<u64>>(&mut self, absent: T, field: Field, value: T) -> Result<T, WireError> {
+        let found = self.optional(field, Some(value.into()))?;
+        Ok(found.and_then(|found| found.try_into().ok()).unwrap_or(absent))
+    }
+    /// Likewise. It is left out if it is `absent`.
+    fn other_than<T: Copy + Into<u64> + TryFrom<u64>>(
+        &mut self,
+        absent: T,
+        field: Field,
+        value: T,
+    ) -> Result<T, WireError> {
+        let found = self.optional(field, Some(value.into()).filter(|value| *value != absent.into()))?;
+        Ok(found.and_then(|found| found.try_into().ok()).unwrap_or(absent))
+    }
+    /// A mandatory span of time.
+    fn span(&mut self, field: Field, span: Duration) -> Result<Duration, WireError> {
+        self.number(field, span.as_nanos()).map(Duration::from_nanos)
+    }
+    /// A span of time that is left out if it is zero.
+    fn span_or_zero(&mut self, field: Field, span: Duration) -> Result<Duration, WireError> {
+        self.other_than(0, field, span.as_nanos()).map(Duration::from_nanos)
+    }
+    /// A span of time that need not be there.
+    fn optional_span(&mut self, field: Field, span: Option<Duration>) -> Result<Option<Duration>, WireError> {
+        Ok(self.optional(field, span.map(Duration::as_nanos))?.map(Duration::from_nanos))
+    }
+}
+
+impl<'a> Pass<'a> for Fields<'a> {
+    fn optional(&mut self, field: Field, _: Option<u64>) -> Result<Option<u64>, WireError> {
+        Ok(self.bytes(field).map(|bytes| bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))))
+    }
+    fn text(&mut self, field: Field, _: Option<&'a str>) -> Result<Option<&'a str>, WireError> {
+        let text = self.bytes(field).map(core::str::from_utf8).transpose();
+        text.map_err(|error| WireError::Text { field: field.name, at: error.valid_up_to() })
+    }
+    fn array<const N: usize>(&mut self, field: Field, _: Option<[u8; N]>) -> Result<Option<[u8; N]>, WireError> {
+        Ok(self.bytes(field).and_then(|bytes| bytes.try_into().ok()))
+    }
+}
+
+impl<'a> Pass<'a> for Writer<'_> {
+    fn optional(&mut self, field: Field, value: Option<u64>) -> Result<Option<u64>, WireError> {
+        if let Some(value) = value {
+            let bytes = value.to_be_bytes();
+            self.put(field, &bytes[bytes.len().saturating_sub(field.most.into())..])?;
+        }
+        Ok(value)
+    }
+    fn text(&mut self, field: Field, text: Option<&'a str>) -> Result<Option<&'a str>, WireError> {
+        text.map_or(Ok(()), |text| self.put(field, text.as_bytes())).map(|()| text)
+    }
+    fn array<const N: usize>(&mut self, field: Field, bytes: Option<[u8; N]>) -> Result<Option<[u8; N]>, WireError> {
+        bytes.map_or(Ok(()), |bytes| self.put(field, &bytes)).map(|()| bytes)
     }
 }

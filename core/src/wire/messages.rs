@@ -1,21 +1,21 @@
-//! What the control frames say, one structure for each, with the ranges of its fields.
+//! The contents of control frames, one structure for each, with the ranges of its fields.
 //!
-//! "all" means that each value that fits the field is read; what it means is then the endpoint's to judge.
+//! "all" means that each value that fits the field is read; the endpoint then judges its meaning.
 
 use super::fields::{self as tag, Field};
 use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
-use crate::clock::Exchange;
+use crate::clock::ClockExchange;
 use crate::contract::{Contract, ContractError, Service};
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};
 
-/// What a peer asks for, as it says; [`Open::service`] checks it.
+/// The service that a peer asks for, as it says; [`Open::service`] checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Traffic {
-    /// `service` 0: a contract [channels §2.2]; 2: whether it would be granted.
+pub enum RequestedService {
+    /// `service` 0: a contract [channels §2.2]; 2: a question whether it would be granted.
     RealTime {
         /// M in bytes, all.
         max_message: u32,
@@ -27,11 +27,11 @@ pub enum Traffic {
         burst: u32,
         /// D, all.
         deadline: Duration,
-        /// How much earlier than the burst allows messages may come, all; zero if it is not in the frame.
+        /// The time by which messages may come earlier than the burst allows, all; zero if it is not in the frame.
         catch_up: Duration,
         /// As [`Contract::tolerate`] has it, in units of 10⁻¹²; 0 tolerates nothing.
         tolerance: u64,
-        /// Whether the sender only wants to know: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
+        /// True if the sender only wants to know: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
         is_question: bool,
     },
     /// `service` 1. `min_message`, `interval` and `deadline` are ignored.
@@ -43,7 +43,14 @@ pub enum Traffic {
     },
 }
 
-impl From<Service> for Traffic {
+impl Default for RequestedService {
+    /// Nothing.
+    fn default() -> Self {
+        Self::BestEffort { max_message: 0, queue: 0 }
+    }
+}
+
+impl From<Service> for RequestedService {
     fn from(service: Service) -> Self {
         match service {
             Service::RealTime(contract) => Self::RealTime {
@@ -61,7 +68,7 @@ impl From<Service> for Traffic {
     }
 }
 
-impl Traffic {
+impl RequestedService {
     /// The same as a question; best effort is always granted, and never asked about.
     #[must_use]
     pub fn as_question(mut self) -> Self {
@@ -71,45 +78,45 @@ impl Traffic {
         self
     }
 
-    /// Whether the sender only wants to know.
+    /// True if the sender only wants to know.
     pub fn is_question(&self) -> bool {
         matches!(self, Self::RealTime { is_question: true, .. })
     }
 }
 
-/// What carries a channel on its first link, as its sender tells: what it may have in transit at once follows from that.
+/// The pace of a channel's first link, as its sender tells: it bounds how much may be in transit at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Pace {
-    /// The link's rate; `None` if nobody paces it.
+pub struct SenderPace {
+    /// The link's rate; `None` if nothing paces it.
     pub rate: Option<Rate>,
-    /// How much work the link may have been given ahead.
+    /// The work that the link may have been given ahead.
     pub ahead: Duration,
-    /// How far apart the sender starts packets at least, of whatever channel, while it promises anything: up to
+    /// The least time between two starts of packets at the sender, of any channel, while it promises anything: up to
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if it does not space them.
     pub spacing: Duration,
 }
 
-/// OPEN: may this channel be?
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// OPEN: may this channel be opened?
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Open<'a> {
     /// The name that the receiver listens on: 1 to [`MAX_NAME_BYTES`] bytes, as [`check_name`].
     pub name: &'a str,
     /// The service and its numbers; not checked yet.
-    pub traffic: Traffic,
+    pub traffic: RequestedService,
     /// S in bytes, [`MIN_PACKET_BYTES`] to [`MAX_PACKET_BYTES`](crate::limits::MAX_PACKET_BYTES).
     pub packet: u16,
     /// The part of the deadline that the sender's stages need at least; all.
     pub upstream: Duration,
-    /// How long a side may be silent before the other frees the channel; all, the endpoint bounds it.
+    /// The longest silence of a side before the other frees the channel; all, the endpoint bounds it.
     pub lease: Duration,
-    /// What shows whoever has the clock that the sender's times are on that it has it ([`crate::signal::clock_sign`]); all, 0 if
-    /// nobody shares it.
+    /// A proof for a host that has the clock of the sender's times that the sender has it, too ([`crate::signal::clock_sign`]); all, 0 if
+    /// no host shares it.
     pub clock: u64,
-    /// How many times `max_message` a message may have: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
+    /// The largest size of a message as a multiple of `max_message`: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
     /// says that the sender's overload policy is `decay`.
     pub oversize: u8,
-    /// What carries the channel on its first link: fields `link_rate`, `ahead` and `spacing`.
-    pub pace: Pace,
+    /// The pace of the channel's first link: fields `link_rate`, `ahead` and `spacing`.
+    pub pace: SenderPace,
 }
 
 impl Open<'_> {
@@ -119,7 +126,7 @@ impl Open<'_> {
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
         match self.traffic {
-            Traffic::RealTime {
+            RequestedService::RealTime {
                 max_message,
                 min_message,
                 interval,
@@ -138,13 +145,15 @@ impl Open<'_> {
                 };
                 Ok(Service::RealTime(contract))
             }
-            Traffic::BestEffort { max_message, queue } => Service::best_effort(max_message.into(), queue.into()),
+            RequestedService::BestEffort { max_message, queue } => {
+                Service::best_effort(max_message.into(), queue.into())
+            }
         }
     }
 }
 
 /// ACCEPT: the channel is open at the receiver.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
     /// The receiver's slot index, to be put into each data frame; all.
     pub channel: u32,
@@ -156,15 +165,15 @@ pub struct Accept {
     pub packet: u16,
     /// The lease as accepted; all.
     pub lease: Duration,
-    /// Likewise of the receiver's clock; all, 0 if the sender has not shown that it has the same one.
+    /// The same proof about the receiver's clock; all, 0 if the sender has not shown that it has the same one.
     pub clock: u64,
-    /// How far apart a best-effort channel has to start its packets: up to [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if not
+    /// The least time between two starts of packets of a best-effort channel: up to [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if not
     /// in the frame, as soon as it can.
     pub spacing: Duration,
 }
 
 impl Accept {
-    /// Is the packet size one that the sender offered?
+    /// Checks that the packet size is one that the sender offered.
     ///
     /// # Errors
     /// It is larger than `offered`.
@@ -173,8 +182,8 @@ impl Accept {
     }
 }
 
-/// REFUSE: the channel may not be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// REFUSE: the channel is refused.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refuse<'a> {
     /// The number of a [`Code`]; all, a later minor version may have more.
     pub code: u16,
@@ -185,12 +194,12 @@ pub struct Refuse<'a> {
     /// As [`Refusal::least_deadline`]; all.
     pub least_deadline: Option<Duration>,
     /// An explanation for people, up to [`MAX_DETAIL_BYTES`](super::fields::MAX_DETAIL_BYTES) of UTF-8, empty if there is none. It is the peer's text:
-    /// whoever prints it escapes control characters.
+    /// a program that prints it escapes control characters.
     pub detail: &'a str,
 }
 
 impl<'a> Refuse<'a> {
-    /// A refusal as it travels. [`Refusal::contract`] does not; put its text into `detail`.
+    /// A refusal as it is transmitted. [`Refusal::contract`] does not; put its text into `detail`.
     pub fn new(refusal: &Refusal, detail: &'a str) -> Self {
         Self {
             code: refusal.code as u16,
@@ -225,27 +234,27 @@ pub struct Keepalive {
     /// Messages handed to the network so far; all.
     pub sent: u64,
     /// Packets, of whatever channel, that this host made since the channel was opened and lost before they left it; all, 0 if not in
-    /// the frame. What the receiver misses is not the network's fault so far.
+    /// the frame. Messages that the receiver misses are not the network's fault so far.
     pub unsent: u64,
-    /// How far apart its packets start: what the receiver said last. As [`Accept::spacing`].
+    /// The least time between two starts of its packets, as the receiver said it last. As [`Accept::spacing`].
     pub spacing: Duration,
     /// The time, on one channel between hosts with two clocks: all instants, an epoch of 0 to 7. On the wire a report of zeros is none.
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ClockExchange>,
 }
 
 /// STATUS: the answer to KEEPALIVE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// What became of the messages.
-    pub counts: Counts,
-    /// How far apart they have to start their packets from now on. As [`Accept::spacing`].
+    /// The outcomes of the messages.
+    pub counts: MessageCounts,
+    /// The least time between two starts of their packets from now on. As [`Accept::spacing`].
     pub spacing: Duration,
     /// As [`Keepalive::exchange`].
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ClockExchange>,
 }
 
-impl From<Counts> for Status {
-    fn from(counts: Counts) -> Self {
+impl From<MessageCounts> for Status {
+    fn from(counts: MessageCounts) -> Self {
         Self { counts, ..Self::default() }
     }
 }
@@ -253,7 +262,7 @@ impl From<Counts> for Status {
 /// In STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Counts {
+pub struct MessageCounts {
     /// Delivered within the deadline; all.
     pub delivered: u64,
     /// Delivered after it; all.
@@ -270,11 +279,11 @@ pub struct Counts {
     pub misses: Misses,
     /// Delivered within the deadline and after the bound; all, 0 if not in the frame.
     pub over_bound: u64,
-    /// How uncertain the receiver is of the sender's clock; all, zero if it is its own, `None` (not in the frame) if it cannot tell.
+    /// The receiver's uncertainty about the sender's clock; all, zero if it is its own, `None` (not in the frame) if it cannot tell.
     pub clock_error: Option<Duration>,
 }
 
-impl Counts {
+impl MessageCounts {
     /// Of how many messages they tell; `None` if that is more than can be counted, or contradicts itself.
     pub fn messages(&self) -> Option<u64> {
         let sum = |counts: &[u64]| counts.iter().try_fold(0, |sum: u64, count| sum.checked_add(*count));
@@ -293,7 +302,7 @@ impl Counts {
 pub const ROUTE_LOST: u8 = 1;
 
 /// CLOSE: the channel ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Close {
     /// The receiver's slot index; all.
     pub channel: u32,
@@ -303,16 +312,16 @@ pub struct Close {
     pub sent: u64,
     /// As [`Keepalive::unsent`].
     pub unsent: u64,
-    /// Why; all, 0 if not said or not in the frame, [`ROUTE_LOST`].
+    /// The reason; all, 0 if not said or not in the frame, [`ROUTE_LOST`].
     pub reason: u8,
     /// True if the receiver closes; 0 or 1 on the wire, 0 if not in the frame.
     pub reverse: bool,
     /// As [`Keepalive::exchange`].
-    pub exchange: Option<Exchange>,
+    pub exchange: Option<ClockExchange>,
 }
 
 /// VERSION: the major versions that a host speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Versions {
     /// The lowest; all.
     pub lowest: u8,

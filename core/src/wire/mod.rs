@@ -12,7 +12,7 @@
 //!
 //! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
 //! allocates, and its work is bounded by the length of the frame, of which it reads at most [`MAX_CONTROL_BYTES`] for
-//! control and the header for data. What only the endpoint can know is left to it: whether channel and key match a slot,
+//! control and the header for data. Checks that only the endpoint can make are left to it: whether channel and key match a slot,
 //! whether a contract is possible ([`Open::service`]), whether a fragment fits its channel ([`DataView::check`]). The key
 //! tells a stale sender from a current one; it is no cryptography.
 //!
@@ -43,7 +43,8 @@ pub use data::{
 };
 pub use error::WireError;
 pub use messages::{
-    Accept, Close, Counts, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
+    Accept, Close, Keepalive, MessageCounts, Open, ROUTE_LOST, Refuse, RequestedService, SenderPace, Status, Versions,
+    check_name,
 };
 
 use zerocopy::network_endian::U16;
@@ -55,20 +56,20 @@ pub const MAGIC: u16 = 0x4C58;
 pub const MAJOR: u8 = 3;
 /// The minor version that this code writes; it reads all of them.
 pub const MINOR: u8 = 0;
-/// Where the kind stands in every frame.
+/// The offset of the kind in every frame.
 const KIND_AT: usize = 3;
 /// Bytes of the prefix of every frame.
 pub const PREFIX_BYTES: usize = 4;
 
-/// What a frame carries.
+/// The content of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// One packet of a message: [`DataView::parse`].
     Data = 1,
-    /// What two endpoints say about a channel: [`Control::parse`].
+    /// Signalling of two endpoints about a channel: [`Control::parse`].
     Control = 2,
-    /// As [`Kind::Data`], and [`TAG_BYTES`](crate::limits::TAG_BYTES) behind the payload that authenticate all before them.
+    /// As [`FrameKind::Data`], and [`TAG_BYTES`](crate::limits::TAG_BYTES) behind the payload that authenticate all before them.
     Tagged = 3,
 }
 
@@ -82,31 +83,31 @@ struct Prefix {
 }
 
 impl Prefix {
-    fn new(kind: Kind) -> Self {
+    fn new(kind: FrameKind) -> Self {
         Self { magic: U16::new(MAGIC), major: MAJOR, kind: kind as u8 }
     }
 }
 
 const _: () = assert!(size_of::<Prefix>() == PREFIX_BYTES);
 
-/// What kind of frame this is, from its first five bytes. The rest is not looked at.
+/// The kind of this frame, from its first five bytes. The rest is not looked at.
 ///
 /// # Errors
 /// Too short, no Laxity frame, a major version other than [`MAJOR`] (unless it is a VERSION frame), an unknown kind.
-pub fn classify(frame: &[u8]) -> Result<Kind, WireError> {
+pub fn classify(frame: &[u8]) -> Result<FrameKind, WireError> {
     let (prefix, rest) = Prefix::ref_from_prefix(frame)
         .map_err(|_| WireError::Truncated { found: frame.len(), expected: PREFIX_BYTES })?;
     if prefix.magic.get() != MAGIC {
-        return Err(WireError::Magic { found: prefix.magic.get() });
+        return Err(WireError::Magic(prefix.magic.get()));
     }
-    let version_frame = prefix.kind == Kind::Control as u8 && rest.first() == Some(&(ControlType::Version as u8));
+    let version_frame = prefix.kind == FrameKind::Control as u8 && rest.first() == Some(&(ControlType::Version as u8));
     if prefix.major != MAJOR && !version_frame {
-        return Err(WireError::Version { found: prefix.major });
+        return Err(WireError::Version(prefix.major));
     }
     match prefix.kind {
-        1 => Ok(Kind::Data),
-        2 => Ok(Kind::Control),
-        3 => Ok(Kind::Tagged),
+        1 => Ok(FrameKind::Data),
+        2 => Ok(FrameKind::Control),
+        3 => Ok(FrameKind::Tagged),
         found => Err(WireError::Kind { found, expected: "1 or 3 (data) or 2 (control)" }),
     }
 }

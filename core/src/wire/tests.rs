@@ -1,4 +1,4 @@
-//! What the tests share: frames from hex, and frames taken apart into fields.
+//! Helpers that the tests share: frames from hex, and frames taken apart into fields.
 
 mod golden;
 mod hostile;
@@ -23,8 +23,8 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
         ],
         ControlType::Accept => &[fields::SPACING],
         ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],
-        ControlType::Keepalive => &[fields::UNSENT, fields::SPACING, fields::EXCHANGE],
-        ControlType::Close => &[fields::REASON, fields::REVERSE, fields::UNSENT, fields::EXCHANGE],
+        ControlType::Keepalive => &[fields::UNSENT, fields::SPACING, fields::EXCHANGE, fields::WALL],
+        ControlType::Close => &[fields::REASON, fields::REVERSE, fields::UNSENT, fields::EXCHANGE, fields::WALL],
         ControlType::Status | ControlType::Closed => &[
             fields::UNDECIDED,
             fields::BY_SENDER,
@@ -37,6 +37,7 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
             fields::CLOCK_ERROR,
             fields::SPACING,
             fields::EXCHANGE,
+            fields::WALL,
         ],
         _ => &[],
     };

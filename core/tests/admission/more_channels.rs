@@ -1,8 +1,8 @@
-//! How many channels of the published workloads are admitted, by the published test and by ours. The figures are in
-//! `docs/admission.md`, with what they mean; whoever changes one changes it there too.
+//! The numbers of channels of the published workloads that are admitted, by the published test and by ours. The figures are in
+//! `docs/admission.md`, with what they mean; a figure that changes here must change there, too.
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::admission::published::d_order::{Block, DOrder};
+use laxity_core::admission::published::d_order::{BlockTerm, DOrder};
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{MachineModel, Platform};
@@ -10,7 +10,7 @@ use laxity_core::platform::{MachineModel, Platform};
 use crate::workloads::{WORKLOADS, Workload};
 
 fn by_d_order(platform: &Platform, contracts: &[Contract]) -> usize {
-    let mut order = DOrder::new(platform, Block::Printed).unwrap();
+    let mut order = DOrder::new(platform, BlockTerm::Printed).unwrap();
     contracts.iter().filter(|contract| order.insert(contract).is_ok()).count()
 }
 

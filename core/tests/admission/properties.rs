@@ -1,6 +1,6 @@
 //! What must hold of every answer.
 
-use laxity_core::admission::answer::{Answers, Request, Role, Rule, Test};
+use laxity_core::admission::answer::{AdmissionRequest, AdmissionTest, PlanAnswer, Role, Rule};
 use laxity_core::admission::bounds::terms;
 use laxity_core::admission::plan::decide;
 use laxity_core::admission::{Admission, Settings};
@@ -12,31 +12,41 @@ use proptest::strategy::ValueTree;
 
 use crate::random::{channel, nanos, of_any_ends, platform};
 
-fn any_test() -> impl Strategy<Value = Test> {
-    prop_oneof![Just(Test::Live), Just(Test::Only(Rule::Split)), Just(Test::Only(Rule::Composite))]
+fn any_test() -> impl Strategy<Value = AdmissionTest> {
+    prop_oneof![
+        Just(AdmissionTest::Live),
+        Just(AdmissionTest::Only(Rule::Split)),
+        Just(AdmissionTest::Only(Rule::Composite))
+    ]
 }
 
-fn changed(request: &Request, max: u64, interval: u64, deadline: u64) -> Option<Request> {
+fn changed(request: &AdmissionRequest, max: u64, interval: u64, deadline: u64) -> Option<AdmissionRequest> {
     let contract = &request.contract;
     let (min, burst) = (contract.min_message().into(), contract.burst().into());
     let contract = Contract::new(max, min, nanos(interval), burst, nanos(deadline)).ok()?;
-    Some(Request { contract, ..*request })
+    Some(AdmissionRequest { contract, ..*request })
 }
 
 /// Whether the request at `place` is granted in its place.
-fn is_granted(platform: &Platform, requests: &[Request], test: Test, place: usize, instead: Option<Request>) -> bool {
+fn is_granted(
+    platform: &Platform,
+    requests: &[AdmissionRequest],
+    test: AdmissionTest,
+    place: usize,
+    instead: Option<AdmissionRequest>,
+) -> bool {
     let Some(instead) = instead else { return false };
     let mut requests = requests[..=place].to_vec();
     requests[place] = instead;
     decide(platform, &requests, test).unwrap().channels[place].outcome.is_ok()
 }
 
-fn bounds(answers: &Answers) -> Vec<Option<Duration>> {
+fn bounds(answers: &PlanAnswer) -> Vec<Option<Duration>> {
     answers.channels.iter().map(|answer| answer.outcome.as_ref().ok().map(|grant| grant.bound)).collect()
 }
 
 /// What is said to fit does, and a nanosecond or a byte beyond does not.
-fn advice_holds(platform: &Platform, requests: &[Request], test: Test) -> Result<(), TestCaseError> {
+fn advice_holds(platform: &Platform, requests: &[AdmissionRequest], test: AdmissionTest) -> Result<(), TestCaseError> {
     let answers = decide(platform, requests, test).unwrap();
     for (place, (request, answer)) in requests.iter().zip(&answers.channels).enumerate() {
         let Err(denial) = &answer.outcome else { continue };
@@ -56,7 +66,7 @@ fn advice_holds(platform: &Platform, requests: &[Request], test: Test) -> Result
             prop_assert!(granted(fits, interval, deadline) && !granted(fits + 1, interval, deadline), "size {fits}");
             // Where a host looks for another way only if it has to, what is found is granted, and less need not be.
             let less = [u64::from(contract.min_message()), fits / 2, fits - fits / 7];
-            for size in less.into_iter().filter(|_| test != Test::Live) {
+            for size in less.into_iter().filter(|_| test != AdmissionTest::Live) {
                 prop_assert!(size < u64::from(contract.min_message()) || granted(size, interval, deadline), "{size}");
             }
         }
@@ -81,8 +91,8 @@ fn advice_is_of_the_hosts_as_they_were_asked() {
     let contract = |max, interval, deadline| {
         Contract::new(max, 1, Duration::from_micros(interval), 1, Duration::from_micros(deadline)).unwrap()
     };
-    let requests = [contract(39_201, 6_521, 30_314), contract(72_643, 16_431, 14_022)].map(Request::both);
-    advice_holds(&Platform::assumed_host(), &requests, Test::Live).unwrap();
+    let requests = [contract(39_201, 6_521, 30_314), contract(72_643, 16_431, 14_022)].map(AdmissionRequest::both);
+    advice_holds(&Platform::assumed_host(), &requests, AdmissionTest::Live).unwrap();
 }
 
 proptest! {
@@ -99,8 +109,8 @@ proptest! {
     /// The same of channels that live hosts make room for now and then, of which some are refused only by the receiver.
     #[test]
     fn what_would_fit_live_fits_and_no_more(contracts in prop::collection::vec(close_on_100_mbit(), 2..6)) {
-        let requests: Vec<Request> = contracts.into_iter().map(Request::both).collect();
-        advice_holds(&Platform::assumed_host(), &requests, Test::Live)?;
+        let requests: Vec<AdmissionRequest> = contracts.into_iter().map(AdmissionRequest::both).collect();
+        advice_holds(&Platform::assumed_host(), &requests, AdmissionTest::Live)?;
     }
 
     /// Bounds are at most the deadlines, made of their terms, and only grow as channels are added.
@@ -108,7 +118,7 @@ proptest! {
     fn one_more_channel_never_shortens_a_bound(
         platform in platform(), requests in prop::collection::vec(of_any_ends(), 2..8), rule: bool,
     ) {
-        let test = Test::Only(if rule { Rule::Split } else { Rule::Composite });
+        let test = AdmissionTest::Only(if rule { Rule::Split } else { Rule::Composite });
         let all = decide(&platform, &requests, test).unwrap();
         for (answer, request) in all.channels.iter().zip(&requests) {
             let Ok(grant) = &answer.outcome else { continue };
@@ -142,7 +152,7 @@ proptest! {
         let rule = if composite { Rule::Composite } else { Rule::Split };
         let settings = Settings { rule, send_early: early, receive_early: early };
         let mut admission = Admission::with_settings(platform, settings).unwrap();
-        let reserve = |admission: &mut Admission, request: &Request| {
+        let reserve = |admission: &mut Admission, request: &AdmissionRequest| {
             admission.reserve(&request.contract, request.role(), request.contract.deadline())
         };
         let (last, first) = requests.split_last().unwrap();
@@ -205,8 +215,8 @@ fn random_plans_have_both_answers() {
 fn roles_use_what_they_need() {
     let millis = Duration::from_millis;
     let contract = Contract::new(10_000, 1, millis(20), 1, millis(15)).unwrap();
-    let requests = [Role::Sends, Role::Receives, Role::Relays].map(|role| Request::only(contract, role));
-    let answers = decide(&Platform::assumed_host(), &requests, Test::Only(Rule::Split)).unwrap();
+    let requests = [Role::Sends, Role::Receives, Role::Relays].map(|role| AdmissionRequest::only(contract, role));
+    let answers = decide(&Platform::assumed_host(), &requests, AdmissionTest::Only(Rule::Split)).unwrap();
     let stages: Vec<_> = answers.channels.iter().map(|answer| answer.outcome.as_ref().unwrap().stages).collect();
     assert!(stages[0].processor > Duration::ZERO && stages[0].link > Duration::ZERO);
     // A part of the rest is for what others will send.
@@ -221,9 +231,11 @@ fn many_refusals_among_many_channels_are_not_all_explained() {
         Contract::new(100, 1, interval, 1, deadline).unwrap()
     };
     let easy = (0..100).map(|number| contract(1_000 + number, 900_000));
-    let requests: Vec<Request> =
-        easy.chain((0..60).map(|_| contract(1_000, 10))).map(|contract| Request::only(contract, Role::Sends)).collect();
-    for test in [Test::Live, Test::Only(Rule::Split), Test::Only(Rule::Composite)] {
+    let requests: Vec<AdmissionRequest> = easy
+        .chain((0..60).map(|_| contract(1_000, 10)))
+        .map(|contract| AdmissionRequest::only(contract, Role::Sends))
+        .collect();
+    for test in [AdmissionTest::Live, AdmissionTest::Only(Rule::Split), AdmissionTest::Only(Rule::Composite)] {
         let answers = decide(&Platform::assumed_host(), &requests, test).unwrap();
         let refusals = answers.channels.iter().filter_map(|answer| answer.outcome.as_ref().err());
         let explained: Vec<bool> = refusals.map(|denial| denial.explained).collect();
@@ -260,14 +272,14 @@ fn every_size_up_to_the_advice_is_granted() {
         ..Platform::papers_table_2b()
     };
     let request = |max, min, interval, burst, deadline, role| {
-        Request::only(Contract::new(max, min, nanos(interval), burst, nanos(deadline)).unwrap(), role)
+        AdmissionRequest::only(Contract::new(max, min, nanos(interval), burst, nanos(deadline)).unwrap(), role)
     };
     let requests = [
         request(1_001, 1, 5_866_000, 3, 17_188_000, Role::Sends),
         request(3_633, 350, 16_944_000, 2, 2_711_000, Role::Receives),
         request(6_639, 1_456, 13_361_000, 3, 12_826_000, Role::Receives),
     ];
-    let test = Test::Only(Rule::Composite);
+    let test = AdmissionTest::Only(Rule::Composite);
     let answers = decide(&platform, &requests, test).unwrap();
     assert!(answers.channels[1].outcome.is_ok());
     let fits = answers.channels[2].outcome.as_ref().unwrap_err().fits.max_message.unwrap();
@@ -280,10 +292,10 @@ fn every_size_up_to_the_advice_is_granted() {
 #[test]
 fn foreign_packets_are_a_term_of_the_bound() {
     let contract = Contract::new(20_000, 1, Duration::from_millis(20), 2, Duration::from_millis(60)).unwrap();
-    let requests = [Request::only(contract, Role::Sends); 3];
+    let requests = [AdmissionRequest::only(contract, Role::Sends); 3];
     let quiet = Platform { interference: Interference::default(), ..Platform::assumed_host() };
     let guarded = Platform { foreign: Duration::from_micros(500), ..quiet.clone() };
-    for test in [Test::Only(Rule::Split), Test::Only(Rule::Composite), Test::Live] {
+    for test in [AdmissionTest::Only(Rule::Split), AdmissionTest::Only(Rule::Composite), AdmissionTest::Live] {
         let of = |platform: &Platform| decide(platform, &requests, test).unwrap().channels[2].outcome.clone().unwrap();
         let (without, with) = (of(&quiet), of(&guarded));
         let term = with.terms.iter().find(|term| term.name == terms::FOREIGN).map(|term| term.amount);
@@ -294,5 +306,5 @@ fn foreign_packets_are_a_term_of_the_bound() {
     }
     // The papers' machine has no guard.
     let papers = Platform { machine: MachineModel::PapersInline, ..Platform::channels_table_2b() };
-    assert!(decide(&Platform { foreign: Duration::from_nanos(1), ..papers }, &requests, Test::Live).is_err());
+    assert!(decide(&Platform { foreign: Duration::from_nanos(1), ..papers }, &requests, AdmissionTest::Live).is_err());
 }

@@ -1,6 +1,6 @@
 //! Random plans.
 
-use laxity_core::admission::answer::{Request, Role};
+use laxity_core::admission::answer::{AdmissionRequest, Role};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{BestEffort, LinkModel, MachineModel, Platform, Starts};
 use laxity_core::units::{Duration, Rate};
@@ -10,9 +10,9 @@ pub(crate) fn nanos(nanos: u64) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-pub(crate) fn request(max: u32, min: u32, interval: u64, burst: u64, deadline: u64, role: Role) -> Request {
+pub(crate) fn request(max: u32, min: u32, interval: u64, burst: u64, deadline: u64, role: Role) -> AdmissionRequest {
     let contract = Contract::new(max.into(), min.into(), nanos(interval), burst, nanos(deadline)).unwrap();
-    Request::only(contract, role)
+    AdmissionRequest::only(contract, role)
 }
 
 /// Platforms of either machine, on which a handful of random channels is a close thing.
@@ -60,7 +60,7 @@ pub(crate) fn platform() -> impl Strategy<Value = Platform> {
 }
 
 /// Channels that use some percent of a 100 Mbit/s link each, of this host alone.
-pub(crate) fn channel() -> impl Strategy<Value = Request> {
+pub(crate) fn channel() -> impl Strategy<Value = AdmissionRequest> {
     let role = prop_oneof![6 => Just(Role::Sends), 2 => Just(Role::Receives), 1 => Just(Role::Relays)];
     (1u32..16_000, any::<prop::sample::Index>(), 2_000_000u64..20_000_000, 1u64..4, 10u64..300, role).prop_map(
         |(max, min, interval, burst, percent, role)| {
@@ -71,6 +71,7 @@ pub(crate) fn channel() -> impl Strategy<Value = Request> {
 }
 
 /// The same, of both ends or of this host alone.
-pub(crate) fn of_any_ends() -> impl Strategy<Value = Request> {
-    (channel(), 0u8..3).prop_map(|(request, which)| if which == 0 { request } else { Request::both(request.contract) })
+pub(crate) fn of_any_ends() -> impl Strategy<Value = AdmissionRequest> {
+    (channel(), 0u8..3)
+        .prop_map(|(request, which)| if which == 0 { request } else { AdmissionRequest::both(request.contract) })
 }

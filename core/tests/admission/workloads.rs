@@ -49,9 +49,9 @@ pub(crate) const WORKLOADS: [Workload; 3] =
 const STEP: [u64; 4] = [1000, 1260, 1587, 2000];
 
 /// SplitMix64.
-struct Numbers(u64);
+struct SeededNumbers(u64);
 
-impl Numbers {
+impl SeededNumbers {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -64,18 +64,18 @@ impl Numbers {
 impl Workload {
     /// Its requests, in order.
     pub(crate) fn contracts(self) -> Vec<Contract> {
-        let mut numbers = Numbers(self.seed);
+        let mut numbers = SeededNumbers(self.seed);
         (0..self.requests).map(|_| neighbour(&mut numbers)).collect()
     }
     /// As many, of all magnitudes.
     #[allow(dead_code, reason = "the bench asks for the published ones only")]
     pub(crate) fn of_all_magnitudes(self) -> Vec<Contract> {
-        let mut numbers = Numbers(self.seed);
+        let mut numbers = SeededNumbers(self.seed);
         (0..self.requests).map(|_| contract(&mut numbers)).collect()
     }
 }
 
-fn neighbour(numbers: &mut Numbers) -> Contract {
+fn neighbour(numbers: &mut SeededNumbers) -> Contract {
     let message = 4096 * (1 + numbers.next() % 15);
     let interval = 30_000 + numbers.next() % 270_001;
     let deadline = interval * (500 + numbers.next() % 501) / 1000;
@@ -85,7 +85,7 @@ fn neighbour(numbers: &mut Numbers) -> Contract {
 }
 
 #[allow(dead_code, reason = "the bench asks for the published ones only")]
-fn contract(numbers: &mut Numbers) -> Contract {
+fn contract(numbers: &mut SeededNumbers) -> Contract {
     let least = 1000 << (numbers.next() % 6);
     let message = least + numbers.next() % least;
     let third = numbers.next() % 17;

@@ -4,15 +4,14 @@
 mod host;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
-use host::config;
-use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, Outgoing, Reception};
+use host::{Host, PACKET, address, receives, sends};
+pub(crate) use host::{config, ms};
+use laxity_core::contract::{Contract, SendingStages, Service};
+use laxity_core::endpoint::{Config, Destination, Endpoint, ReceiveSetup, SendSetup};
 use laxity_core::event::{ChannelId, End, Event, Name};
-use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
-use laxity_core::receive::{Decision, ReceiveCounters};
-use laxity_core::send::SendConfig;
+use laxity_core::frames::{FrameId, Frames, MessageBuf};
+use laxity_core::receive::{FinalJudgement, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::Control;
 
@@ -20,22 +19,13 @@ use laxity_core::wire::Control;
 const AHEAD: Duration = Duration::from_secs(5);
 /// How long a frame is in transit.
 const WAY: Duration = ms(1);
-const BYTES: usize = 100;
+const BYTES: usize = PACKET as usize;
 const SENDER: usize = 0;
 const RECEIVER: usize = 1;
-
-pub(crate) const fn ms(millis: u64) -> Duration {
-    Duration::from_millis(millis)
-}
 
 /// A message of one packet every 5 ms, three at once, within 40 ms.
 pub(crate) fn guaranteed() -> Service {
     Service::RealTime(Contract::new(BYTES as u64, 1, ms(5), 3, ms(40)).unwrap())
-}
-
-struct Host {
-    endpoint: Endpoint,
-    frames: HeapFrames,
 }
 
 /// A frame of the host that it goes to.
@@ -47,7 +37,7 @@ struct InTransit {
 }
 
 /// The end of the channel at one host, as it was told.
-pub(crate) struct Ended {
+pub(crate) struct EndedChannel {
     pub(crate) at: Instant,
     pub(crate) end: End,
     /// What the receiver had counted.
@@ -58,25 +48,19 @@ pub(crate) struct Ended {
 
 pub(crate) struct Pair {
     pub(crate) now: Instant,
-    pub(crate) judged: Vec<Decision>,
+    pub(crate) judged: Vec<FinalJudgement>,
     /// Whether the receiver asks for judgements.
     pub(crate) judges: bool,
     /// Of the sender and of the receiver.
-    pub(crate) ended: [Option<Ended>; 2],
+    pub(crate) ended: [Option<EndedChannel>; 2],
     hosts: [Host; 2],
     channels: [ChannelId; 2],
     wire: VecDeque<InTransit>,
     buffers: Vec<MessageBuf>,
 }
 
-fn address(host: usize) -> SocketAddr {
-    SocketAddr::from(([10, 0, 0, host as u8], 1))
-}
-
 fn host(number: u64) -> Host {
-    let config = Config { best_effort_frames: 32, ..config(number, number.into(), BYTES as u32) };
-    let endpoint = Endpoint::new(config);
-    Host { endpoint, frames: HeapFrames::new(256, 2 * BYTES) }
+    Host::new(Config { best_effort_frames: 32, ..config(number, number.into(), PACKET) })
 }
 
 impl Pair {
@@ -86,10 +70,8 @@ impl Pair {
         let name = Name::new("a").unwrap();
         assert!(hosts[RECEIVER].endpoint.listen(name));
         let now = Instant::from_nanos(1_000_000_000);
-        let config =
-            SendConfig { service, overload: Overload::Block, priority: 0, packet: BYTES as u32, work_conserving: true };
-        let to = Destination { link: 0, peer: address(RECEIVER), name };
-        let outgoing = Outgoing::new(to, config, ms(2), Duration::from_secs(60), 4, 40);
+        let to = Destination { link: 0, peer: address(RECEIVER as u8), name };
+        let outgoing = SendSetup::new(to, sends(service), ms(2), Duration::from_secs(60), 4, 40);
         let channel = hosts[SENDER].endpoint.open(now + AHEAD, outgoing).unwrap();
         let mut pair = Self {
             now,
@@ -102,7 +84,6 @@ impl Pair {
             buffers: (0..4).map(|_| MessageBuf::with_capacity(BYTES)).collect(),
         };
         pair.run_for(ms(500), |_| true);
-        pair.hosts.iter_mut().for_each(|host| host.endpoint.seal());
         pair
     }
 
@@ -146,7 +127,7 @@ impl Pair {
             while let Some(InTransit { to, frame, len, .. }) = self.wire.pop_front_if(|found| found.due <= self.now) {
                 let now = self.local(to);
                 let Host { endpoint, frames } = &mut self.hosts[to];
-                endpoint.handle_frame(now, 0, address(1 - to), frame, len, frames);
+                endpoint.handle_frame(now, 0, address(1 - to as u8), frame, len, frames);
             }
             for host in [SENDER, RECEIVER] {
                 self.drive(host, &mut passes);
@@ -173,17 +154,7 @@ impl Pair {
         while let Some(event) = here.endpoint.poll_event() {
             match event {
                 Event::Requested(request) => {
-                    let reception = Reception {
-                        stage: ms(4),
-                        input_delay: Duration::ZERO,
-                        upstream: ms(36),
-                        transit: ms(36),
-                        work_conserving: true,
-                        priority: 0,
-                        messages: 4,
-                        packets: 40,
-                    };
-                    let incoming = Incoming::new(&request, reception);
+                    let incoming = ReceiveSetup::new(&request, receives());
                     self.channels[host] =
                         here.endpoint.accept(now, &request, incoming).map_err(|(_, why)| why).unwrap();
                 }
@@ -192,7 +163,7 @@ impl Pair {
                 }
                 Event::Ended { channel, end } => {
                     let counters = here.endpoint.receive_counters(channel);
-                    self.ended[host] = Some(Ended { at: self.now, end, counters, judged: self.judged.len() });
+                    self.ended[host] = Some(EndedChannel { at: self.now, end, counters, judged: self.judged.len() });
                 }
                 Event::Spaced { .. } | Event::Overflow { .. } => panic!("{event:?}"),
             }

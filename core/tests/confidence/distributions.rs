@@ -3,7 +3,7 @@
 use crate::Random;
 
 /// A distribution.
-pub(crate) struct Known {
+pub(crate) struct Distribution {
     pub(crate) name: &'static str,
     pub(crate) sample: Box<dyn Fn(&mut Random) -> u64>,
     /// P(X > value).
@@ -16,8 +16,8 @@ pub(crate) struct Known {
 const LARGEST: f64 = 1e18;
 
 /// The whole part of what exceeds x with the probability tail(x); `quantile` is the tail's inverse.
-fn plain(name: &'static str, quantile: fn(f64) -> f64, tail: fn(f64) -> f64) -> Known {
-    Known {
+fn plain(name: &'static str, quantile: fn(f64) -> f64, tail: fn(f64) -> f64) -> Distribution {
+    Distribution {
         name,
         sample: Box::new(move |random| quantile(random.unit()).min(LARGEST) as u64),
         exceeds: Box::new(move |value| if value as f64 >= LARGEST { 0.0 } else { tail((value + 1) as f64) }),
@@ -51,8 +51,8 @@ fn normal_tail(x: f64) -> f64 {
 }
 
 /// Values with their probabilities.
-fn atoms(name: &'static str, atoms: &'static [(u64, f64)]) -> Known {
-    Known {
+fn atoms(name: &'static str, atoms: &'static [(u64, f64)]) -> Distribution {
+    Distribution {
         name,
         sample: Box::new(move |random| {
             let mut left = random.unit();
@@ -73,7 +73,7 @@ fn bin_end(value: u64) -> u64 {
     value | ((1 << shift) - 1)
 }
 
-pub(crate) fn all() -> Vec<Known> {
+pub(crate) fn all() -> Vec<Distribution> {
     let heavy = || plain("Pareto 1.1", |u| 1000.0 * u.powf(-1.0 / 1.1), |x| pareto_tail(x, 1.1));
     let binned = heavy();
     vec![
@@ -82,7 +82,7 @@ pub(crate) fn all() -> Vec<Known> {
         heavy(),
         plain("Pareto 0.5", |u| 1000.0 * u.powf(-2.0), |x| pareto_tail(x, 0.5)),
         plain("Weibull 0.3", |u| 1e5 * (-u.ln()).powf(1.0 / 0.3), |x| (-(x / 1e5).powf(0.3)).exp()),
-        Known {
+        Distribution {
             name: "log-normal 3",
             sample: Box::new(|random| {
                 let (radius, turn) = ((-2.0 * random.unit().ln()).sqrt(), std::f64::consts::TAU * random.unit());
@@ -91,7 +91,7 @@ pub(crate) fn all() -> Vec<Known> {
             exceeds: Box::new(|value| normal_tail(((value + 1) as f64 / 1e6).ln() / 3.0)),
             plain: true,
         },
-        Known {
+        Distribution {
             name: "mostly nothing, and stalls of 10 ms once in 10,000",
             sample: Box::new(|random| match random.unit() {
                 u if u < 1e-4 => 10_000_000,
@@ -110,7 +110,7 @@ pub(crate) fn all() -> Vec<Known> {
         ),
         atoms("as many stalls as the target allows", &[(7, 0.99), (50_000, 0.01)]),
         atoms("always the same", &[(42, 1.0)]),
-        Known {
+        Distribution {
             name: "Pareto 1.1, by the ends of a histogram's bins",
             sample: Box::new(move |random| bin_end((binned.sample)(random))),
             // Of the value itself, not of its bin's end.

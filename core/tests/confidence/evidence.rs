@@ -1,6 +1,6 @@
 //! Claims that are watched: how often is a true one withdrawn, and how soon a false one?
 
-use laxity_core::admission::confidence::evidence::Evidence;
+use laxity_core::admission::confidence::evidence::ClaimEvidence;
 
 use crate::{Random, chance, probability};
 
@@ -8,7 +8,7 @@ use crate::{Random, chance, probability};
 fn withdrawn(hosts: u32, trials: u64, event: impl Fn(&mut Random, u64) -> bool) -> u32 {
     let host = |seed: &u32| {
         let (mut random, mut evidence) =
-            (Random::new(u64::from(*seed) + 1), Evidence::new(probability(0.02), probability(0.05)));
+            (Random::new(u64::from(*seed) + 1), ClaimEvidence::new(probability(0.02), probability(0.05)));
         (0..trials).for_each(|trial| evidence.trials(1, event(&mut random, trial)));
         evidence.is_enough()
     };
@@ -27,7 +27,7 @@ fn a_true_claim_is_seldom_withdrawn_and_a_false_one_soon() {
     let changed = withdrawn(200, 3000, |random, trial| random.unit() < if trial < 2000 { 0.01 } else { 0.1 });
     // And one that does so after a million, at five times what is claimed.
     let late = withdrawn(20, 1, |random, _| {
-        let mut evidence = Evidence::new(probability(0.02), probability(0.05));
+        let mut evidence = ClaimEvidence::new(probability(0.02), probability(0.05));
         evidence.trials(1_000_000, false);
         (0..1000).for_each(|_| evidence.trials(1, random.unit() < 0.1));
         assert!(evidence.is_enough());

@@ -3,7 +3,7 @@
 use laxity_core::admission::confidence::Samples;
 use laxity_core::units::Duration;
 
-use crate::distributions::{Known, all};
+use crate::distributions::{Distribution, all};
 use crate::{Random, chance, float, probability};
 
 /// Targets and alphas; no number of values here is enough for the last target.
@@ -12,7 +12,7 @@ const ASKED: [(f64, f64); 6] = [(0.1, 0.05), (0.01, 0.05), (0.001, 0.05), (0.01,
 /// Values of a calibration, and how many calibrations.
 const SIZES: [(usize, u32); 5] = [(1, 600), (10, 600), (100, 600), (3000, 300), (30_000, 40)];
 
-fn check(known: &Known, values: usize, trials: u32) {
+fn check(known: &Distribution, values: usize, trials: u32) {
     let mut wrong = [0u32; ASKED.len()];
     for trial in 0..trials {
         let mut random = Random::new(u64::from(trial) << 32 | values as u64);

@@ -2,7 +2,7 @@
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::confidence::batches::{self, Batched, Batching};
+use laxity_core::admission::confidence::batches::{self, BatchedClaim, Batching};
 use laxity_core::admission::confidence::{self, miss_probability};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{BestEffort, Interference, Platform};
@@ -78,7 +78,7 @@ fn a_span_loses_more_than_it_may_no_more_often_than_claimed() {
         let mut random = Random::new(1000 + u64::from(trial));
         let until = 40_000 * MS;
         let seen = stalls(&mut random, until);
-        let claimed: Vec<(Duration, Batched)> = [MS, 10 * MS, 100 * MS]
+        let claimed: Vec<(Duration, BatchedClaim)> = [MS, 10 * MS, 100 * MS]
             .iter()
             .filter_map(|&window| {
                 let lost = by_pair(&seen, window, until);
@@ -97,7 +97,8 @@ fn a_span_loses_more_than_it_may_no_more_often_than_claimed() {
             });
             let seen = beyond.count() as f64 / SPANS as f64;
             let span = Duration::from_nanos(span);
-            let said = |(window, claim): &(Duration, Batched)| float(miss_probability(span, *window, claim.exceedance));
+            let said =
+                |(window, claim): &(Duration, BatchedClaim)| float(miss_probability(span, *window, claim.exceedance));
             let said: f64 = claimed.iter().map(said).sum();
             said_something += u32::from(said < 0.5);
             let deviation = (said.min(1.0) * (1.0 - said.min(1.0)) / SPANS as f64).sqrt();

@@ -2,16 +2,17 @@
 
 use laxity_core::contract::packets;
 use laxity_core::limits::DECAY_FACTOR;
-use laxity_core::receive::{ArrivalClass, EarlyDemux, Expected, Judgement, ReceiveConfig, SURPLUS_PACKETS};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, ReceiveConfig, SURPLUS_PACKETS};
 use laxity_core::units::Duration;
 use laxity_core::wire::DataHeader;
 use proptest::prelude::*;
 
+use super::model::{EarlyDemux, EarlyVerdict};
 use super::*;
 
 /// What a peer does next. Times are in ms.
 #[derive(Clone, Debug)]
-enum Move {
+enum PeerMove {
     /// Nothing.
     Wait(u64),
     /// Messages, numbered in steps, each this long after the one before, that allege to be this much older or younger.
@@ -26,25 +27,22 @@ enum Move {
     Again(usize),
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
-    let one = prop_oneof![
-        (0u64..4_000).prop_map(Move::Wait),
-        (1u64..400, 1u64..3, 0u64..12, -1_500i64..1_500).prop_map(|(count, step, apart, late)| Move::Messages {
-            count,
-            step,
-            apart,
-            late
-        }),
-        (1u64..3_000).prop_map(|since| Move::Bunch { since }),
-        (1u64..500, 0u64..2_000).prop_map(|(count, late)| Move::Overtaken { count, late }),
-        (1u64..20, 0u64..1_500).prop_map(|(count, for_ms)| Move::Withheld { count, for_ms }),
-        (1usize..50).prop_map(Move::Again),
-    ];
+fn moves() -> impl Strategy<Value = Vec<PeerMove>> {
+    let one =
+        prop_oneof![
+            (0u64..4_000).prop_map(PeerMove::Wait),
+            (1u64..400, 1u64..3, 0u64..12, -1_500i64..1_500)
+                .prop_map(|(count, step, apart, late)| PeerMove::Messages { count, step, apart, late }),
+            (1u64..3_000).prop_map(|since| PeerMove::Bunch { since }),
+            (1u64..500, 0u64..2_000).prop_map(|(count, late)| PeerMove::Overtaken { count, late }),
+            (1u64..20, 0u64..1_500).prop_map(|(count, for_ms)| PeerMove::Withheld { count, for_ms }),
+            (1usize..50).prop_map(PeerMove::Again),
+        ];
     prop::collection::vec(one, 1..14)
 }
 
 /// When each packet arrives, and what it is.
-fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
+fn arrivals(moves: &[PeerMove], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
     let (mut now, mut next, mut out) = (at(10), 0u64, Vec::new());
     let size = |sequence: u64| sizes[sequence as usize % sizes.len()];
     let whole = |out: &mut Vec<_>, now, sequence, claim| {
@@ -53,8 +51,8 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
     };
     for step in moves {
         match *step {
-            Move::Wait(wait) => now += ms(wait),
-            Move::Messages { count, step, apart, late } => {
+            PeerMove::Wait(wait) => now += ms(wait),
+            PeerMove::Messages { count, step, apart, late } => {
                 for _ in 0..count {
                     now += ms(apart);
                     let claim = if late < 0 { now + ms(late.unsigned_abs()) } else { now.before(ms(late as u64)) };
@@ -62,7 +60,7 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
                     next += step;
                 }
             }
-            Move::Bunch { since } => {
+            PeerMove::Bunch { since } => {
                 now += ms(since);
                 let mut claim = now.before(ms(since));
                 while claim <= now {
@@ -71,7 +69,7 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
                     next += 1;
                 }
             }
-            Move::Overtaken { count, late } => {
+            PeerMove::Overtaken { count, late } => {
                 let claim = now.before(ms(late));
                 let last = next + count;
                 out.push((now, header(last, size(last).max(PACKET + 1), 0, now)));
@@ -79,7 +77,7 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
                     .for_each(|sequence| whole(&mut out, now, sequence, claim.before(ms(10) * (last - sequence))));
                 next = last + 1;
             }
-            Move::Withheld { count, for_ms } => {
+            PeerMove::Withheld { count, for_ms } => {
                 for sequence in next..next + count {
                     now += ms(10);
                     out.push((now, header(sequence, size(sequence), 0, now)));
@@ -88,7 +86,7 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
                 (next..next + count).for_each(|sequence| whole(&mut out, now, sequence, now));
                 next += count;
             }
-            Move::Again(count) => {
+            PeerMove::Again(count) => {
                 let from = out.len() - count.min(out.len());
                 let again: Vec<_> = out[from..].iter().map(|(_, header)| (now, *header)).collect();
                 out.extend(again);
@@ -99,17 +97,17 @@ fn arrivals(moves: &[Move], sizes: &[u32]) -> Vec<(Instant, DataHeader)> {
 }
 
 /// A model that knows the one channel.
-fn early(expected: Expected) -> EarlyDemux {
+fn early(expected: ExpectedChannel) -> EarlyDemux {
     let mut early = EarlyDemux::new(4, Default::default(), Default::default());
     assert!(early.expect(3, expected));
     early
 }
 
-fn judge(early: &mut EarlyDemux, now: Instant, header: &DataHeader) -> Judgement {
+fn judge(early: &mut EarlyDemux, now: Instant, header: &DataHeader) -> EarlyVerdict {
     early.judge(now, peer(), &written(header))
 }
 
-const TAKEN: Judgement = Judgement::Take(ArrivalClass::RealTime);
+const TAKEN: EarlyVerdict = EarlyVerdict::Take(ArrivalClass::RealTime);
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
@@ -156,14 +154,14 @@ proptest! {
         for (now, header) in arrivals(&moves, &sizes) {
             match judge(&mut early, now, &header) {
                 TAKEN => surplus += u64::from(host.offer(now, &header).is_err()),
-                Judgement::OverRate(3) if surplus > SURPLUS_PACKETS => {}
+                EarlyVerdict::OverRate(3) if surplus > SURPLUS_PACKETS => {}
                 found => prop_assert!(false, "{found:?} after a surplus of {surplus}"),
             }
             host.work(now);
         }
     }
 
-    /// And what is let through is bounded, whoever sends.
+    /// And the number of packets that are let through is bounded, whatever is sent.
     #[test]
     fn what_is_let_through_is_bounded(gaps in prop::collection::vec(prop_oneof![Just(0u64), 0u64..2_000_000, 0u64..3_000_000_000], 1..3_000)) {
         let expected = Host::new(config(contract(300, 2)), 4, 100).receiving.expected(peer(), 7);

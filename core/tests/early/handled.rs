@@ -1,12 +1,12 @@
 //! Messages that an application's handler was done with before the host saw them.
 
-use laxity_core::receive::{Handled, ReceiveCounters};
+use laxity_core::receive::{HandledMessages, ReceiveCounters};
 
 use super::*;
 
 /// So many messages of ten bytes.
-fn handled(messages: u64) -> Handled {
-    Handled { messages, bytes: 10 * messages, ..Handled::default() }
+fn handled(messages: u64) -> HandledMessages {
+    HandledMessages { messages, bytes: 10 * messages, ..HandledMessages::default() }
 }
 
 fn host() -> Host {
@@ -29,7 +29,7 @@ fn what_was_handled_is_delivered_and_not_missed() {
     let mut host = host();
     comes(&mut host, 0);
     host.receiving.note_handled(&handled(3));
-    host.receiving.note_handled(&Handled { late: 1, largest: ms(50), ..handled(2) });
+    host.receiving.note_handled(&HandledMessages { late: 1, largest: ms(50), ..handled(2) });
     assert_eq!(ended(&host.receiving.counters), (6, 0, 0, 1), "which ones is not known");
     let counters = host.receiving.counters;
     assert_eq!((counters.late, counters.misses.unexplained, counters.largest), (1, 1, ms(50)));

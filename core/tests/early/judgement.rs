@@ -1,14 +1,15 @@
 //! What the program says of a packet.
 
-use laxity_core::receive::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 use laxity_core::wire::Control;
 
+use super::model::{EarlyDemux, EarlyVerdict};
 use super::*;
 
-const EVERY: Budget = Budget { spacing: Duration::ZERO, tolerance: Duration::ZERO };
+const EVERY: RateLimit = RateLimit { spacing: Duration::ZERO, tolerance: Duration::ZERO };
 
-fn expected() -> Expected {
-    Expected {
+fn expected() -> ExpectedChannel {
+    ExpectedChannel {
         peer: peer(),
         key: 7,
         class: ArrivalClass::RealTime,
@@ -31,12 +32,12 @@ fn what_is_not_ours_is_malformed() {
     assert!(early.expect(3, expected()));
     let whole = written(&header(0, 250, 0, at(0)));
     for len in 0..=DATA_HEADER_BYTES {
-        assert_eq!(early.judge(at(0), peer(), &whole[..len]), Judgement::Malformed, "{len} bytes");
+        assert_eq!(early.judge(at(0), peer(), &whole[..len]), EarlyVerdict::Malformed, "{len} bytes");
     }
     // What is left of it, or more than it, is no packet of this channel.
     let longer = [&whole[..], &[0]].concat();
     for len in (DATA_HEADER_BYTES + 1..=longer.len()).filter(|len| *len != whole.len()) {
-        assert_eq!(early.judge(at(0), peer(), &longer[..len]), Judgement::TooLarge(3), "{len} bytes");
+        assert_eq!(early.judge(at(0), peer(), &longer[..len]), EarlyVerdict::TooLarge(3), "{len} bytes");
     }
     let changed = |place: usize, byte: u8| {
         let mut bytes = whole.clone();
@@ -45,30 +46,34 @@ fn what_is_not_ours_is_malformed() {
     };
     // Another magic, version and kind; a message smaller than its packet; a deadline of more than an hour.
     for bytes in [changed(0, 0), changed(2, 2), changed(3, 0), changed(34, 98), changed(40, 0xff)] {
-        assert_eq!(early.judge(at(0), peer(), &bytes), Judgement::Malformed);
+        assert_eq!(early.judge(at(0), peer(), &bytes), EarlyVerdict::Malformed);
     }
-    assert_eq!(early.judge(at(0), peer(), &changed(3, 3)), Judgement::TooLarge(3), "the tag is taken from the packet");
-    assert_eq!(early.judge(at(0), peer(), &changed(32, 0xff)), Judgement::TooLarge(3), "larger than the channel's");
-    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Take(ArrivalClass::RealTime));
+    assert_eq!(
+        early.judge(at(0), peer(), &changed(3, 3)),
+        EarlyVerdict::TooLarge(3),
+        "the tag is taken from the packet"
+    );
+    assert_eq!(early.judge(at(0), peer(), &changed(32, 0xff)), EarlyVerdict::TooLarge(3), "larger than the channel's");
+    assert_eq!(early.judge(at(0), peer(), &whole), EarlyVerdict::Take(ArrivalClass::RealTime));
 }
 
 #[test]
 fn a_packet_is_of_its_channel_or_unknown() {
     let mut early = EarlyDemux::new(4, EVERY, EVERY);
     let whole = written(&header(0, 250, 0, at(0)));
-    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Unknown);
+    assert_eq!(early.judge(at(0), peer(), &whole), EarlyVerdict::Unknown);
     early.expect(3, expected());
     let mapped = "[::ffff:10.0.0.1]:5709".parse().unwrap();
-    assert_eq!(early.judge(at(0), mapped, &whole), Judgement::Take(ArrivalClass::RealTime));
+    assert_eq!(early.judge(at(0), mapped, &whole), EarlyVerdict::Take(ArrivalClass::RealTime));
     for other in ["10.0.0.2:5709", "10.0.0.1:5710", "[::1]:5709"] {
-        assert_eq!(early.judge(at(0), other.parse().unwrap(), &whole), Judgement::Unknown);
+        assert_eq!(early.judge(at(0), other.parse().unwrap(), &whole), EarlyVerdict::Unknown);
     }
     for (channel, key) in [(2, 7), (4, 7), (u32::MAX, 7), (3, 8)] {
         let forged = written(&DataHeader { channel, key, ..header(0, 250, 0, at(0)) });
-        assert_eq!(early.judge(at(0), peer(), &forged), Judgement::Unknown);
+        assert_eq!(early.judge(at(0), peer(), &forged), EarlyVerdict::Unknown);
     }
     early.expect_nothing(3);
-    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Unknown);
+    assert_eq!(early.judge(at(0), peer(), &whole), EarlyVerdict::Unknown);
     assert!(!early.expect(4, expected()), "there is no such place");
     assert!(!early.expect_control(4, peer()));
     early.expect_nothing(4);
@@ -77,7 +82,7 @@ fn a_packet_is_of_its_channel_or_unknown() {
 #[test]
 fn a_fragment_has_its_place_and_its_size() {
     let mut early = EarlyDemux::new(4, EVERY, EVERY);
-    early.expect(3, Expected { spacing: Duration::ZERO, ..expected() });
+    early.expect(3, ExpectedChannel { spacing: Duration::ZERO, ..expected() });
     let mut judge = |bytes: u32, index: u16, payload: u16| {
         early.judge(
             at(0),
@@ -85,37 +90,37 @@ fn a_fragment_has_its_place_and_its_size() {
             &written(&DataHeader { message_bytes: bytes, index, payload, ..header(0, 250, 0, at(0)) }),
         )
     };
-    let (taken, refused) = (Judgement::Take(ArrivalClass::RealTime), Judgement::TooLarge(3));
+    let (taken, refused) = (EarlyVerdict::Take(ArrivalClass::RealTime), EarlyVerdict::TooLarge(3));
     assert_eq!([judge(250, 0, 100), judge(250, 1, 100), judge(250, 2, 50), judge(1, 0, 1)], [taken; 4]);
     assert_eq!([judge(251, 0, 100), judge(250, 0, 99), judge(250, 2, 51), judge(250, 3, 50)], [refused; 4]);
     assert_eq!([judge(250, u16::MAX, 50), judge(200, 2, 1)], [refused; 2]);
 }
 
 #[test]
-fn strangers_cost_no_peer_its_control_frames() {
-    let budget = Budget { spacing: ms(10), tolerance: ms(20) };
+fn unknown_peers_cost_no_known_peer_its_control_frames() {
+    let budget = RateLimit { spacing: ms(10), tolerance: ms(20) };
     let mut early = EarlyDemux::new(4, budget, budget);
-    let (frame, taken) = (keepalive(), Judgement::Take(ArrivalClass::Control));
+    let (frame, taken) = (keepalive(), EarlyVerdict::Take(ArrivalClass::Control));
     let mut other_version = frame.clone();
     other_version[2] = 9;
-    let stranger = |number: u16| SocketAddr::from(([10, 0, 0, 9], number));
+    let unknown = |number: u16| SocketAddr::from(([10, 0, 0, 9], number));
     for number in 0..3 {
-        assert_eq!(early.judge(at(0), stranger(number), &other_version), taken);
+        assert_eq!(early.judge(at(0), unknown(number), &other_version), taken);
     }
-    assert_eq!(early.judge(at(0), stranger(3), &frame), Judgement::OverControl);
-    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "still a stranger");
+    assert_eq!(early.judge(at(0), unknown(3), &frame), EarlyVerdict::OverControl);
+    assert_eq!(early.judge(at(0), peer(), &frame), EarlyVerdict::OverControl, "still an unknown peer");
     early.expect_control(1, peer());
     early.expect(3, expected());
     for _ in 0..3 {
         assert_eq!(early.judge(at(0), peer(), &frame), taken);
     }
-    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "of its own");
+    assert_eq!(early.judge(at(0), peer(), &frame), EarlyVerdict::OverControl, "of its own");
     early.expect_nothing(1);
-    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "it has another channel");
+    assert_eq!(early.judge(at(0), peer(), &frame), EarlyVerdict::OverControl, "it has another channel");
     assert_eq!(early.judge(at(10), peer(), &frame), taken);
     early.expect_nothing(3);
-    assert_eq!(early.judge(at(10), stranger(4), &frame), taken);
-    assert_eq!(early.judge(at(10), peer(), &frame), Judgement::OverControl, "a stranger again");
+    assert_eq!(early.judge(at(10), unknown(4), &frame), taken);
+    assert_eq!(early.judge(at(10), peer(), &frame), EarlyVerdict::OverControl, "an unknown peer again");
 }
 
 use core::net::SocketAddr;
@@ -125,7 +130,7 @@ fn packets_beyond_the_rate_are_dropped_until_there_is_room() {
     let mut early = EarlyDemux::new(4, EVERY, EVERY);
     early.expect(3, expected());
     let whole = written(&header(0, 250, 0, at(0)));
-    let taken = Judgement::Take(ArrivalClass::RealTime);
+    let taken = EarlyVerdict::Take(ArrivalClass::RealTime);
     let judged: Vec<_> = [0, 0, 0, 0, 9, 10, 10, 100, 100, 100, 100]
         .into_iter()
         .map(|now| early.judge(at(now), peer(), &whole) == taken)
@@ -136,6 +141,6 @@ fn packets_beyond_the_rate_are_dropped_until_there_is_room() {
     assert_eq!(early.judge(at(100), peer(), &whole), taken);
     // No clock stops at the end of time.
     assert_eq!(early.judge(Instant::MAX, peer(), &whole), taken);
-    early.expect(3, Expected { tolerance: Duration::MAX, ..expected() });
+    early.expect(3, ExpectedChannel { tolerance: Duration::MAX, ..expected() });
     assert_eq!(early.judge(Instant::ZERO, peer(), &whole), taken);
 }

@@ -5,11 +5,17 @@ mod attribution;
 mod bounds;
 mod handled;
 mod judgement;
+#[allow(unreachable_pub, dead_code, reason = "a fuzz target uses all of it")]
+#[path = "../../../fuzz/src/demux/model.rs"]
+mod model;
+#[path = "../common/received.rs"]
+mod received;
 
-use laxity_core::clock::PeerClock;
+use received::deliver;
+
 use laxity_core::contract::{Contract, Service};
 use laxity_core::frames::{FrameId, Frames, HeapFrames};
-use laxity_core::receive::{Delivered, Drop, Evidence, Known, ReceiveConfig, Receiving, TimeTaken};
+use laxity_core::receive::{DropReason, ReceiveConfig, ReceivingChannel, TimeLoss};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes};
 
@@ -33,18 +39,7 @@ fn contract(max: u64, burst: u64) -> Service {
 }
 
 fn config(service: Service) -> ReceiveConfig {
-    ReceiveConfig {
-        service,
-        packet: PACKET,
-        priority: 0,
-        work_conserving: true,
-        stage: ms(10),
-        input_delay: ms(1),
-        upstream: ms(20),
-        transit: Duration::MAX,
-        same_clock: true,
-        oversize: 1,
-    }
+    ReceiveConfig { input_delay: ms(1), upstream: ms(20), ..received::config(service) }
 }
 
 /// Packet `index` of message `sequence`.
@@ -69,25 +64,25 @@ fn written(header: &DataHeader) -> Vec<u8> {
 
 /// A host's end of one channel, whose handler is always quick.
 struct Host {
-    receiving: Receiving,
+    receiving: ReceivingChannel,
     frames: HeapFrames,
 }
 
 impl Host {
     fn new(config: ReceiveConfig, messages: u32, queue: u32) -> Self {
-        let mut receiving = Receiving::new(config, messages, queue);
+        let mut receiving = ReceivingChannel::new(config, messages, queue);
         receiving.begin_at(Instant::ZERO, 1_000_000);
         Self { receiving, frames: HeapFrames::new(queue as usize + 1, DATA_HEADER_BYTES + PACKET as usize) }
     }
 
     /// Offers a packet; if it is not taken, says why.
-    fn offer(&mut self, now: Instant, header: &DataHeader) -> Result<(), Drop> {
+    fn offer(&mut self, now: Instant, header: &DataHeader) -> Result<(), DropReason> {
         let bytes = written(header);
         let frame: FrameId = self.frames.take().expect("as many as wait, and one");
         self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
         let taken = self
             .receiving
-            .accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
+            .accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeLoss::default());
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason
@@ -101,14 +96,4 @@ impl Host {
             self.receiving.recycle(delivered.message);
         }
     }
-}
-
-/// The next message; nothing is known of another clock.
-fn deliver(receiving: &mut Receiving, now: Instant) -> Option<(Delivered, Option<Evidence>)> {
-    let clock = PeerClock::new(100, Duration::from_millis(100));
-    receiving.deliver(
-        now,
-        Known { clock: &clock, own_epoch: 0, begun: None, is_direct: true, allowed_error: Duration::ZERO },
-        |_| TimeTaken::default(),
-    )
 }

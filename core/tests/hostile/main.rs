@@ -1,22 +1,24 @@
-//! What a peer does that nobody should have trusted: the other channels of the host do not notice.
+//! A peer that breaks all rules: the other channels of the host do not notice.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Overload, SendingStages, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig, ReceiveGrant, ReceiveSetup, SendSetup};
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::figures::Misses;
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
-use laxity_core::receive::Found;
+use laxity_core::receive::FrameTimes;
 use laxity_core::send::SendConfig;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, ControlType, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, MessageCounts, Open};
 
 mod clocks;
+#[path = "../common/config.rs"]
+mod config;
 
 const LEASE: Duration = Duration::from_millis(400);
 /// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
@@ -35,7 +37,7 @@ fn address(host: u8) -> SocketAddr {
 }
 
 /// One host, whose peers the test plays.
-struct Scene {
+struct HostileFixture {
     endpoint: Endpoint,
     frames: HeapFrames,
     now: Instant,
@@ -44,7 +46,7 @@ struct Scene {
     events: Vec<Event>,
 }
 
-impl Scene {
+impl HostileFixture {
     fn new() -> Self {
         Self::with(80)
     }
@@ -54,25 +56,16 @@ impl Scene {
         let link = LinkConfig {
             model: LinkModel { rate: Rate::bytes_per_second(12_500_000), ..LinkModel::UNLIMITED },
             look_ahead: us(100),
-            horizon: Duration::ZERO,
             best_effort: BestEffort { starts: Some(STARTS), ..BestEffort::UNLIMITED },
+            ..config::unlimited()
         };
         let config = Config {
             channels,
             frames: 512,
-            upcalls: 0,
             best_effort_frames: 64,
-            peer_clocks: ClockConfig::default(),
-            packet: 1000,
             quantum: 4,
-            policy: Default::default(),
             links: vec![link],
-            handover: Duration::ZERO,
-            envelope: Default::default(),
-            stretch_ppm: 1_000_000,
-            clock: 7,
-            secret: 9,
-            key: None,
+            ..config::config(7, 9, 1000)
         };
         let mut endpoint = Endpoint::new(config);
         assert!(endpoint.listen(Name::new("in").unwrap()));
@@ -87,10 +80,10 @@ impl Scene {
     }
 
     fn hear(&mut self, from: SocketAddr, token: u64, control: &Control<'_>) {
-        self.find(Found::from(self.now), from, token, control);
+        self.find(FrameTimes::from(self.now), from, token, control);
     }
 
-    fn find(&mut self, found: Found, from: SocketAddr, token: u64, control: &Control<'_>) {
+    fn find(&mut self, found: FrameTimes, from: SocketAddr, token: u64, control: &Control<'_>) {
         let frame = self.frames.take().unwrap();
         let len = control.write(token, self.frames.packet_mut(&frame)).unwrap();
         self.endpoint.handle_frame(found, 0, from, frame, len, &mut self.frames);
@@ -151,7 +144,7 @@ impl Scene {
             _ => None,
         })?;
         self.events.clear();
-        let reception = Reception {
+        let reception = ReceiveGrant {
             stage: ms(5),
             input_delay: Duration::ZERO,
             upstream: ms(5),
@@ -161,7 +154,7 @@ impl Scene {
             messages: 64,
             packets: 64,
         };
-        self.endpoint.accept(self.now, &request, Incoming::new(&request, reception)).ok()?;
+        self.endpoint.accept(self.now, &request, ReceiveSetup::new(&request, reception)).ok()?;
         self.run_for(ms(3));
         let bytes = self.said_to(peer, token).pop()?;
         match Control::parse(&bytes) {
@@ -175,7 +168,7 @@ impl Scene {
         let service = Service::best_effort(1000, 4).unwrap();
         let send = SendConfig { service, overload: Overload::Drop, priority: 0, packet: 1000, work_conserving: false };
         let to = Destination { link: 0, peer, name: Name::new("out").unwrap() };
-        let outgoing = Outgoing::new(to, send, Duration::ZERO, LEASE, 4, 4);
+        let outgoing = SendSetup::new(to, send, Duration::ZERO, LEASE, 4, 4);
         let channel = self.endpoint.open(self.now, outgoing).unwrap();
         self.run_for(ms(10));
         let (.., bytes) = self.said.pop().expect("OPEN left");
@@ -213,19 +206,19 @@ fn open() -> Open<'static> {
         lease: LEASE,
         clock: 0,
         oversize: 1,
-        pace: laxity_core::event::Pace::default(),
+        pace: laxity_core::event::SenderPace::default(),
     }
 }
 
-fn counts(delivered: u64) -> Counts {
-    Counts { delivered, ..Counts::default() }
+fn counts(delivered: u64) -> MessageCounts {
+    MessageCounts { delivered, ..MessageCounts::default() }
 }
 
 /// 62 granted channels whose KEEPALIVE and OPEN are repeated, nothing forged: beside them one channel is sent and one is
 /// received, with short leases, over a link that gives control frames 2 % of itself.
 #[test]
-fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
-    let mut scene = Scene::new();
+fn a_granted_peer_that_repeats_itself_crowds_no_other_out() {
+    let mut scene = HostileFixture::new();
     let (sender, receiver, crowd) = (address(1), address(2), address(3));
     let received = scene.accept_from(sender, 5).expect("a proper peer");
     let granted: Vec<_> =
@@ -266,7 +259,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
 /// What becomes of a token if two peers' tokens stand under `token ^ mix(peer)`, as they did: the second took the place of the
 /// first, or never got its own.
 #[test]
-fn nobody_can_take_the_place_of_another_peers_token() {
+fn no_peer_can_take_the_place_of_another_ones_token() {
     let mix = |mut word: u64| {
         word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -276,7 +269,7 @@ fn nobody_can_take_the_place_of_another_peers_token() {
         let SocketAddr::V4(v4) = peer else { panic!() };
         mix(u64::from(v4.ip().to_bits()) ^ (u64::from(v4.port()) << 48))
     };
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     let (honest, thief, token) = (address(1), address(2), 0x1234_5678_9abc_def0);
     let same_place = token ^ folded(honest) ^ folded(thief);
     let stolen = scene.accept_from(thief, same_place).expect("a peer like any other");
@@ -288,10 +281,10 @@ fn nobody_can_take_the_place_of_another_peers_token() {
     assert!(scene.events.is_empty(), "{:?}", scene.events);
 }
 
-/// One host asks from a thousand ports and nobody decides: there is room for the requests of others.
+/// One host asks from a thousand ports and none of its requests is decided: there is room for the requests of others.
 #[test]
 fn the_requests_of_one_host_leave_room_for_others() {
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     for port in 0..1_000 {
         let from = SocketAddr::from(([10, 0, 0, 3], 2_000 + port));
         scene.hear(from, u64::from(port), &Control::Open(open()));
@@ -303,10 +296,10 @@ fn the_requests_of_one_host_leave_room_for_others() {
     assert!(matches!(scene.events.last(), Some(Event::Requested(request)) if request.peer == address(1)));
 }
 
-/// Whoever never says KEEPALIVE, perhaps because it cannot hear ACCEPT, has what it asked for a second, however often it asks.
+/// A peer that never says KEEPALIVE, perhaps because it cannot hear ACCEPT, has what it asked for a second, however often it asks.
 #[test]
 fn who_never_names_its_channel_does_not_keep_it() {
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     let (peer, begin) = (address(1), scene.now);
     let open = Open { lease: ms(60_000), ..open() };
     scene.accept_open(peer, 5, open).unwrap();
@@ -324,15 +317,15 @@ fn a_report_that_cannot_be_is_not_believed() {
     let too_many = [
         counts(1),
         counts(most),
-        Counts { late: most, ..counts(1) },
-        Counts { lost: 1, dropped: most, ..counts(0) },
-        Counts { misses: Misses { network: 1, ..Misses::default() }, ..counts(0) },
-        Counts { misses: Misses { network: most, laxity: most, ..Misses::default() }, ..counts(0) },
-        Counts { over_bound: 1, ..counts(0) },
-        Counts { undecided: most, ..counts(0) },
+        MessageCounts { late: most, ..counts(1) },
+        MessageCounts { lost: 1, dropped: most, ..counts(0) },
+        MessageCounts { misses: Misses { network: 1, ..Misses::default() }, ..counts(0) },
+        MessageCounts { misses: Misses { network: most, laxity: most, ..Misses::default() }, ..counts(0) },
+        MessageCounts { over_bound: 1, ..counts(0) },
+        MessageCounts { undecided: most, ..counts(0) },
     ];
     for report in too_many {
-        let mut scene = Scene::new();
+        let mut scene = HostileFixture::new();
         let peer = address(1);
         let (channel, token) = scene.open_to(peer);
         scene.hear(peer, token, &Control::Status(counts(0).into()));
@@ -352,7 +345,7 @@ fn a_report_that_cannot_be_is_not_believed() {
 /// The last word of a channel leaves although the driver has taken the channel out before.
 #[test]
 fn what_a_channel_says_of_its_end_outlives_it() {
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     let peer = address(1);
     let accept = scene.accept_from(peer, 5).unwrap();
     let key = scene.endpoint.key_at(accept.channel).unwrap();
@@ -368,7 +361,7 @@ fn what_a_channel_says_of_its_end_outlives_it() {
 /// Tokens and keys: each bit is set in half of them, whatever the one before was, and none comes twice.
 #[test]
 fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     let (mut tokens, mut keys) = (Vec::new(), Vec::new());
     for number in 0..4_000 {
         let (channel, token) = scene.open_to(address(1));
@@ -405,15 +398,15 @@ fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
     }
 }
 
-/// Whoever is told this host's clock, by OPEN or by ACCEPT, cannot say that it has the same one: old arrivals that it alleges are
-/// not believed, and its messages are late by nobody's fault here.
+/// A peer that is told this host's clock, by OPEN or by ACCEPT, cannot say that it has the same one: old arrivals that it alleges are not
+/// believed, and its lateness is not the fault of this host.
 #[test]
-fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
-    let mut scene = Scene::new();
-    let said_same = |scene: &mut Scene, peer, token, clock| {
+fn no_peer_can_claim_this_hosts_clock_with_what_it_was_told() {
+    let mut scene = HostileFixture::new();
+    let said_same = |scene: &mut HostileFixture, peer, token, clock| {
         scene.hear(peer, token, &Control::Open(Open { clock, ..open() }));
         scene.turn();
-        let Some(Event::Requested(request)) = scene.events.pop() else { panic!("nobody asks") };
+        let Some(Event::Requested(request)) = scene.events.pop() else { panic!("no request") };
         scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
         request.same_clock
     };
@@ -428,7 +421,7 @@ fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
     assert!(!said_same(&mut scene, address(3), token, clock), "it is this host's own");
     assert!(!said_same(&mut scene, address(4), token, clock), "from another place, too");
     // What no network has had is this host's word to itself.
-    let own = Found { is_own: true, ..Found::from(scene.now) };
+    let own = FrameTimes { is_own: true, ..FrameTimes::from(scene.now) };
     scene.find(own, address(3), token, &Control::Open(Open { clock, ..open() }));
     scene.turn();
     let Some(Event::Requested(request)) = scene.events.pop() else { panic!("it asks itself") };
@@ -443,8 +436,8 @@ fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
 }
 
 #[test]
-fn a_host_that_has_just_begun_refuses_nobody_for_a_name_that_it_is_about_to_listen_for() {
-    let mut scene = Scene::new();
+fn a_host_that_has_just_begun_refuses_no_peer_for_a_name_that_it_is_about_to_listen_for() {
+    let mut scene = HostileFixture::new();
     let (early, late) = (address(2), address(3));
     let unknown = Open { name: "soon", ..open() };
     scene.turn();
@@ -460,10 +453,10 @@ fn a_host_that_has_just_begun_refuses_nobody_for_a_name_that_it_is_about_to_list
     assert!(matches!(Control::parse(&said[0]), Ok((6, Control::Refuse(_)))));
 }
 
-/// 64 frames are shared. Nobody's steps are done: whoever floods fills what it may, and others find as much.
+/// 64 frames are shared. No steps are done: a channel that floods fills what it may, and others find as much.
 #[test]
 fn best_effort_that_floods_leaves_frames_for_others_and_takes_none_that_are_kept() {
-    let mut scene = Scene::new();
+    let mut scene = HostileFixture::new();
     let channels: Vec<_> = (1..=70)
         .map(|peer| {
             let Accept { channel, key, .. } =
@@ -471,7 +464,7 @@ fn best_effort_that_floods_leaves_frames_for_others_and_takes_none_that_are_kept
             (address(peer), (channel, key))
         })
         .collect();
-    let flood = |scene: &mut Scene, (peer, channel): (SocketAddr, (u32, u64)), begin: u64| {
+    let flood = |scene: &mut HostileFixture, (peer, channel): (SocketAddr, (u32, u64)), begin: u64| {
         (0..100).filter(|number| scene.hear_message(peer, channel, begin + number)).count()
     };
     let free = scene.frames.available();
@@ -479,7 +472,7 @@ fn best_effort_that_floods_leaves_frames_for_others_and_takes_none_that_are_kept
     assert_eq!(taken, [32, 16, 8, 4, 2, 1, 1, 0]);
     assert_eq!(scene.frames.available(), free - 64);
     // What is stepped, and what goes with its channel, is there for others again.
-    let step = |scene: &mut Scene| scene.endpoint.poll_step(scene.now, &mut scene.frames).is_some();
+    let step = |scene: &mut HostileFixture| scene.endpoint.poll_step(scene.now, &mut scene.frames).is_some();
     let (_, (place, _)) = channels[1];
     scene.endpoint.release(scene.endpoint.key_at(place).unwrap(), &mut scene.frames, |_| ()).unwrap();
     assert!(step(&mut scene) && step(&mut scene));

@@ -7,14 +7,14 @@ use laxity_core::contract::{Overload, Service};
 use laxity_core::endpoint::Config;
 use laxity_core::event::{ChannelId, Event};
 use laxity_core::platform::BestEffort;
-use laxity_core::receive::{Cause, TimeTaken};
+use laxity_core::receive::{Cause, TimeLoss};
 use laxity_core::units::Duration;
 use laxity_core::wire::Control;
 
-use crate::net::{Fate, LEASE, Net, RELAYING, SENDING, WAY, address, at, config, contract, deadline, ms};
+use crate::net::{FrameFate, LEASE, RELAYING, RelayNetwork, SENDING, WAY, address, at, config, contract, deadline, ms};
 
 /// A channel over all hosts of `net`, ready to be used.
-fn opened(net: &mut Net, service: Service) -> ChannelId {
+fn opened(net: &mut RelayNetwork, service: Service) -> ChannelId {
     let last = net.hosts.len() - 1;
     net.listen(last, "a");
     let channel = net.open(0, "a", service);
@@ -24,7 +24,7 @@ fn opened(net: &mut Net, service: Service) -> ChannelId {
 
 #[test]
 fn messages_pass_two_relays_whole_in_order_and_in_time() {
-    let mut net = Net::new(4, 20);
+    let mut net = RelayNetwork::new(4, 20);
     let channel = opened(&mut net, contract(2500, ms(10), 2, 2));
     let Some(Event::Accepted { receive, same_clock, packet, .. }) = net.hosts[0].events.first().copied() else {
         panic!()
@@ -59,7 +59,7 @@ fn messages_pass_two_relays_whole_in_order_and_in_time() {
 
 #[test]
 fn the_end_that_a_relay_learns_is_carried_back_by_status() {
-    let mut net = Net::new(4, 20);
+    let mut net = RelayNetwork::new(4, 20);
     let channel = opened(&mut net, contract(900, ms(10), 1, 2));
     net.stream(channel, 900, ms(10), 30);
     // A keep-alive each hop: the report of the end is three of them old at most.
@@ -75,7 +75,8 @@ fn best_effort_passes_in_the_packets_of_the_smallest_host() {
         config.links[0].best_effort = smaller(packet_max);
         config
     };
-    let mut net = Net::of(vec![with(0, 1000, 1000), with(1, 1000, 700), with(2, 500, 1000), with(3, 400, 1000)]);
+    let mut net =
+        RelayNetwork::of(vec![with(0, 1000, 1000), with(1, 1000, 700), with(2, 500, 1000), with(3, 400, 1000)]);
     let channel = opened(&mut net, Service::best_effort(3000, 8).unwrap());
     let Some(Event::Accepted { packet, .. }) = net.hosts[0].events.first().copied() else { panic!() };
     assert_eq!(packet, 400);
@@ -87,7 +88,7 @@ fn best_effort_passes_in_the_packets_of_the_smallest_host() {
 
 #[test]
 fn an_oversize_message_passes_in_parts_an_interval_apart() {
-    let mut net = Net::new(3, 20);
+    let mut net = RelayNetwork::new(3, 20);
     net.listen(2, "a");
     let channel = net.open_with(0, "a", contract(2000, ms(10), 1, 1), Overload::Decay);
     net.run_for(ms(20));
@@ -105,7 +106,7 @@ fn clocks_that_differ_change_nothing_but_what_is_claimed() {
     for (clocks, same) in
         [([1, 2, 3], false), ([5, 2, 5], false), ([5, 5, 5], true), ([5, 5, 2], false), ([0, 0, 0], false)]
     {
-        let mut net = Net::with_clocks(&clocks, 20);
+        let mut net = RelayNetwork::with_clocks(&clocks, 20);
         let channel = opened(&mut net, contract(2500, ms(10), 2, 1));
         net.stream(channel, 2500, ms(10), 40);
         net.run_for(ms(50));
@@ -130,18 +131,18 @@ fn clocks_that_differ_change_nothing_but_what_is_claimed() {
 
 #[test]
 fn duplicates_and_overtaken_packets_end_at_the_relay() {
-    let mut net = Net::new(3, 20);
+    let mut net = RelayNetwork::new(3, 20);
     let channel = opened(&mut net, contract(2500, ms(10), 2, 1));
-    net.fate = Box::new(|_, from, _, _| if from == 0 { Fate::Twice } else { Fate::Arrives });
+    net.fate = Box::new(|_, from, _, _| if from == 0 { FrameFate::Twice } else { FrameFate::Arrives });
     net.stream(channel, 2500, ms(10), 20);
     // The first packet of every message comes after the next message.
     let mut count = 0;
     net.fate = Box::new(move |_, from, _, bytes| {
         count += u64::from(from == 0 && bytes.len() > 900);
-        if from == 0 && bytes.len() > 900 && count % 2 == 1 { Fate::Late(ms(11)) } else { Fate::Arrives }
+        if from == 0 && bytes.len() > 900 && count % 2 == 1 { FrameFate::Late(ms(11)) } else { FrameFate::Arrives }
     });
     net.stream(channel, 2500, ms(10), 20);
-    net.fate = Box::new(|_, _, _, _| Fate::Arrives);
+    net.fate = Box::new(|_, _, _, _| FrameFate::Arrives);
     net.run_for(ms(100));
     net.hosts[0].endpoint.close(net.now, channel);
     net.run_for(ms(300));
@@ -156,12 +157,16 @@ fn duplicates_and_overtaken_packets_end_at_the_relay() {
 #[test]
 fn loss_on_either_hop_is_counted_once() {
     for hop in [0, 1] {
-        let mut net = Net::new(3, 20);
+        let mut net = RelayNetwork::new(3, 20);
         let channel = opened(&mut net, contract(2500, ms(10), 2, 1));
         let mut count = 0;
         net.fate = Box::new(move |_, from, to, bytes| {
             count += u64::from(bytes[3] == 1 && from == hop && to > from);
-            if bytes[3] == 1 && from == hop && to > from && count % 7 == 0 { Fate::Lost } else { Fate::Arrives }
+            if bytes[3] == 1 && from == hop && to > from && count % 7 == 0 {
+                FrameFate::Lost
+            } else {
+                FrameFate::Arrives
+            }
         });
         net.stream(channel, 2500, ms(10), 70);
         net.hosts[0].endpoint.close(net.now, channel);
@@ -173,8 +178,8 @@ fn loss_on_either_hop_is_counted_once() {
 }
 
 /// A channel over two relays on which each message is late, because `disturb` is done before it is sent.
-fn late(disturb: impl Fn(&mut Net)) -> Vec<Cause> {
-    let mut net = Net::new(4, 20);
+fn late(disturb: impl Fn(&mut RelayNetwork)) -> Vec<Cause> {
+    let mut net = RelayNetwork::new(4, 20);
     let channel = opened(&mut net, contract(2500, ms(100), 1, 2));
     for _ in 0..5 {
         disturb(&mut net);
@@ -184,36 +189,36 @@ fn late(disturb: impl Fn(&mut Net)) -> Vec<Cause> {
     net.hosts[3].delivered.iter().map(|(_, _, evidence)| evidence.unwrap().cause).collect()
 }
 
-fn slow_way(hop: usize) -> impl Fn(&mut Net) {
+fn slow_way(hop: usize) -> impl Fn(&mut RelayNetwork) {
     move |net| {
         net.fate = Box::new(
             move |_, from, _, bytes| {
-                if from == hop && bytes[3] == 1 { Fate::Late(ms(30)) } else { Fate::Arrives }
+                if from == hop && bytes[3] == 1 { FrameFate::Late(ms(30)) } else { FrameFate::Arrives }
             },
         );
     }
 }
 
 /// A relay does nothing for 30 ms, of which it takes `noted` for a gap.
-fn stall(relay: usize, noted: Duration) -> impl Fn(&mut Net) {
+fn stall(relay: usize, noted: Duration) -> impl Fn(&mut RelayNetwork) {
     move |net| {
         let until = net.now + ms(32);
         net.stalled.insert(relay, until);
         if !noted.is_zero() {
-            net.hosts[relay].endpoint.note_gap(until, TimeTaken::by_platform(noted));
+            net.hosts[relay].endpoint.note_gap(until, TimeLoss::by_platform(noted));
         }
     }
 }
 
 #[test]
-fn whoever_holds_a_message_up_on_the_way_is_blamed() {
+fn the_host_that_holds_a_message_up_is_blamed() {
     for hop in 0..3 {
         assert_eq!(late(slow_way(hop)), [Cause::Network; 5], "hop {hop}");
     }
     for relay in [1, 2] {
         assert_eq!(late(stall(relay, ms(32))), [Cause::Platform; 5], "relay {relay}");
         // The frames lie in the socket, which looks like a slow way; but what is held up in the queue does not.
-        let queued = |net: &mut Net| {
+        let queued = |net: &mut RelayNetwork| {
             let release = SENDING + WAY + (RELAYING + WAY) * (relay as u64 - 1);
             let (stall_at, channel) = ((net.now + release).before(ms(1)), net.hosts[0].endpoint.key_at(0).unwrap());
             assert!(net.submit(0, channel, 2500));
@@ -221,7 +226,7 @@ fn whoever_holds_a_message_up_on_the_way_is_blamed() {
             net.stalled.insert(relay, net.now + ms(32));
             net.run_for(ms(96));
         };
-        let mut net = Net::new(4, 20);
+        let mut net = RelayNetwork::new(4, 20);
         opened(&mut net, contract(2500, ms(100), 1, 2));
         (0..5).for_each(|_| queued(&mut net));
         let causes: Vec<_> = net.hosts[3].delivered.iter().map(|(_, _, found)| found.unwrap().cause).collect();
@@ -230,11 +235,13 @@ fn whoever_holds_a_message_up_on_the_way_is_blamed() {
 }
 
 #[test]
-fn what_a_relay_can_make_up_for_is_held_against_nobody() {
+fn what_a_relay_can_make_up_for_is_held_against_no_host() {
     // A millisecond more than granted on the first hop, and the second relay stands still without a gap.
-    let mut net = Net::new(4, 20);
+    let mut net = RelayNetwork::new(4, 20);
     let channel = opened(&mut net, contract(2500, ms(100), 1, 2));
-    net.fate = Box::new(|_, from, _, bytes| if from == 0 && bytes[3] == 1 { Fate::Late(ms(2)) } else { Fate::Arrives });
+    net.fate = Box::new(
+        |_, from, _, bytes| if from == 0 && bytes[3] == 1 { FrameFate::Late(ms(2)) } else { FrameFate::Arrives },
+    );
     for _ in 0..5 {
         assert!(net.submit(0, channel, 2500));
         net.run_for(SENDING + WAY + RELAYING);
@@ -248,12 +255,12 @@ fn what_a_relay_can_make_up_for_is_held_against_nobody() {
 
 #[test]
 fn a_channel_that_is_late_at_a_relay_keeps_its_interval_there() {
-    let mut net = Net::new(3, 20);
+    let mut net = RelayNetwork::new(3, 20);
     let channel = opened(&mut net, contract(2500, ms(10), 2, 1));
     // One message is late on its way: the one behind it is due 10 ms after it came, and leaves no later for that.
     net.fate = Box::new(|now, from, _, bytes| {
         let late = from == 0 && bytes[3] == 1 && now < at(1025);
-        if late { Fate::Late(ms(10)) } else { Fate::Arrives }
+        if late { FrameFate::Late(ms(10)) } else { FrameFate::Arrives }
     });
     for number in 0..5 {
         assert!(net.submit(0, channel, 900));
@@ -274,7 +281,7 @@ fn a_channel_that_is_late_at_a_relay_keeps_its_interval_there() {
 /// A relay's stamps would be of another clock than the messages are of.
 #[test]
 fn a_relay_tells_no_time() {
-    let mut net = Net::with_clocks(&[1, 2, 3], 1);
+    let mut net = RelayNetwork::with_clocks(&[1, 2, 3], 1);
     // KEEPALIVE of the sender, and frames of the others that tell a time.
     let counts = Rc::new(Cell::new((0, 0)));
     let count = Rc::clone(&counts);
@@ -291,7 +298,7 @@ fn a_relay_tells_no_time() {
             told += u64::from(from > 0 && exchange.is_some());
         }
         count.set((kept_alive, told));
-        Fate::Arrives
+        FrameFate::Arrives
     });
     let channel = opened(&mut net, contract(900, ms(10), 1, 1));
     net.stream(channel, 900, ms(10), 200);

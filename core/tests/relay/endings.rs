@@ -5,11 +5,11 @@ use laxity_core::contract::{Contract, Service};
 use laxity_core::event::{ChannelId, End, Event};
 use laxity_core::units::Duration;
 
-use crate::net::{Fate, LEASE, Net, contract, deadline, ms};
+use crate::net::{FrameFate, LEASE, RelayNetwork, contract, deadline, ms};
 
 /// A channel over two relays, with 20 messages sent.
-fn busy() -> (Net, ChannelId) {
-    let mut net = Net::new(4, 20);
+fn busy() -> (RelayNetwork, ChannelId) {
+    let mut net = RelayNetwork::new(4, 20);
     net.listen(3, "a");
     let channel = net.open(0, "a", contract(2500, ms(10), 2, 2));
     net.run_for(ms(20));
@@ -18,7 +18,7 @@ fn busy() -> (Net, ChannelId) {
 }
 
 /// How the two sides at a relay, or the channel at the receiver, ended.
-fn ends(net: &Net, host: usize) -> (Option<End>, Option<End>) {
+fn ends(net: &RelayNetwork, host: usize) -> (Option<End>, Option<End>) {
     let (inward, onward) = net.hosts[host].accepted[0];
     (net.end(host, inward), onward.and_then(|onward| net.end(host, onward)))
 }
@@ -44,18 +44,20 @@ fn a_close_goes_hop_by_hop_and_brings_the_counts_of_the_end() {
 #[test]
 fn opening_and_closing_survive_the_loss_of_three_frames_in_ten() {
     for seed in 0..40u64 {
-        let mut net = Net::new(4, 20);
+        let mut net = RelayNetwork::new(4, 20);
         net.listen(3, "a");
         let mut state = seed;
         let mut draw = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % 10
         };
-        net.fate = Box::new(move |_, _, _, bytes| if bytes[3] == 2 && draw() < 3 { Fate::Lost } else { Fate::Arrives });
+        net.fate = Box::new(
+            move |_, _, _, bytes| if bytes[3] == 2 && draw() < 3 { FrameFate::Lost } else { FrameFate::Arrives },
+        );
         let channel = net.open(0, "a", contract(900, ms(10), 2, 2));
         net.run_for(ms(1800));
         if net.end(0, channel) == Some(End::NoAnswer) || net.end(0, channel).is_some() {
-            // Three hops in two seconds: now and then the retries are used up, and everybody finds out.
+            // Three hops in two seconds: now and then the retries are used up, and all hosts find out.
             net.run_for(LEASE * 4);
             for host in 1..4 {
                 let (inward, _) = net.hosts[host].accepted.first().copied().unzip();
@@ -186,7 +188,7 @@ fn a_refusal_of_any_host_reaches_the_sender_as_it_is() {
     let refusal =
         Refusal { least_deadline: Some(Duration::from_millis(77)), ..Refusal::new(Code::LinkDeadline, Stage::Link) };
     for host in 1..4 {
-        let mut net = Net::new(4, 20);
+        let mut net = RelayNetwork::new(4, 20);
         net.listen(3, "a");
         net.refuses = Some((host, refusal));
         let channel = net.open(0, "a", contract(900, ms(10), 2, 2));
@@ -201,8 +203,8 @@ fn a_refusal_of_any_host_reaches_the_sender_as_it_is() {
         }
         net.release_all();
     }
-    // Nobody listens there; nobody is there.
-    let mut net = Net::new(3, 20);
+    // No program listens there; no host is there.
+    let mut net = RelayNetwork::new(3, 20);
     net.listen(2, "a");
     net.hosts[2].endpoint.unlisten(&crate::net::name("a"));
     let channel = net.open(0, "a", contract(900, ms(10), 2, 1));
@@ -218,12 +220,12 @@ fn a_refusal_of_any_host_reaches_the_sender_as_it_is() {
 
 #[test]
 fn a_request_that_lapsed_closes_the_way_that_was_opened_for_it() {
-    let mut net = Net::new(3, 20);
+    let mut net = RelayNetwork::new(3, 20);
     net.listen(2, "a");
     // The receiver's answer has come when the relay stops for a while, and its request has lapsed when it goes on.
     net.fate = Box::new(|_, from, _, bytes| {
         let accept = from == 2 && bytes[3] == 2 && bytes[4] == 2;
-        if accept { Fate::Late(ms(500)) } else { Fate::Arrives }
+        if accept { FrameFate::Late(ms(500)) } else { FrameFate::Arrives }
     });
     let channel = net.open(0, "a", contract(900, ms(10), 2, 1));
     net.run_for(ms(300));
@@ -246,7 +248,7 @@ fn what_a_relay_drops_is_dropped_and_not_lost() {
         rate: laxity_core::units::Rate::bytes_per_second(200_000),
         ..laxity_core::platform::LinkModel::UNLIMITED
     };
-    let mut net = Net::of(configs);
+    let mut net = RelayNetwork::of(configs);
     net.listen(3, "a");
     let channel = net.open(0, "a", Service::best_effort(9_000, 8).unwrap());
     net.run_for(ms(20));
@@ -272,7 +274,7 @@ fn what_best_effort_leaves_open_is_checked_at_every_relay() {
     // Five packets in the sender's packets, more than the relay's best effort may have.
     let mut configs: Vec<_> = (0..3).map(|number| crate::net::config(number, 7, 20)).collect();
     configs[1].links[0].best_effort.message_packets = 4;
-    let mut net = Net::of(configs);
+    let mut net = RelayNetwork::of(configs);
     net.listen(2, "a");
     let channel = net.open(0, "a", Service::best_effort(4_500, 2).unwrap());
     net.run_for(ms(50));
@@ -280,7 +282,7 @@ fn what_best_effort_leaves_open_is_checked_at_every_relay() {
     // A real-time message that would need more packets than the relay admitted.
     let mut configs: Vec<_> = (0..3).map(|number| crate::net::config(number, 7, 20)).collect();
     configs[2].packet = 400;
-    let mut net = Net::of(configs);
+    let mut net = RelayNetwork::of(configs);
     net.listen(2, "a");
     let contract = Contract::new(1000, 1, ms(10), 1, deadline(1)).unwrap();
     let channel = net.open(0, "a", Service::RealTime(contract));

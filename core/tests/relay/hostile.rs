@@ -1,4 +1,4 @@
-//! A sender that breaks its contract, and frames that nobody sent: nobody else is late, and everything is counted.
+//! A sender that breaks its contract, and forged frames: no other channel is late, and everything is counted.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -10,7 +10,7 @@ use laxity_core::relay::RelayCounters;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{Close, Control, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive};
 
-use crate::net::{Fate, LEASE, Net, PACKET, RELAYING, SENDING, WAY, byte, contract, deadline, ms};
+use crate::net::{FrameFate, LEASE, PACKET, RELAYING, RelayNetwork, SENDING, WAY, byte, contract, deadline, ms};
 
 /// Writes packets as a sender of the channel would, whatever it promised.
 struct Forger {
@@ -41,43 +41,43 @@ impl Forger {
 }
 
 /// Three hosts; the channel that is misused, and one beside it that keeps its contract.
-struct Scene {
-    net: Net,
+struct RelayFixture {
+    net: RelayNetwork,
     honest: ChannelId,
     forger: Forger,
 }
 
 /// The channel's messages have `packets` packets. The honest one has 8 of a tenth of a millisecond every 10 ms.
-fn scene(packets: u64, interval: Duration) -> Scene {
-    let mut net = Net::new(3, 10);
+fn scene(packets: u64, interval: Duration) -> RelayFixture {
+    let mut net = RelayNetwork::new(3, 10);
     net.listen(2, "a");
     net.listen(2, "b");
     let violated = net.open(0, "a", contract(packets * 1000, interval, 2, 1));
     net.run_for(ms(20));
     let honest = net.open(0, "b", contract(8000, ms(10), 1, 1));
     net.run_for(ms(20));
-    // What its frames look like: one message that is lost on the way.
+    // What its frames look like: one message that is lost in transit.
     let seen: Rc<RefCell<Option<DataHeader>>> = Rc::default();
     let found = Rc::clone(&seen);
     net.fate = Box::new(move |_, from, _, bytes| {
-        let Ok(view) = DataView::parse(bytes) else { return Fate::Arrives };
+        let Ok(view) = DataView::parse(bytes) else { return FrameFate::Arrives };
         if from == 0 {
             found.borrow_mut().get_or_insert(*view.header());
         }
-        Fate::Lost
+        FrameFate::Lost
     });
     assert!(net.submit(0, violated, 10));
     net.run_for(ms(20));
-    net.fate = Box::new(|_, _, _, _| Fate::Arrives);
+    net.fate = Box::new(|_, _, _, _| FrameFate::Arrives);
     let header = seen.borrow().expect("a packet left");
     let begin = header.logical_arrival.max(net.now);
     // Message 0 is gone; the others are an interval apart from now on.
     let forger =
         Forger { header: DataHeader { waited_micros: 1000, ..header }, begin: begin.before(interval), interval };
-    Scene { net, honest, forger }
+    RelayFixture { net, honest, forger }
 }
 
-impl Scene {
+impl RelayFixture {
     fn counters(&self, accepted: usize) -> RelayCounters {
         let (inward, _) = self.net.hosts[1].accepted[accepted];
         self.net.hosts[1].endpoint.relay_counters(inward).unwrap()
@@ -94,8 +94,8 @@ impl Scene {
 }
 
 #[test]
-fn what_is_over_the_contract_ends_at_the_relay_and_delays_nobody() {
-    let Scene { mut net, honest, forger } = scene(10, ms(20));
+fn what_is_over_the_contract_ends_at_the_relay_and_delays_no_channel() {
+    let RelayFixture { mut net, honest, forger } = scene(10, ms(20));
     for round in 0..10u64 {
         // Six intervals' worth at once, of which the burst and what the way allows are two or three.
         for message in 0..6 {
@@ -108,11 +108,11 @@ fn what_is_over_the_contract_ends_at_the_relay_and_delays_nobody() {
         }
     }
     net.run_for(ms(300));
-    let mut scene = Scene { net, honest, forger };
+    let mut scene = RelayFixture { net, honest, forger };
     let counters = scene.counters(0);
     assert_eq!(counters.passed + counters.dropped_sender + counters.dropped_full, 60, "{counters:?}");
     assert!(counters.dropped_sender > 30, "{counters:?}");
-    // In 200 ms ten intervals pass; the burst and the way are ahead of that. Whoever numbers messages faster than that gets less.
+    // In 200 ms ten intervals pass; the burst and the transit are ahead of that. A sender that numbers messages faster than that gets less.
     assert!((2..=13).contains(&counters.passed), "{counters:?}");
     assert_eq!(counters.frames_over_contract + counters.frames_full, 10 * counters.dropped());
     scene.check_honest(20);
@@ -126,9 +126,9 @@ fn what_is_over_the_contract_ends_at_the_relay_and_delays_nobody() {
 }
 
 #[test]
-fn packets_that_are_withheld_until_they_would_be_urgent_delay_nobody() {
+fn packets_that_are_withheld_until_they_would_be_urgent_delay_no_other_channel() {
     // 18 packets are 1.8 ms of a stage of 3 ms; with the 0.8 ms of the other channel and a packet in the way it fits.
-    let Scene { mut net, honest, forger } = scene(18, ms(5));
+    let RelayFixture { mut net, honest, forger } = scene(18, ms(5));
     let here = SENDING + WAY;
     let first = 1 + (net.now.since(forger.begin)).div_ceil(ms(5)) / 2 * 2 + 2;
     for pair in 0..20 {
@@ -143,7 +143,7 @@ fn packets_that_are_withheld_until_they_would_be_urgent_delay_nobody() {
         (0..18).for_each(|index| net.inject(0, 1, &forger.packet(two, 18_000, index)));
     }
     net.run_for(ms(100));
-    let mut scene = Scene { net, honest, forger };
+    let mut scene = RelayFixture { net, honest, forger };
     let counters = scene.counters(0);
     assert_eq!((counters.passed, counters.dropped()), (40, 0), "{counters:?}");
     scene.check_honest(20);
@@ -151,7 +151,7 @@ fn packets_that_are_withheld_until_they_would_be_urgent_delay_nobody() {
 
 #[test]
 fn whatever_is_alleged_no_deadline_is_nearer_than_the_stage() {
-    let Scene { mut net, honest, forger } = scene(10, ms(20));
+    let RelayFixture { mut net, honest, forger } = scene(10, ms(20));
     let now = net.now;
     // From the past, from the future, and numbers that skip.
     for (sequence, arrival) in [
@@ -166,7 +166,7 @@ fn whatever_is_alleged_no_deadline_is_nearer_than_the_stage() {
     }
     assert!(net.submit(0, honest, 8000));
     net.run_for(ms(200));
-    let mut scene = Scene { net, honest, forger };
+    let mut scene = RelayFixture { net, honest, forger };
     let counters = scene.counters(0);
     assert_eq!(counters.frames_invalid, 10, "the last number has no successor");
     assert_eq!(counters.late, 0);
@@ -175,7 +175,7 @@ fn whatever_is_alleged_no_deadline_is_nearer_than_the_stage() {
 
 #[test]
 fn forged_frames_change_nothing() {
-    let Scene { mut net, honest, forger } = scene(4, ms(10));
+    let RelayFixture { mut net, honest, forger } = scene(4, ms(10));
     let genuine = forger.packet(30, 4000, 0);
     let mut junk: Vec<Vec<u8>> = vec![vec![], vec![0; DATA_HEADER_BYTES], genuine[..DATA_HEADER_BYTES - 1].to_vec()];
     // Each byte of the header changed, from the right address and from a wrong one.
@@ -215,11 +215,11 @@ fn forged_frames_change_nothing() {
         }
     }
     net.run_for(ms(100));
-    let mut scene = Scene { net, honest, forger };
+    let mut scene = RelayFixture { net, honest, forger };
     scene.check_honest(10);
     let counters = scene.net.hosts[1].endpoint.counters;
     assert!(counters.foreign > 0 && counters.unknown_channel > 0 && counters.other_version > 0, "{counters:?}");
-    let Scene { net, honest, .. } = &mut scene;
+    let RelayFixture { net, honest, .. } = &mut scene;
     net.hosts[0].endpoint.close(net.now, *honest);
     net.run_for(LEASE);
     net.release_all();
@@ -227,7 +227,7 @@ fn forged_frames_change_nothing() {
 
 #[test]
 fn a_message_for_which_there_is_no_room_is_dropped_as_a_whole() {
-    let mut net = Net::new(3, 10);
+    let mut net = RelayNetwork::new(3, 10);
     net.listen(2, "a");
     // 64 packets of room, 20 in a message; the burst is larger than that.
     let service = Service::RealTime(Contract::new(20_000, 1, ms(2), 40, deadline(1)).unwrap());
@@ -236,13 +236,13 @@ fn a_message_for_which_there_is_no_room_is_dropped_as_a_whole() {
     let seen: Rc<RefCell<Option<DataHeader>>> = Rc::default();
     let found = Rc::clone(&seen);
     net.fate = Box::new(move |_, _, _, bytes| {
-        let Ok(view) = DataView::parse(bytes) else { return Fate::Arrives };
+        let Ok(view) = DataView::parse(bytes) else { return FrameFate::Arrives };
         found.borrow_mut().get_or_insert(*view.header());
-        Fate::Lost
+        FrameFate::Lost
     });
     assert!(net.submit(0, channel, 10));
     net.run_for(ms(5));
-    net.fate = Box::new(|_, _, _, _| Fate::Arrives);
+    net.fate = Box::new(|_, _, _, _| FrameFate::Arrives);
     let header = seen.borrow().expect("a packet left");
     let forger = Forger { header, begin: net.now.before(ms(2)), interval: ms(2) };
     for sequence in 1..=9 {
@@ -260,7 +260,7 @@ fn a_message_for_which_there_is_no_room_is_dropped_as_a_whole() {
 
 #[test]
 fn what_was_dropped_before_a_relay_saw_it_is_its_senders_fault() {
-    let Scene { mut net, honest, forger } = scene(10, ms(20));
+    let RelayFixture { mut net, honest, forger } = scene(10, ms(20));
     let (inward, onward) = net.hosts[1].accepted[0];
     let relay = &net.hosts[1].endpoint;
     let expected = relay.expected(inward).expect("a relay receives it");
@@ -271,7 +271,7 @@ fn what_was_dropped_before_a_relay_saw_it_is_its_senders_fault() {
     assert_eq!(relay.peer_of(onward.unwrap()), Some(crate::net::address(2)));
     let (at_end, _) = net.hosts[2].accepted[0];
     assert_eq!(net.hosts[2].endpoint.expected(at_end).map(|expected| expected.peer), Some(crate::net::address(1)));
-    // Of message 2 a packet is dropped early, message 3 as a whole, and message 5 gets lost on the way.
+    // Of message 2 a packet is dropped early, message 3 as a whole, and message 5 gets lost in transit.
     for sequence in 1..=6 {
         let mut packets: Vec<u16> = (0..10).collect();
         match sequence {
@@ -289,7 +289,7 @@ fn what_was_dropped_before_a_relay_saw_it_is_its_senders_fault() {
         }
         net.run_for(ms(20));
     }
-    let scene = Scene { net, honest, forger };
+    let scene = RelayFixture { net, honest, forger };
     let counters = scene.counters(0);
     assert_eq!((counters.dropped_sender, counters.frames_over_contract), (2, 2), "{counters:?}");
     let receive = scene.net.hosts[2].endpoint.receive_counters(at_end).unwrap();

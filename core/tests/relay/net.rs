@@ -1,16 +1,19 @@
 //! Hosts in a row, in virtual time: a sender, relays, a receiver. Nothing here takes processor time; links do.
 
+#[path = "../common/config.rs"]
+mod config;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
-use laxity_core::event::{ChannelId, End, Event, Name, Request};
+use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig, ReceiveGrant, ReceiveSetup, SendSetup};
+use laxity_core::event::{ChannelId, End, Event, Name, PeerRequest};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::{BestEffort, LinkModel};
-use laxity_core::receive::{Delivered, Evidence, Found};
-use laxity_core::relay::Passage;
+use laxity_core::platform::LinkModel;
+use laxity_core::receive::{DeliveredMessage, Evidence, FrameTimes};
+use laxity_core::relay::RelayGrant;
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::DATA_HEADER_BYTES;
@@ -50,7 +53,7 @@ pub(crate) fn contract(max: u64, interval: Duration, burst: u64, relays: u64) ->
 
 /// What befalls a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum FrameFate {
     Arrives,
     Lost,
     Late(Duration),
@@ -64,8 +67,8 @@ pub(crate) struct Host {
     /// Where a name leads; a name that leads nowhere ends here.
     pub(crate) routes: BTreeMap<String, usize>,
     /// Requests whose way onward is being opened, by that channel.
-    asked: BTreeMap<ChannelId, Request>,
-    pub(crate) delivered: Vec<(ChannelId, Delivered, Option<Evidence>)>,
+    asked: BTreeMap<ChannelId, PeerRequest>,
+    pub(crate) delivered: Vec<(ChannelId, DeliveredMessage, Option<Evidence>)>,
     /// What the network took of each beyond its grant, and the platform.
     pub(crate) excess: Vec<(Duration, Duration)>,
     pub(crate) events: Vec<Event>,
@@ -75,15 +78,15 @@ pub(crate) struct Host {
 }
 
 /// What befalls a frame that leaves at a time: from, to, bytes.
-type Fates = dyn FnMut(Instant, usize, usize, &[u8]) -> Fate;
+type Fates = dyn FnMut(Instant, usize, usize, &[u8]) -> FrameFate;
 
 /// From, to, bytes.
-type OnItsWay = (usize, usize, Vec<u8>);
+type FrameInTransit = (usize, usize, Vec<u8>);
 
-pub(crate) struct Net {
+pub(crate) struct RelayNetwork {
     pub(crate) now: Instant,
     pub(crate) hosts: Vec<Host>,
-    wire: BTreeMap<(Instant, u64), OnItsWay>,
+    wire: BTreeMap<(Instant, u64), FrameInTransit>,
     sent: u64,
     /// What befalls a frame from a host to another.
     pub(crate) fate: Box<Fates>,
@@ -97,7 +100,7 @@ pub(crate) struct Net {
     pub(crate) stalled: BTreeMap<usize, Instant>,
 }
 
-impl Net {
+impl RelayNetwork {
     /// `count` hosts that share a clock, with links of a megabyte per second times `mega`.
     pub(crate) fn new(count: usize, mega: u64) -> Self {
         Self::with_clocks(&vec![7; count], mega)
@@ -128,7 +131,7 @@ impl Net {
             hosts: configs.into_iter().map(host).collect(),
             wire: BTreeMap::new(),
             sent: 0,
-            fate: Box::new(|_, _, _, _| Fate::Arrives),
+            fate: Box::new(|_, _, _, _| FrameFate::Arrives),
             refuses: None,
             forged: false,
             latest: vec![None; count],
@@ -153,7 +156,7 @@ impl Net {
     pub(crate) fn open_with(&mut self, from: usize, called: &str, service: Service, overload: Overload) -> ChannelId {
         let to = Destination { link: 0, peer: address(from + 1), name: name(called) };
         let config = SendConfig { service, overload, priority: 0, packet: PACKET, work_conserving: false };
-        let outgoing = Outgoing::new(to, config, SENDING, LEASE, 8, 64);
+        let outgoing = SendSetup::new(to, config, SENDING, LEASE, 8, 64);
         self.hosts[from].endpoint.open(self.now, outgoing).map_err(|(_, refusal)| refusal).unwrap()
     }
 
@@ -211,7 +214,7 @@ impl Net {
             let host = &mut self.hosts[to];
             let Some(frame) = (if host.dead { None } else { host.frames.take() }) else { continue };
             host.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-            let found = Found { arrived: Some(key.0), ..Found::from(self.now) };
+            let found = FrameTimes { arrived: Some(key.0), ..FrameTimes::from(self.now) };
             host.endpoint.handle_frame(found, 0, address(from), frame, bytes.len(), &mut host.frames);
         }
         for number in 0..self.hosts.len() {
@@ -240,10 +243,10 @@ impl Net {
                     .insert((out.completes.max(now) + PROPAGATION + after, self.sent), (number, to, bytes.clone()));
             };
             match (self.fate)(now, number, to, &bytes) {
-                Fate::Arrives => arrive(Duration::ZERO),
-                Fate::Lost => {}
-                Fate::Late(by) => arrive(by),
-                Fate::Twice => (0..2).for_each(|_| arrive(Duration::ZERO)),
+                FrameFate::Arrives => arrive(Duration::ZERO),
+                FrameFate::Lost => {}
+                FrameFate::Late(by) => arrive(by),
+                FrameFate::Twice => (0..2).for_each(|_| arrive(Duration::ZERO)),
             }
         }
         while host.endpoint.poll_step(now, &mut host.frames).is_some() {
@@ -286,14 +289,14 @@ impl Net {
                 match host.routes.get(request.name.as_str()) {
                     Some(&next) => {
                         let to = Destination { link: 0, peer: address(next), name: request.name };
-                        let outgoing = Outgoing::relay(to, &request, host.packet, upstream + RELAYING, 64);
+                        let outgoing = SendSetup::relay(to, &request, host.packet, upstream + RELAYING, 64);
                         match host.endpoint.open(now, outgoing) {
                             Ok(onward) => drop(host.asked.insert(onward, request)),
                             Err((_, refusal)) => host.endpoint.refuse(&request, &refusal),
                         }
                     }
                     None => {
-                        let reception = Reception {
+                        let reception = ReceiveGrant {
                             stage: RECEIVING,
                             input_delay: Duration::ZERO,
                             upstream,
@@ -303,7 +306,7 @@ impl Net {
                             messages: 8,
                             packets: 64,
                         };
-                        match host.endpoint.accept(now, &request, Incoming::new(&request, reception)) {
+                        match host.endpoint.accept(now, &request, ReceiveSetup::new(&request, reception)) {
                             Ok(key) => host.accepted.push((key, None)),
                             Err((_, refusal)) => assert_eq!(refusal.code, Code::Protocol, "it lapsed"),
                         }
@@ -312,14 +315,14 @@ impl Net {
             }
             Event::Accepted { channel, receive, .. } => match host.asked.remove(&channel) {
                 Some(request) => {
-                    let passage = Passage {
+                    let passage = RelayGrant {
                         stage: RELAYING,
                         input_delay: Duration::ZERO,
                         upstream: request.upstream + WAY,
                         transit: WAY,
                         onward: WAY + receive,
                     };
-                    let incoming = Incoming::relay(&request, channel, passage);
+                    let incoming = ReceiveSetup::relay(&request, channel, passage);
                     match host.endpoint.accept(now, &request, incoming) {
                         Ok(inward) => host.accepted.push((inward, Some(channel))),
                         Err((_, refusal)) => assert_eq!(refusal.stage, Stage::ReceivingProcessor),
@@ -372,24 +375,14 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
     let link = LinkConfig {
         model: LinkModel { rate: Rate::bytes_per_second(mega * 1_000_000), ..LinkModel::UNLIMITED },
         look_ahead: Duration::from_nanos(1),
-        horizon: Duration::ZERO,
-        best_effort: BestEffort::UNLIMITED,
+        ..config::unlimited()
     };
     Config {
         channels: 12,
         frames: FRAMES - 60,
-        upcalls: 0,
         best_effort_frames: 40,
-        peer_clocks: ClockConfig::default(),
-        packet: PACKET,
         quantum: 4,
-        policy: Default::default(),
         links: vec![link],
-        handover: Duration::ZERO,
-        envelope: Default::default(),
-        stretch_ppm: 1_000_000,
-        clock,
-        secret: secret.into(),
-        key: None,
+        ..config::config(clock, secret.into(), PACKET)
     }
 }

@@ -5,7 +5,7 @@ use laxity_core::contract::Service;
 use laxity_core::event::{ChannelId, End};
 use proptest::prelude::*;
 
-use crate::net::{Fate, LEASE, Net, contract, ms};
+use crate::net::{FrameFate, LEASE, RelayNetwork, contract, ms};
 
 #[derive(Clone, Debug)]
 enum Action {
@@ -51,13 +51,13 @@ fn draw(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-fn side(net: &Net, host: usize, which: usize, onward: bool) -> Option<(usize, ChannelId)> {
+fn side(net: &RelayNetwork, host: usize, which: usize, onward: bool) -> Option<(usize, ChannelId)> {
     let host = host % net.hosts.len();
     let &(inward, next) = net.hosts[host].accepted.get(which)?;
     Some((host, next.filter(|_| onward).unwrap_or(inward)))
 }
 
-fn act(net: &mut Net, channels: &[ChannelId], action: &Action, seed: u64) {
+fn act(net: &mut RelayNetwork, channels: &[ChannelId], action: &Action, seed: u64) {
     match *action {
         Action::Send { channel, bytes, count } => {
             for _ in 0..count {
@@ -69,10 +69,10 @@ fn act(net: &mut Net, channels: &[ChannelId], action: &Action, seed: u64) {
         Action::Faults { lost, twice, late, by } => {
             let mut state = seed;
             net.fate = Box::new(move |_, _, _, _| match draw(&mut state) % 1000 {
-                fate if fate < lost.into() => Fate::Lost,
-                fate if fate < u64::from(lost + twice) => Fate::Twice,
-                fate if fate < u64::from(lost + twice + late) => Fate::Late(ms(by)),
-                _ => Fate::Arrives,
+                fate if fate < lost.into() => FrameFate::Lost,
+                fate if fate < u64::from(lost + twice) => FrameFate::Twice,
+                fate if fate < u64::from(lost + twice + late) => FrameFate::Late(ms(by)),
+                _ => FrameFate::Arrives,
             });
         }
         Action::Close(channel) => net.hosts[0].endpoint.close(net.now, channels[channel]),
@@ -110,7 +110,7 @@ fn act(net: &mut Net, channels: &[ChannelId], action: &Action, seed: u64) {
 }
 
 /// Each message that was accepted ended once, as far as the two ends and the relays can know.
-fn check_channel(net: &Net, channel: ChannelId, place: usize) {
+fn check_channel(net: &RelayNetwork, channel: ChannelId, place: usize) {
     let Some(send) = net.hosts[0].endpoint.send_counters(channel) else { return };
     let Some(End::Closed { report: Some(report) }) = net.end(0, channel) else { return };
     let counted = report.delivered + report.late + report.undecided + report.lost + report.dropped;
@@ -129,7 +129,7 @@ proptest! {
         actions in prop::collection::vec(action(), 1..40),
         seed: u64,
     ) {
-        let mut net = Net::with_clocks(&clocks[..relays + 2], 20);
+        let mut net = RelayNetwork::with_clocks(&clocks[..relays + 2], 20);
         let last = relays + 1;
         ["a", "b", "c"].iter().for_each(|called| net.listen(last, called));
         let channels = [
@@ -141,8 +141,8 @@ proptest! {
         for (number, action) in actions.iter().enumerate() {
             act(&mut net, &channels, action, seed ^ number as u64);
         }
-        // The network behaves again, everybody closes, and all ends are known within the time that signalling takes.
-        net.fate = Box::new(|_, _, _, _| Fate::Arrives);
+        // The network behaves again, all channels close, and all ends are known within the time that signalling takes.
+        net.fate = Box::new(|_, _, _, _| FrameFate::Arrives);
         net.run_for(ms(100));
         for channel in channels {
             net.hosts[0].endpoint.close(net.now, channel);
@@ -160,7 +160,7 @@ proptest! {
                 }
             }
         }
-        // Nobody delivers a message twice, or out of order.
+        // No host delivers a message twice, or out of order.
         for (key, _) in &net.hosts[last].accepted {
             let numbers: Vec<u64> =
                 net.hosts[last].delivered.iter().filter(|(other, _, _)| other == key).map(|(_, message, _)| message.sequence).collect();

@@ -7,46 +7,46 @@ use std::rc::Rc;
 
 use laxity_core::endpoint::{Config, EndpointCounters, SharedKey};
 use laxity_core::event::{ChannelId, End};
-use laxity_core::wire::{Control, Kind, SEAL_BYTES, classify, sealed};
+use laxity_core::wire::{Control, FrameKind, SEAL_BYTES, classify, sealed};
 
-use crate::net::{Fate, LEASE, Net, config, contract, ms};
+use crate::net::{FrameFate, LEASE, RelayNetwork, config, contract, ms};
 
 fn with_key(number: u64, key: Option<u8>) -> Config {
     Config { key: key.map(|byte| SharedKey::new([byte; 32])), ..config(number, 7, 10) }
 }
 
 /// Hosts with the same key.
-fn keyed(count: u64) -> Net {
-    Net::of((0..count).map(|number| with_key(number, Some(1))).collect())
+fn keyed(count: u64) -> RelayNetwork {
+    RelayNetwork::of((0..count).map(|number| with_key(number, Some(1))).collect())
 }
 
 /// Frames as they left: from, to, bytes.
 type Tape = Rc<RefCell<Vec<(usize, usize, Vec<u8>)>>>;
 
-fn taped(net: &mut Net) -> Tape {
+fn taped(net: &mut RelayNetwork) -> Tape {
     let tape = Tape::default();
     let copy = Rc::clone(&tape);
     net.fate = Box::new(move |_, from, to, bytes| {
         copy.borrow_mut().push((from, to, bytes.to_vec()));
-        Fate::Arrives
+        FrameFate::Arrives
     });
     tape
 }
 
 /// A channel over a relay that is open.
-fn opened(net: &mut Net) -> ChannelId {
+fn opened(net: &mut RelayNetwork) -> ChannelId {
     net.listen(2, "a");
     let channel = net.open(0, "a", contract(2_500, ms(10), 2, 1));
     net.run_for(ms(50));
     channel
 }
 
-fn counters(net: &Net) -> Vec<EndpointCounters> {
+fn counters(net: &RelayNetwork) -> Vec<EndpointCounters> {
     net.hosts.iter().map(|host| host.endpoint.counters).collect()
 }
 
 /// What every host counted as not genuine, or as sent before, since then.
-fn dropped(net: &Net, before: &[EndpointCounters]) -> (u64, u64) {
+fn dropped(net: &RelayNetwork, before: &[EndpointCounters]) -> (u64, u64) {
     let pairs = net.hosts.iter().zip(before);
     pairs.fold((0, 0), |(forged, replayed), (host, before)| {
         let now = host.endpoint.counters;
@@ -59,7 +59,7 @@ fn dropped(net: &Net, before: &[EndpointCounters]) -> (u64, u64) {
 
 fn name_of(bytes: &[u8]) -> String {
     match classify(bytes).unwrap() {
-        Kind::Control => format!("{:?}", Control::parse(bytes).unwrap().1.control_type()),
+        FrameKind::Control => format!("{:?}", Control::parse(bytes).unwrap().1.control_type()),
         kind => format!("{kind:?}"),
     }
 }
@@ -80,7 +80,7 @@ fn messages_pass_between_hosts_with_the_key_and_nothing_else_does() {
     let mut seen = BTreeMap::new();
     for (_, _, bytes) in tape.borrow().iter() {
         *seen.entry(name_of(bytes)).or_insert(0) += 1;
-        assert_eq!(sealed(bytes).is_some(), classify(bytes).unwrap() == Kind::Control);
+        assert_eq!(sealed(bytes).is_some(), classify(bytes).unwrap() == FrameKind::Control);
     }
     let names: Vec<_> = seen.keys().map(String::as_str).collect();
     assert_eq!(names, ["Accept", "Challenge", "Close", "Closed", "Keepalive", "Open", "Status", "Tagged"]);
@@ -166,7 +166,7 @@ fn frames_that_came_before_are_dropped_and_counted() {
 #[test]
 fn a_host_without_the_key_hears_nothing() {
     for (ours, theirs) in [(Some(1), None), (None, Some(1)), (Some(1), Some(2))] {
-        let mut net = Net::of(vec![with_key(0, ours), with_key(1, theirs)]);
+        let mut net = RelayNetwork::of(vec![with_key(0, ours), with_key(1, theirs)]);
         let tape = taped(&mut net);
         net.listen(1, "a");
         let channel = net.open(0, "a", contract(2_500, ms(10), 2, 0));

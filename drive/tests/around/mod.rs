@@ -1,27 +1,31 @@
 //! A driver with surroundings that are set by hand and write down what they are asked.
 #![allow(dead_code, unreachable_pub, reason = "each test uses some of it")]
 
+#[path = "../../../core/tests/common/config.rs"]
+mod config;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{
-    ClockConfig, Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Released, Transmit,
+    Config, Destination, Endpoint, ReceiveGrant, ReceiveSetup, ReleasedChannel, SendSetup, Transmit,
 };
 use laxity_core::event::{ChannelId, Event, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
-use laxity_core::receive::{Decision, Expected, ReceiveCounters};
-use laxity_core::send::{Rejected, SendConfig, SendCounters, Submitted};
+use laxity_core::platform::Platform;
+use laxity_core::receive::{ExpectedChannel, FinalJudgement, ReceiveCounters};
+use laxity_core::send::{AcceptedMessage, RejectedMessage, SendConfig, SendCounters};
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
 use laxity_core::wire::{
     Accept, Control as Frame, ControlType, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open,
 };
 use laxity_drive::{
-    Clock, Control, Delivery, Driver, Iterated, Links, Meter, Next, OnThread, Outbound, Passed, Ports, Sleep, Work,
+    Clock, Control, Delivery, Driver, IterationResult, Links, Meter, NextTurn, OutboundMessage, PassedPackets, Ports,
+    Sleep, UpcallRunner, WorkDone,
 };
 
 /// Payload bytes of a packet.
@@ -44,14 +48,14 @@ pub fn peer() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 2], 5709))
 }
 
-/// What a driver asked for.
+/// The requests of a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Did {
+pub enum DriverCall {
     /// A look at a link.
     Look(LinkId),
     /// A step of the channel at a place.
     Step(u32),
-    /// A packet was staged for a link.
+    /// A packet was buffered for a link.
     Stage(LinkId),
     /// An iteration of an upcall on the thread, with so many units of its run done before.
     Iteration(u32),
@@ -66,29 +70,29 @@ pub enum Did {
     Gap(Duration),
 }
 
-pub struct Around {
+pub struct TestEnvironment {
     pub now: Instant,
-    /// What a step takes; everything else takes nothing.
+    /// The time that a step takes; everything else takes none.
     pub step: Duration,
-    /// What the next work takes beside that, and how much of it the platform is known to have taken.
+    /// The time that the next work takes beside that, and how much of it the platform is known to have taken.
     pub stall: Duration,
     pub evidence: Duration,
-    /// How long it waited for a processor, and an application after its stamp, when a message comes late.
+    /// The time that it waited for a processor, and an application after its stamp, when a message comes late.
     pub delay: Duration,
     pub withheld: Duration,
-    pub did: Vec<Did>,
-    pub mailboxes: Vec<VecDeque<Outbound>>,
+    pub did: Vec<DriverCall>,
+    pub mailboxes: Vec<VecDeque<OutboundMessage>>,
     pub rung: VecDeque<u32>,
     pub inboxes: [VecDeque<Vec<u8>>; LINKS],
-    /// What each link was given and has not flushed, and what it has.
-    pub staged: [Vec<Vec<u8>>; LINKS],
+    /// The packets that each link was given and has not flushed, and those that it has.
+    pub buffered: [Vec<Vec<u8>>; LINKS],
     pub flushed: [Vec<Vec<u8>>; LINKS],
     /// Links whose network takes nothing.
     pub full: [bool; LINKS],
     /// Links whose last flush left something.
     is_blocked: [bool; LINKS],
     pub retry: Option<Duration>,
-    /// Buffers cannot be had without waiting.
+    /// Buffers are unavailable without waiting.
     pub is_busy: bool,
     /// But for acceptances.
     pub events: Vec<Event>,
@@ -96,17 +100,17 @@ pub struct Around {
     pub stop: bool,
     /// An upcall of the host is ready.
     pub is_upcall_ready: bool,
-    /// What an iteration of an upcall on the driver's thread takes, and runs that were done.
+    /// The time of an iteration of an upcall on the driver's thread, and runs that were done.
     pub iteration: Duration,
     pub completed: u64,
-    /// What the handler of every message takes; zero if channels have none.
+    /// The time that the handler of every message takes; zero if channels have none.
     pub handler: Duration,
 }
 
 /// A driver and what surrounds it.
 pub struct Host {
     pub driver: Driver<HeapFrames>,
-    pub around: Around,
+    pub around: TestEnvironment,
     opened: u64,
 }
 
@@ -128,32 +132,21 @@ impl Host {
     }
 
     pub fn with_throttle(platform: Platform, handover: Duration, throttle: Option<(Duration, Duration)>) -> Self {
-        let (look_ahead, horizon, best_effort) = (Duration::ZERO, Duration::ZERO, BestEffort::UNLIMITED);
-        let link = LinkConfig { model: LinkModel::UNLIMITED, look_ahead, horizon, best_effort };
         let endpoint = Endpoint::new(Config {
-            channels: 8,
             frames: 200,
             upcalls: 4,
             best_effort_frames: 40,
-            peer_clocks: ClockConfig::default(),
-            packet: PACKET as u32,
             quantum: platform.quantum,
-            policy: Default::default(),
-            links: vec![link; LINKS],
+            links: vec![config::unlimited(); LINKS],
             handover,
-            envelope: Interference::default(),
-            stretch_ppm: 1_000_000,
-            clock: 7,
-            secret: 9,
-            key: None,
+            ..config::config(7, 9, PACKET as u32)
         });
         let frames = HeapFrames::new(300, (DATA_HEADER_BYTES + PACKET).max(MAX_CONTROL_BYTES));
         let config = laxity_drive::Config { platform, channels: 8, least_gap: Duration::from_micros(100) };
         let mut driver = Driver::new(start(), endpoint, frames, config);
         driver.endpoint.listen(Name::new("here").unwrap());
-        driver.endpoint.seal();
         driver.start(start(), throttle);
-        let around = Around {
+        let around = TestEnvironment {
             now: start(),
             step: Duration::ZERO,
             stall: Duration::ZERO,
@@ -164,7 +157,7 @@ impl Host {
             mailboxes: (0..8).map(|_| VecDeque::new()).collect(),
             rung: VecDeque::new(),
             inboxes: Default::default(),
-            staged: Default::default(),
+            buffered: Default::default(),
             flushed: Default::default(),
             full: [false; LINKS],
             is_blocked: [false; LINKS],
@@ -180,12 +173,12 @@ impl Host {
         Self { driver, around, opened: 0 }
     }
 
-    pub fn turn(&mut self) -> Next {
+    pub fn turn(&mut self) -> NextTurn {
         self.driver.turn(&mut self.around)
     }
 
-    /// What it did in a turn.
-    pub fn did_in_turn(&mut self) -> Vec<Did> {
+    /// The requests of a turn.
+    pub fn did_in_turn(&mut self) -> Vec<DriverCall> {
         self.around.did.clear();
         self.turn();
         std::mem::take(&mut self.around.did)
@@ -194,7 +187,7 @@ impl Host {
     /// Turns until it sleeps.
     pub fn rest(&mut self) -> Sleep {
         for _ in 0..1000 {
-            if let Next::Sleep(sleep) = self.turn()
+            if let NextTurn::Sleep(sleep) = self.turn()
                 && sleep.until.is_none_or(|(until, _)| until > self.around.now)
             {
                 return sleep;
@@ -213,7 +206,7 @@ impl Host {
     pub fn open(&mut self, link: LinkId, service: Service, overload: Overload, messages: u32) -> ChannelId {
         let config = SendConfig { service, overload, priority: 0, packet: PACKET as u32, work_conserving: false };
         let to = Destination { link, peer: peer(), name: Name::new("there").unwrap() };
-        let outgoing = Outgoing::new(to, config, micros(500), Duration::from_secs(2), messages, 20);
+        let outgoing = SendSetup::new(to, config, micros(500), Duration::from_secs(2), messages, 20);
         self.driver.open(self.around.now, outgoing, &mut self.around).expect("there is room")
     }
 
@@ -272,12 +265,12 @@ impl Host {
             lease,
             clock,
             oversize: 1,
-            pace: laxity_core::event::Pace::default(),
+            pace: laxity_core::event::SenderPace::default(),
         };
         self.control_arrives(link, self.opened, &Frame::Open(open));
         self.rest();
-        let Some(Event::Requested(request)) = self.around.events.pop() else { panic!("nobody asks") };
-        let reception = Reception {
+        let Some(Event::Requested(request)) = self.around.events.pop() else { panic!("no request") };
+        let reception = ReceiveGrant {
             stage: micros(1000),
             input_delay: micros(0),
             upstream,
@@ -287,7 +280,7 @@ impl Host {
             messages: 16,
             packets: 40,
         };
-        let incoming = Incoming::new(&request, reception);
+        let incoming = ReceiveSetup::new(&request, reception);
         let channel = self.driver.accept(self.around.now, &request, incoming, &mut self.around).expect("there is room");
         self.rest();
         let accepts = self.around.flushed[usize::from(link)].iter().rev();
@@ -326,14 +319,14 @@ impl Host {
         let mut message = MessageBuf::with_capacity(packets * PACKET);
         message.set_len(packets * PACKET);
         let place = channel.index();
-        self.around.mailboxes[place as usize].push_back(Outbound { message, arrival, waited: Duration::ZERO });
+        self.around.mailboxes[place as usize].push_back(OutboundMessage { message, arrival, waited: Duration::ZERO });
         self.around.ring(place);
     }
     pub fn send(&mut self, channel: ChannelId, packets: usize) {
         self.send_at(channel, packets, self.around.now);
     }
 
-    pub fn release(&mut self, channel: ChannelId) -> (Option<Released>, usize) {
+    pub fn release(&mut self, channel: ChannelId) -> (Option<ReleasedChannel>, usize) {
         let mut spent = 0;
         let released = self.driver.release(channel, |_| spent += 1, &mut self.around);
         (released, spent)
@@ -349,32 +342,32 @@ pub fn best_effort() -> Service {
     Service::best_effort(10 * PACKET as u64, 8).unwrap()
 }
 
-impl Around {
+impl TestEnvironment {
     pub fn ring(&mut self, place: u32) {
         if !self.rung.contains(&place) {
             self.rung.push_back(place);
         }
     }
-    /// Whether the driver did this since `did` was emptied, and how often.
-    pub fn count(&self, what: Did) -> usize {
+    /// The number of times that the driver did this since `did` was emptied.
+    pub fn count(&self, what: DriverCall) -> usize {
         self.did.iter().filter(|did| **did == what).count()
     }
     /// The logical arrivals of messages that were accepted since then.
     pub fn logical_arrivals(&self) -> Vec<Instant> {
         self.did
             .iter()
-            .filter_map(|did| if let Did::Submit(_, arrival) = did { Some(*arrival) } else { None })
+            .filter_map(|did| if let DriverCall::Submit(_, arrival) = did { Some(*arrival) } else { None })
             .collect()
     }
 }
 
-impl Clock for Around {
+impl Clock for TestEnvironment {
     fn now(&mut self) -> Instant {
         self.now
     }
-    fn after(&mut self, work: &Work) -> Instant {
+    fn after(&mut self, work: &WorkDone) -> Instant {
         if let Some(channel) = work.channel {
-            self.did.push(Did::Step(channel.index()));
+            self.did.push(DriverCall::Step(channel.index()));
             self.now += self.step;
         }
         self.now += std::mem::take(&mut self.stall);
@@ -389,36 +382,36 @@ impl Clock for Around {
     }
 }
 
-impl Links<HeapFrames> for Around {
+impl Links<HeapFrames> for TestEnvironment {
     fn links(&self) -> LinkId {
         LINKS as LinkId
     }
     fn room(&self, link: LinkId) -> usize {
-        16 - self.staged[usize::from(link)].len()
+        16 - self.buffered[usize::from(link)].len()
     }
     fn transmit(&mut self, link: LinkId, packet: Transmit, frames: &mut HeapFrames) {
-        self.did.push(Did::Stage(link));
-        self.staged[usize::from(link)].push(frames.packet(&packet.frame)[..packet.len].to_vec());
+        self.did.push(DriverCall::Stage(link));
+        self.buffered[usize::from(link)].push(frames.packet(&packet.frame)[..packet.len].to_vec());
         frames.free(packet.frame);
     }
     fn flush(&mut self, link: LinkId, _: &mut HeapFrames) {
-        self.did.push(Did::Flush(link));
+        self.did.push(DriverCall::Flush(link));
         let link = usize::from(link);
         if !self.full[link] {
-            let staged = std::mem::take(&mut self.staged[link]);
-            self.flushed[link].extend(staged);
+            let buffered = std::mem::take(&mut self.buffered[link]);
+            self.flushed[link].extend(buffered);
         }
-        self.is_blocked[link] = !self.staged[link].is_empty();
+        self.is_blocked[link] = !self.buffered[link].is_empty();
     }
     fn is_blocked(&self, link: LinkId) -> bool {
         self.is_blocked[usize::from(link)]
     }
-    fn staged(&self, _: LinkId) -> usize {
+    fn buffered(&self, _: LinkId) -> usize {
         0
     }
     fn rewrite(&mut self, _: LinkId, _: &mut HeapFrames, _: impl FnMut(&mut [u8])) {}
-    fn passed(&self, _: LinkId) -> Passed {
-        Passed { departed: u64::MAX, ..Passed::default() }
+    fn passed(&self, _: LinkId) -> PassedPackets {
+        PassedPackets { departed: u64::MAX, ..PassedPackets::default() }
     }
     fn retry_after(&self, link: LinkId) -> Option<Duration> {
         self.retry.filter(|_| self.is_blocked(link))
@@ -431,7 +424,7 @@ impl Links<HeapFrames> for Around {
         frames: &mut HeapFrames,
         endpoint: &mut Endpoint,
     ) -> usize {
-        self.did.push(Did::Look(link));
+        self.did.push(DriverCall::Look(link));
         let inbox = &mut self.inboxes[usize::from(link)];
         let count = inbox.len().min(limit);
         for bytes in inbox.drain(..count) {
@@ -441,7 +434,7 @@ impl Links<HeapFrames> for Around {
         }
         count
     }
-    fn expect(&mut self, _: LinkId, _: u32, _: &Expected) -> bool {
+    fn expect(&mut self, _: LinkId, _: u32, _: &ExpectedChannel) -> bool {
         true
     }
     fn expect_control(&mut self, _: LinkId, _: u32, _: SocketAddr) -> bool {
@@ -450,11 +443,11 @@ impl Links<HeapFrames> for Around {
     fn expect_nothing(&mut self, _: u32) {}
 }
 
-impl Ports for Around {
+impl Ports for TestEnvironment {
     fn rung(&mut self) -> Option<u32> {
         self.rung.pop_front()
     }
-    fn take(&mut self, place: u32) -> Option<Outbound> {
+    fn take(&mut self, place: u32) -> Option<OutboundMessage> {
         self.mailboxes[place as usize].pop_front()
     }
     fn withheld(&self, _: Instant, _: u32, _: Instant) -> Duration {
@@ -462,14 +455,14 @@ impl Ports for Around {
     }
 
     fn take_returned(&mut self, place: u32, _: impl FnMut(MessageBuf)) -> bool {
-        self.did.push(Did::Return(place));
+        self.did.push(DriverCall::Return(place));
         !self.is_busy
     }
-    fn submitted(&mut self, _: Instant, channel: ChannelId, submitted: &Submitted) {
-        self.did.push(Did::Submit(channel.index(), submitted.logical_arrival));
+    fn submitted(&mut self, _: Instant, channel: ChannelId, submitted: &AcceptedMessage) {
+        self.did.push(DriverCall::Submit(channel.index(), submitted.logical_arrival));
     }
-    fn refused(&mut self, _: Instant, channel: ChannelId, _: Rejected, _: &SendCounters) {
-        self.did.push(Did::Refuse(channel.index()));
+    fn refused(&mut self, _: Instant, channel: ChannelId, _: RejectedMessage, _: &SendCounters) {
+        self.did.push(DriverCall::Refuse(channel.index()));
     }
     fn spent(&mut self, _: Instant, _: ChannelId, _: MessageBuf) {}
     fn sent(&mut self, _: ChannelId, _: &SendCounters) {}
@@ -480,39 +473,39 @@ impl Ports for Around {
         self.handler
     }
     fn deliver(&mut self, _: Instant, delivery: Delivery, _: &ReceiveCounters) -> Option<MessageBuf> {
-        self.did.push(Did::Deliver(delivery.channel.index()));
+        self.did.push(DriverCall::Deliver(delivery.channel.index()));
         self.now += self.handler;
         Some(delivery.delivered.message).filter(|_| !self.handler.is_zero())
     }
-    fn judged(&mut self, _: ChannelId, _: &Decision, _: Duration, _: &ReceiveCounters) {}
+    fn judged(&mut self, _: ChannelId, _: &FinalJudgement, _: Duration, _: &ReceiveCounters) {}
     fn wake(&mut self, place: u32) {
-        self.did.push(Did::Wake(place));
+        self.did.push(DriverCall::Wake(place));
     }
 }
 
-impl Meter for Around {
-    fn lap(&mut self, _: &Work, _: Instant) {}
+impl Meter for TestEnvironment {
+    fn lap(&mut self, _: &WorkDone, _: Instant) {}
     fn looked(&mut self, _: usize, _: Instant) {}
     fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
     fn skip(&mut self, _: Instant) {}
     fn preemption_point(&mut self) {}
     fn gap(&mut self, taken: Duration) {
-        self.did.push(Did::Gap(taken));
+        self.did.push(DriverCall::Gap(taken));
     }
 }
 
-impl OnThread<HeapFrames> for Around {
-    fn iterate(&mut self, _: Instant, upcall: &Pick) -> Iterated {
+impl UpcallRunner<HeapFrames> for TestEnvironment {
+    fn iterate(&mut self, _: Instant, upcall: &PickedRun) -> IterationResult {
         self.now += self.iteration;
-        self.did.push(Did::Iteration(upcall.done));
-        Iterated { end: self.now, units: upcall.block.min(upcall.left), outcome: Outcome::Yields }
+        self.did.push(DriverCall::Iteration(upcall.done));
+        IterationResult { end: self.now, units: upcall.block.min(upcall.left), outcome: RunOutcome::Yields }
     }
-    fn iterated(&mut self, _: &mut Driver<HeapFrames>, _: Instant, _: &Pick, completed: Option<Completed>) {
+    fn iterated(&mut self, _: &mut Driver<HeapFrames>, _: Instant, _: &PickedRun, completed: Option<CompletedRun>) {
         self.completed += u64::from(completed.is_some());
     }
 }
 
-impl Control<HeapFrames> for Around {
+impl Control<HeapFrames> for TestEnvironment {
     fn obey(&mut self, driver: &mut Driver<HeapFrames>, now: Instant) {
         if std::mem::take(&mut self.stop) {
             driver.stop(now, self);

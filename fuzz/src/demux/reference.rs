@@ -1,13 +1,16 @@
-//! What becomes of a frame, said once more: the headers as `demux.bpf.c` has to read them, written anew, and the packet as the core's
+//! The judgement of a frame, written a second time: the headers as `demux.bpf.c` has to read them, written anew, and the packet as the core's
 //! model judges it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use laxity_core::receive::{EarlyDemux, Judgement};
 use laxity_core::units::Instant;
 
-use super::headers::{Broken, read};
+use super::headers::{HeaderError, read};
 use super::program::Settings;
+use model::{EarlyDemux, EarlyVerdict};
+
+#[path = "model.rs"]
+pub mod model;
 
 /// A host and what it expects.
 pub struct Reference {
@@ -22,25 +25,25 @@ impl Reference {
         Self { settings, addresses: addresses.to_vec(), early }
     }
 
-    /// What becomes of a frame; `None` if it is the kernel's.
+    /// The judgement of a frame; `None` if it is the kernel's.
     ///
     /// # Panics
     /// If the host's own reader would not find the same packet in a frame that is ours.
-    pub fn judge(&mut self, frame: &[u8]) -> Option<Judgement> {
+    pub fn judge(&mut self, frame: &[u8]) -> Option<EarlyVerdict> {
         let found = read(frame, 0);
-        let Ours::Packet(peer, packet) = self.ours_in(frame)? else { return Some(Judgement::Malformed) };
+        let OwnFrame::Packet(peer, packet) = self.ours_in(frame)? else { return Some(EarlyVerdict::Malformed) };
         match found {
             Ok(found) => {
                 assert_eq!(found.peer, peer, "the host reads another sender");
                 assert_eq!(&frame[found.begin..][..found.len], packet, "the host reads another packet");
             }
-            Err(broken) => assert_eq!(broken, Broken::Checksum, "the host would not read what is ours"),
+            Err(broken) => assert_eq!(broken, HeaderError::Checksum, "the host would not read what is ours"),
         }
         Some(self.early.judge(Instant::ZERO, peer, packet))
     }
 
     /// What is in a frame that is ours.
-    fn ours_in<'a>(&self, frame: &'a [u8]) -> Option<Ours<'a>> {
+    fn ours_in<'a>(&self, frame: &'a [u8]) -> Option<OwnFrame<'a>> {
         let (to, rest) = frame.split_first_chunk::<6>()?;
         let is_group = to[0] % 2 == 1;
         if *to != self.settings.mac && !is_group {
@@ -62,34 +65,34 @@ impl Reference {
             0x86DD => ipv6(rest)?,
             _ => return None,
         };
-        let (Carried::Plain(datagram) | Carried::Odd(datagram)) = carried;
+        let (IpPayload::Plain(datagram) | IpPayload::Odd(datagram)) = carried;
         let (header, _) = datagram.split_first_chunk::<8>()?;
         let (words, _) = header.as_chunks();
         let [from, port, len, _] = [0, 1, 2, 3].map(|at| u16::from_be_bytes(words[at]));
         if !self.addresses.contains(&destination) || port != self.settings.port {
             return None;
         }
-        if matches!(carried, Carried::Odd(_)) {
-            return Some(Ours::Foreign);
+        if matches!(carried, IpPayload::Odd(_)) {
+            return Some(OwnFrame::Foreign);
         }
         let packet = datagram.get(..len.into())?.get(8..)?;
         if is_group || frame.len() > self.settings.largest_frame.into() {
-            return Some(Ours::Foreign);
+            return Some(OwnFrame::Foreign);
         }
-        Some(Ours::Packet(SocketAddr::new(source, from), packet))
+        Some(OwnFrame::Packet(SocketAddr::new(source, from), packet))
     }
 }
 
 /// A frame for our port.
-enum Ours<'a> {
+enum OwnFrame<'a> {
     /// From whom, and what.
     Packet(SocketAddr, &'a [u8]),
-    /// Nobody of ours sends such.
+    /// No host of ours sends such.
     Foreign,
 }
 
 /// What an IP packet carries, from the UDP header on.
-enum Carried<'a> {
+enum IpPayload<'a> {
     /// All of the datagram, right behind the header.
     Plain(&'a [u8]),
     /// The rest of the frame: it is behind more headers, or only the first part of the datagram.
@@ -101,7 +104,7 @@ fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*word), rest))
 }
 
-fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, Carried<'_>)> {
+fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, IpPayload<'_>)> {
     let (header, _) = bytes.split_first_chunk::<20>()?;
     let (words, _) = header.as_chunks();
     let words: Vec<u16> = words.iter().copied().map(u16::from_be_bytes).collect();
@@ -115,24 +118,24 @@ fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, Carried<'_>)> {
     }
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let (source, destination) = (address(12), address(16));
-    let is_somebody = source.octets()[0] != 0 && !source.is_loopback() && source.octets()[0] < 224;
+    let is_host = source.octets()[0] != 0 && !source.is_loopback() && source.octets()[0] < 224;
     let (is_fragment, is_later_fragment) = (words[3] & 0x3FFF != 0, words[3] & 0x1FFF != 0);
     let carried = match header_bytes == 20 && !is_fragment {
-        true if sum == 0xFFFF => Carried::Plain(bytes.get(..words[1].into())?.get(20..)?),
-        false if !is_later_fragment => Carried::Odd(bytes.get(header_bytes..)?),
+        true if sum == 0xFFFF => IpPayload::Plain(bytes.get(..words[1].into())?.get(20..)?),
+        false if !is_later_fragment => IpPayload::Odd(bytes.get(header_bytes..)?),
         _ => return None,
     };
-    is_somebody.then_some((source.into(), destination.into(), carried))
+    is_host.then_some((source.into(), destination.into(), carried))
 }
 
-fn ipv6(bytes: &[u8]) -> Option<(IpAddr, IpAddr, Carried<'_>)> {
+fn ipv6(bytes: &[u8]) -> Option<(IpAddr, IpAddr, IpPayload<'_>)> {
     let (header, rest) = bytes.split_first_chunk::<40>()?;
     if header[0] >> 4 != 6 {
         return None;
     }
     let carried = match header[6] {
-        17 => Carried::Plain(rest.get(..u16::from_be_bytes([header[4], header[5]]).into())?),
-        kind => Carried::Odd(behind_extensions(kind, rest)?),
+        17 => IpPayload::Plain(rest.get(..u16::from_be_bytes([header[4], header[5]]).into())?),
+        kind => IpPayload::Odd(behind_extensions(kind, rest)?),
     };
     let (source, more) = header[8..].split_first_chunk::<16>()?;
     let (destination, _) = more.split_first_chunk::<16>()?;

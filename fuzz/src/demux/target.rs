@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use laxity_core::receive::{ArrivalClass, Budget, Expected, Judgement};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 use laxity_core::units::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::program::{EarlyFigures, Program, Settings, TestRun};
 use super::reference::Reference;
+use super::reference::model::EarlyVerdict;
 
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const PORT: u16 = 5709;
@@ -40,7 +41,7 @@ pub const CHANNELS: [(u32, &str, u64, ArrivalClass, u32, u32); 6] = [
     (1023, "[fe80::1]:5709", 1 << 63, ArrivalClass::RealTime, 64, 1000),
 ];
 
-/// Who is sent to, and sends control frames only.
+/// The peer that is sent to, and sends control frames only.
 pub const SENT_TO: (u32, &str) = (9, "192.0.2.3:5709");
 
 /// A host, once by the model and once in the kernel.
@@ -58,7 +59,7 @@ struct Kernel {
 
 impl Host {
     pub fn new(vlan: Option<u16>) -> Self {
-        let unlimited = Budget::default();
+        let unlimited = RateLimit::default();
         let (port, mac, largest_frame) = (PORT, MAC, LARGEST);
         let (control, peer_control, clock_ahead_ns) = (unlimited, unlimited, 0);
         let settings = Settings { port, vlan, mac, largest_frame, control, peer_control, clock_ahead_ns };
@@ -71,17 +72,17 @@ impl Host {
         Self { reference, kernel: Kernel::new(&settings, &addresses) }
     }
 
-    /// Whether there is a program to compare with.
+    /// True if there is a program to compare with.
     #[allow(dead_code, reason = "the link's test asks")]
     pub fn is_in_kernel(&self) -> bool {
         self.kernel.is_some()
     }
 
-    /// What becomes of a frame; `None` if it is the kernel's.
+    /// The judgement of a frame; `None` if it is the kernel's.
     ///
     /// # Panics
     /// If they do not say the same.
-    pub fn check(&mut self, frame: &[u8]) -> Option<Judgement> {
+    pub fn check(&mut self, frame: &[u8]) -> Option<EarlyVerdict> {
         let expected = self.reference.judge(frame);
         // The kernel runs no program over less than an Ethernet header, and none over more than a page.
         if let Some(kernel) = &mut self.kernel
@@ -121,9 +122,9 @@ impl Kernel {
     }
 
     /// The verdict, and what was counted.
-    fn run(&mut self, frame: &[u8], expected: Option<Judgement>) -> (u32, EarlyFigures) {
+    fn run(&mut self, frame: &[u8], expected: Option<EarlyVerdict>) -> (u32, EarlyFigures) {
         let program = match expected {
-            Some(Judgement::Take(class)) => {
+            Some(EarlyVerdict::Take(class)) => {
                 let class = CLASSES.iter().position(|known| *known == class).expect("all of them");
                 &mut self.only[class]
             }
@@ -136,23 +137,23 @@ impl Kernel {
     }
 }
 
-fn outcome(expected: Option<Judgement>) -> (u32, EarlyFigures) {
+fn outcome(expected: Option<EarlyVerdict>) -> (u32, EarlyFigures) {
     let nothing = EarlyFigures::default();
     match expected {
         None => (TestRun::PASS, EarlyFigures { passed: 1, ..nothing }),
-        Some(Judgement::Take(_)) => (TestRun::REDIRECT, EarlyFigures { taken: 1, ..nothing }),
-        Some(Judgement::Malformed) => (TestRun::DROP, EarlyFigures { malformed: 1, ..nothing }),
-        Some(Judgement::Unknown) => (TestRun::DROP, EarlyFigures { unknown: 1, ..nothing }),
-        Some(Judgement::TooLarge(_)) => (TestRun::DROP, EarlyFigures { too_large: 1, ..nothing }),
-        Some(Judgement::OverRate(_)) => (TestRun::DROP, EarlyFigures { over_rate: 1, ..nothing }),
-        Some(Judgement::OverControl) => (TestRun::DROP, EarlyFigures { over_control: 1, ..nothing }),
+        Some(EarlyVerdict::Take(_)) => (TestRun::REDIRECT, EarlyFigures { taken: 1, ..nothing }),
+        Some(EarlyVerdict::Malformed) => (TestRun::DROP, EarlyFigures { malformed: 1, ..nothing }),
+        Some(EarlyVerdict::Unknown) => (TestRun::DROP, EarlyFigures { unknown: 1, ..nothing }),
+        Some(EarlyVerdict::TooLarge(_)) => (TestRun::DROP, EarlyFigures { too_large: 1, ..nothing }),
+        Some(EarlyVerdict::OverRate(_)) => (TestRun::DROP, EarlyFigures { over_rate: 1, ..nothing }),
+        Some(EarlyVerdict::OverControl) => (TestRun::DROP, EarlyFigures { over_control: 1, ..nothing }),
     }
 }
 
-fn expected() -> impl Iterator<Item = (u32, Expected)> {
+fn expected() -> impl Iterator<Item = (u32, ExpectedChannel)> {
     CHANNELS.into_iter().map(|(place, peer, key, class, packet, max_message)| {
         let (spacing, tolerance) = (Duration::ZERO, Duration::ZERO);
-        (place, Expected { peer: address(peer), key, class, packet, max_message, spacing, tolerance })
+        (place, ExpectedChannel { peer: address(peer), key, class, packet, max_message, spacing, tolerance })
     })
 }
 

@@ -1,36 +1,39 @@
-//! What surrounds a driver here: does what the script says, and checks what it is asked.
+//! The surroundings of a driver here: they do what the script says, and check what they are asked.
 
 use std::net::SocketAddr;
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Endpoint, Incoming, Reception, Transmit};
-use laxity_core::event::{ChannelId, Event, LinkId, Request};
+use laxity_core::endpoint::{Endpoint, ReceiveGrant, ReceiveSetup, Transmit};
+use laxity_core::event::{ChannelId, Event, LinkId, PeerRequest};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Decision, Expected, ReceiveCounters};
-use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::receive::{ExpectedChannel, FinalJudgement, ReceiveCounters};
+use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick};
-use laxity_drive::{Clock, Control, Delivery, Driver, Iterated, Links, Meter, OnThread, Outbound, Passed, Ports, Work};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
+use laxity_drive::{
+    Clock, Control, Delivery, Driver, IterationResult, Links, Meter, OutboundMessage, PassedPackets, Ports,
+    UpcallRunner, WorkDone,
+};
 
-use super::host::{Command, Flying, Host, address};
-use super::model::{Received, Sent};
+use super::host::{Command, FrameInTransit, Host, address};
+use super::model::{ReceivedChannel, SentChannel};
 use super::region::Region;
 use super::{HOSTS, LARGEST, World, micros};
 
 /// A mailbox that could not be emptied is looked at again after so long, ns.
 const RETURNED_LATER: u64 = 200_000;
 
-pub struct Around<'a> {
+pub struct FuzzEnvironment<'a> {
     pub world: &'a mut World,
     pub number: usize,
     /// Allocations of this thread when the driver was last called.
     mark: u64,
 }
 
-impl<'a> Around<'a> {
+impl<'a> FuzzEnvironment<'a> {
     pub fn new(world: &'a mut World, number: usize) -> Self {
         let mark = (world.allocations)();
         Self { world, number, mark }
@@ -42,7 +45,7 @@ impl<'a> Around<'a> {
 
     /// The driver has called, or has come back.
     pub fn left(&self) {
-        assert_eq!((self.world.allocations)(), self.mark, "a driver allocates after its endpoint was sealed");
+        assert_eq!((self.world.allocations)(), self.mark, "a driver allocates after its set-up");
     }
     fn back(&mut self) {
         self.mark = (self.world.allocations)();
@@ -72,7 +75,7 @@ impl<'a> Around<'a> {
         self.world.sent.iter().position(|sent| sent.host == number && !sent.released && sent.id.index() == place)
     }
     fn received_at(&self, place: u32) -> Option<usize> {
-        let is_there = |r: &Received| r.host == self.number && !r.released && r.id.index() == place;
+        let is_there = |r: &ReceivedChannel| r.host == self.number && !r.released && r.id.index() == place;
         self.world.received.iter().position(is_there)
     }
 
@@ -96,7 +99,7 @@ impl<'a> Around<'a> {
         }
     }
 
-    /// How long it may sleep at the longest, for the sake of what waits in mailboxes.
+    /// The longest sleep that messages waiting in mailboxes allow.
     pub fn longest_sleep(&self) -> Option<u64> {
         let sent = self.world.sent.iter().filter(|sent| sent.host == self.number && !sent.released);
         let received = self.world.received.iter().filter(|r| r.host == self.number && !r.released);
@@ -115,25 +118,25 @@ impl<'a> Around<'a> {
         let copies = if source.doubles > 0 { 2 } else { 1 };
         source.doubles = source.doubles.saturating_sub(1);
         let at = host.now + source.delay;
-        // Answers to strangers go to nobody.
+        // Answers to unknown peers go nowhere.
         let Some(to) = (0..HOSTS).find(|host| address(*host) == peer) else { return };
         let links = self.world.hosts[to].links.len();
         let inbox = &mut self.world.hosts[to].links[link % links].inbox;
         for _ in 0..copies {
             let place = inbox.partition_point(|flying| flying.at <= at);
-            inbox.insert(place, Flying { at, from, bytes: bytes.clone() });
+            inbox.insert(place, FrameInTransit { at, from, bytes: bytes.clone() });
         }
     }
 }
 
-impl Clock for Around<'_> {
+impl Clock for FuzzEnvironment<'_> {
     fn now(&mut self) -> Instant {
         let host = self.host();
         host.now += host.costs.tick;
         Instant::from_nanos(host.now)
     }
 
-    fn after(&mut self, work: &Work) -> Instant {
+    fn after(&mut self, work: &WorkDone) -> Instant {
         self.outside(|around| {
             if let Some(channel) = work.channel {
                 around.check_inputs();
@@ -171,8 +174,8 @@ impl Clock for Around<'_> {
     }
 }
 
-impl Around<'_> {
-    fn stepped(&mut self, work: &Work, channel: ChannelId) {
+impl FuzzEnvironment<'_> {
+    fn stepped(&mut self, work: &WorkDone, channel: ChannelId) {
         assert_eq!(work.count, 1);
         if work.piece == Piece::First {
             let sent = self.sent_at(channel.index()).expect("who makes packets sends");
@@ -197,7 +200,7 @@ impl Around<'_> {
     }
 }
 
-impl Links<Region> for Around<'_> {
+impl Links<Region> for FuzzEnvironment<'_> {
     fn links(&self) -> LinkId {
         self.world.hosts[self.number].links.len() as LinkId
     }
@@ -205,9 +208,9 @@ impl Links<Region> for Around<'_> {
     fn room(&self, link: LinkId) -> usize {
         let host = &self.world.hosts[self.number];
         let link = &host.links[usize::from(link)];
-        // Whoever asks is about to feed it.
+        // The driver that asks is about to feed it.
         link.unfed.set(0);
-        link.capacity.saturating_sub(link.staged.len())
+        link.capacity.saturating_sub(link.buffered.len())
     }
 
     fn transmit(&mut self, link: LinkId, packet: Transmit, frames: &mut Region) {
@@ -215,8 +218,8 @@ impl Links<Region> for Around<'_> {
             around.effect();
             assert!(packet.len <= frames.packet_capacity());
             let link = &mut around.host().links[usize::from(link)];
-            assert!(link.staged.len() < link.capacity, "a packet for which there is no room");
-            link.staged.push_back((packet.frame, packet.len, packet.peer));
+            assert!(link.buffered.len() < link.capacity, "a packet for which there is no room");
+            link.buffered.push_back((packet.frame, packet.len, packet.peer));
         });
     }
 
@@ -224,17 +227,17 @@ impl Links<Region> for Around<'_> {
         self.outside(|around| {
             let number = usize::from(link);
             let link = &mut around.host().links[number];
-            let taken = link.takes.min(link.staged.len());
+            let taken = link.takes.min(link.buffered.len());
             for _ in 0..taken {
                 let link = &mut around.host().links[number];
-                let (frame, len, peer) = link.staged.pop_front().expect("as many as there are");
+                let (frame, len, peer) = link.buffered.pop_front().expect("as many as there are");
                 let bytes = frames.packet(&frame)[..len].to_vec();
                 frames.free(frame);
                 around.carry(number, peer, bytes);
                 around.effect();
             }
             let link = &mut around.host().links[number];
-            link.is_blocked = !link.staged.is_empty();
+            link.is_blocked = !link.buffered.is_empty();
         });
     }
 
@@ -242,14 +245,14 @@ impl Links<Region> for Around<'_> {
         self.world.hosts[self.number].links[usize::from(link)].is_blocked
     }
 
-    fn staged(&self, _: LinkId) -> usize {
+    fn buffered(&self, _: LinkId) -> usize {
         0
     }
 
     fn rewrite(&mut self, _: LinkId, _: &mut Region, _: impl FnMut(&mut [u8])) {}
 
-    fn passed(&self, _: LinkId) -> Passed {
-        Passed { departed: u64::MAX, ..Passed::default() }
+    fn passed(&self, _: LinkId) -> PassedPackets {
+        PassedPackets { departed: u64::MAX, ..PassedPackets::default() }
     }
 
     fn retry_after(&self, link: LinkId) -> Option<Duration> {
@@ -296,7 +299,7 @@ impl Links<Region> for Around<'_> {
         found
     }
 
-    fn expect(&mut self, _: LinkId, place: u32, expected: &Expected) -> bool {
+    fn expect(&mut self, _: LinkId, place: u32, expected: &ExpectedChannel) -> bool {
         assert!(self.sent_at(place).is_none() && self.received_at(place).is_none(), "two channels at {place}");
         let _ = expected;
         self.is_expected()
@@ -306,12 +309,12 @@ impl Links<Region> for Around<'_> {
         self.is_expected()
     }
     fn expect_nothing(&mut self, place: u32) {
-        assert!(self.sent_at(place).is_some() || self.received_at(place).is_some(), "nobody is at {place}");
+        assert!(self.sent_at(place).is_some() || self.received_at(place).is_some(), "no channel is at {place}");
         self.host().owed.remove(&place);
     }
 }
 
-impl Around<'_> {
+impl FuzzEnvironment<'_> {
     fn is_expected(&mut self) -> bool {
         let host = self.host();
         let refuses = host.refuses > 0;
@@ -320,7 +323,7 @@ impl Around<'_> {
     }
 }
 
-impl Ports for Around<'_> {
+impl Ports for FuzzEnvironment<'_> {
     fn rung(&mut self) -> Option<u32> {
         self.outside(|around| {
             let turn = &around.host().turn;
@@ -334,7 +337,7 @@ impl Ports for Around<'_> {
         })
     }
 
-    fn take(&mut self, place: u32) -> Option<Outbound> {
+    fn take(&mut self, place: u32) -> Option<OutboundMessage> {
         self.outside(|around| {
             let sent = around.sent_at(place)?;
             let outbound = around.world.sent[sent].take()?;
@@ -363,7 +366,7 @@ impl Ports for Around<'_> {
         true
     }
 
-    fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &Submitted) {
+    fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &AcceptedMessage) {
         self.outside(|around| {
             let sent = around.sent_at(channel.index()).expect("who submits sends");
             let sent = &mut around.world.sent[sent];
@@ -372,7 +375,7 @@ impl Ports for Around<'_> {
         });
     }
 
-    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: Rejected, _: &SendCounters) {
+    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: RejectedMessage, _: &SendCounters) {
         self.outside(|around| {
             let number = around.sent_at(channel.index()).expect("who submits sends");
             assert!(!rejected.would_block);
@@ -402,7 +405,7 @@ impl Ports for Around<'_> {
         if place % 3 == 2 { micros(30) } else { Duration::ZERO }
     }
 
-    fn judged(&mut self, _: ChannelId, decision: &Decision, _: Duration, _: &ReceiveCounters) {
+    fn judged(&mut self, _: ChannelId, decision: &FinalJudgement, _: Duration, _: &ReceiveCounters) {
         assert!(decision.upper.is_none_or(|upper| decision.lower <= upper), "{decision:?}");
     }
 
@@ -446,8 +449,8 @@ impl Ports for Around<'_> {
     }
 }
 
-impl Meter for Around<'_> {
-    fn lap(&mut self, _: &Work, _: Instant) {}
+impl Meter for FuzzEnvironment<'_> {
+    fn lap(&mut self, _: &WorkDone, _: Instant) {}
     fn looked(&mut self, count: usize, _: Instant) {
         let host = self.host();
         assert_eq!(host.turn.looked, host.links.len(), "a look is one at every link");
@@ -467,7 +470,7 @@ impl Meter for Around<'_> {
     }
 }
 
-impl Control<Region> for Around<'_> {
+impl Control<Region> for FuzzEnvironment<'_> {
     fn obey(&mut self, driver: &mut Driver<Region>, now: Instant) {
         self.outside(|around| {
             let turn = &mut around.host().turn;
@@ -510,15 +513,15 @@ impl Control<Region> for Around<'_> {
     }
 }
 
-impl OnThread<Region> for Around<'_> {
-    fn iterate(&mut self, now: Instant, upcall: &Pick) -> Iterated {
-        Iterated { end: now, units: upcall.left, outcome: Outcome::Done }
+impl UpcallRunner<Region> for FuzzEnvironment<'_> {
+    fn iterate(&mut self, now: Instant, upcall: &PickedRun) -> IterationResult {
+        IterationResult { end: now, units: upcall.left, outcome: RunOutcome::Done }
     }
-    fn iterated(&mut self, _: &mut Driver<Region>, _: Instant, _: &Pick, _: Option<Completed>) {}
+    fn iterated(&mut self, _: &mut Driver<Region>, _: Instant, _: &PickedRun, _: Option<CompletedRun>) {}
 }
 
-impl Around<'_> {
-    fn answer(&mut self, driver: &mut Driver<Region>, now: Instant, request: Request, choice: u8) {
+impl FuzzEnvironment<'_> {
+    fn answer(&mut self, driver: &mut Driver<Region>, now: Instant, request: PeerRequest, choice: u8) {
         let command = answer_to(request, choice);
         self.order(driver, now, command);
     }
@@ -531,7 +534,7 @@ impl Around<'_> {
                 let opened = self.inside(|around| driver.open(now, outgoing, around));
                 if let Ok(id) = opened {
                     self.host().channels.push(id);
-                    self.world.sent.push(Sent::new(number, id, sent));
+                    self.world.sent.push(SentChannel::new(number, id, sent));
                 }
             }
             Command::Accept { request, incoming } => {
@@ -573,7 +576,7 @@ impl Around<'_> {
             back.iter().for_each(|message| self.world.sent[sent].given_back(sent, message));
             self.world.sent[sent].is_released();
         } else {
-            assert!(back.is_empty(), "messages of nobody");
+            assert!(back.is_empty(), "messages of no channel");
         }
         if let Some(received) = received {
             self.world.received[received].released = true;
@@ -581,12 +584,12 @@ impl Around<'_> {
     }
 }
 
-/// What the control plane says to a request.
-pub fn answer_to(request: Request, choice: u8) -> Command {
+/// The control plane's answer to a request.
+pub fn answer_to(request: PeerRequest, choice: u8) -> Command {
     if choice & 7 == 7 || u64::from(request.service.max_message()) > LARGEST || request.oversize > 4 {
         return Command::Refuse { request, refusal: Refusal::new(Code::Declined, Stage::Route) };
     }
-    let reception = Reception {
+    let reception = ReceiveGrant {
         stage: micros(1_000),
         input_delay: micros(100),
         upstream: micros(2_000),
@@ -596,7 +599,7 @@ pub fn answer_to(request: Request, choice: u8) -> Command {
         messages: 1 + u32::from(choice >> 4),
         packets: 8,
     };
-    Command::Accept { request, incoming: Incoming::new(&request, reception) }
+    Command::Accept { request, incoming: ReceiveSetup::new(&request, reception) }
 }
 
 /// True if the driver has a message of any of this host's channels that it has not said anything about.

@@ -6,17 +6,17 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{ClockConfig, Config, Endpoint, Incoming, LinkConfig, Outgoing};
-use laxity_core::event::{ChannelId, Name, Request};
+use laxity_core::endpoint::{ClockConfig, Config, Endpoint, LinkConfig, ReceiveSetup, SendSetup};
+use laxity_core::event::{ChannelId, Name, PeerRequest};
 use laxity_core::frames::FrameId;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
-use laxity_drive::{Driver, Next};
+use laxity_drive::{Driver, NextTurn};
 
 use super::super::bytes::Bytes;
-use super::model::Asked;
+use super::model::ChannelSetup;
 use super::region::Region;
 
 /// Names that every host listens on: one for each channel that may be opened in a run.
@@ -25,14 +25,14 @@ pub const NAMES: usize = 12;
 const BEST_EFFORT_FRAMES: usize = 24;
 /// Most packets that a link holds before they are flushed.
 pub const LINK_HOLDS: usize = 8;
-/// When the world begins.
+/// The time at which the world begins.
 pub const START: u64 = 100_000_000_000;
 
-/// What the control plane asks for at the beginning of a round.
+/// The requests of the control plane at the beginning of a round.
 pub enum Command {
-    Open { outgoing: Outgoing, sent: Asked },
-    Accept { request: Request, incoming: Incoming },
-    Refuse { request: Request, refusal: Refusal },
+    Open { outgoing: SendSetup, sent: ChannelSetup },
+    Accept { request: PeerRequest, incoming: ReceiveSetup },
+    Refuse { request: PeerRequest, refusal: Refusal },
     Begin { channel: ChannelId, stages: SendingStages },
     Close(ChannelId),
     Release(ChannelId),
@@ -40,53 +40,53 @@ pub enum Command {
 }
 
 /// A frame under way.
-pub struct Flying {
+pub struct FrameInTransit {
     pub at: u64,
     pub from: SocketAddr,
     pub bytes: Vec<u8>,
 }
 
 pub struct Link {
-    pub staged: VecDeque<(FrameId, usize, SocketAddr)>,
-    /// How many packets it holds.
+    pub buffered: VecDeque<(FrameId, usize, SocketAddr)>,
+    /// The number of packets that it holds.
     pub capacity: usize,
-    /// How many of them the network takes at a flush.
+    /// The number of them that the network takes at a flush.
     pub takes: usize,
     pub is_blocked: bool,
     /// Steps since it was fed.
     pub unfed: Cell<u32>,
     pub retry: Option<Duration>,
-    pub inbox: VecDeque<Flying>,
+    pub inbox: VecDeque<FrameInTransit>,
     /// So many of the next packets are lost, or come twice.
     pub loses: u64,
     pub doubles: u64,
-    /// How long packets are on their way.
+    /// The time that packets are in transit.
     pub delay: u64,
 }
 
-/// What costs and lateness are until the script changes it.
+/// The costs and the lateness until the script changes them.
 pub struct Costs {
     /// Eighths of what the platform says.
     pub scale: u64,
-    /// What a look at the clock takes, ns.
+    /// The time of a look at the clock, ns.
     pub tick: u64,
     /// Taken at the next work, and how much of that there is evidence of, ns.
     pub stall: (u64, u64),
-    /// How late sleeps end.
+    /// The lateness of the ends of sleeps.
     pub lateness: u64,
 }
 
 /// A driver that sleeps.
 #[derive(Clone, Copy)]
-pub struct Asleep {
+pub struct CurrentSleep {
     pub due: Option<u64>,
     pub hears_frames: bool,
 }
 
-/// What is known of a turn while it runs.
+/// The observations of a turn while it runs.
 #[derive(Default)]
 pub struct Turn {
-    /// When it began a round.
+    /// The time at which it began a round.
     pub obeyed: Option<u64>,
     pub stepped: bool,
     /// Links that were looked at.
@@ -96,7 +96,7 @@ pub struct Turn {
     /// Mailboxes that had rung before, and were not asked for yet; those that were.
     pub unheard: Vec<u32>,
     pub heard: Vec<u32>,
-    /// What was checked at the first work.
+    /// True once the checks at the first work are done.
     pub checked: bool,
     /// Something was done.
     pub effect: bool,
@@ -112,14 +112,14 @@ pub struct Host {
     pub links: Vec<Link>,
     pub rung: VecDeque<u32>,
     pub commands: VecDeque<Command>,
-    pub asleep: Option<Asleep>,
+    pub asleep: Option<CurrentSleep>,
     /// Requests and acceptances are answered at once.
     pub is_prompt: bool,
     /// Ended channels are released at once.
     pub releases: bool,
     /// The link refuses the next channels.
     pub refuses: u64,
-    pub requests: Vec<Request>,
+    pub requests: Vec<PeerRequest>,
     /// Every channel that ever was here.
     pub channels: Vec<ChannelId>,
     pub costs: Costs,
@@ -127,7 +127,7 @@ pub struct Host {
     pub policed: Option<(u32, u64)>,
 
     pub turn: Turn,
-    /// Whether the last turn ended at a preemption point.
+    /// True if the last turn ended at a preemption point.
     pub preempted: bool,
     /// Steps since the last look at the links, and since the last round began.
     pub unlooked: u32,
@@ -142,7 +142,7 @@ pub struct Host {
     pub evidence: u64,
     pub given: u64,
     pub told: u64,
-    /// When it has to stop.
+    /// The time at which it has to stop.
     pub stops_at: Option<u64>,
     pub stopped: bool,
 }
@@ -191,12 +191,11 @@ impl Host {
             assert!(endpoint.listen(name(number)));
         }
         let capacity = (DATA_HEADER_BYTES + platform.packet as usize).max(MAX_CONTROL_BYTES);
-        // What channels may hold, what is staged, and a frame on its way to the endpoint.
+        // What channels may hold, what is buffered, and a frame on its way to the endpoint.
         let region = Region::new(frames + BEST_EFFORT_FRAMES + links * LINK_HOLDS + 1, capacity);
         let now = Instant::from_nanos(START);
         let config = laxity_drive::Config { platform: platform.clone(), channels, least_gap: Duration::ZERO };
         let mut driver = Driver::new(now, endpoint, region, config);
-        driver.endpoint.seal();
         let throttled = more & 0x30 == 0x30;
         // 1.8 ms in each window of 100.
         driver.start(now, throttled.then(|| (Duration::from_millis(20), Duration::from_millis(1000))));
@@ -238,12 +237,12 @@ impl Host {
         }
     }
 
-    /// When it does something next, and whether a mailbox rang it out of its sleep; `now` is the world's time.
+    /// The time at which it does something next, and true if a mailbox rang it out of its sleep; `now` is the world's time.
     pub fn next_turn(&self, now: u64) -> Option<(u64, bool)> {
         if self.stopped {
             return None;
         }
-        let Some(Asleep { due, hears_frames }) = self.asleep else { return Some((self.now, false)) };
+        let Some(CurrentSleep { due, hears_frames }) = self.asleep else { return Some((self.now, false)) };
         if !self.rung.is_empty() || !self.commands.is_empty() {
             return Some((now.max(self.now), true));
         }
@@ -255,16 +254,16 @@ impl Host {
     }
 
     /// After a turn that began at `began`: what it may say comes next.
-    pub fn check_next(&mut self, next: Next, held: bool) {
+    pub fn check_next(&mut self, next: NextTurn, held: bool) {
         let driver = self.driver.as_ref().expect("it is back");
         let over = self.turn.obeyed.is_some_and(|at| self.stops_at.is_some_and(|stops_at| stops_at <= at));
-        assert!(!over || next == Next::Stop, "it goes on a second after it was told to stop");
+        assert!(!over || next == NextTurn::Stop, "it goes on a second after it was told to stop");
         let now = self.now;
         match next {
-            Next::Again | Next::Look(_) => {}
-            Next::Sleep(sleep) => {
+            NextTurn::Again | NextTurn::Look(_) => {}
+            NextTurn::Sleep(sleep) => {
                 assert!(!self.turn.stepped, "it sleeps though there may be more to run");
-                assert!(self.owed.is_empty(), "it sleeps, and nobody has woken {:?}", self.owed);
+                assert!(self.owed.is_empty(), "it sleeps, and has not woken {:?}", self.owed);
                 let is_fed = self.links.iter().all(|link| link.unfed.get() == 0);
                 assert!(is_fed, "it sleeps on packets that were not handed over");
                 let until = sleep.until.map(|(until, _)| until.as_nanos());
@@ -276,21 +275,21 @@ impl Host {
                 let retry = self.links.iter().filter(|link| link.is_blocked).filter_map(|link| link.retry).min();
                 assert!(
                     retry.is_none_or(|retry| until.is_some_and(|until| until <= now + retry.as_nanos())),
-                    "nobody flushes again what is blocked"
+                    "no timer flushes again what is blocked"
                 );
             }
-            Next::Stop => {
+            NextTurn::Stop => {
                 assert!(self.stops_at.is_some(), "it stops and was not told to");
                 let left =
-                    driver.endpoint.is_sent_out() && !held && self.links.iter().all(|link| link.staged.is_empty());
+                    driver.endpoint.is_sent_out() && !held && self.links.iter().all(|link| link.buffered.is_empty());
                 assert!(over || left, "it stops before everything has left");
                 self.stopped = true;
             }
         }
         let at_once = match next {
-            Next::Again | Next::Look(_) => true,
-            Next::Sleep(sleep) => sleep.until.is_some_and(|(until, _)| until.as_nanos() <= now),
-            Next::Stop => false,
+            NextTurn::Again | NextTurn::Look(_) => true,
+            NextTurn::Sleep(sleep) => sleep.until.is_some_and(|(until, _)| until.as_nanos() <= now),
+            NextTurn::Stop => false,
         };
         self.spinning = if self.turn.effect || !at_once { 0 } else { self.spinning + 1 };
         assert!(self.spinning <= 8, "it spins for nothing: {next:?} at {now}");
@@ -301,7 +300,7 @@ impl Host {
 impl Default for Link {
     fn default() -> Self {
         Self {
-            staged: VecDeque::with_capacity(LINK_HOLDS),
+            buffered: VecDeque::with_capacity(LINK_HOLDS),
             capacity: LINK_HOLDS,
             takes: usize::MAX,
             is_blocked: false,

@@ -11,12 +11,12 @@
 //!   has room; handlers change nowhere else; buffers that could not be taken back are looked for 200 µs later;
 //! - **bounds**: a turn takes at most K frames of each link and at most one step; links are looked at after P steps at most and
 //!   after every turn that had nothing to do, and fed after k steps at most;
-//! - **sleep**: never while something is to be run, somebody to be woken or a packet to be handed over, never beyond what waits,
+//! - **sleep**: never while something is to be run, an application to be woken or a packet to be handed over, never beyond what waits,
 //!   and never for nothing, one turn after the other; deaf only if the share is used up or the driver is about to stop;
 //! - **stop**: within a second, and before that only if everything that was taken has left;
 //! - **gaps**: no more is told than there is evidence of;
 //! - **frames**: none is used after it was freed or freed twice, and all come back;
-//! - **memory**: a driver whose endpoint is sealed allocates nothing.
+//! - **memory**: a driver allocates nothing once it is set up.
 
 mod around;
 mod host;
@@ -28,20 +28,20 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Destination, Outgoing};
-use laxity_core::event::{ChannelId, Request};
+use laxity_core::endpoint::{Destination, SendSetup};
+use laxity_core::event::{ChannelId, PeerRequest};
 use laxity_core::frames::Frames;
 use laxity_core::limits::MIN_PACKET_BYTES;
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::MAX_CONTROL_BYTES;
-use laxity_drive::Next;
+use laxity_drive::NextTurn;
 
 use super::bytes::Bytes;
 use super::wire::made;
-use around::{Around, answer_to, holds_any};
-use host::{Asleep, Command, Flying, Host, LINK_HOLDS, NAMES, START, Turn, address, name};
-use model::{Asked, LEAST, Received, Sent};
+use around::{FuzzEnvironment, answer_to, holds_any};
+use host::{Command, CurrentSleep, FrameInTransit, Host, LINK_HOLDS, NAMES, START, Turn, address, name};
+use model::{ChannelSetup, LEAST, ReceivedChannel, SentChannel};
 
 const HOSTS: usize = 3;
 /// The largest message that this driver has memory for.
@@ -71,13 +71,13 @@ pub struct World {
     /// ns; a driver may be ahead of it by a turn, and far behind while it sleeps.
     now: u64,
     hosts: Vec<Host>,
-    sent: Vec<Sent>,
-    received: Vec<Received>,
+    sent: Vec<SentChannel>,
+    received: Vec<ReceivedChannel>,
     /// Channels that were asked for.
     opened: usize,
-    /// What applications send while drivers work: a channel and so many bytes.
+    /// The messages that applications send while drivers work: a channel and so many bytes.
     meanwhile: VecDeque<(usize, usize)>,
-    /// Somebody forged a frame that may be of a channel: its contents are not promised.
+    /// A frame was forged that may be of a channel: its contents are not promised.
     is_forged: bool,
     turns: u32,
     allocations: fn() -> u64,
@@ -200,8 +200,8 @@ impl World {
         let (messages, quota) = (1 + bytes.up_to(7) as u32, 1 + bytes.up_to(9) as u32);
         let destination = Destination { link: shape >> 4 & 1, peer: address(to), name: name(self.opened) };
         let lease = micros(400_000 + 10_000 * bytes.up_to(255));
-        let outgoing = Outgoing::new(destination, config, micros(500), lease, messages, quota);
-        let sent = Asked { name: self.opened, service, overload, room: u64::from(messages) };
+        let outgoing = SendSetup::new(destination, config, micros(500), lease, messages, quota);
+        let sent = ChannelSetup { name: self.opened, service, overload, room: u64::from(messages) };
         self.opened += 1;
         self.hosts[number].commands.push_back(Command::Open { outgoing, sent });
     }
@@ -232,12 +232,12 @@ impl World {
     }
 
     /// A request was accepted.
-    fn receive(&mut self, host: usize, id: ChannelId, request: &Request) {
-        let is_of = |sent: &Sent| address(sent.host) == request.peer && name(sent.asked.name) == request.name;
+    fn receive(&mut self, host: usize, id: ChannelId, request: &PeerRequest) {
+        let is_of = |sent: &SentChannel| address(sent.host) == request.peer && name(sent.asked.name) == request.name;
         let sender = self.sent.iter().position(is_of);
         let (lent, returned) = (Vec::new(), Vec::with_capacity(64));
         let (busy, was_busy, released, next) = (0, None, false, 0);
-        self.received.push(Received { host, id, sender, next, lent, returned, busy, was_busy, released });
+        self.received.push(ReceivedChannel { host, id, sender, next, lent, returned, busy, was_busy, released });
     }
 
     // -------------------------------------------------------------------------------------------- applications
@@ -290,7 +290,7 @@ impl World {
 
     // -------------------------------------------------------------------------------------------- network
 
-    /// A frame that nobody sent, or one under way with other bytes.
+    /// A frame that no host sent, or one under way with other bytes.
     fn forge(&mut self, to: usize, bytes: &mut Bytes<'_>) {
         let from = match bytes.u8() % 5 {
             known @ 0..3 => address(usize::from(known)),
@@ -302,7 +302,11 @@ impl World {
             0 => {
                 let frame = bytes.slice(200).to_vec();
                 let inbox = &mut self.link(to, bytes).inbox;
-                inbox.push_front(Flying { at: now.min(inbox.front().map_or(now, |f| f.at)), from, bytes: frame });
+                inbox.push_front(FrameInTransit {
+                    at: now.min(inbox.front().map_or(now, |f| f.at)),
+                    from,
+                    bytes: frame,
+                });
             }
             1 => {
                 let place = bytes.u8();
@@ -323,7 +327,11 @@ impl World {
                 let Ok(len) = control.write(token, &mut frame) else { return };
                 let frame = frame[..len].to_vec();
                 let inbox = &mut self.link(to, bytes).inbox;
-                inbox.push_front(Flying { at: now.min(inbox.front().map_or(now, |f| f.at)), from, bytes: frame });
+                inbox.push_front(FrameInTransit {
+                    at: now.min(inbox.front().map_or(now, |f| f.at)),
+                    from,
+                    bytes: frame,
+                });
                 self.is_forged = true;
             }
         }
@@ -339,7 +347,7 @@ impl World {
         }
     }
 
-    /// Time passes, and everybody works.
+    /// Time passes, and all hosts work.
     fn pass(&mut self, span: u64) {
         let until = self.now + span;
         while self.turns < MOST_TURNS && self.next(until) {
@@ -348,7 +356,7 @@ impl World {
         self.now = until;
     }
 
-    /// The next turn of whoever is first; false if nobody has anything to do until then.
+    /// The next turn of the host that is first; false if none has anything to do until then.
     fn next(&mut self, until: u64) -> bool {
         let now = self.now;
         let next = (0..HOSTS).filter_map(|number| Some((self.hosts[number].next_turn(now)?.0, number))).min();
@@ -368,32 +376,32 @@ impl World {
         // Nothing of the model's own is counted as the driver's.
         host.turn.heard.reserve(16);
         let mut driver = host.driver.take().expect("it is between turns");
-        if let Some(Asleep { due, .. }) = woken {
+        if let Some(CurrentSleep { due, .. }) = woken {
             host.given += due.map_or(0, |due| at.saturating_sub(due));
         }
-        let mut around = Around::new(self, number);
-        if let Some(Asleep { due, .. }) = woken {
+        let mut around = FuzzEnvironment::new(self, number);
+        if let Some(CurrentSleep { due, .. }) = woken {
             driver.woke(Instant::from_nanos(at), due.map(Instant::from_nanos), rung, &mut around);
         }
         let next = driver.turn(&mut around);
         around.left();
-        if next != Next::Stop {
+        if next != NextTurn::Stop {
             around.check_inputs();
         }
         let (longest, must_look) = (around.longest_sleep(), around.host().must_look);
-        assert!(next == Next::Stop || !must_look, "no look at the links after a turn without work");
+        assert!(next == NextTurn::Stop || !must_look, "no look at the links after a turn without work");
         let held = holds_any(self, number);
         let host = &mut self.hosts[number];
         host.driver = Some(driver);
         host.check_next(next, held);
-        if let Next::Sleep(sleep) = next {
+        if let NextTurn::Sleep(sleep) = next {
             let until = sleep.until.map(|(until, _)| until.as_nanos());
             let longest = longest.map(|longest| longest.max(host.now));
             let in_time = longest.is_none_or(|longest| until.is_some_and(|until| until <= longest));
             assert!(in_time, "it sleeps until {until:?}, something waits until {longest:?}");
             // What rings as it goes to sleep keeps it awake.
             if host.rung.is_empty() && host.commands.is_empty() && until.is_none_or(|until| until > host.now) {
-                host.asleep = Some(Asleep { due: until, hears_frames: sleep.hears_frames });
+                host.asleep = Some(CurrentSleep { due: until, hears_frames: sleep.hears_frames });
             }
         }
         true
@@ -414,19 +422,19 @@ impl World {
         while self.hosts.iter().any(|host| !host.stopped) {
             turns += 1;
             assert!(turns <= MOST_LAST_TURNS, "they do not stop");
-            assert!(self.next(u64::MAX), "nobody goes on, but not all have stopped");
+            assert!(self.next(u64::MAX), "no host goes on, but not all have stopped");
         }
         for number in 0..HOSTS {
             let mut driver = self.hosts[number].driver.take().expect("it is between turns");
             let channels = self.hosts[number].channels.clone();
             // Twice: the second time they are gone.
             for &channel in channels.iter().chain(&channels) {
-                Around::new(self, number).release(&mut driver, channel);
+                FuzzEnvironment::new(self, number).release(&mut driver, channel);
             }
             assert_eq!(driver.endpoint.channels(), 0);
-            assert_eq!(driver.mailbox_timeout(), None, "a mailbox of nobody is looked at again");
+            assert_eq!(driver.mailbox_timeout(), None, "a mailbox of no channel is looked at again");
             for link in &mut self.hosts[number].links {
-                while let Some((frame, ..)) = link.staged.pop_front() {
+                while let Some((frame, ..)) = link.buffered.pop_front() {
                     driver.frames.free(frame);
                 }
             }

@@ -1,18 +1,18 @@
-//! What becomes of messages: each that is put into a mailbox is in exactly one place, and a channel's are accepted in order.
+//! The fates of messages: each that is put into a mailbox is in exactly one place, and a channel's are accepted in order.
 
 use std::collections::VecDeque;
 
 use laxity_core::contract::{Overload, Service};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::MessageBuf;
-use laxity_core::send::Submitted;
+use laxity_core::send::AcceptedMessage;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::Outbound;
+use laxity_drive::OutboundMessage;
 
 /// The shortest message: so much says whose it is.
 pub const LEAST: usize = 4;
 
-/// Where a message is.
+/// The place of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Mailbox,
@@ -32,9 +32,9 @@ pub struct Message {
     pub fate: Fate,
 }
 
-/// What a channel is opened for.
+/// The request that a channel is opened for.
 #[derive(Clone, Copy)]
-pub struct Asked {
+pub struct ChannelSetup {
     /// The number of the name at the receiver.
     pub name: usize,
     pub service: Service,
@@ -44,10 +44,10 @@ pub struct Asked {
 }
 
 /// A sending channel, from its application's side.
-pub struct Sent {
+pub struct SentChannel {
     pub host: usize,
     pub id: ChannelId,
-    pub asked: Asked,
+    pub asked: ChannelSetup,
     pub begun: bool,
     pub closing: bool,
     pub released: bool,
@@ -55,7 +55,7 @@ pub struct Sent {
     mailbox: VecDeque<(usize, MessageBuf)>,
     /// The messages that were accepted, in order.
     pub accepted: Vec<usize>,
-    /// How many of them have left the queue, and how many were made.
+    /// The number of them that have left the queue, and of those that were made.
     begun_messages: u64,
     made: usize,
     /// The earliest logical arrival of the next message.
@@ -64,8 +64,8 @@ pub struct Sent {
     was_full: bool,
 }
 
-impl Sent {
-    pub fn new(host: usize, id: ChannelId, asked: Asked) -> Self {
+impl SentChannel {
+    pub fn new(host: usize, id: ChannelId, asked: ChannelSetup) -> Self {
         Self {
             host,
             id,
@@ -102,17 +102,21 @@ impl Sent {
         self.messages.iter().position(|message| message.fate == Fate::Held)
     }
 
-    pub fn take(&mut self) -> Option<Outbound> {
+    pub fn take(&mut self) -> Option<OutboundMessage> {
         assert!(self.begun || self.closing, "a message is taken of a channel that was not begun");
         assert!(self.held().is_none(), "the next message is taken while one is held");
         let (number, message) = self.mailbox.pop_front()?;
         self.messages[number].fate = Fate::Held;
         self.was_full = self.is_full();
-        Some(Outbound { message, arrival: Instant::from_nanos(self.messages[number].arrival), waited: Duration::ZERO })
+        Some(OutboundMessage {
+            message,
+            arrival: Instant::from_nanos(self.messages[number].arrival),
+            waited: Duration::ZERO,
+        })
     }
 
     /// The held message was accepted at `now`.
-    pub fn submitted(&mut self, now: Instant, submitted: &Submitted) {
+    pub fn submitted(&mut self, now: Instant, submitted: &AcceptedMessage) {
         let number = self.held().expect("a message that is accepted was taken before");
         assert_eq!(submitted.sequence, self.accepted.len() as u64, "messages are numbered as they are accepted");
         let message = &mut self.messages[number];
@@ -170,7 +174,7 @@ impl Sent {
         self.accepted.len() as u64 - self.begun_messages >= self.asked.room
     }
 
-    /// When the contract has room for the message that is held; `None` if none is, or if it waits for a place in the queue.
+    /// The time at which the contract has room for the message that is held; `None` if none is, or if it waits for a place in the queue.
     pub fn has_room_at(&self) -> Option<u64> {
         self.held()?;
         let contract = self.asked.service.contract()?;
@@ -193,15 +197,15 @@ impl Sent {
 }
 
 /// A receiving channel, from its application's side.
-pub struct Received {
+pub struct ReceivedChannel {
     pub host: usize,
     pub id: ChannelId,
-    /// The channel that asked for it; `None` if somebody else did.
+    /// The channel that asked for it; `None` if another peer did.
     pub sender: Option<usize>,
     pub next: u64,
     /// Messages that the application reads.
     pub lent: Vec<MessageBuf>,
-    /// What it has given back.
+    /// The buffers that it has given back.
     pub returned: Vec<MessageBuf>,
     /// So often its lock is taken when the driver comes for them; since when it was.
     pub busy: u64,

@@ -1,4 +1,4 @@
-//! How a run ends: the network works again, everything is closed, every message is accounted for, nothing is left.
+//! The end of a run: the network works again, everything is closed, every message is accounted for, nothing is left.
 
 use laxity_core::event::End;
 

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::endpoint::{ClockConfig, Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
-use laxity_core::event::{ChannelId, Name, Request};
+use laxity_core::event::{ChannelId, Name, PeerRequest};
 use laxity_core::frames::MessageBuf;
 use laxity_core::limits::TAG_BYTES;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Starts};
@@ -25,10 +25,10 @@ const SPARE_FRAMES: usize = 4;
 pub struct Host {
     pub endpoint: Endpoint,
     pub region: Region,
-    /// How far its clock is ahead of the world's.
+    /// The time by which its clock is ahead of the world's.
     offset: u64,
     /// Requests that the driver has not answered.
-    pub requests: Vec<Request>,
+    pub requests: Vec<PeerRequest>,
     /// Buffers that the application has not handed back.
     pub lent: Vec<(ChannelId, MessageBuf)>,
     /// Packets that each link takes between two looks; usually as many as there are.
@@ -81,7 +81,6 @@ impl Host {
         for number in 0..NAMES {
             assert!(endpoint.listen(name(number)) && !endpoint.listen(name(number)));
         }
-        endpoint.seal();
         let capacity = (DATA_HEADER_BYTES + packet as usize + TAG_BYTES).max(MAX_CONTROL_BYTES);
         Self {
             endpoint,
@@ -119,7 +118,7 @@ impl Host {
         let before = (self.allocations)();
         self.region.moved = 0;
         let result = call(&mut self.endpoint, &mut self.region);
-        assert_eq!((self.allocations)(), before, "a call of a sealed endpoint allocates");
+        assert_eq!((self.allocations)(), before, "a call of an endpoint allocates after its set-up");
         assert!(self.region.moved as usize <= most, "{} frames were moved", self.region.moved);
         let (old, new) = (list(&self.counters), list(&self.endpoint.counters));
         assert!(old.iter().zip(new).all(|(old, new)| *old <= new), "a counter goes back");

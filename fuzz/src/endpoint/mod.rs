@@ -16,7 +16,7 @@
 //!   else; messages that miss them end like all others;
 //! - **ends**: on a network that works again every channel ends, and nothing is left.
 //!
-//! Nothing is promised to the two ends of a connection of which somebody forged a frame with all its secrets; to all others
+//! Nothing is promised to the two ends of a connection of which a frame was forged with all its secrets; to all others
 //! it is, and to all if the hosts share a key. Deadlines are arbitrary here, nothing was admitted: whether messages are in time is the simulator's subject.
 
 mod ends;
@@ -31,18 +31,18 @@ use std::collections::VecDeque;
 use laxity_core::admission::incoming::MAX_SPACING;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
+use laxity_core::endpoint::{Destination, ReceiveGrant, ReceiveSetup, SendSetup};
 use laxity_core::event::{End, Event};
 use laxity_core::frames::MessageBuf;
 use laxity_core::limits::MIN_PACKET_BYTES;
-use laxity_core::receive::TimeTaken;
+use laxity_core::receive::TimeLoss;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
 use super::bytes::Bytes;
 use host::{Host, NAMES};
-use model::{Received, Sent, Verdict, content, verdict_of};
-use network::Flying;
+use model::{ReceivedChannel, SentChannel, Verdict, content, verdict_of};
+use network::FrameInTransit;
 
 const HOSTS: usize = 3;
 /// The largest message that this driver has memory for.
@@ -67,13 +67,13 @@ pub fn run(data: &[u8], allocations: fn() -> u64) {
 struct World {
     /// ns since long before the first operation.
     now: u64,
-    /// The hosts share a key, which nobody else has.
+    /// The hosts share a key, which no other program has.
     is_keyed: bool,
     hosts: Vec<Host>,
-    sent: Vec<Sent>,
-    received: Vec<Received>,
-    wire: VecDeque<Flying>,
-    /// By sending and receiving host: something happened on the way.
+    sent: Vec<SentChannel>,
+    received: Vec<ReceivedChannel>,
+    wire: VecDeque<FrameInTransit>,
+    /// By sending and receiving host: something happened in transit.
     disturbed: [[bool; HOSTS]; HOSTS],
 }
 
@@ -134,7 +134,7 @@ impl World {
             35 => self.run_network(3),
             36 => {
                 let (now, taken) = (self.hosts[host].time(self.now), micros(bytes.up_to(60_000)));
-                self.hosts[host].call(0, |endpoint, _| endpoint.note_gap(now, TimeTaken::by_platform(taken)));
+                self.hosts[host].call(0, |endpoint, _| endpoint.note_gap(now, TimeLoss::by_platform(taken)));
             }
             37 => {
                 let restricted = bytes.bool();
@@ -181,12 +181,19 @@ impl World {
         let (link, lease) = (bytes.u8() % 2, micros(400_000 + 10_000 * bytes.up_to(255)));
         let (messages, quota) = (1 + bytes.up_to(7) as u32, 1 + bytes.up_to(15) as u32);
         let destination = Destination { link, peer: host::address(to), name: host::name(self.sent.len()) };
-        let outgoing = Outgoing::new(destination, config, micros(500), lease, messages, quota);
+        let outgoing = SendSetup::new(destination, config, micros(500), lease, messages, quota);
         let now = self.hosts[host].time(self.now);
         match self.hosts[host].call(0, |endpoint, _| endpoint.open(now, outgoing)) {
-            Ok(id) => {
-                self.sent.push(Sent::new(host, to, link, id, service, overload, messages as usize, quota as usize))
-            }
+            Ok(id) => self.sent.push(SentChannel::new(
+                host,
+                to,
+                link,
+                id,
+                service,
+                overload,
+                messages as usize,
+                quota as usize,
+            )),
             Err((_, refusal)) => {
                 let full = self.live(host) == self.hosts[host].endpoint.config().channels
                     || self.quotas(host) + quota as usize > self.hosts[host].endpoint.config().frames;
@@ -238,7 +245,7 @@ impl World {
         }
         let upstream = micros(2_000 + 100 * bytes.up_to(255));
         let (messages, quota) = (1 + bytes.up_to(15) as u32, 1 + bytes.up_to(31) as u32);
-        let reception = Reception {
+        let reception = ReceiveGrant {
             stage: micros(1_000),
             input_delay: micros(100),
             upstream,
@@ -249,11 +256,11 @@ impl World {
             packets: quota,
         };
         let spacing = if choice & 4 != 0 { micros(u64::from(messages)) } else { micros(0) };
-        let incoming = Incoming::new(&request, reception).spaced(spacing);
+        let incoming = ReceiveSetup::new(&request, reception).spaced(spacing);
         let now = self.hosts[host].time(self.now);
         let Ok(id) = self.hosts[host].call(0, |endpoint, _| endpoint.accept(now, &request, incoming)) else { return };
         let sender = (0..self.sent.len()).find(|number| host::name(*number) == request.name);
-        self.received.push(Received {
+        self.received.push(ReceivedChannel {
             host,
             id,
             request,

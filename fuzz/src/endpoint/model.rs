@@ -1,8 +1,8 @@
-//! What channels should do: a sender's contract by its definition, packets as arithmetic cuts them, messages as they were
+//! The expected behaviour of channels: a sender's contract by its definition, packets as arithmetic cuts them, messages as they were
 //! sent.
 
 use laxity_core::contract::{Overload, Service, packets};
-use laxity_core::event::{ChannelId, End, Request};
+use laxity_core::event::{ChannelId, End, PeerRequest};
 use laxity_core::limits::DECAY_FACTOR;
 use laxity_core::receive::ReceiveCounters;
 use laxity_core::send::{SendCounters, Violation};
@@ -14,13 +14,13 @@ pub struct Message {
     /// From when on it is served.
     pub release: u64,
     pub bytes: usize,
-    /// How many messages of the contract it takes the place of.
+    /// The number of messages of the contract that it takes the place of.
     pub weight: u64,
     pub delivered: bool,
 }
 
 /// A sending channel.
-pub struct Sent {
+pub struct SentChannel {
     pub host: usize,
     pub to: usize,
     pub link: u8,
@@ -39,7 +39,7 @@ pub struct Sent {
     pub released: bool,
     /// The connection's, once OPEN has left.
     pub token: Option<u64>,
-    /// Somebody forged a frame of this connection: nothing is promised to its two ends then.
+    /// A frame of this connection was forged: nothing is promised to its two ends then.
     pub tainted: bool,
     pub messages: Vec<Message>,
     /// The earliest logical arrival of the next message, and from when on it is served at the earliest.
@@ -53,7 +53,7 @@ pub struct Sent {
     pub counters: SendCounters,
 }
 
-/// What becomes of a message that is submitted.
+/// The verdict on a message that is submitted.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
     Taken { logical_arrival: u64, weight: u64 },
@@ -62,7 +62,7 @@ pub enum Verdict {
     Burst,
 }
 
-impl Sent {
+impl SentChannel {
     #[allow(clippy::too_many_arguments, reason = "as a channel is opened")]
     pub fn new(
         host: usize,
@@ -114,7 +114,7 @@ impl Sent {
         packets(self.messages[message].bytes as u32, self.packet.expect("messages come after the agreement"))
     }
 
-    /// Where a packet lies in its message.
+    /// The place of a packet in its message.
     pub fn part(&self, (message, index): (usize, u32)) -> std::ops::Range<usize> {
         let packet = self.packet.expect("messages come after the agreement") as usize;
         let (start, bytes) = (index as usize * packet, self.messages[message].bytes);
@@ -157,7 +157,7 @@ impl Sent {
         Verdict::Taken { logical_arrival, weight }
     }
 
-    /// When a message is served that is not served before `earliest`.
+    /// The time at which a message is served that is not served before `earliest`.
     pub fn served(&self, logical_arrival: u64, earliest: u64) -> u64 {
         logical_arrival.max(earliest).max(self.serving)
     }
@@ -181,11 +181,11 @@ pub fn verdict_of(violation: &Violation) -> Verdict {
 }
 
 /// A receiving channel.
-pub struct Received {
+pub struct ReceivedChannel {
     pub host: usize,
     pub id: ChannelId,
-    pub request: Request,
-    /// When it was accepted, ns on its host's clock.
+    pub request: PeerRequest,
+    /// The time at which it was accepted, ns on its host's clock.
     pub accepted: u64,
     pub quota: usize,
     /// The channel at the sender, by the name that was asked for.

@@ -1,4 +1,4 @@
-//! The network between the hosts, and whoever else is on it.
+//! The network between the hosts, and the attackers on it.
 
 use std::net::SocketAddr;
 
@@ -8,7 +8,7 @@ use laxity_core::wire::{Control, DataHeader, DataView, MAX_CONTROL_BYTES};
 
 use super::super::bytes::Bytes;
 use super::super::wire::made;
-use super::model::Received;
+use super::model::ReceivedChannel;
 use super::{HOSTS, World, host};
 
 /// How far back a receiver believes a logical arrival.
@@ -17,7 +17,7 @@ const CREDIT: Duration = Duration::from_secs(1);
 const MOST: usize = 400;
 
 /// A frame under way.
-pub struct Flying {
+pub struct FrameInTransit {
     pub from: usize,
     pub to: usize,
     pub link: u8,
@@ -28,13 +28,13 @@ impl World {
     /// A frame has left a host.
     pub(super) fn carry(&mut self, from: usize, link: u8, peer: SocketAddr, bytes: Vec<u8>) {
         self.listen_in(from, &bytes);
-        // Answers to strangers go to nobody.
+        // Answers to unknown peers go nowhere.
         let Some(to) = (0..HOSTS).find(|host| host::address(*host) == peer) else { return };
         if self.wire.len() >= MOST {
             self.disturbed[from][to] = true;
             return;
         }
-        self.wire.push_back(Flying { from, to, link, bytes });
+        self.wire.push_back(FrameInTransit { from, to, link, bytes });
     }
 
     /// What the model learns from control frames: tokens and keys.
@@ -54,7 +54,7 @@ impl World {
                 if let Some(received) = received {
                     received.remotes.push((accept.channel, accept.key));
                     received.remotes.dedup();
-                    // Somebody else asked under this name.
+                    // Another peer asked under this name.
                     let sender = self.sent.get(received.sender);
                     received.tainted |= sender.is_none_or(|sender| sender.token != Some(token));
                 }
@@ -67,7 +67,8 @@ impl World {
 
     fn partner(&mut self, token: u64, remote: (u32, u64)) {
         if let Some(number) = self.sent.iter().position(|sent| sent.token == Some(token)) {
-            let is_partner = |received: &Received| received.remotes.contains(&remote) && received.sender == number;
+            let is_partner =
+                |received: &ReceivedChannel| received.remotes.contains(&remote) && received.sender == number;
             let partner = self.received.iter().position(is_partner);
             let sent = &mut self.sent[number];
             sent.partner = sent.partner.or(partner);
@@ -86,7 +87,7 @@ impl World {
         let mut unknown = view.is_some();
         if let Some(view) = view {
             let remote = (view.header().channel, view.header().key);
-            let is_for = |r: &&mut Received| {
+            let is_for = |r: &&mut ReceivedChannel| {
                 r.host == to && !r.released && r.remotes.contains(&remote) && r.request.peer == peer
             };
             for received in self.received.iter_mut().filter(is_for) {
@@ -97,11 +98,11 @@ impl World {
         let before = host.endpoint.counters.unknown_channel;
         host.call(1, |endpoint, region| endpoint.handle_frame(now, link, peer, frame, len, region));
         let counted = host.endpoint.counters.unknown_channel - before;
-        assert!(counted == 1 || !unknown, "a packet with a wrong key, or from somebody else, is taken");
+        assert!(counted == 1 || !unknown, "a packet with a wrong key, or from another peer, is taken");
         true
     }
 
-    fn arrive_from(&mut self, flying: &Flying) {
+    fn arrive_from(&mut self, flying: &FrameInTransit) {
         let arrived = self.arrive(flying.to, flying.link, host::address(flying.from), &flying.bytes);
         self.disturbed[flying.from][flying.to] |= !arrived;
     }
@@ -138,7 +139,7 @@ impl World {
         }
     }
 
-    /// The host is told of packets that ended before it, as over a contract: one that was on its way, or any number of anybody's.
+    /// The host is told of packets that ended before it, as over a contract: one that was in transit, or any number of any channel's.
     pub(super) fn police(&mut self, host: usize, bytes: &mut Bytes<'_>) {
         let (to, place, packets) = if bytes.bool() {
             if self.wire.is_empty() {
@@ -187,7 +188,7 @@ impl World {
         self.arrive(flying.to, flying.link, peer, &flying.bytes);
     }
 
-    /// Somebody makes a frame up, knowing as much as he likes, under any address.
+    /// An attacker makes a frame up, with any knowledge, under any address.
     pub(super) fn forge(&mut self, to: usize, bytes: &mut Bytes<'_>) {
         let peer = match bytes.u8() % 5 {
             known @ 0..3 => host::address(usize::from(known)),

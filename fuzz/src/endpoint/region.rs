@@ -1,4 +1,4 @@
-//! A frame region that notices what nobody should do with a frame.
+//! A frame region that notices wrong uses of a frame.
 
 use laxity_core::frames::{FrameId, Frames};
 
@@ -8,7 +8,7 @@ pub struct Region {
     capacity: usize,
     taken: Vec<bool>,
     free: Vec<u32>,
-    /// Frames taken and given back since somebody set this to zero.
+    /// Frames taken and given back since this was set to zero.
     pub moved: u32,
 }
 
@@ -18,7 +18,7 @@ impl Region {
         Self { memory: vec![0; frames * capacity], capacity, taken: vec![false; frames], free, moved: 0 }
     }
 
-    /// Frames that somebody has.
+    /// Frames that are in use.
     pub fn held(&self) -> usize {
         self.taken.len() - self.free.len()
     }

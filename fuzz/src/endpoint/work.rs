@@ -1,6 +1,6 @@
 //! The driver's loop, piece by piece, and what the model says to each piece.
 
-use laxity_core::endpoint::{Departed, Step};
+use laxity_core::endpoint::{DepartedMessage, Step};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
@@ -90,7 +90,7 @@ impl World {
     }
 
     /// A packet leaves: the right one, exact, not before its time.
-    fn leaves(&mut self, host: usize, link: u8, departed: Departed, bytes: &[u8]) {
+    fn leaves(&mut self, host: usize, link: u8, departed: DepartedMessage, bytes: &[u8]) {
         let view = DataView::parse(bytes).expect("a data frame can be read");
         let number = self.sender(host, departed.channel).expect("a channel of this host");
         let now = self.hosts[host].time(self.now).as_nanos();
@@ -122,12 +122,12 @@ impl World {
         sent.left = sent.after(sent.left);
         let remote = (view.header().channel, view.header().key);
         if sent.partner.is_none() {
-            let partner = |r: &super::Received| r.remotes.contains(&remote) && r.sender == number;
+            let partner = |r: &super::ReceivedChannel| r.remotes.contains(&remote) && r.sender == number;
             sent.partner = self.received.iter().position(partner);
         }
     }
 
-    /// One step; false if nobody may run.
+    /// One step; false if no handler may run.
     pub(super) fn step(&mut self, host: usize) -> bool {
         let now = self.hosts[host].time(self.now);
         let step = self.hosts[host].call(1, |endpoint, region| endpoint.poll_step(now, region));
@@ -279,7 +279,7 @@ impl World {
         timeouts.min()
     }
 
-    /// Everything arrives, everybody works, `rounds` times and as long as frames go to and fro.
+    /// Everything arrives, all hosts work, `rounds` times and as long as frames go to and fro.
     pub(super) fn run_network(&mut self, rounds: usize) {
         for _ in 0..rounds {
             for _ in 0..20 {

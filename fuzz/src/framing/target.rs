@@ -17,9 +17,11 @@ pub fn framing(data: &[u8]) {
         Err(what) => return assert!(!what.contains(char::is_control), "{what:?}"),
     };
     assert_eq!(framing.to_string().parse::<Framing>(), Ok(framing));
-    let Ok(mut reader) = Reader::new(stream, framing, MOST) else {
-        return assert!(matches!(framing, Framing::Fixed(bytes) if bytes.get() > MOST));
-    };
+    if matches!(framing, Framing::Fixed(bytes) if bytes.get() > MOST) {
+        // `laxity send` refuses it before it reads.
+        return;
+    }
+    let mut reader = Reader::new(stream, framing, MOST);
     let (mut message, mut copy) = (Vec::new(), Vec::new());
     let mut writer = Writer::new(&mut copy, framing);
     let whole = loop {

@@ -37,11 +37,11 @@ fn consistent(scenario: &Scenario) {
     assert!(Instant::ZERO <= scenario.start && scenario.start < scenario.end);
     assert!(scenario.hosts.iter().all(|host| host.platform.validate().is_ok()));
     for channel in &scenario.channels {
-        let mut on_the_way: Vec<usize> = channel.hosts().collect();
-        assert!(on_the_way.iter().all(|&host| host < hosts), "{on_the_way:?} of {hosts}");
-        on_the_way.sort_unstable();
-        on_the_way.dedup();
-        assert_eq!(on_the_way.len(), channel.hosts().count(), "nobody passes a host twice");
+        let mut path: Vec<usize> = channel.hosts().collect();
+        assert!(path.iter().all(|&host| host < hosts), "{path:?} of {hosts}");
+        path.sort_unstable();
+        path.dedup();
+        assert_eq!(path.len(), channel.hosts().count(), "no channel passes a host twice");
     }
     assert!(scenario.sources.iter().all(|source| source.channel < channels));
     assert!(scenario.faults.iter().all(|fault| fault.from <= fault.until && fault.until <= scenario.end));

@@ -1,4 +1,4 @@
-//! Datagrams that belong to no channel: from strangers who share the bottleneck, or who are after the host itself.
+//! Datagrams that belong to no channel: from unknown peers that share the bottleneck, or that attack the host itself.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -6,23 +6,23 @@ use std::sync::atomic::AtomicBool;
 
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::limits::MAX_PACKET_BYTES;
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Duration;
 use laxity_core::wire::{Control, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES};
 use laxity_link::sys::{self, Interest};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkOver};
 
-use super::load::{BATCH, Ground, Load, Offered, offer};
+use super::load::{BATCH, Load, LoadTargets, OfferedLoad, offer};
 use crate::error::Error;
 
-/// What strangers send.
+/// The datagrams that unknown peers send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Bytes that are no frame of ours.
     Garbage,
-    /// Packets of channels that nobody opened.
+    /// Packets of channels that were never opened.
     UnknownChannel,
-    /// Control frames about channels that nobody opened.
+    /// Control frames about channels that were never opened.
     Control,
 }
 
@@ -47,9 +47,6 @@ impl Content {
                     channel: scattered % 1024,
                     key: scattered.into(),
                     message_bytes: payload as u32,
-                    sequence: 0,
-                    logical_arrival: Instant::ZERO,
-                    index: 0,
                     payload: payload as u16,
                     ..DataHeader::default()
                 };
@@ -59,7 +56,6 @@ impl Content {
                 let alive = Control::Keepalive(Keepalive {
                     channel: scattered % 1024,
                     key: scattered.into(),
-                    sent: 0,
                     ..Keepalive::default()
                 });
                 alive.write(scattered.into(), area)
@@ -69,20 +65,20 @@ impl Content {
     }
 }
 
-/// Datagrams of `bytes` bytes to each of `to` in turn, from a port of their own, as `load` says; `progress` is told how many were sent. What is for a port where nobody is costs the
-/// host an answer; what is for a host's own port costs it a look.
+/// Datagrams of `bytes` bytes to each of `to` in turn, from a port of their own, as `load` says; `progress` is told how many were sent. A datagram for a port without a socket costs the
+/// host an answer; one for a host's own port costs it a look.
 ///
 /// # Errors
-/// `to` is where no load may go; there is no socket to be had; the load is none.
-pub fn strangers(
+/// `to` is where no load may go; there is no socket left; the load is none.
+pub fn unknown_peers(
     to: &[SocketAddr],
     content: Content,
     bytes: usize,
     load: &Load,
-    ground: &Ground,
+    ground: &LoadTargets,
     stop: &AtomicBool,
     mut progress: impl FnMut(u64),
-) -> Result<Offered, Error> {
+) -> Result<OfferedLoad, Error> {
     to.iter().try_for_each(|to| ground.check(*to))?;
     let most = DATA_HEADER_BYTES + MAX_PACKET_BYTES as usize;
     if !(1..=most).contains(&bytes) {
@@ -113,23 +109,23 @@ pub fn strangers(
         }
         let after = link.counters();
         progress(after.sent_frames);
-        Ok(Offered {
+        Ok(OfferedLoad {
             packets: after.sent_frames - before.sent_frames,
             bytes: after.sent_bytes - before.sent_bytes,
             refused: after.send_dropped - before.send_dropped,
-            ..Offered::default()
+            ..OfferedLoad::default()
         })
     })
 }
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::receive::{Route, route};
+    use laxity_core::receive::{FrameTarget, route};
 
     use super::*;
 
     #[test]
-    fn strangers_send_what_they_are_told_to() {
+    fn unknown_peers_send_what_they_are_told_to() {
         let mut area = [0; 2_000];
         for number in 0..2_000 {
             for bytes in [1, 3, 4, DATA_HEADER_BYTES, DATA_HEADER_BYTES + 1, 1_400] {
@@ -138,9 +134,11 @@ mod tests {
                 assert!(route(&area[..len]).is_err());
                 let len = Content::UnknownChannel.write(number, bytes, &mut area);
                 assert_eq!(len, bytes.max(DATA_HEADER_BYTES + 1));
-                assert!(matches!(route(&area[..len]), Ok(Route::Data(_))));
+                assert!(matches!(route(&area[..len]), Ok(FrameTarget::Data(_))));
                 let len = Content::Control.write(number, bytes, &mut area);
-                assert!(matches!(route(&area[..len]), Ok(Route::Control)) && Control::parse(&area[..len]).is_ok());
+                assert!(
+                    matches!(route(&area[..len]), Ok(FrameTarget::Control)) && Control::parse(&area[..len]).is_ok()
+                );
             }
         }
     }

@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 
 use crate::error::Error;
 
-/// How many processor-bound processes there are.
+/// The number of processor-bound processes.
 pub const HOGS: usize = 4;
 
 /// Processor-bound processes of normal priority. Dropping them ends them.
@@ -55,7 +55,7 @@ impl Hogs {
         self.0.iter().map(Child::id)
     }
 
-    /// How many have not ended.
+    /// The number of those that have not ended.
     pub fn running(&mut self) -> usize {
         self.0.iter_mut().filter_map(|child| child.try_wait().ok()).filter(Option::is_none).count()
     }

@@ -1,4 +1,4 @@
-//! How much load, for how long, and where it may go.
+//! Load: its rate, its duration, and the addresses to which it may go.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -15,10 +15,10 @@ use crate::timing;
 pub(crate) const BATCH: usize = 64;
 /// No load lasts longer.
 pub const LONGEST: Duration = Duration::from_secs(3_600);
-/// How long a load that is ahead of its pace waits.
+/// The time for which a load that is ahead of its pace waits.
 const TICK: Duration = Duration::from_micros(500);
 
-/// How much, and how long. It ends with the first of the two limits, or when it is stopped.
+/// Rate and duration of load. It ends with the first of the two limits, or when it is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
     /// Datagrams a second; `None` for as many as go.
@@ -29,20 +29,20 @@ pub struct Load {
     pub span: Duration,
 }
 
-/// What was offered.
+/// The load that was offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offered {
+pub struct OfferedLoad {
     /// Datagrams that the kernel took.
     pub packets: u64,
     /// Bytes in them, without the headers of UDP and IP.
     pub bytes: u64,
     /// Datagrams that it refused.
     pub refused: u64,
-    /// How long it took.
+    /// The time that it took.
     pub elapsed: Duration,
 }
 
-impl Offered {
+impl OfferedLoad {
     /// Datagrams a second that the kernel took.
     pub fn per_second(&self) -> u64 {
         crate::figures::per_second(self.packets, self.elapsed)
@@ -50,17 +50,17 @@ impl Offered {
 }
 
 /// Calls `send` with how many datagrams it may send, again and again, as `load` says. A load that was held up makes up for a second
-/// at most. What `send` says of how long it took is not looked at.
-pub(crate) fn offer(
+/// at most. The time that `send` reports is not looked at.
+pub fn offer(
     load: &Load,
     stop: &AtomicBool,
-    mut send: impl FnMut(usize) -> Result<Offered, Error>,
-) -> Result<Offered, Error> {
+    mut send: impl FnMut(usize) -> Result<OfferedLoad, Error>,
+) -> Result<OfferedLoad, Error> {
     if load.span > LONGEST || load.span.is_zero() {
         let expected = "more than nothing, and an hour at most";
         return Err(Error::Setup { what: "how long a load lasts", found: load.span.to_string(), expected });
     }
-    let (start, mut offered, mut skipped) = (now(), Offered::default(), 0);
+    let (start, mut offered, mut skipped) = (now(), OfferedLoad::default(), 0);
     loop {
         let at = now();
         offered.elapsed = at.since(start);
@@ -85,17 +85,17 @@ pub(crate) fn offer(
     }
 }
 
-/// How many are due after `elapsed` at `rate` a second; the first one at once.
+/// The number that are due after `elapsed` at `rate` a second; the first one at once.
 fn due_by(rate: u64, elapsed: Duration) -> u64 {
     let due = u128::from(rate) * u128::from(elapsed.as_nanos()) / u128::from(NANOS_PER_SECOND);
     u64::try_from(due).unwrap_or(u64::MAX).saturating_add(1)
 }
 
-/// Where load may go: to loopback, and to addresses of a lab that the caller names.
+/// The addresses to which load may go: loopback, and addresses of a lab that the caller names.
 #[derive(Clone, Debug, Default)]
-pub struct Ground(Vec<(IpAddr, u8)>);
+pub struct LoadTargets(Vec<(IpAddr, u8)>);
 
-impl Ground {
+impl LoadTargets {
     /// Loopback alone.
     pub fn loopback() -> Self {
         Self::default()
@@ -105,7 +105,7 @@ impl Ground {
     /// a thread that is in one, to its neighbours.
     ///
     /// # Errors
-    /// A prefix is not one of those that nobody has in earnest (private, link-local, for documentation or benchmarks), or is
+    /// A prefix is not one of those that are not routed on the Internet (private, link-local, for documentation or benchmarks), or is
     /// shorter than 16 bits (IPv4) or 48 bits (IPv6).
     pub fn lab(prefixes: &[(IpAddr, u8)]) -> Result<Self, Error> {
         for &(address, bits) in prefixes {
@@ -119,7 +119,7 @@ impl Ground {
         Ok(Self(prefixes.to_vec()))
     }
 
-    /// Whether load may go to `to` from this thread.
+    /// Tells whether load may go to `to` from this thread.
     ///
     /// # Errors
     /// It may not.
@@ -137,7 +137,7 @@ impl Ground {
 const OUTSIDE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), IpAddr::V6(Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1))];
 
-/// Whether `to` is next to this thread, in a network that nothing leaves: no way leads outside, and as far as can be told it is not
+/// True if `to` is next to this thread, in a network that nothing leaves: no route leads outside, and as far as can be told it is not
 /// the network that this system began with. Only the kernel's tables are asked.
 fn is_next_door(to: IpAddr) -> bool {
     let own = fs::read_link("/proc/thread-self/ns/net").ok();
@@ -184,22 +184,22 @@ mod tests {
 
     #[test]
     fn load_goes_nowhere_else() {
-        let ground = Ground::loopback();
+        let ground = LoadTargets::loopback();
         for here in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
             ground.check(to(here)).unwrap();
         }
-        let lab = Ground::lab(&[("10.99.1.0".parse().unwrap(), 24), ("fd00:9::".parse().unwrap(), 64)]).unwrap();
+        let lab = LoadTargets::lab(&[("10.99.1.0".parse().unwrap(), 24), ("fd00:9::".parse().unwrap(), 64)]).unwrap();
         for outside in ["10.99.2.1", "192.0.2.1", "8.8.8.8", "fd00:a::1", "2001:4860::1", "0.0.0.0", "::"] {
             assert!(matches!(lab.check(to(outside)), Err(Error::NotInLab(_))), "{outside}");
         }
-        // Nobody has a lab here, so that not even its own addresses are next to us.
+        // There is no lab here, so that not even its own addresses are next to us.
         for inside in ["10.99.1.1", "fd00:9::1", "::ffff:10.99.1.1"] {
             assert!(matches!(lab.check(to(inside)), Err(Error::NotInLab(_))), "{inside}");
         }
         for (prefix, bits) in
             [("10.0.0.0", 8), ("8.8.8.0", 24), ("0.0.0.0", 0), ("fd00::", 8), ("2000::", 64), ("10.1.0.0", 33)]
         {
-            assert!(Ground::lab(&[(prefix.parse().unwrap(), bits)]).is_err(), "{prefix}/{bits}");
+            assert!(LoadTargets::lab(&[(prefix.parse().unwrap(), bits)]).is_err(), "{prefix}/{bits}");
         }
     }
 
@@ -215,14 +215,16 @@ mod tests {
     #[test]
     fn a_load_keeps_its_pace_and_its_limits() {
         let stop = AtomicBool::new(false);
-        let all = |count: usize| Ok(Offered { packets: count as u64, bytes: 10 * count as u64, ..Offered::default() });
+        let all = |count: usize| {
+            Ok(OfferedLoad { packets: count as u64, bytes: 10 * count as u64, ..OfferedLoad::default() })
+        };
         let span = Duration::from_millis(50);
         let few = offer(&Load { per_second: None, packets: 1_000, span: LONGEST }, &stop, all).unwrap();
         assert_eq!((few.packets, few.bytes), (1_000, 10_000));
         let paced = offer(&Load { per_second: Some(10_000), packets: u64::MAX, span }, &stop, all).unwrap();
         assert!(paced.packets <= due_by(10_000, paced.elapsed), "{paced:?}");
         assert!(paced.elapsed >= span && paced.packets > 0, "{paced:?}");
-        let refused = |count: usize| Ok(Offered { refused: count as u64, ..Offered::default() });
+        let refused = |count: usize| Ok(OfferedLoad { refused: count as u64, ..OfferedLoad::default() });
         let none = offer(&Load { per_second: None, packets: 100, span }, &stop, refused).unwrap();
         assert_eq!((none.packets, none.refused), (0, 100));
         assert!(offer(&Load { per_second: None, packets: 1, span: LONGEST + span }, &stop, all).is_err());

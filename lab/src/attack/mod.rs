@@ -5,32 +5,30 @@
 //! |---|---|
 //! | [`hogs`] | processes that take the processor |
 //! | [`flood`] | datagrams that belong to no channel |
-//! | [`violator`] | frames of a channel beyond its contract, past the host that would have stopped them |
+//! | [`violator`] | the marks of a channel, for frames in its name |
 //! | [`load`] | how much, how long, and where to |
 
 pub mod flood;
-mod forger;
 pub mod hogs;
 pub mod load;
 pub mod violator;
 
-pub use flood::{Content, strangers};
+pub use flood::{Content, unknown_peers};
 pub use hogs::{HOGS, Hogs};
-pub use load::{Ground, Load, Offered};
-pub use violator::Violator;
+pub use load::{Load, LoadTargets, OfferedLoad};
 
 use crate::error::Error;
 
 /// By how much flood and violator exceed what they should: ten times.
 pub const EXCESS: u64 = 10;
 
-/// What goes on beside the workload.
+/// The attack beside the workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "kebab-case", parse_err_fn = Attack::unknown, parse_err_ty = Error)]
 pub enum Attack {
     /// Nothing: best effort offers half of what is left of the link.
     Idle,
-    /// Best effort, or a stranger, offers ten times what is left of the link.
+    /// Best effort, or an unknown peer, offers ten times what is left of the link.
     Flood,
     /// The application of channel 0 sends ten times what it declared.
     Violator,
@@ -44,15 +42,15 @@ impl Attack {
     /// Each of them, in the order of the reports.
     pub const EACH: [Self; 5] = [Self::Idle, Self::Flood, Self::Violator, Self::Hogs, Self::All];
 
-    /// Whether there is a flood.
+    /// True if there is a flood.
     pub fn floods(self) -> bool {
         matches!(self, Self::Flood | Self::All)
     }
-    /// Whether channel 0 breaks its contract.
+    /// True if channel 0 breaks its contract.
     pub fn violates(self) -> bool {
         matches!(self, Self::Violator | Self::All)
     }
-    /// Whether there are hogs.
+    /// True if there are hogs.
     pub fn hogs(self) -> bool {
         matches!(self, Self::Hogs | Self::All)
     }
@@ -70,7 +68,7 @@ pub enum FloodPath {
     None,
     /// Through the stack, as its best effort.
     Through,
-    /// From a stranger who shares the bottleneck and asks nobody.
+    /// From an unknown peer that shares the bottleneck and was not admitted.
     Foreign,
 }
 

@@ -1,22 +1,21 @@
 //! Two hosts of Laxity and the channels of a row: messages to the server's host, and answers back. The client has the port of its host for each turn ([`client`](super::client)).
 
 use laxity::handler::{HandlerSpec, HandlerState};
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, ListenConfig, Placement, Receiver, Sender, XdpOptions};
-use laxity_core::contract::Contract;
+use laxity::{Host, HostConfig, LinkChoice, ListenConfig, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::figures::Figures;
-use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
 use laxity_link::xdp::Mode;
 
 use super::client::{Client, share};
-use super::{BATCH, MESSAGE_BYTES};
-use crate::conditions::{Conditions, Manner};
+use super::{BATCH, MESSAGE_BYTES, Server};
+use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
-use crate::hosts::{Hosts, Place};
+use crate::hosts::{Hosts, InterfaceEnd};
 use crate::roundtrip::{connect, connect_to, start, with_shortest_interval};
+use crate::workload::real_time;
 
-/// What a handler is declared to take.
+/// The declared time of a handler.
 const COST: Duration = Duration::from_micros(10);
 /// The same in the kernel, and what such handlers may take in a tenth of a second.
 const COST_IN_KERNEL: Duration = Duration::from_micros(1);
@@ -26,13 +25,13 @@ const IN_KERNEL: Duration = Duration::from_millis(30);
 const MODE_OF_KERNEL: Mode = Mode::Generic;
 /// It is trusted: only what the machine takes could make it that long.
 const BUDGET: Duration = Duration::from_secs(1);
-/// What it takes to hand a packet to a virtual pair, which no device delays. By default packets leave some four times as far apart, which is less than a round trip takes here: answers
+/// The cost of handing a packet to a virtual pair, which no device delays. By default packets leave some four times as far apart, which is less than a round trip takes here: answers
 /// are held back by the contract, and not by the pace of a slower link that is assumed.
 const LINK_COST: Duration = Duration::from_micros(2);
 /// Frames that one look at the link finds at most: the client has one message under way.
 const LOOK: u32 = 8;
 const DEADLINE: Duration = Duration::from_millis(100);
-/// Where so much is set aside for handlers in the kernel.
+/// The deadline where a part of the processor is set aside for handlers in the kernel.
 const DEADLINE_OF_KERNEL: Duration = Duration::from_millis(250);
 /// Longer than a turn, in which the client has what the server's host says to the client's, and so short that of four of its words, a quarter of this apart, turns that come at
 /// regular intervals have no more than two.
@@ -42,85 +41,63 @@ pub(super) const BURST: u64 = 1_024;
 
 const _: () = assert!(BATCH < BURST as usize);
 
-/// What stands while a row does.
-pub(super) struct Channels {
+/// The hosts and channels of a row.
+pub(super) struct RowChannels {
     /// As notes and figures have it.
     name: String,
     /// Of messages, at the server.
     pub(super) receiver: Receiver,
-    /// What keeps both channels open.
+    /// The ends that keep both channels open.
     _client: (Sender, Receiver),
     _hosts: [Host; 2],
 }
 
-/// The row that they are for.
-pub(super) struct Wanted {
-    pub(super) name: String,
-    /// How the server's host reaches the network.
-    pub(super) over_xdp: bool,
-    /// Whether its handler is in the kernel.
-    pub(super) in_kernel: bool,
-    /// How its executive runs.
-    pub(super) manner: Manner,
-}
-
-impl Channels {
+impl RowChannels {
     /// Opens them between hosts at these places: with the channel on which a handler is to answer, and the client. The client's host is over UDP, on the processor that is not the server's.
     pub(super) fn open(
         lab: &Hosts,
-        conditions: &mut Conditions,
-        places: [Place; 2],
-        Wanted { name, over_xdp, in_kernel, manner }: Wanted,
+        conditions: &mut HostConditions,
+        places: [InterfaceEnd; 2],
+        name: String,
+        server: Server,
+        manner: ThreadSetup,
     ) -> Result<(Self, Sender, Client), Error> {
         let mut platform = Platform { link_cost: LINK_COST, receive_batch: LOOK, ..Platform::assumed_host() };
         platform.link.spacing = LinkModel::usual_spacing(LINK_COST);
         let longest_iteration = COST + platform.receive_first;
-        let host = |end: usize, manner: Manner, link, longest_iteration| {
+        let host = |end: usize, manner: ThreadSetup, link, longest_iteration: Duration| {
             let config = HostConfig {
                 bind: places[end].address,
                 link,
                 placement: Placement::Thread,
-                fifo_priority: manner.priority,
-                lease: LEASE,
-                longest_iteration,
-                claims: None,
-                ..HostConfig::with_costs(platform.clone())
-            };
+                ..HostConfig::emulated(platform.clone())
+            }
+            .advanced(|advanced| {
+                advanced.fifo_priority = manner.priority;
+                advanced.lease = LEASE.into();
+                advanced.longest_iteration = longest_iteration.into();
+            });
             start(lab, end, config, manner)
         };
-        let aside = Manner { processor: conditions.processors[0], priority: None };
-        let (mode, handlers, cost, deadline) = match in_kernel {
+        let aside = ThreadSetup { processor: conditions.processors[0], priority: None };
+        let (mode, handlers, cost, deadline) = match server == Server::LaxityKernel {
             true => (MODE_OF_KERNEL, IN_KERNEL, COST_IN_KERNEL, DEADLINE_OF_KERNEL),
             false => (Mode::Any, Duration::ZERO, COST, DEADLINE),
         };
-        let link = match over_xdp {
+        let link = match server.is_over_xdp() {
             true => LinkChoice::Xdp(XdpOptions { mode, handlers, ..XdpOptions::default() }),
             false => LinkChoice::Udp,
         };
         let hosts = [host(0, aside, LinkChoice::Udp, Duration::ZERO)?, host(1, manner, link, longest_iteration)?];
         let [client, server] = &hosts;
-        conditions.notes.extend(server.standing().notes.iter().map(|note| format!("{name}: {note}")));
-        let spec = |interval| -> Result<ChannelSpec, Error> {
-            let bytes = MESSAGE_BYTES as u64;
-            let contract = Contract::new(bytes, bytes, interval, BURST, deadline).map_err(laxity::Error::from)?;
-            Ok(ChannelSpec::real_time(contract))
-        };
+        conditions.notes.extend(server.status().notes.iter().map(|note| format!("{name}: {note}")));
+        let spec = |interval| real_time(MESSAGE_BYTES as u64, MESSAGE_BYTES as u64, interval, BURST, deadline);
         let handled =
             ListenConfig { handler: Some(HandlerSpec::taking(cost).within(BUDGET)), ..ListenConfig::default() };
-        let (([to_server, to_client], [at_server, at_client]), interval) = with_shortest_interval(|interval| {
-            let (to_server, at_server) = connect_to(client, server, "messages", spec(interval)?, handled)?;
-            match connect(server, client, "answers", spec(interval)?) {
-                Ok((to_client, at_client)) => Ok(([to_server, to_client], [at_server, at_client])),
-                Err(refused) => {
-                    // What it was granted is free again then.
-                    to_server.close()?;
-                    Err(refused)
-                }
-            }
-        })?;
-        if interval > MIN_INTERVAL {
-            conditions.notes.push(format!("{name}: the shortest interval that is granted is {interval}"));
-        }
+        let messages = |interval| connect_to(client, server, "messages", spec(interval)?, handled);
+        let answers = |interval| connect(server, client, "answers", spec(interval)?);
+        let ([(to_server, at_server), (to_client, at_client)], interval) =
+            with_shortest_interval(&name, &mut conditions.notes, messages, answers)?;
         share(places[0].address).map_err(Error::system("the port of the client's host"))?;
         let asks = Client::of_channel(&to_server, interval);
         let opened = Self { name, receiver: at_server, _client: (to_server, at_client), _hosts: hosts };

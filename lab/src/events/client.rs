@@ -1,6 +1,6 @@
 //! The client of all rows: a plain UDP socket that sends a message, and blocks until its answer is there.
 //!
-//! To a handler of Laxity it sends frames of a channel, by hand as [`attack::violator`](crate::attack::violator) does, but within its contract. The channel, and the one that answers
+//! To a handler of Laxity it sends frames of a channel, by hand ([`attack::violator`](crate::attack::violator)), within its contract. The channel, and the one that answers
 //! come on, was opened by a host of Laxity. Frames of a channel come from its host's port and answers go there, so the client's socket has that port, too, for a turn: it is
 //! connected, and what comes from the server is its own then, that host's control frames included. They are few, and said again; the lease is longer than a turn.
 
@@ -19,26 +19,18 @@ use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_op
 
 use super::MESSAGE_BYTES;
 use crate::attack::violator::frames_of;
-use crate::roundtrip::is_nothing;
+use crate::sys::or_nothing;
 
 /// A message without an answer for so long is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
 /// The number of a message, and when the client was about to send it, at its beginning.
 const NUMBER_BYTES: usize = 8;
 
-/// What stands around a message.
-#[derive(Debug)]
-enum Framing {
-    /// Nothing: it is the datagram.
-    Datagram,
-    /// It is a message of a channel.
-    Channel { header: DataHeader, regulator: Regulator },
-}
-
-/// Who asks.
+/// The client that asks.
 #[derive(Debug)]
 pub(super) struct Client {
-    framing: Framing,
+    /// If its messages are those of a channel: the header of the next one, and what regulates it.
+    channel: Option<(DataHeader, Regulator)>,
     number: u64,
     frame: [u8; DATA_HEADER_BYTES + MESSAGE_BYTES],
 }
@@ -46,19 +38,19 @@ pub(super) struct Client {
 impl Client {
     /// Its messages are datagrams.
     pub(super) fn of_datagrams() -> Self {
-        Self { framing: Framing::Datagram, number: 0, frame: [0x5a; _] }
+        Self { channel: None, number: 0, frame: [0x5a; _] }
     }
 
     /// Its messages are those of a channel, whose contract has this interval.
     pub(super) fn of_channel(sender: &Sender, interval: Duration) -> Self {
         let (header, _) = frames_of(sender, 0);
         let header = DataHeader { payload: MESSAGE_BYTES as u16, ..header };
-        Self { framing: Framing::Channel { header, regulator: Regulator::new(interval) }, ..Self::of_datagrams() }
+        Self { channel: Some((header, Regulator::new(interval))), ..Self::of_datagrams() }
     }
 
     /// Waits until all messages so far have reached their logical arrivals: the contract has room for a whole burst.
     pub(super) fn rest(&self) {
-        let Framing::Channel { regulator, .. } = &self.framing else { return };
+        let Some((_, regulator)) = &self.channel else { return };
         loop {
             let ahead = regulator.stamp(now()).ahead;
             if ahead.is_zero() {
@@ -73,7 +65,7 @@ impl Client {
     fn next(&mut self, called: Instant) -> &[u8] {
         let message_at = self.message_at();
         let frame = &mut self.frame[..message_at + MESSAGE_BYTES];
-        if let Framing::Channel { header, regulator } = &mut self.framing {
+        if let Some((header, regulator)) = &mut self.channel {
             let stamp = regulator.stamp(called);
             regulator.accept(stamp, 1);
             (header.logical_arrival, header.ahead_micros) = (stamp.logical_arrival, micros_saturating(stamp.ahead));
@@ -88,7 +80,7 @@ impl Client {
     }
 
     fn message_at(&self) -> usize {
-        if let Framing::Datagram = self.framing { 0 } else { DATA_HEADER_BYTES }
+        if self.channel.is_some() { DATA_HEADER_BYTES } else { 0 }
     }
 
     /// Sends a message, and waits for its answer: how long that took; `None` if it did not come.
@@ -97,16 +89,12 @@ impl Client {
     /// The kernel's.
     pub(super) fn ask(&mut self, socket: &UdpSocket) -> io::Result<Option<Duration>> {
         let (message_at, called) = (self.message_at(), now());
-        socket.send(self.next(called)).or_else(|error| if is_nothing(&error) { Ok(0) } else { Err(error) })?;
+        or_nothing(socket.send(self.next(called)))?;
         let (number, mut answer) = (self.number.to_be_bytes(), [0; DATA_HEADER_BYTES + MESSAGE_BYTES]);
         loop {
-            let found = match socket.recv(&mut answer) {
-                Ok(len) => &answer[..len],
-                Err(error) if is_nothing(&error) => &[],
-                Err(error) => return Err(error),
-            };
+            let len = or_nothing(socket.recv(&mut answer))?;
             let took = now().since(called);
-            let message = found.get(message_at..).filter(|message| message.len() == MESSAGE_BYTES);
+            let message = answer[..len].get(message_at..).filter(|message| message.len() == MESSAGE_BYTES);
             if message.is_some_and(|message| message[..NUMBER_BYTES] == number) {
                 return Ok(Some(took));
             }
@@ -117,7 +105,7 @@ impl Client {
     }
 }
 
-/// When the client was about to send this message.
+/// The time at which the client was about to send this message.
 pub(super) fn called_at(message: &[u8]) -> Option<Instant> {
     let nanos = message.get(NUMBER_BYTES..)?.first_chunk()?;
     Some(Instant::from_nanos(u64::from_be_bytes(*nanos)))

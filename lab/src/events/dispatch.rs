@@ -12,16 +12,18 @@ use laxity::handler::kernel::Notices;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-use super::channels::Channels;
+use super::channels::RowChannels;
 use super::client::called_at;
-use super::in_process::Entries;
-use super::pair::{Asking, Pair, Serving, Watched};
+use super::handlers::{HandlerEntries, HandlerWatchPoint};
+use super::pair::{Pair, ServingEnd, TurnClient};
 use super::servers::{Server, Wait};
-use super::{Bench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
+use super::{EventsBench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
 use crate::error::Error;
-use crate::roundtrip::is_nothing;
-use crate::sys::stamped;
+use crate::figures::sorted;
+use crate::report::Report;
+use crate::sys::{is_nothing, or_nothing, stamped};
 use crate::timing;
+use crate::turns::Turns;
 
 /// The parts, one behind the other.
 pub const PARTS: [&str; 3] = ["until it has arrived", "until the server has noticed", "until the handler has it"];
@@ -48,55 +50,35 @@ pub struct DispatchRow {
 impl DispatchRow {
     /// Of each message the time of these parts together, in order of size, ns.
     pub fn together(&self, parts: std::ops::RangeInclusive<usize>) -> Vec<u64> {
-        let mut all: Vec<u64> = self.messages.iter().map(|of| of[parts.clone()].iter().sum()).collect();
-        all.sort_unstable();
-        all
+        sorted(self.messages.iter().map(|of| of[parts.clone()].iter().sum()))
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub struct Dispatch {
-    /// A server that this host does not have is missing, and among the notes.
-    pub rows: Vec<DispatchRow>,
-    /// Whether client and server ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// What is to be said of it.
-    pub notes: Vec<String>,
-}
+/// The result. A server that this host does not have is missing, and among the notes.
+pub type Dispatch = Report<DispatchRow>;
 
 /// Runs it: nothing competes. `progress` is told how many of how many turns are done.
 ///
 /// # Errors
 /// As [`run`](super::run).
-pub fn dispatch(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Dispatch, Error> {
+pub fn dispatch(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Dispatch, Error> {
     let conditions = conditions()?;
     let priority = if conditions.priority.is_some() { Priority::RealTime } else { Priority::Normal };
-    let Bench { lab, mut conditions, mut pairs } = Bench::open(conditions, &SERVERS, &[priority], true)?;
+    let EventsBench { lab, mut conditions, mut pairs } = EventsBench::open(conditions, &SERVERS, &[priority], true)?;
     let mut rows: Vec<DispatchRow> =
         pairs.iter().map(|pair| DispatchRow { server: pair.server, messages: Vec::new(), lost: 0 }).collect();
-    let (all, mut done) = (rows.len() as u64 * plan.rounds(), 0);
+    let mut turns = Turns::new(rows.len() as u64 * plan.rounds(), progress);
     for round in 0..plan.rounds() as usize {
-        for place in 0..rows.len() {
-            let at = (place + round) % rows.len();
-            let (messages, lost) = turn(&mut pairs[at], &lab, plan.span)?;
-            rows[at].messages.extend(messages);
-            rows[at].lost += lost;
-            done += 1;
-            progress(done, all);
+        let found = turns.round(round, pairs.len(), |at| turn(&mut pairs[at], &lab, plan.span))?;
+        for (row, (messages, lost)) in rows.iter_mut().zip(found) {
+            row.messages.extend(messages);
+            row.lost += lost;
         }
     }
     for pair in pairs {
         pair.close(&mut conditions.notes);
     }
-    Ok(Dispatch {
-        rows,
-        is_real_time: conditions.priority.is_some(),
-        is_kept_awake: conditions.is_kept_awake,
-        notes: conditions.notes,
-    })
+    Ok(conditions.report(rows, Vec::new()))
 }
 
 fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(Vec<Parts>, u64), Error> {
@@ -107,16 +89,18 @@ fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(V
     };
     let (lost, served) = pair.with_ends(lab, serve, |asking| ask(asking, span), || Ok(()))?;
     let messages = match (served, &mut pair.serving) {
-        (_, Serving::Handler { channels, entries: Some(Watched::InProcess(entries)) }) => handled(channels, entries)?,
-        (_, Serving::Handler { entries: Some(Watched::InKernel(notices)), .. }) => told(notices)?,
-        (_, Serving::Handler { entries: None, .. }) => Vec::new(),
-        (served, Serving::Socket(_)) => served.unwrap_or_default(),
+        (_, ServingEnd::Handler { channels, entries: Some(HandlerWatchPoint::InProcess(entries)) }) => {
+            handled(channels, entries)?
+        }
+        (_, ServingEnd::Handler { entries: Some(HandlerWatchPoint::InKernel(notices)), .. }) => told(notices)?,
+        (_, ServingEnd::Handler { entries: None, .. }) => Vec::new(),
+        (served, ServingEnd::Socket(_)) => served.unwrap_or_default(),
     };
     Ok((messages, lost))
 }
 
 /// Asks in a rhythm, for so long or [`TRIALS`] times; how many were not answered.
-fn ask(asking: &mut Asking<'_>, span: Duration) -> io::Result<u64> {
+fn ask(asking: &mut TurnClient<'_>, span: Duration) -> io::Result<u64> {
     let (begin, mut lost) = (now(), 0);
     for number in 0..TRIALS as u64 {
         let due = begin + INTERVAL * number;
@@ -138,10 +122,7 @@ fn watch(socket: &UdpSocket, mut wait: Wait<'_>) -> io::Result<Vec<Parts>> {
         match stamped::receive(socket, &mut message) {
             Ok((MESSAGE_BYTES, arrived)) => {
                 let began = now();
-                match socket.send(&message[..MESSAGE_BYTES]) {
-                    Err(error) if !is_nothing(&error) => return Err(error),
-                    _ => {}
-                }
+                or_nothing(socket.send(&message[..MESSAGE_BYTES]))?;
                 messages.extend(
                     called_at(&message).zip(arrived).map(|(called, arrived)| parts(called, arrived, noticed, began)),
                 );
@@ -160,7 +141,7 @@ fn parts(called: Instant, arrived: Instant, noticed: Instant, began: Instant) ->
 }
 
 /// Those of the messages that a handler had in a turn; it has left them to the application.
-fn handled(channels: &mut Channels, entries: &Entries) -> Result<Vec<Parts>, Error> {
+fn handled(channels: &mut RowChannels, entries: &HandlerEntries) -> Result<Vec<Parts>, Error> {
     let mut messages = Vec::new();
     loop {
         match channels.receiver.recv_timeout(StdDuration::ZERO) {

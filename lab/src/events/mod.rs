@@ -24,28 +24,27 @@
 //! | `client` | the client |
 //! | `servers` | the servers |
 //! | `channels` | hosts of Laxity, and the channels that a handler's messages and answers come on |
-//! | `in_process` | that handler, in its program |
+//! | `handlers` | that handler, in its program or in the kernel |
 //! | `pair` | a server and its client on two hosts, and their turns |
 //! | `dispatch` | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
 
 mod channels;
 mod client;
 mod dispatch;
-mod in_kernel;
-mod in_process;
+mod handlers;
 mod pair;
 mod servers;
 
-use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_link::sys;
 
 use crate::attack::hogs::Hogs;
-use crate::conditions::Conditions;
+use crate::conditions::{APPLICATION_PRIORITY, HostConditions};
 use crate::error::Error;
-use crate::figures::{deviation, mean, median, per_second, quantile};
+use crate::figures::{deviation, mean, median, per_second, ppm, quantile, sorted};
 use crate::hosts::Hosts;
 use crate::sys::signals;
+use crate::turns::Turns;
 pub use dispatch::{Dispatch, DispatchRow, PARTS, Parts, dispatch};
 use pair::Pair;
 pub use servers::Server;
@@ -67,14 +66,12 @@ const FEW_ROUNDS: u64 = 2;
 /// With fewer answers in a turn, p99 is the slowest of them, and the deviation that of a few.
 const FEWEST: usize = 100;
 const LEAST_SPAN: Duration = Duration::from_millis(50);
-/// Of client and server, where they are real-time.
-const PRIORITY: u8 = 60;
 /// Of competing processes that are real-time.
 const COMPETING_PRIORITY: u8 = 10;
-/// How long competing processes may take to begin.
+/// The longest time that competing processes may take to begin.
 const BEGIN: Duration = Duration::from_millis(10);
 
-/// How client and server, or the competing processes, are scheduled.
+/// The scheduling class of client and server, or of the competing processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Priority {
@@ -90,21 +87,21 @@ impl Priority {
 
 /// The processes that compete for the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Competing {
-    /// How they are scheduled.
+pub struct CompetingProcesses {
+    /// Their scheduling class.
     pub priority: Priority,
-    /// How many there are.
+    /// Their number.
     pub processes: usize,
 }
 
-impl Competing {
+impl CompetingProcesses {
     /// All that are run, in the order of the rows. Real-time ones compete with real-time servers alone: they leave nothing to others.
     pub fn each() -> impl Iterator<Item = Self> {
         let of = |priority| move |processes| Self { priority, processes };
         (0..=MOST_COMPETING).map(of(Priority::Normal)).chain((1..=MOST_COMPETING).map(of(Priority::RealTime)))
     }
 
-    /// Whether servers of this priority run beside them.
+    /// True if servers of this priority run beside them.
     pub fn are_beside(self, servers: Priority) -> bool {
         self.priority == Priority::Normal || servers == Priority::RealTime
     }
@@ -129,17 +126,17 @@ impl Competing {
     }
 }
 
-/// What is run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Round trips of a turn: [`TRIALS`] or [`STREAM`].
     pub messages: usize,
-    /// How long a turn lasts, if it does not have them before.
+    /// The duration of a turn, if it does not have them before.
     pub span: Duration,
 }
 
 impl Plan {
-    /// How often each row has its turn.
+    /// The number of turns of each row.
     pub fn rounds(&self) -> u64 {
         match self.span < LEAST_SPAN {
             true => FEW_ROUNDS,
@@ -156,7 +153,7 @@ pub struct Turn {
     pub round_trips: Vec<u64>,
     /// Messages without an answer.
     pub lost: u64,
-    /// How long it took, without what the client rested.
+    /// The time that it took, without what the client rested.
     pub elapsed: Duration,
 }
 
@@ -172,10 +169,10 @@ impl Turn {
 pub struct Row {
     /// The server.
     pub server: Server,
-    /// How it and its client are scheduled.
+    /// The scheduling class of it and its client.
     pub priority: Priority,
-    /// What competes with them.
-    pub competing: Competing,
+    /// The processes that compete with them.
+    pub competing: CompetingProcesses,
     /// One in each round.
     pub turns: Vec<Turn>,
 }
@@ -183,7 +180,7 @@ pub struct Row {
 impl Row {
     /// All round trips in order of size, ns.
     pub fn pooled(&self) -> Vec<u64> {
-        crate::figures::pooled(self.turns.iter().map(|turn| turn.round_trips.as_slice()))
+        sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()))
     }
     /// Messages without an answer.
     pub fn lost(&self) -> u64 {
@@ -195,7 +192,7 @@ impl Row {
     }
 }
 
-/// What is compared.
+/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 pub enum Figure {
     /// The round trip that half of them do not exceed, ns.
@@ -238,30 +235,18 @@ impl Figure {
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// In the order of [`Competing::each`], and for each by priority and in the order of [`Server::EACH`]. A server that this host does not have is missing, and
-    /// among the notes.
-    pub rows: Vec<Row>,
-    /// Of the channels that Laxity's handlers had.
-    pub channels: Vec<Figures>,
-    /// Whether client and server could run as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// What is to be said of it.
-    pub notes: Vec<String>,
-}
+/// The result: rows in the order of [`CompetingProcesses::each`], and for each by priority and in the order of [`Server::EACH`]. A server that this host does not have is
+/// missing, and among the notes.
+pub type Report = crate::report::Report<Row>;
 
 impl Report {
     /// The row of a server beside some competing processes.
-    pub fn row(&self, server: Server, priority: Priority, competing: Competing) -> Option<&Row> {
+    pub fn row(&self, server: Server, priority: Priority, competing: CompetingProcesses) -> Option<&Row> {
         self.rows.iter().find(|row| (row.server, row.priority, row.competing) == (server, priority, competing))
     }
 
     /// A server's figure at real-time priority in ppm of the least one of all servers of sockets, at either priority, of each round in order of size.
-    pub fn to_best_ppm(&self, server: Server, competing: Competing, figure: Figure) -> Vec<u64> {
+    pub fn to_best_ppm(&self, server: Server, competing: CompetingProcesses, figure: Figure) -> Vec<u64> {
         let Some(row) = self.row(server, Priority::RealTime, competing) else { return Vec::new() };
         let others = |row: &&Row| row.competing == competing && !row.server.is_laxity();
         let others: Vec<&Row> = self.rows.iter().filter(others).collect();
@@ -271,7 +256,8 @@ impl Report {
 
     /// A server's figure at real-time priority, the largest beside two to most competing processes, in ppm of the one beside a single process, of each round in order of size.
     pub fn to_single_ppm(&self, server: Server, competing: Priority, figure: Figure) -> Vec<u64> {
-        let row = |processes| self.row(server, Priority::RealTime, Competing { priority: competing, processes });
+        let row =
+            |processes| self.row(server, Priority::RealTime, CompetingProcesses { priority: competing, processes });
         let Some(single) = row(1) else { return Vec::new() };
         let of_round = |(round, single): (usize, &Turn)| {
             let more = (2..=MOST_COMPETING).map(|processes| figure.to_compare(row(processes)?.turns.get(round)?));
@@ -281,38 +267,28 @@ impl Report {
     }
 }
 
-fn ppm(of: u64, to: u64) -> Option<u64> {
-    u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
-}
-
-fn sorted(values: impl Iterator<Item = u64>) -> Vec<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values
-}
-
-/// What all rows stand on, and the rows that this host has.
-struct Bench {
+/// The common base of all rows, and the rows that this host has.
+struct EventsBench {
     lab: Hosts,
-    conditions: Conditions,
+    conditions: HostConditions,
     pairs: Vec<Pair>,
 }
 
 /// Finds out what this host allows. Blocks a signal in the calling thread and in those that are made from here on, and keeps them from the processor of the servers, where real-time processes
 /// leave them nothing; the threads of servers and clients go there.
-fn conditions() -> Result<Conditions, Error> {
+fn conditions() -> Result<HostConditions, Error> {
     signals::reserve().map_err(Error::system("blocking a signal for POSIX AIO"))?;
-    let conditions = Conditions::find(PRIORITY);
+    let conditions = HostConditions::find(APPLICATION_PRIORITY);
     if let Some(processor) = conditions.processors[0] {
         sys::pin(processor).map_err(Error::system("the processor of what is aside"))?;
     }
     Ok(conditions)
 }
 
-impl Bench {
+impl EventsBench {
     /// Opens a pair for each of `servers` at each of `priorities`. A server that this host does not have is a note. `is_watched` if it is looked at when handlers begin.
     fn open(
-        mut conditions: Conditions,
+        mut conditions: HostConditions,
         servers: &[Server],
         priorities: &[Priority],
         is_watched: bool,
@@ -341,12 +317,13 @@ impl Bench {
 ///
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets. A server that this host does not have is a note.
-pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let conditions = conditions()?;
     let priorities = if conditions.priority.is_some() { Priority::BOTH } else { &Priority::BOTH[..1] };
-    let Bench { lab, mut conditions, mut pairs } = Bench::open(conditions, &Server::EACH, priorities, false)?;
+    let EventsBench { lab, mut conditions, mut pairs } =
+        EventsBench::open(conditions, &Server::EACH, priorities, false)?;
     let mut rows = Vec::new();
-    for competing in Competing::each() {
+    for competing in CompetingProcesses::each() {
         let beside = pairs.iter().filter(|pair| competing.are_beside(pair.priority));
         rows.extend(beside.map(|pair| Row {
             server: pair.server,
@@ -355,34 +332,28 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
             turns: Vec::new(),
         }));
     }
-    let (all, mut done) = (rows.len() as u64 * plan.rounds(), 0);
+    let mut turns = Turns::new(rows.len() as u64 * plan.rounds(), progress);
     for round in 0..plan.rounds() as usize {
-        let mut first = 0;
-        for competing in Competing::each() {
+        let mut rows = rows.iter_mut();
+        for competing in CompetingProcesses::each() {
             let mut beside: Vec<&mut Pair> =
                 pairs.iter_mut().filter(|pair| competing.are_beside(pair.priority)).collect();
-            let count = beside.len();
-            for place in 0..count {
-                let at = (place + round) % count;
-                let limit = plan.span * 2 + Duration::from_secs(60);
-                let begin = || competing.start(conditions.processors[1], limit);
-                rows[first + at].turns.push(beside[at].turn(&lab, plan, begin)?);
-                done += 1;
-                progress(done, all);
-            }
-            first += count;
+            let limit = plan.span * 2 + Duration::from_secs(60);
+            let found = turns.round(round, beside.len(), |at| {
+                beside[at].turn(&lab, plan, || competing.start(conditions.processors[1], limit))
+            })?;
+            found.into_iter().zip(rows.by_ref()).for_each(|(turn, row)| row.turns.push(turn));
         }
     }
     let channels = pairs.into_iter().filter_map(|pair| pair.close(&mut conditions.notes)).collect();
-    let Conditions { priority, is_kept_awake, notes, .. } = conditions;
-    Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake, notes })
+    Ok(conditions.report(rows, channels))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const ALONE: Competing = Competing { priority: Priority::Normal, processes: 0 };
+    const ALONE: CompetingProcesses = CompetingProcesses { priority: Priority::Normal, processes: 0 };
 
     fn row(server: Server, priority: Priority, processes: usize, turns: &[u64]) -> Row {
         let turn = |&nanos| Turn {
@@ -390,7 +361,12 @@ mod tests {
             lost: 1,
             elapsed: Duration::from_nanos(nanos * FEWEST as u64),
         };
-        Row { server, priority, competing: Competing { processes, ..ALONE }, turns: turns.iter().map(turn).collect() }
+        Row {
+            server,
+            priority,
+            competing: CompetingProcesses { processes, ..ALONE },
+            turns: turns.iter().map(turn).collect(),
+        }
     }
 
     fn report(rows: Vec<Row>) -> Report {
@@ -452,7 +428,7 @@ mod tests {
 
     #[test]
     fn real_time_processes_compete_with_real_time_servers_alone() {
-        let each: Vec<Competing> = Competing::each().collect();
+        let each: Vec<CompetingProcesses> = CompetingProcesses::each().collect();
         assert_eq!(each.len(), 9);
         let beside = |priority| each.iter().filter(|competing| competing.are_beside(priority)).count();
         assert_eq!((beside(Priority::Normal), beside(Priority::RealTime)), (5, 9));

@@ -3,49 +3,39 @@
 use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::thread;
 
-use laxity::handler::kernel::Notices;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
-use super::channels::{Channels, Wanted};
+use super::channels::RowChannels;
 use super::client::{self, Client};
-use super::in_kernel;
-use super::in_process::{self, Entries};
+use super::handlers::{self, HandlerWatchPoint};
 use super::{BATCH, Plan, Priority, Server, Turn};
-use crate::conditions::{Conditions, Manner};
+use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
-use crate::hosts::{Devices, Hosts, Place};
-use crate::roundtrip::is_nothing;
-use crate::timing::{SetAtEnd, joined};
+use crate::hosts::{Devices, Hosts, InterfaceEnd};
+use crate::sys::is_nothing;
+use crate::timing::{FlagGuard, joined};
 
 /// Messages at the beginning of a turn, before anything competes, whose time is not counted.
 const WARM_UP: u64 = 16;
-/// How long a turn goes on without any answer.
+/// The time for which a turn goes on without any answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// What serves.
-pub(super) enum Serving {
+/// The server.
+pub(super) enum ServingEnd {
     /// A thread of a turn, with this socket, which is connected to the client's address.
     Socket(UdpSocket),
     /// A handler of Laxity, also between turns.
     Handler {
         /// Its host's.
-        channels: Box<Channels>,
-        /// When it begins with messages, if that is looked at.
-        entries: Option<Watched>,
+        channels: Box<RowChannels>,
+        /// The times at which it begins with messages, if that is looked at.
+        entries: Option<HandlerWatchPoint>,
     },
-}
-
-/// What tells when a handler begins with a message.
-pub(super) enum Watched {
-    /// It writes it down, and the message goes to the application.
-    InProcess(Arc<Entries>),
-    /// It says so beside the message.
-    InKernel(Box<Notices>),
 }
 
 /// Both ends.
@@ -53,48 +43,35 @@ pub(super) struct Pair {
     pub(super) server: Server,
     pub(super) priority: Priority,
     pub(super) client: Client,
-    pub(super) serving: Serving,
+    pub(super) serving: ServingEnd,
     /// Of both ends.
-    pub(super) manner: Manner,
-    places: [Place; 2],
+    pub(super) manner: ThreadSetup,
+    places: [InterfaceEnd; 2],
 }
 
 impl Pair {
     /// Opens both ends on network `number`. `is_watched` if it is looked at when a handler begins.
     pub(super) fn open(
         lab: &Hosts,
-        conditions: &mut Conditions,
+        conditions: &mut HostConditions,
         number: u8,
         (server, priority): (Server, Priority),
         is_watched: bool,
     ) -> Result<Self, Error> {
-        let over_xdp = matches!(server, Server::LaxityXdp | Server::LaxityKernel);
-        let devices = if over_xdp { Devices::Whole } else { Devices::Default };
-        let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
-        let manner = Manner {
+        let devices = if server.is_over_xdp() { Devices::Whole } else { Devices::Default };
+        let places = lab.joined(number, devices)?;
+        let manner = ThreadSetup {
             processor: conditions.processors[1],
             priority: conditions.priority.filter(|_| priority == Priority::RealTime),
         };
-        let (serving, client) = match server {
-            Server::LaxityUdp | Server::LaxityXdp | Server::LaxityKernel => {
-                let in_kernel = server == Server::LaxityKernel;
-                let wanted = Wanted { name: format!("{server} ({priority})"), over_xdp, in_kernel, manner };
-                let (mut channels, reply, client) = Channels::open(lab, conditions, places, wanted)?;
-                let entries = if in_kernel {
-                    in_kernel::install(&mut channels, reply, is_watched)?
-                        .map(|notices| Watched::InKernel(Box::new(notices)))
-                } else if is_watched {
-                    Some(Watched::InProcess(in_process::install_watched(&mut channels, reply)?))
-                } else {
-                    in_process::install(&mut channels, reply)?;
-                    None
-                };
-                (Serving::Handler { channels: Box::new(channels), entries }, client)
-            }
-            Server::Blocking | Server::Epoll | Server::Sigio | Server::Aio | Server::IoUring => {
-                let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
-                (Serving::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
-            }
+        let (serving, client) = if server.is_laxity() {
+            let name = format!("{server} ({priority})");
+            let (mut channels, reply, client) = RowChannels::open(lab, conditions, places, name, server, manner)?;
+            let entries = handlers::install(&mut channels, reply, server, is_watched)?;
+            (ServingEnd::Handler { channels: Box::new(channels), entries }, client)
+        } else {
+            let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
+            (ServingEnd::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
         };
         Ok(Self { server, priority, client, serving, manner, places })
     }
@@ -112,23 +89,23 @@ impl Pair {
     }
 
     /// Runs `serve` with the server's socket, if it has one, and `ask`, each on a thread of a turn's manner, until `ask` is over; what they came back with. `begin` is called when `ask` is
-    /// [ready](Asking::ready), and what it came back with is dropped when `ask` is over.
+    /// [ready](TurnClient::ready), and what it came back with is dropped when `ask` is over.
     pub(super) fn with_ends<A: Send, S: Send, G>(
         &mut self,
         lab: &Hosts,
         serve: impl FnOnce(&UdpSocket) -> io::Result<S> + Send,
-        ask: impl FnOnce(&mut Asking<'_>) -> io::Result<A> + Send,
+        ask: impl FnOnce(&mut TurnClient<'_>) -> io::Result<A> + Send,
         begin: impl FnOnce() -> Result<G, Error>,
     ) -> Result<(A, Option<S>), Error> {
         let [own, peer] = self.places.map(|place| place.address);
         let socket = lab.on(0, || client::socket(own, peer)).map_err(Error::system("the client's UDP socket"))?;
         let (client, manner, over) = (&mut self.client, self.manner, AtomicBool::new(false));
         let at_server = match &self.serving {
-            Serving::Socket(socket) => {
+            ServingEnd::Socket(socket) => {
                 prepare(socket, self.server).map_err(Error::system("a UDP socket"))?;
                 Some(socket)
             }
-            Serving::Handler { .. } => None,
+            ServingEnd::Handler { .. } => None,
         };
         client.rest();
         let ((ready, is_ready), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
@@ -136,7 +113,7 @@ impl Pair {
             let (over, socket) = (&over, &socket);
             let served = at_server.map(|socket| {
                 scope.spawn(move || {
-                    let _over = SetAtEnd(over);
+                    let _over = FlagGuard(over);
                     manner.take();
                     serve(socket)
                 })
@@ -145,7 +122,7 @@ impl Pair {
             let asked = scope.spawn(move || {
                 let _ends = ends;
                 manner.take();
-                ask(&mut Asking { client, socket, over, ready: Some((ready, goes_on)) })
+                ask(&mut TurnClient { client, socket, over, ready: Some((ready, goes_on)) })
             });
             // Nothing comes if the client fails before.
             let beside = is_ready.recv().ok().map(|()| begin());
@@ -160,8 +137,8 @@ impl Pair {
     /// The figures of the channel that a handler had. `notes` are told what is to be said of it.
     pub(super) fn close(self, notes: &mut Vec<String>) -> Option<Figures> {
         match self.serving {
-            Serving::Socket(_) => None,
-            Serving::Handler { channels, .. } => Some(channels.close(notes)),
+            ServingEnd::Socket(_) => None,
+            ServingEnd::Handler { channels, .. } => Some(channels.close(notes)),
         }
     }
 }
@@ -183,17 +160,17 @@ impl Drop for EndOfTurn<'_> {
     }
 }
 
-/// What a turn's client has.
-pub(super) struct Asking<'a> {
+/// The values of a turn's client.
+pub(super) struct TurnClient<'a> {
     pub(super) client: &'a mut Client,
     pub(super) socket: &'a UdpSocket,
     /// There is no server any more.
     pub(super) over: &'a AtomicBool,
-    /// How it says that it is ready, and what it waits for then.
+    /// The channels by which it says that it is ready, and by which it is let go.
     ready: Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
 }
 
-impl Asking<'_> {
+impl TurnClient<'_> {
     /// Sends a message, and waits for its answer ([`Client::ask`]).
     pub(super) fn ask(&mut self) -> io::Result<Option<Duration>> {
         self.client.ask(self.socket)
@@ -225,7 +202,7 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
 }
 
 /// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
-fn ask(asking: &mut Asking<'_>, plan: &Plan) -> io::Result<Turn> {
+fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> {
     let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
     for _ in 0..WARM_UP {
         if asking.over.load(Ordering::Acquire) {

@@ -9,10 +9,9 @@ use rustix::io::Errno;
 
 use super::MESSAGE_BYTES;
 use crate::error::Error;
-use crate::roundtrip::is_nothing;
-use crate::sys::{posix_aio, signals, uring};
+use crate::sys::{or_nothing, posix_aio, signals, uring};
 
-/// What answers.
+/// The server that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Server {
@@ -50,12 +49,17 @@ impl Server {
         Self::LaxityKernel,
     ];
 
-    /// Whether it is a handler of Laxity; else it is a program with a socket.
+    /// True if it is a handler of Laxity; else it is a program with a socket.
     pub fn is_laxity(self) -> bool {
         matches!(self, Self::LaxityUdp | Self::LaxityXdp | Self::LaxityKernel)
     }
 
-    /// Whether this host has it.
+    /// True if it is over AF_XDP.
+    pub(super) fn is_over_xdp(self) -> bool {
+        matches!(self, Self::LaxityXdp | Self::LaxityKernel)
+    }
+
+    /// True if this host has it.
     ///
     /// # Errors
     /// It does not.
@@ -64,12 +68,12 @@ impl Server {
         found.map_err(Error::system("the kernel gives no io_uring of a single issuer with deferred work (Linux 6.1, kernel.io_uring_disabled = 0)"))
     }
 
-    /// Whether its socket blocks.
+    /// True if its socket blocks.
     pub(super) fn blocks(self) -> bool {
         matches!(self, Self::Blocking | Self::Aio | Self::IoUring)
     }
 
-    /// What it waits for before it receives, on the thread that calls this; `None` if it does not wait apart from that.
+    /// The wait before it receives, on the thread that calls this; `None` if it does not wait separately.
     ///
     /// # Errors
     /// The kernel's.
@@ -77,13 +81,7 @@ impl Server {
         Ok(match self {
             Self::Blocking => Some(Box::new(|| Ok(()))),
             Self::Epoll => Some(Box::new(polled(socket)?)),
-            Self::Sigio => {
-                let mut wait = signals::of_descriptor(socket.as_fd())?;
-                Some(Box::new(move || {
-                    wait();
-                    Ok(())
-                }))
-            }
+            Self::Sigio => Some(Box::new(signals::of_descriptor(socket.as_fd())?)),
             Self::Aio | Self::IoUring | Self::LaxityUdp | Self::LaxityXdp | Self::LaxityKernel => None,
         })
     }
@@ -101,7 +99,7 @@ impl Server {
     }
 }
 
-/// What waits until `socket` is readable.
+/// A wait until `socket` is readable.
 fn polled(socket: &UdpSocket) -> io::Result<impl FnMut() -> io::Result<()>> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&epoll, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -125,10 +123,7 @@ fn echo(socket: &UdpSocket, mut wait: Wait<'_>) -> io::Result<()> {
             Ok(_) => return Ok(()),
             Err(error) => Err(error),
         };
-        match echoed {
-            Err(error) if !is_nothing(&error) => return Err(error),
-            _ => {}
-        }
+        or_nothing(echoed)?;
     }
 }
 

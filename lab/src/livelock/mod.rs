@@ -1,9 +1,9 @@
-//! What is left of a host's channels while strangers flood its port, more and more of them: over UDP, and over AF_XDP with early
+//! The throughput of a host's channels while unknown peers flood its port, at a growing rate: over UDP, and over AF_XDP with early
 //! demultiplexing [rio §2.1].
 //!
 //! Two hosts in network namespaces, for each link a pair of interfaces of its own. Host a sends host b a real-time channel that was
-//! admitted and a best-effort channel, both at rates of their own; a stranger beside host a sends small datagrams that are no frames
-//! of ours. Host b, executive and applications, has one processor and everybody else the other, if there are two. Links take turns,
+//! admitted and a best-effort channel, both at rates of their own; an unknown peer beside host a sends small datagrams that are no frames
+//! of ours. Host b, executive and applications, has one processor and all else the other, if there are two. Links take turns,
 //! step by step.
 //!
 //! A virtual interface hands a packet over on the processor that sends it. Here the kernel is told to process what comes in for host b
@@ -20,21 +20,24 @@ use std::thread;
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
-use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::sys::now;
 use laxity_link::xdp::Mode;
 
+use crate::conditions::stay_on;
 use crate::error::Error;
 use crate::figures::per_second;
-use crate::hosts::{Devices, Hosts, Place};
+use crate::hosts::{Devices, Hosts, InterfaceEnd};
+use crate::roundtrip::connect;
 use crate::timing::joined;
+use crate::turns::Turns;
+use crate::workload::real_time;
 
 /// The links, in the order of the rows of each step.
 pub const LINKS: [&str; 2] = ["udp", "xdp"];
-/// Packets a second that strangers offer; `None` is as many as one thread can send.
+/// Packets a second that unknown peers offer; `None` is as many as one thread can send.
 pub const STEPS: [Option<u64>; 7] =
     [Some(0), Some(50_000), Some(100_000), Some(200_000), Some(400_000), Some(800_000), None];
 /// Bytes of a message of either channel: one packet.
@@ -43,25 +46,24 @@ pub const MESSAGE_BYTES: u64 = 1000;
 pub const INTERVAL: Duration = Duration::from_millis(1);
 /// Between messages of the best-effort channel.
 pub const BEST_EFFORT_INTERVAL: Duration = Duration::from_micros(400);
-/// Bytes of a stranger's datagram.
+/// Bytes of an unknown peer's datagram.
 pub const FLOOD_BYTES: usize = 32;
 
 const DEADLINE: Duration = Duration::from_millis(100);
 const NAMES: [&str; 2] = ["guaranteed", "best-effort"];
 /// Before the flood begins, the channels have run for so long.
 const WARM_UP: StdDuration = StdDuration::from_millis(200);
-const ACCEPT: StdDuration = StdDuration::from_secs(5);
 
 /// One step with one link.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// One of [`LINKS`].
     pub link: &'static str,
-    /// What was to be offered.
+    /// The rate that was to be offered.
     pub offered_packets_s: Option<u64>,
-    /// What strangers sent.
+    /// The packets that unknown peers sent.
     pub flooded_packets: u64,
-    /// How long they did.
+    /// The time for which they sent.
     pub elapsed: Duration,
     /// The channel with a contract, from before the flood until after it.
     pub real_time: Figures,
@@ -73,29 +75,29 @@ pub struct Row {
     pub best_effort_bytes_s: u64,
     /// Frames that the demultiplexer dropped; `None` over UDP.
     pub dropped_early: Option<u64>,
-    /// What that took, as bounds have it.
+    /// The time that this took, as bounds have it.
     pub dropping: Option<Duration>,
-    /// What was left of host b's processor under the flood; `None` without one of its own.
+    /// The part of host b's processor that was left under the flood; `None` without one of its own.
     pub left_over: Option<Duration>,
-    /// What a stranger's packet took from host b's processor, whoever's work it was, as far as what is left over without a flood
+    /// The time that an unknown peer's packet took from host b's processor, in whichever thread, as far as what is left over without a flood
     /// differs; `None` without a flood, and if nothing was left over.
     pub packet_cost: Option<Duration>,
     /// Datagrams that the kernel dropped for want of room at host b's sockets.
     pub overflow: u64,
     /// Processor time of soft interrupts of the whole machine, as far as the kernel tells.
     pub soft_interrupts: Option<Duration>,
-    /// What is to be said of it.
+    /// Remarks on it.
     pub notes: Vec<String>,
 }
 
-/// What came of it: a row for each link of each step.
+/// The result: a row for each link of each step.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// In the order in which they ran, but those of a step in the order of [`LINKS`].
     pub rows: Vec<Row>,
-    /// Whether host b had a processor to itself.
+    /// True if host b had a processor to itself.
     pub has_own_processor: bool,
-    /// What is to be said of all.
+    /// Remarks on all.
     pub notes: Vec<String>,
 }
 
@@ -103,7 +105,7 @@ pub struct Report {
 ///
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
-pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let processors = laxity_link::sys::processors();
     let (others, own) = match processors[..] {
         [first, second, ..] => (Some(first), Some(second)),
@@ -115,24 +117,21 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut worlds = Vec::new();
     for (number, link) in LINKS.into_iter().enumerate() {
-        let world = World::new(&lab, number, link, span, [others, own])?;
+        let world = LinkHosts::new(&lab, number, link, span, [others, own])?;
         if let Some(own) = own
             && let Err(error) = lab.receive_on(1, number as u8, own)
         {
-            notes.push(format!("{link}: strangers pay for host b's interrupts: no receive packet steering: {error}"));
+            notes.push(format!(
+                "{link}: unknown peers delay host b's own interrupts: no receive packet steering: {error}"
+            ));
         }
-        notes.extend(world.hosts[1].standing().notes.iter().map(|note| format!("{link}: host b: {note}")));
+        notes.extend(world.hosts[1].status().notes.iter().map(|note| format!("{link}: host b: {note}")));
         worlds.push(world);
     }
-    let (all, mut rows): (u64, Vec<Row>) = ((STEPS.len() * LINKS.len()) as u64, Vec::new());
+    let mut turns = Turns::new((STEPS.len() * LINKS.len()) as u64, progress);
+    let mut rows: Vec<Row> = Vec::new();
     for (number, offered) in STEPS.into_iter().enumerate() {
-        let mut step: Vec<Option<Row>> = vec![None; LINKS.len()];
-        for turn in 0..LINKS.len() {
-            let at = (turn + number) % LINKS.len();
-            step[at] = Some(worlds[at].step(&lab, offered, span)?);
-            progress((number * LINKS.len() + turn + 1) as u64, all);
-        }
-        for mut row in step.into_iter().flatten() {
+        for mut row in turns.round(number, LINKS.len(), |at| worlds[at].step(&lab, offered, span))? {
             let undisturbed = rows.iter().find(|first| first.link == row.link);
             row.packet_cost = undisturbed.and_then(|first| {
                 packet_cost((first.left_over?, first.elapsed), (row.left_over?, row.elapsed), row.flooded_packets)
@@ -144,14 +143,14 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
 }
 
 /// Both hosts over one link.
-struct World {
+struct LinkHosts {
     link: &'static str,
     hosts: [Host; 2],
-    places: [Place; 2],
+    places: [InterfaceEnd; 2],
     processors: [Option<usize>; 2],
 }
 
-impl World {
+impl LinkHosts {
     fn new(
         lab: &Hosts,
         number: usize,
@@ -160,59 +159,50 @@ impl World {
         processors: [Option<usize>; 2],
     ) -> Result<Self, Error> {
         let over_xdp = link == "xdp";
-        let places = lab.join(number as u8, if over_xdp { Devices::Whole } else { Devices::Default });
-        let places: [Place; 2] = places.map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
-        let start = |at: usize| -> Result<Host, Error> {
+        let places = lab.joined(number as u8, if over_xdp { Devices::Whole } else { Devices::Default })?;
+        let start = |at: usize| {
             let config = HostConfig {
                 bind: places[at].address,
-                // Host a has a socket: the stranger beside it takes its queue for itself.
+                // Host a has a socket: the unknown peer beside it takes its queue for itself.
                 link: if over_xdp && at == 1 {
                     LinkChoice::Xdp(XdpOptions { mode: Mode::Generic, ..XdpOptions::default() })
                 } else {
                     LinkChoice::Udp
                 },
-                claims: None,
-                lock_memory: false,
-                frames: 4096,
+                ..HostConfig::emulated(Platform::assumed_host())
+            }
+            .advanced(|advanced| {
+                advanced.lock_memory = false;
+                advanced.frames = 4096;
                 // The flood may take keep-alives with it; that is no part of what is measured.
-                lease: (span * 2 + Duration::from_secs(5)).min(Duration::from_secs(60)),
-                ..HostConfig::with_costs(Platform::assumed_host())
-            };
-            let started = lab.on(at, || {
-                // Its threads inherit that.
-                streams::stay_on(processors[at]);
-                Ok(Host::start(config))
+                advanced.lease = (span * 2 + Duration::from_secs(5)).min(Duration::from_secs(60)).into();
             });
-            Ok(started.map_err(Error::system("entering a network namespace"))??)
+            lab.start(at, processors[at], || config)
         };
         Ok(Self { link, hosts: [start(0)?, start(1)?], places, processors })
     }
 
     fn open(&self, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
         let [a, b] = &self.hosts;
-        let listener = b.listen(name)?;
-        let sender = match a.open(b.address(), name, spec) {
+        match connect(a, b, name, spec) {
             // The least deadline that is granted is as good.
-            Err(laxity::Error::Refused { refusal, .. }) if refusal.least_deadline.is_some() => {
+            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) if refusal.least_deadline.is_some() => {
                 let least = refusal.least_deadline.map_or(DEADLINE, Duration::rounded_up);
-                a.open(b.address(), name, ChannelSpec::real_time(contract(least)?))?
+                connect(a, b, name, guaranteed(least)?)
             }
-            opened => opened?,
-        };
-        Ok((sender, listener.accept(Some(ACCEPT))?))
+            opened => opened,
+        }
     }
 
     fn step(&self, lab: &Hosts, offered: Option<u64>, span: Duration) -> Result<Row, Error> {
-        let (guaranteed, its_receiver) = self.open(NAMES[0], ChannelSpec::real_time(contract(DEADLINE)?))?;
+        let (guaranteed, its_receiver) = self.open(NAMES[0], guaranteed(DEADLINE)?)?;
         let (other, other_receiver) = self.open(NAMES[1], ChannelSpec::best_effort(MESSAGE_BYTES, 64)?)?;
         let watches = [its_receiver.watch(), other_receiver.watch()];
         let figures = || [watches[0].figures(), watches[1].figures()];
-        let (over, flood_over, [others, own]) = (AtomicBool::new(false), AtomicBool::new(false), self.processors);
-        let b = &self.hosts[1];
+        let (over, [others, own], b) = (&AtomicBool::new(false), self.processors, &self.hosts[1]);
         thread::scope(|scope| {
             let senders = [(guaranteed, INTERVAL, true), (other, BEST_EFFORT_INTERVAL, false)];
             let senders = senders.map(|(sender, interval, is_urgent)| {
-                let over = &over;
                 scope.spawn(move || streams::send(sender, interval, is_urgent, others, over))
             });
             let receivers = [(its_receiver, true), (other_receiver, false)];
@@ -220,16 +210,14 @@ impl World {
                 receivers.map(|(receiver, is_urgent)| scope.spawn(move || streams::receive(receiver, is_urgent, own)));
             thread::sleep(WARM_UP);
             let (before, links, early) = (figures(), b.link_counters().unwrap_or_default(), self.dropped_early());
-            let flood_is_over = &flood_over;
-            let left_over = own.map(|own| scope.spawn(move || left_over::until(flood_is_over, own)));
+            let left_over = own.map(|own| scope.spawn(move || left_over::until(over, own)));
             let (interrupts, begin) = (soft_interrupts(), now());
-            let flooded = lab.on(0, || {
-                streams::stay_on(others);
-                Ok(flood::run(self.places, offered, span))
+            let flooded = lab.run(0, || {
+                stay_on(others);
+                flood::run(self.places, offered, span)
             });
             let elapsed = now().since(begin);
             let (after, interrupts_after) = (figures(), soft_interrupts());
-            flood_over.store(true, Ordering::Relaxed);
             over.store(true, Ordering::Relaxed);
             // What is still on its way has come then, and the demultiplexer's counters have been read.
             thread::sleep(StdDuration::from_millis(250));
@@ -239,12 +227,13 @@ impl World {
                 notes.extend(joined(sender));
             }
             let [real_time, best_effort] = receivers.map(|receiver| joined(receiver));
-            let flooded_packets = flooded.map_err(Error::system("entering a network namespace"))??;
+            let flooded_packets = flooded?;
             notes.extend([&real_time, &best_effort].into_iter().filter_map(|(_, note)| note.clone()));
             let in_time = |at: &Figures| at.delivered.saturating_sub(at.late) * MESSAGE_BYTES;
             let a_second = |bytes: u64| per_second(bytes, elapsed);
-            let dropped_early = early_after.zip(early).map(|(after, before)| after.saturating_sub(before));
-            let drop_cost = b.allowed_drops().map(|allowed| allowed.cost);
+            let more = |after: Option<u64>, before: Option<u64>| Some(after?.saturating_sub(before?));
+            let dropped_early = more(early_after, early);
+            let drop_cost = b.snapshot().early.and_then(|early| early.allowed_drop_cost);
             Ok(Row {
                 link: self.link,
                 offered_packets_s: offered,
@@ -259,9 +248,7 @@ impl World {
                 left_over: left_over.map(|counting| joined(counting)),
                 packet_cost: None,
                 overflow: links_after.receive_overflow.saturating_sub(links.receive_overflow),
-                soft_interrupts: interrupts_after
-                    .zip(interrupts)
-                    .map(|(after, before)| Duration::from_nanos(after.saturating_sub(before))),
+                soft_interrupts: more(interrupts_after, interrupts).map(Duration::from_nanos),
                 notes,
             })
         })
@@ -272,9 +259,9 @@ impl World {
     }
 }
 
-/// What each packet of the flood took: less was left over of a span than of an undisturbed one.
+/// The time that each packet of the flood took: less was left over of a span than of an undisturbed one.
 fn packet_cost(undisturbed: (Duration, Duration), flooded: (Duration, Duration), packets: u64) -> Option<Duration> {
-    /// Of a processor that has less left over than this, in millionths, nobody can tell what more would have taken.
+    /// Of a processor that has less left over than this, in millionths, it is unknown what more load would have taken.
     const LEAST: u64 = 50_000;
     let share =
         |(left, of): (Duration, Duration)| (u128::from(left.as_nanos()) * 1_000_000).checked_div(of.as_nanos().into());
@@ -284,9 +271,8 @@ fn packet_cost(undisturbed: (Duration, Duration), flooded: (Duration, Duration),
     (under >= LEAST.into()).then_some(Duration::from_nanos(u64::try_from(each).ok()?))
 }
 
-fn contract(deadline: Duration) -> Result<Contract, Error> {
-    Contract::new(MESSAGE_BYTES, MESSAGE_BYTES, INTERVAL, 1, deadline)
-        .map_err(|error| laxity::Error::from(error).into())
+fn guaranteed(deadline: Duration) -> Result<ChannelSpec, Error> {
+    real_time(MESSAGE_BYTES, MESSAGE_BYTES, INTERVAL, 1, deadline)
 }
 
 /// ns of all processors in soft interrupts since the machine was started; the kernel counts hundredths of a second.
@@ -313,7 +299,7 @@ mod tests {
         let left = |percent: u64| (Duration::from_millis(20) * percent, span);
         // A tenth of two seconds for 200,000 packets.
         assert_eq!(packet_cost(left(90), left(80), 200_000), Some(Duration::from_micros(1)));
-        assert_eq!(packet_cost(left(90), left(80), 0), None, "nobody sent");
+        assert_eq!(packet_cost(left(90), left(80), 0), None, "no packet was sent");
         assert_eq!(packet_cost(left(90), left(4), 200_000), None, "nothing was left");
         assert_eq!(packet_cost(left(80), left(90), 200_000), None, "more was left");
     }

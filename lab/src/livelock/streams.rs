@@ -9,20 +9,11 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
 use super::{MESSAGE_BYTES, Note};
-use crate::timing;
+use crate::conditions::{APPLICATION_PRIORITY, ThreadSetup};
 
-/// Of applications of the channel with a contract, below that of the executives.
-const PRIORITY: u8 = 60;
-/// How long a receiver waits for a message before it looks whether the channel is over, and how often in vain.
+/// The time that a receiver waits for a message before it looks whether the channel is over, and the number of times without one.
 const LOOK: StdDuration = StdDuration::from_millis(100);
 const LOOKS: u32 = 50;
-
-/// The calling thread, and those that it starts, stay on a processor, if there is a choice.
-pub(super) fn stay_on(processor: Option<usize>) {
-    if let Some(processor) = processor {
-        let _ = sys::pin(processor);
-    }
-}
 
 /// Sends a message every `interval` until `over`, and closes the channel.
 pub(super) fn send(
@@ -32,8 +23,7 @@ pub(super) fn send(
     processor: Option<usize>,
     over: &AtomicBool,
 ) -> Note {
-    stay_on(processor);
-    timing::prepare(is_urgent.then_some(PRIORITY));
+    ThreadSetup { processor, priority: is_urgent.then_some(APPLICATION_PRIORITY) }.take();
     let message = vec![0x5a; MESSAGE_BYTES as usize];
     let mut next = now();
     while !over.load(Ordering::Relaxed) {
@@ -56,8 +46,7 @@ pub(super) fn send(
 
 /// Takes messages until the channel is over.
 pub(super) fn receive(mut receiver: Receiver, is_urgent: bool, processor: Option<usize>) -> (Figures, Note) {
-    stay_on(processor);
-    timing::prepare(is_urgent.then_some(PRIORITY));
+    ThreadSetup { processor, priority: is_urgent.then_some(APPLICATION_PRIORITY) }.take();
     let mut silent = 0;
     let note = loop {
         match receiver.recv_timeout(LOOK) {

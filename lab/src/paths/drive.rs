@@ -1,15 +1,14 @@
-//! What the two ends of a path do: round trips, and one direction with a window.
+//! The work of the two ends of a path: round trips, and one direction with a window.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread;
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
-use super::end::{BATCH, End};
+use super::end::{BATCH, PathEnd};
+use crate::conditions::{ThreadSetup, both_ends};
 use crate::figures::per_second;
-use crate::timing::{self, joined};
 
 /// Packets that may be on their way in one direction: fewer than any ring or buffer holds, so that none is lost for want of room.
 const WINDOW: u64 = 256;
@@ -23,34 +22,25 @@ const STALLED_AFTER: Duration = Duration::from_millis(50);
 const WARM_UP_TRIPS: u64 = 16;
 const WARM_UP_PACKETS: u64 = 512;
 
-/// How the threads of both ends run.
+/// The threads of both ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Manner {
-    /// Of each end; `None` leaves it to the kernel.
-    pub(super) processors: [Option<usize>; 2],
-    pub(super) priority: Option<u8>,
-    /// Nobody ever waits.
+pub(super) struct ThreadsSetup {
+    pub(super) ends: [ThreadSetup; 2],
+    /// No end ever waits.
     pub(super) spins: bool,
 }
 
-/// What came of one direction.
+/// The result of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OneWay {
+pub(super) struct DirectionFigures {
     pub(super) sent: u64,
     pub(super) received: u64,
     /// In the steady state.
     pub(super) packets_s: u64,
 }
 
-impl Manner {
-    fn take(self, end: usize) {
-        if let Some(processor) = self.processors[end] {
-            let _ = sys::pin(processor);
-        }
-        timing::prepare(self.priority);
-    }
-
-    fn pause(self, end: &mut impl End, found: usize) -> io::Result<()> {
+impl ThreadsSetup {
+    fn pause(self, end: &mut impl PathEnd, found: usize) -> io::Result<()> {
         if self.spins {
             std::hint::spin_loop();
             Ok(())
@@ -63,32 +53,25 @@ impl Manner {
 }
 
 /// Round trips for `span`, ns each, appended to `samples`; how many were lost.
-pub(super) fn round_trips<E: End>(
-    manner: Manner,
+pub(super) fn round_trips<E: PathEnd>(
+    manner: ThreadsSetup,
     span: Duration,
     [a, b]: [&mut E; 2],
     samples: &mut Vec<u64>,
 ) -> io::Result<u64> {
     // What belongs to an earlier slice has a smaller number.
-    let (stop, first) = (AtomicBool::new(false), now().as_nanos());
-    thread::scope(|scope| {
-        let echo = scope.spawn(|| {
-            manner.take(1);
-            echo(manner, b, &stop)
-        });
-        let asked = scope.spawn(|| {
-            manner.take(0);
-            let asked = ask(manner, span, first, a, samples);
-            stop.store(true, Ordering::Relaxed);
-            asked
-        });
-        let asked = joined(asked)?;
-        joined(echo)?;
-        Ok(asked)
-    })
+    let first = now().as_nanos();
+    let (asked, echoed) = both_ends(manner.ends, || ask(manner, span, first, a, samples), |stop| echo(manner, b, stop));
+    asked.and_then(|lost| echoed.map(|()| lost))
 }
 
-fn ask(manner: Manner, span: Duration, first: u64, a: &mut impl End, samples: &mut Vec<u64>) -> io::Result<u64> {
+fn ask(
+    manner: ThreadsSetup,
+    span: Duration,
+    first: u64,
+    a: &mut impl PathEnd,
+    samples: &mut Vec<u64>,
+) -> io::Result<u64> {
     let (begin, mut lost, mut found) = (now(), 0, 0);
     for number in first.. {
         let start = now();
@@ -111,7 +94,7 @@ fn ask(manner: Manner, span: Duration, first: u64, a: &mut impl End, samples: &m
     Ok(lost)
 }
 
-fn echo(manner: Manner, b: &mut impl End, stop: &AtomicBool) -> io::Result<()> {
+fn echo(manner: ThreadsSetup, b: &mut impl PathEnd, stop: &AtomicBool) -> io::Result<()> {
     let mut due = Vec::with_capacity(BATCH);
     while !stop.load(Ordering::Relaxed) {
         let found = b.receive(|number| due.push(number))?;
@@ -124,27 +107,23 @@ fn echo(manner: Manner, b: &mut impl End, stop: &AtomicBool) -> io::Result<()> {
 }
 
 /// One direction for `span`, as fast as the window lets it.
-pub(super) fn one_way<E: End>(manner: Manner, span: Duration, [a, b]: [&mut E; 2]) -> io::Result<OneWay> {
-    let (stop, sent_in_all, first) = (AtomicBool::new(false), AtomicU64::new(0), now().as_nanos());
-    thread::scope(|scope| {
-        let sink = scope.spawn(|| {
-            manner.take(1);
-            absorb(manner, first, b, &stop, &sent_in_all)
-        });
-        let source = scope.spawn(|| {
-            manner.take(0);
-            let sent = pour(manner, span, first, a);
-            sent_in_all.store(*sent.as_ref().unwrap_or(&0), Ordering::Relaxed);
-            stop.store(true, Ordering::Release);
-            sent
-        });
-        let sent = joined(source)?;
-        let (received, packets_s) = joined(sink)?;
-        Ok(OneWay { sent, received, packets_s })
-    })
+pub(super) fn one_way<E: PathEnd>(
+    manner: ThreadsSetup,
+    span: Duration,
+    [a, b]: [&mut E; 2],
+) -> io::Result<DirectionFigures> {
+    let (sent_in_all, first) = (AtomicU64::new(0), now().as_nanos());
+    let source = || {
+        let sent = pour(manner, span, first, a);
+        sent_in_all.store(*sent.as_ref().unwrap_or(&0), Ordering::Relaxed);
+        sent
+    };
+    let (sent, absorbed) = both_ends(manner.ends, source, |stop| absorb(manner, first, b, stop, &sent_in_all));
+    let (sent, (received, packets_s)) = (sent?, absorbed?);
+    Ok(DirectionFigures { sent, received, packets_s })
 }
 
-fn pour(manner: Manner, span: Duration, first: u64, a: &mut impl End) -> io::Result<u64> {
+fn pour(manner: ThreadsSetup, span: Duration, first: u64, a: &mut impl PathEnd) -> io::Result<u64> {
     let begin = now();
     let (mut next, mut told, mut moved_at) = (first, first, begin);
     loop {
@@ -168,7 +147,13 @@ fn pour(manner: Manner, span: Duration, first: u64, a: &mut impl End) -> io::Res
     }
 }
 
-fn absorb(manner: Manner, first: u64, b: &mut impl End, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<(u64, u64)> {
+fn absorb(
+    manner: ThreadsSetup,
+    first: u64,
+    b: &mut impl PathEnd,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> io::Result<(u64, u64)> {
     let (mut received, mut told, mut next) = (0, 0, first);
     let (mut begin, mut last): (Option<(Instant, u64)>, _) = (None, (Instant::ZERO, 0));
     let mut looks_left = 3;

@@ -9,14 +9,14 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use laxity_core::frames::Frames;
-use laxity_core::receive::{ArrivalClass, Expected};
-use laxity_core::units::{Duration, Instant};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel};
+use laxity_core::units::Duration;
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use laxity_link::sys::{Interest, Wake, wait};
 use laxity_link::{LinkOver, Received};
 
-use crate::sys::bare_udp::Bare as BareUdp;
-use crate::sys::bare_xdp::Bare as BareXdp;
+use crate::sys::bare_udp::BareUdp;
+use crate::sys::bare_xdp::BareXdp;
 
 /// Packets in one call, for all.
 pub(super) const BATCH: usize = 64;
@@ -24,20 +24,20 @@ pub(super) const BATCH: usize = 64;
 const PAYLOAD: u16 = 64;
 /// Bytes of a packet, without the headers of Ethernet, IP and UDP.
 pub(super) const PACKET: usize = DATA_HEADER_BYTES + PAYLOAD as usize;
-/// Where the number stands.
+/// The offset of the number.
 const NUMBER_AT: usize = 16;
 const PLACE: u32 = 0;
 const KEY: u64 = 0x1a1a;
-/// How long anybody waits at most before it looks whether the run is over.
+/// The longest wait of an end before it looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One end of a path.
-pub(super) trait End: Send {
+pub(super) trait PathEnd: Send {
     /// Sends up to `count` packets, numbered from `first` on; how many.
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize>;
     /// Gives the numbers of the packets that are there to `sink`, at most a batch; how many.
     fn receive(&mut self, sink: impl FnMut(u64)) -> io::Result<usize>;
-    /// Whether a look that found so many is followed by another before waiting: always where it costs no system call.
+    /// True if a look that found so many is followed by another before waiting: always where it costs no system call.
     fn looks_again(&self, found: usize) -> bool {
         found > 0
     }
@@ -45,7 +45,7 @@ pub(super) trait End: Send {
     fn wait(&mut self) -> io::Result<()>;
 }
 
-impl End for BareXdp {
+impl PathEnd for BareXdp {
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize> {
         let mut number = first;
         self.send(count, |packet| write_number(packet, &mut number))
@@ -60,7 +60,7 @@ impl End for BareXdp {
     }
 }
 
-impl End for BareUdp {
+impl PathEnd for BareUdp {
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize> {
         let mut number = first;
         self.send(count, |packet| write_number(packet, &mut number))
@@ -89,18 +89,18 @@ fn read_number(packet: &[u8]) -> u64 {
 }
 
 /// A link of ours and its frames, driven in the order in which the executive does it.
-pub(super) struct Laxity<L, F> {
+pub(super) struct LaxityEnd<L, F> {
     pub(super) link: L,
     frames: F,
-    /// What applications ring at an executive: nobody does here.
+    /// The doorbell of an executive, which applications ring: none does here.
     doorbell: Wake,
     peer: SocketAddr,
 }
 
-impl<L: LinkOver<F>, F: Frames> Laxity<L, F> {
+impl<L: LinkOver<F>, F: Frames> LaxityEnd<L, F> {
     /// `peer` may send a real-time channel's packets, of a contract that no run exceeds.
     pub(super) fn new(mut link: L, frames: F, peer: SocketAddr) -> io::Result<Self> {
-        let expected = Expected {
+        let expected = ExpectedChannel {
             peer,
             key: KEY,
             class: ArrivalClass::RealTime,
@@ -114,7 +114,7 @@ impl<L: LinkOver<F>, F: Frames> Laxity<L, F> {
     }
 }
 
-impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
+impl<L: LinkOver<F> + Send, F: Frames + Send> PathEnd for LaxityEnd<L, F> {
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize> {
         let mut sent = 0;
         while sent < count.min(BATCH)
@@ -126,8 +126,6 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
                 key: KEY,
                 message_bytes: PAYLOAD.into(),
                 sequence: first + sent as u64,
-                logical_arrival: Instant::ZERO,
-                index: 0,
                 payload: PAYLOAD,
                 ..DataHeader::default()
             };

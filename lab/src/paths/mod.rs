@@ -10,7 +10,7 @@
 //! Each path has a pair of virtual interfaces of its own, so all four stand at the same time and take turns: short slices of round
 //! trips and of one direction, in an order that rotates from round to round, so that what disturbs the machine hits all alike. All
 //! send the same bytes, wait in the same way, and in one direction all are held to the same window, so that loss is not what is
-//! measured. What is not in these figures is the core: contracts, queues and messages.
+//! measured. These figures do not contain the core: contracts, queues and messages.
 
 pub(crate) mod drive;
 mod end;
@@ -24,27 +24,29 @@ use laxity_link::sys::now;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 
+use crate::conditions::{ThreadSetup, keep_awake, permitted, processors};
 use crate::error::Error;
-use crate::figures::quantile;
-use crate::hosts::{Devices, Hosts, Place};
-use crate::sys::bare_udp::Bare as BareUdp;
-use crate::sys::bare_xdp::Bare as BareXdp;
-use drive::{Manner, OneWay};
-use end::{BATCH, End, Laxity, PACKET};
+use crate::figures::{median, quantile};
+use crate::hosts::{Devices, Hosts, InterfaceEnd};
+use crate::sys::bare_udp::BareUdp;
+use crate::sys::bare_xdp::BareXdp;
+use crate::turns::Turns;
+use drive::{DirectionFigures, ThreadsSetup};
+use end::{BATCH, LaxityEnd, PACKET, PathEnd};
 
 /// The ways, in the order of the report.
 pub const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
 /// Bytes of each packet, without the headers of Ethernet, IP and UDP.
 pub const PACKET_BYTES: usize = PACKET;
 
-/// How long one path has its turn.
+/// The duration of one path's turn.
 const SLICE: Duration = Duration::from_millis(40);
 /// Between slices: real-time threads may take 95 % of a second by default, and are stopped for the rest of it if they take more.
 const REST: Duration = Duration::from_millis(5);
 const FRAMES: usize = 1024;
 const PRIORITY: u8 = 80;
 
-/// What is asked for.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The whole run, at least one round of all paths.
@@ -55,9 +57,9 @@ pub struct Setup {
     pub spins: bool,
 }
 
-/// What came of one path.
+/// The result of one path.
 #[derive(Clone, Debug, Default)]
-pub struct Path {
+pub struct PathFigures {
     /// ns of each round trip, in order of size.
     pub round_trips: Vec<u64>,
     /// The median round trip of each round, ns.
@@ -70,7 +72,7 @@ pub struct Path {
     pub lost: u64,
 }
 
-impl Path {
+impl PathFigures {
     /// The round trip that `ppm` of all do not exceed, ns; `None` if there is none.
     pub fn quantile(&self, ppm: u64) -> Option<u64> {
         quantile(&self.round_trips, ppm)
@@ -78,31 +80,24 @@ impl Path {
 
     /// The median round of one direction.
     pub fn median_packets_s(&self) -> Option<u64> {
-        median(&self.packets_s)
+        median(self.packets_s.clone())
     }
 }
 
-/// The lower one of the two in the middle.
-fn median(values: &[u64]) -> Option<u64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
-}
-
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// In the order of [`PATHS`].
-    pub paths: [Path; 4],
+    pub paths: [PathFigures; 4],
     /// Rounds of all paths.
     pub rounds: u64,
     /// From the first round to the last.
     pub elapsed: Duration,
-    /// Whether both ends ran as SCHED_FIFO.
+    /// True if both ends ran as SCHED_FIFO.
     pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
+    /// True if processors were kept from idling deeply.
     pub is_kept_awake: bool,
-    /// What is to be said of it.
+    /// Remarks on it.
     pub notes: Vec<String>,
 }
 
@@ -120,22 +115,19 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     }
     let mut notes = Vec::new();
     let manner = manner(setup, &mut notes);
-    let awake = laxity::metering::keep_awake();
-    if let Err(error) = &awake {
-        notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
-    }
+    let awake = keep_awake(&mut notes);
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-    let mut ends = Ends::open(&lab)?;
+    let mut ends = PathEnds::open(&lab)?;
     ends.settle(manner)?;
     let turn = (SLICE + REST) * 2 * PATHS.len() as u64;
     let rounds = (setup.duration.as_nanos() / turn.as_nanos()).max(1);
-    let mut paths: [Path; 4] = std::array::from_fn(|_| Path::default());
+    let mut paths: [PathFigures; 4] = std::array::from_fn(|_| PathFigures::default());
     let (start, mut done) = (now(), 0);
+    let mut turns = Turns::new(rounds * PATHS.len() as u64, |_, _| ());
     for round in 0..rounds {
-        for place in 0..PATHS.len() {
-            let path = (place + round as usize) % PATHS.len();
-            ends.turn(path, manner, &mut paths[path]).map_err(Error::system(PATHS[path]))?;
-        }
+        turns.round(round as usize, PATHS.len(), |path| {
+            ends.turn(path, manner, &mut paths[path]).map_err(Error::system(PATHS[path]))
+        })?;
         done = round + 1;
         if !progress(done, rounds) {
             break;
@@ -146,38 +138,24 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     for path in &mut paths {
         path.round_trips.sort_unstable();
     }
-    let is_real_time = manner.priority.is_some();
-    Ok(Report { paths, rounds: done, elapsed, is_real_time, is_kept_awake: awake.is_ok(), notes })
+    let is_real_time = manner.ends[0].priority.is_some();
+    Ok(Report { paths, rounds: done, elapsed, is_real_time, is_kept_awake: awake.is_some(), notes })
 }
 
-fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
-    let found = laxity_link::sys::processors();
-    let processors = match (&found[..], setup.one_processor) {
-        ([first, ..], true) => [Some(*first); 2],
-        ([first, second, ..], false) => [Some(*first), Some(*second)],
-        _ => {
-            notes.push("there is one processor only: both ends share it".to_owned());
-            [None; 2]
-        }
+fn manner(setup: &Setup, notes: &mut Vec<String>) -> ThreadsSetup {
+    let processors = match setup.one_processor {
+        true => [laxity_link::sys::processors().first().copied(); 2],
+        false => processors("both ends", notes),
     };
-    // In a thread of its own, so that the caller stays what it is.
-    let tried = std::thread::scope(|scope| scope.spawn(|| laxity_link::sys::real_time(PRIORITY)).join());
-    let priority = match tried {
-        Ok(Ok(())) => Some(PRIORITY),
-        Ok(Err(error)) => {
-            notes.push(format!("both ends are ordinary threads: SCHED_FIFO: {error}"));
-            None
-        }
-        Err(panic) => std::panic::resume_unwind(panic),
-    };
-    Manner { processors, priority, spins: setup.spins }
+    let priority = permitted(PRIORITY, "both ends", notes);
+    ThreadsSetup { ends: processors.map(|processor| ThreadSetup { processor, priority }), spins: setup.spins }
 }
 
-type OverXdp = Laxity<Xdp, KernelFrames>;
-type OverUdp = Laxity<Udp, HeapFrames>;
+type OverXdp = LaxityEnd<Xdp, KernelFrames>;
+type OverUdp = LaxityEnd<Udp, HeapFrames>;
 
 /// Both ends of all paths.
-struct Ends {
+struct PathEnds {
     bare_xdp: [BareXdp; 2],
     laxity_xdp: [OverXdp; 2],
     bare_udp: [BareUdp; 2],
@@ -186,59 +164,54 @@ struct Ends {
 
 fn both<T: Send>(
     lab: &Hosts,
-    places: [Place; 2],
-    open: impl Fn(Place, Place) -> Result<T, Error> + Sync,
+    places: [InterfaceEnd; 2],
+    open: impl Fn(InterfaceEnd, InterfaceEnd) -> Result<T, Error> + Sync,
 ) -> Result<[T; 2], Error> {
-    let one = |host: usize| {
-        let opened = lab.on(host, || Ok(open(places[host], places[1 - host])));
-        opened.map_err(Error::system("entering a network namespace"))?
-    };
+    let one = |host: usize| lab.run(host, || open(places[host], places[1 - host]));
     Ok([one(0)?, one(1)?])
 }
 
-impl Ends {
+impl PathEnds {
     fn open(lab: &Hosts) -> Result<Self, Error> {
-        let join =
-            |number, devices| lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"));
         let buffers = UdpConfig::DEFAULT_BUFFER_BYTES;
         Ok(Self {
-            bare_xdp: both(lab, join(0, Devices::Whole)?, |own, peer| {
+            bare_xdp: both(lab, lab.joined(0, Devices::Whole)?, |own, peer| {
                 let (own, peer, interface) = ((own.mac, own.address), (peer.mac, peer.address), own.interface);
                 BareXdp::open(interface, own, peer, PACKET).map_err(Error::system("a bare AF_XDP socket"))
             })?,
-            laxity_xdp: both(lab, join(1, Devices::Whole)?, |own, peer| {
+            laxity_xdp: both(lab, lab.joined(1, Devices::Whole)?, |own, peer| {
                 let (packet, batch, frames) = (1400, BATCH, FRAMES);
                 let (link, frames) = Xdp::open(&XdpConfig { packet, batch, frames, ..XdpConfig::new(own.address) })?;
-                Laxity::new(link, frames, peer.address).map_err(Error::system("a channel over AF_XDP"))
+                LaxityEnd::new(link, frames, peer.address).map_err(Error::system("a channel over AF_XDP"))
             })?,
-            bare_udp: both(lab, join(2, Devices::Default)?, |own, peer| {
+            bare_udp: both(lab, lab.joined(2, Devices::Default)?, |own, peer| {
                 BareUdp::open(own.address, peer.address, PACKET, BATCH, buffers).map_err(Error::system("a UDP socket"))
             })?,
-            laxity_udp: both(lab, join(3, Devices::Default)?, |own, peer| {
+            laxity_udp: both(lab, lab.joined(3, Devices::Default)?, |own, peer| {
                 let link = Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new(own.address) })?;
-                Laxity::new(link, HeapFrames::new(FRAMES, 1400), peer.address)
+                LaxityEnd::new(link, HeapFrames::new(FRAMES, 1400), peer.address)
                     .map_err(Error::system("a channel over UDP"))
             })?,
         })
     }
 
     /// Lets all paths warm up, until the fast path knows its peers: until then the kernel sends for it.
-    fn settle(&mut self, manner: Manner) -> Result<(), Error> {
+    fn settle(&mut self, manner: ThreadsSetup) -> Result<(), Error> {
         const LIMIT: Duration = Duration::from_secs(3);
         let begin = now();
         for (path, name) in PATHS.iter().enumerate() {
-            self.turn(path, manner, &mut Path::default()).map_err(Error::system(name))?;
+            self.turn(path, manner, &mut PathFigures::default()).map_err(Error::system(name))?;
         }
         // Its counters are read ten times in a second.
         while now().since(begin) < LIMIT && !self.laxity_xdp.iter().all(takes_the_fast_path) {
-            let mut ignored = Path::default();
+            let mut ignored = PathFigures::default();
             self.turn(1, manner, &mut ignored).map_err(Error::system(PATHS[1]))?;
         }
         Ok(())
     }
 
     /// One slice of round trips and one of one direction.
-    fn turn(&mut self, path: usize, manner: Manner, to: &mut Path) -> io::Result<()> {
+    fn turn(&mut self, path: usize, manner: ThreadsSetup, to: &mut PathFigures) -> io::Result<()> {
         match path {
             0 => turn(&mut self.bare_xdp, manner, to),
             1 => turn(&mut self.laxity_xdp, manner, to),
@@ -247,7 +220,7 @@ impl Ends {
         }
     }
 
-    /// What is to be said of the fast path.
+    /// Remarks on the fast path.
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let status = self.laxity_xdp[1].link.status();
@@ -286,12 +259,12 @@ fn takes_the_fast_path(end: &OverXdp) -> bool {
     end.link.status().early().taken > 0
 }
 
-fn turn<E: End>([a, b]: &mut [E; 2], manner: Manner, to: &mut Path) -> io::Result<()> {
+fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigures) -> io::Result<()> {
     let before = to.round_trips.len();
     to.lost += drive::round_trips(manner, SLICE, [a, b], &mut to.round_trips)?;
-    to.medians.extend(median(&to.round_trips[before..]));
+    to.medians.extend(median(to.round_trips[before..].to_vec()));
     drive::rest(REST);
-    let OneWay { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
+    let DirectionFigures { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
     to.packets_s.push(packets_s);
     to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
     drive::rest(REST);
@@ -304,12 +277,13 @@ mod tests {
 
     #[test]
     fn quantiles_are_samples() {
-        let path = Path { round_trips: (1..=1000).collect(), packets_s: vec![5, 1, 9, 7], ..Path::default() };
+        let path =
+            PathFigures { round_trips: (1..=1000).collect(), packets_s: vec![5, 1, 9, 7], ..PathFigures::default() };
         assert_eq!(
             [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm).unwrap()),
             [1, 500, 990, 999, 1000]
         );
         assert_eq!(path.median_packets_s(), Some(5));
-        assert_eq!((Path::default().quantile(1), Path::default().median_packets_s()), (None, None));
+        assert_eq!((PathFigures::default().quantile(1), PathFigures::default().median_packets_s()), (None, None));
     }
 }

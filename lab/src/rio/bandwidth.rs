@@ -10,18 +10,19 @@ use std::thread;
 
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use laxity_link::sys::now;
-use laxity_link::xdp::steer::Policing;
+use laxity_link::xdp::steer::PolicingRate;
 
-use super::steered::{self, Steered};
-use super::tcp::{self, BLOCK_BYTES, Service};
-use crate::conditions::{Conditions, Manner};
+use super::steered::{self, SteeredEnds};
+use super::tcp::{self, BLOCK_BYTES, ServicePort};
+use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, MTU};
-use crate::timing::{SetAtEnd, joined, sleep_until};
+use crate::report::Report;
+use crate::timing::{FlagGuard, joined, sleep_until};
 
 /// In which a stream sends the blocks that it asked for `[rio §3.2.4]`.
 pub const PERIOD: Duration = Duration::from_millis(10);
-/// How far a second of a guaranteed stream may be from its request, in ppm.
+/// The largest deviation of a second of a guaranteed stream from its request, in ppm.
 pub const WITHIN_PPM: u64 = 50_000;
 /// In the order in which they start. The paper calls 6,400 KiB a second 6.4 MBps.
 pub const STREAMS: [Stream; 4] = [
@@ -36,7 +37,7 @@ const PORT: u16 = 5712;
 const AHEAD: Duration = Duration::from_millis(100);
 /// Bytes of IPv4's and TCP's headers, with a timestamp.
 const HEADERS: usize = 52;
-/// How often the progress is told.
+/// The interval at which the progress is told.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// One of the streams.
@@ -44,11 +45,11 @@ const LOOK: Duration = Duration::from_millis(100);
 pub struct Stream {
     /// As tables and JSON have it.
     pub name: &'static str,
-    /// What it asked for; `None` for what is left.
+    /// The bandwidth that it asked for; `None` if it takes what is left.
     pub request: Option<Request>,
 }
 
-/// What a stream asks for.
+/// The bandwidth that a stream asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
     /// Blocks of [`BLOCK_BYTES`] in each [`PERIOD`].
@@ -64,27 +65,27 @@ impl Request {
     }
 
     /// Packets that a sender needs for it.
-    fn policing(self) -> Policing {
+    fn policing(self) -> PolicingRate {
         let packets = BLOCK_BYTES.div_ceil(MTU as usize - HEADERS) as u32 * self.blocks;
-        Policing { packets, period: PERIOD, is_dropped: false }
+        PolicingRate { packets, period: PERIOD, is_dropped: false }
     }
 }
 
-/// What a stream's receiver had in one second.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The bytes that a stream's receiver had in one second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Second {
     /// Whole seconds since the start of the first stream.
     pub second: u64,
     /// The name of one of [`STREAMS`].
     pub stream: &'static str,
-    /// What it asked for; `None` for what is left.
+    /// The bandwidth that it asked for; `None` if it takes what is left.
     pub requested_bytes_s: Option<u64>,
-    /// What it had.
+    /// The bandwidth that it had.
     pub received_bytes_s: u64,
 }
 
 impl Second {
-    /// Whether the stream had what it asked for, within [`WITHIN_PPM`]. True if it asked for nothing.
+    /// True if the stream had what it asked for, within [`WITHIN_PPM`]. True if it asked for nothing.
     pub fn is_kept(&self) -> bool {
         self.requested_bytes_s.is_none_or(|requested| {
             u128::from(requested.abs_diff(self.received_bytes_s)) * 1_000_000
@@ -93,18 +94,8 @@ impl Second {
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub struct Bandwidth {
-    /// Each second of each stream, from its first full one on.
-    pub rows: Vec<Second>,
-    /// Whether the guaranteed streams' applications ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// What is to be said of it.
-    pub notes: Vec<String>,
-}
+/// The result: each second of each stream, from its first full one on.
+pub type Bandwidth = Report<Second>;
 
 /// The seconds of a run, and what a receiver had in each.
 #[derive(Debug)]
@@ -140,12 +131,12 @@ impl Seconds {
 ///
 /// # Errors
 /// Not permitted here; the kernel has no such interfaces or sockets, or cannot receive by stream.
-pub fn bandwidth(step: Duration, mut progress: impl FnMut(Duration, Duration)) -> Result<Bandwidth, Error> {
+pub fn bandwidth(step: Duration, progress: impl FnMut(Duration, Duration)) -> Result<Bandwidth, Error> {
     let highest = STREAMS.iter().filter_map(|stream| stream.request).map(|request| request.priority).max();
-    let conditions = Conditions::find(highest.unwrap_or(1));
+    let mut conditions = HostConditions::find(highest.unwrap_or(1));
     let is_real_time = conditions.priority.is_some();
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-    let places = lab.join(0, Devices::Queued).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+    let places = lab.joined(0, Devices::Queued)?;
     let streams: Vec<steered::Stream> = (PORT..)
         .zip(STREAMS)
         .map(|(port, Stream { name, request })| steered::Stream {
@@ -155,37 +146,32 @@ pub fn bandwidth(step: Duration, mut progress: impl FnMut(Duration, Duration)) -
             policing: request.map(Request::policing),
         })
         .collect();
-    let steered = Steered::open(&lab, places, conditions.processors, &streams);
+    let steered = SteeredEnds::open(&lab, places, conditions.processors, &streams);
     let steered = steered.map_err(Error::system("kernel threads that receive by stream"))?;
-    let connect = |stream: &steered::Stream| Service::open(&lab, places, stream.port)?.connect(&lab);
+    let connect = |stream: &steered::Stream| ServicePort::open(&lab, places, stream.port)?.connect(&lab);
     let connections: Result<Vec<[TcpStream; 2]>, _> = streams.iter().map(connect).collect();
     let connections = connections.map_err(Error::system("a stream over TCP"))?;
     let span = step * (STREAMS.len() as u64 + 1);
-    let seconds = run(&Run { connections: &connections, conditions: &conditions, step, span }, |passed| {
-        progress(passed, span);
-    })?;
-    let notes = conditions.notes.into_iter().chain(steered.counted()).collect();
+    let seconds = run(&connections, &conditions, step, span, progress)?;
+    conditions.notes.extend(steered.counted());
     let rows = (0..).zip(STREAMS).zip(&seconds);
     let rows = rows.flat_map(|((place, stream), seconds)| seconds.rows(stream, step * place)).collect();
-    Ok(Bandwidth { rows, is_real_time, is_kept_awake: conditions.is_kept_awake, notes })
+    Ok(conditions.report(rows, Vec::new()))
 }
 
-struct Run<'a> {
-    /// In the order of [`STREAMS`], the sender's end first.
-    connections: &'a [[TcpStream; 2]],
-    conditions: &'a Conditions,
+/// Sends and receives on all of the connections, which are in the order of [`STREAMS`], the sender's end first; what each receiver had.
+fn run(
+    connections: &[[TcpStream; 2]],
+    conditions: &HostConditions,
     step: Duration,
     span: Duration,
-}
-
-/// Sends and receives on all of them; what each receiver had.
-fn run(run: &Run<'_>, mut progress: impl FnMut(Duration)) -> Result<Vec<Seconds>, Error> {
-    let Run { connections, conditions, step, span } = *run;
+    mut progress: impl FnMut(Duration, Duration),
+) -> Result<Vec<Seconds>, Error> {
     let over = AtomicBool::new(false);
     let begin = now() + AHEAD;
     let of_stream = Error::system("a stream over TCP");
     let outcome = thread::scope(|scope| {
-        let stop = SetAtEnd(&over);
+        let stop = FlagGuard(&over);
         let threads: Vec<_> = (0..)
             .zip(STREAMS)
             .zip(connections)
@@ -193,8 +179,8 @@ fn run(run: &Run<'_>, mut progress: impl FnMut(Duration)) -> Result<Vec<Seconds>
                 let (over, start) = (&over, begin + step * place);
                 let manner = |end: usize| match stream.request {
                     // The best-effort stream's threads are ordinary ones, on any processor.
-                    None => Manner::default(),
-                    Some(Request { priority, .. }) => Manner {
+                    None => ThreadSetup::default(),
+                    Some(Request { priority, .. }) => ThreadSetup {
                         processor: conditions.processors[end],
                         priority: conditions.priority.and(Some(priority)),
                     },
@@ -218,7 +204,7 @@ fn run(run: &Run<'_>, mut progress: impl FnMut(Duration)) -> Result<Vec<Seconds>
             })
             .collect();
         while now() < begin + span && !over.load(Ordering::Relaxed) {
-            progress(now().since(begin));
+            progress(now().since(begin), span);
             sleep_until((now() + LOOK).min(begin + span), &over);
         }
         drop(stop);
@@ -228,7 +214,7 @@ fn run(run: &Run<'_>, mut progress: impl FnMut(Duration)) -> Result<Vec<Seconds>
     outcome.map_err(of_stream)
 }
 
-/// Sends a block at a time by the schedule that begins with `start`, until it is `over`. What was held up is made up for.
+/// Sends a block at a time by the schedule that begins with `start`, until it is `over`. Delayed blocks are made up for.
 fn send(to: &TcpStream, request: Request, start: Instant, over: &AtomicBool) -> std::io::Result<()> {
     let block = [0x5a; BLOCK_BYTES];
     for number in 0.. {
@@ -249,7 +235,7 @@ mod tests {
         let requests: Vec<u64> = STREAMS.iter().filter_map(|stream| stream.request).map(Request::bytes_s).collect();
         assert_eq!(requests, [6_400 << 10, 3_200 << 10, 1_600 << 10]);
         let policing = STREAMS[1].request.map(Request::policing);
-        assert_eq!(policing, Some(Policing { packets: 48, period: PERIOD, is_dropped: false }), "6 for each of 8");
+        assert_eq!(policing, Some(PolicingRate { packets: 48, period: PERIOD, is_dropped: false }), "6 for each of 8");
     }
 
     #[test]

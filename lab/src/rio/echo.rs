@@ -6,33 +6,34 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
-use laxity_core::contract::Contract;
+use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::figures::Figures;
-use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
-use super::steered::{Steered, Stream};
-use super::tcp::{self, Service};
+use super::steered::{SteeredEnds, Stream};
+use super::tcp::{self, ServicePort};
 use super::{MESSAGE_BYTES, Plan, SAMPLES, Turn};
-use crate::conditions::{Conditions, Manner};
+use crate::conditions::{APPLICATION_PRIORITY, HostConditions, ThreadSetup, both_ends};
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts};
-use crate::roundtrip::{Answers, Asks, assumed, connect, start, with_shortest_interval};
-use crate::timing::{SetAtEnd, joined};
+use crate::roundtrip::{
+    AnsweringEnd, AskingEnd, Channel, assumed, connect, ends, figures_of, start, with_shortest_interval,
+};
+use crate::timing::{FlagGuard, joined};
+use crate::workload::real_time;
 
 /// Of the server.
 const ECHO_PORT: u16 = 5710;
 const BULK_PORT: u16 = 5711;
 /// Of the kernel's threads that process the echo's packets: just above the applications.
-const THREADS: u8 = super::PRIORITY + 1;
+const THREADS: u8 = APPLICATION_PRIORITY + 1;
 /// Requests at the beginning of a turn whose time is not counted.
 const WARM_UP: u64 = 16;
-/// How long a bulk transfer runs before the first request: until TCP has found its rate.
+/// The time that a bulk transfer runs before the first request: until TCP has found its rate.
 const BULK_BEFORE: Duration = Duration::from_millis(200);
-/// How long an answer may take. TCP loses none, but a connection may be stuck.
+/// The longest time of an answer. TCP loses none, but a connection may be stuck.
 const PATIENCE: StdDuration = StdDuration::from_secs(5);
 /// An answer over Laxity that takes longer is lost.
 const LOST_AFTER: Duration = Duration::from_millis(500);
@@ -40,12 +41,12 @@ const DEADLINE: Duration = Duration::from_millis(100);
 
 enum Client {
     Tcp(TcpStream),
-    Laxity(Asks),
+    Laxity(AskingEnd),
 }
 
 enum Server {
     Tcp(TcpStream),
-    Laxity(Answers),
+    Laxity(AnsweringEnd),
 }
 
 /// Both ends of one path, in network namespaces of their own.
@@ -53,10 +54,10 @@ pub(super) struct Pair {
     path: &'static str,
     client: Client,
     server: Server,
-    manners: [Manner; 2],
-    bulk: Service,
+    manners: [ThreadSetup; 2],
+    bulk: ServicePort,
     _hosts: Vec<Host>,
-    steered: Option<Steered>,
+    steered: Option<SteeredEnds>,
     lab: Hosts,
 }
 
@@ -67,7 +68,7 @@ impl Client {
             Self::Tcp(stream) => ask_over_tcp(stream, message).map(Some).map_err(Error::system("an echo over TCP")),
             Self::Laxity(asks) => {
                 // The contract may have no room yet, which is no part of the round trip.
-                if let Asks::Laxity { sender, .. } = asks {
+                if let AskingEnd::Laxity { sender, .. } = asks {
                     drop(sender.loan(message.len())?);
                 }
                 let called = now();
@@ -111,13 +112,12 @@ impl Server {
 
 impl Pair {
     /// Opens both ends of a path, on a network of that number.
-    pub(super) fn open(conditions: &mut Conditions, number: u8, path: &'static str) -> Result<Self, Error> {
-        let Conditions { processors, priority, notes, .. } = conditions;
-        let manners = processors.map(|processor| Manner { processor, priority: *priority });
+    pub(super) fn open(conditions: &mut HostConditions, number: u8, path: &'static str) -> Result<Self, Error> {
+        let HostConditions { processors, priority, notes, .. } = conditions;
+        let manners = processors.map(|processor| ThreadSetup { processor, priority: *priority });
         let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-        let places =
-            lab.join(number, Devices::Queued).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
-        let bulk = Service::open(&lab, places, BULK_PORT).map_err(Error::system("a bulk transfer over TCP"))?;
+        let places = lab.joined(number, Devices::Queued)?;
+        let bulk = ServicePort::open(&lab, places, BULK_PORT).map_err(Error::system("a bulk transfer over TCP"))?;
         if path.starts_with("laxity") {
             let mut hosts = Vec::new();
             for (host, end) in ["client", "server"].into_iter().enumerate() {
@@ -127,29 +127,18 @@ impl Pair {
                 };
                 let config = HostConfig { bind: places[host].address, link, ..assumed() };
                 let started = start(&lab, host, config, manners[host])?;
-                notes.extend(started.standing().notes.iter().map(|note| format!("{path}, {end}: {note}")));
+                notes.extend(started.status().notes.iter().map(|note| format!("{path}, {end}: {note}")));
                 hosts.push(started);
             }
-            let ([requests, answers], interval) = channels(&hosts[0], &hosts[1])?;
-            if interval > MIN_INTERVAL {
-                notes.push(format!("{path}: the shortest interval that is granted is {interval}"));
-            }
-            let [(to_server, at_server), (to_client, at_client)] = [requests, answers];
-            return Ok(Self {
-                path,
-                client: Client::Laxity(Asks::Laxity { sender: Box::new(to_server), receiver: Box::new(at_client) }),
-                server: Server::Laxity(Answers::Laxity { sender: Box::new(to_client), receiver: Box::new(at_server) }),
-                manners,
-                bulk,
-                _hosts: hosts,
-                steered: None,
-                lab,
-            });
+            let ([requests, answers], _) = channels(path, notes, &hosts[0], &hosts[1])?;
+            let (asks, answers) = ends(requests, answers);
+            let (client, server) = (Client::Laxity(asks), Server::Laxity(answers));
+            return Ok(Self { path, client, server, manners, bulk, _hosts: hosts, steered: None, lab });
         }
         let streams = streams(path, priority.is_some());
-        let steered = (!streams.is_empty()).then(|| Steered::open(&lab, places, *processors, &streams)).transpose();
+        let steered = (!streams.is_empty()).then(|| SteeredEnds::open(&lab, places, *processors, &streams)).transpose();
         let steered = steered.map_err(Error::system("kernel threads that receive by stream"))?;
-        let service = Service::open(&lab, places, ECHO_PORT);
+        let service = ServicePort::open(&lab, places, ECHO_PORT);
         let connection = service.and_then(|service| service.connect(&lab)).and_then(|ends| {
             ends[0].set_read_timeout(Some(PATIENCE))?;
             Ok(ends)
@@ -163,44 +152,31 @@ impl Pair {
     pub(super) fn turn(&mut self, plan: &Plan) -> Result<Turn, Error> {
         let bulk = plan.has_bulk.then(|| self.bulk.connect(&self.lab)).transpose();
         let bulk = bulk.map_err(Error::system("a bulk transfer over TCP"))?;
-        let (over, bulk_over, bulk_bytes) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        let ([asking, answering], client, server) = (self.manners, &mut self.client, &mut self.server);
+        let (bulk_over, bulk_bytes, manners) = (AtomicBool::new(false), AtomicU64::new(0), self.manners);
+        let (client, server) = (&mut self.client, &mut self.server);
         thread::scope(|scope| {
+            let (over, bytes) = (&bulk_over, &bulk_bytes);
             let transfer = bulk.as_ref().map(|[client, server]| {
-                let (over, bytes) = (&bulk_over, &bulk_bytes);
+                let ordinary = manners.map(|end| ThreadSetup { priority: None, ..end });
                 let took = move |_, more| {
                     bytes.fetch_add(more, Ordering::Relaxed);
                 };
-                let ordinary = |end: Manner| Manner { priority: None, ..end };
-                let received = scope.spawn(move || {
-                    ordinary(answering).take();
-                    tcp::receive_bulk(server, over, took)
-                });
-                let sent = scope.spawn(move || {
-                    ordinary(asking).take();
-                    tcp::send_bulk(client, over)
-                });
-                (sent, received)
+                let receive = move |_: &AtomicBool| tcp::receive_bulk(server, over, took);
+                scope.spawn(move || both_ends(ordinary, || tcp::send_bulk(client, over), receive))
             });
-            let answered = scope.spawn(|| {
-                answering.take();
-                server.serve(&over)
-            });
-            let asked = scope.spawn(|| {
-                let _over = (SetAtEnd(&over), SetAtEnd(&bulk_over));
-                asking.take();
+            let asking = || -> Result<Turn, Error> {
+                let _over = FlagGuard(over);
                 if plan.has_bulk {
                     let _ = sys::wait(&[], Some(BULK_BEFORE));
                 }
-                let (bytes, begin) = (bulk_bytes.load(Ordering::Relaxed), now());
+                let (before, begin) = (bytes.load(Ordering::Relaxed), now());
                 let mut turn = ask(client, plan.span)?;
-                let (bytes, elapsed) = (bulk_bytes.load(Ordering::Relaxed) - bytes, now().since(begin));
+                let (bytes, elapsed) = (bytes.load(Ordering::Relaxed) - before, now().since(begin));
                 turn.bulk_bytes_s = plan.has_bulk.then(|| per_second(bytes, elapsed));
                 Ok(turn)
-            });
-            let (asked, answered) = (joined(asked), joined(answered));
-            if let Some((sent, received)) = transfer {
-                let (sent, received) = (joined(sent), joined(received));
+            };
+            let (asked, answered) = both_ends(manners, asking, |over| server.serve(over));
+            if let Some((sent, received)) = transfer.map(joined) {
                 sent.and(received).map_err(Error::system("a bulk transfer over TCP"))?;
             }
             answered?;
@@ -210,17 +186,10 @@ impl Pair {
 
     /// The figures of its channels, if it has any. `notes` are told what its kernel threads did, if it has any.
     pub(super) fn close(self, notes: &mut Vec<String>) -> Vec<Figures> {
-        let counted = self.steered.as_ref().map(Steered::counted);
+        let counted = self.steered.as_ref().map(SteeredEnds::counted);
         notes.extend(counted.into_iter().flatten().map(|note| format!("{}: {note}", self.path)));
-        let receiver = |receiver: Box<Receiver>| {
-            let figures = receiver.figures();
-            Figures { name: format!("{} {}", self.path, figures.name), ..figures }
-        };
-        match (self.client, self.server) {
-            (
-                Client::Laxity(Asks::Laxity { receiver: answers, .. }),
-                Server::Laxity(Answers::Laxity { receiver: requests, .. }),
-            ) => [requests, answers].map(receiver).into(),
+        match (&self.client, &self.server) {
+            (Client::Laxity(asks), Server::Laxity(answers)) => figures_of(self.path, asks, answers),
             _ => Vec::new(),
         }
     }
@@ -236,27 +205,19 @@ fn streams(path: &str, is_real_time: bool) -> Vec<Stream> {
     vec![Stream { name: "echo", port: ECHO_PORT, priority, policing: None }]
 }
 
-type Channel = (Sender, Receiver);
-
 /// A channel in each direction, and the interval of their contracts: the shortest that is granted.
-fn channels(client: &Host, server: &Host) -> Result<([Channel; 2], Duration), Error> {
+fn channels(
+    path: &str,
+    notes: &mut Vec<String>,
+    client: &Host,
+    server: &Host,
+) -> Result<([Channel; 2], Duration), Error> {
     let bytes = MESSAGE_BYTES as u64;
-    let spec = |interval, burst| -> Result<ChannelSpec, Error> {
-        let contract = Contract::new(bytes, bytes, interval, burst, DEADLINE).map_err(laxity::Error::from)?;
-        Ok(ChannelSpec::real_time(contract))
-    };
-    with_shortest_interval(|interval| {
-        let requests = connect(client, server, "requests", spec(interval, 1)?)?;
-        // An answer that follows one that was late waits for nothing.
-        match connect(server, client, "answers", spec(interval, 2)?) {
-            Ok(answers) => Ok([requests, answers]),
-            Err(refused) => {
-                // What it was granted is free again then.
-                requests.0.close()?;
-                Err(refused)
-            }
-        }
-    })
+    let spec = |interval, burst| real_time(bytes, bytes, interval, burst, DEADLINE);
+    let requests = |interval| connect(client, server, "requests", spec(interval, 1)?);
+    // An answer that follows one that was late waits for nothing.
+    let answers = |interval| connect(server, client, "answers", spec(interval, 2)?);
+    with_shortest_interval(path, notes, requests, answers)
 }
 
 /// Asks, one request behind the other, until `span` is over or there are [`SAMPLES`].

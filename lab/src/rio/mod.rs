@@ -20,13 +20,13 @@ mod echo;
 mod steered;
 mod tcp;
 
-use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 
-use crate::conditions::Conditions;
+use crate::conditions::{APPLICATION_PRIORITY, HostConditions};
 use crate::error::Error;
-use crate::figures::{deviation, mean, median, quantile};
+use crate::figures::{deviation, mean, median, ppm, quantile, sorted};
 pub use crate::roundtrip::ROUNDS;
+use crate::turns::Turns;
 pub use bandwidth::{Bandwidth, PERIOD, Request, STREAMS, Second, Stream, WITHIN_PPM, bandwidth};
 use echo::Pair;
 pub use tcp::BLOCK_BYTES;
@@ -39,19 +39,17 @@ pub const MESSAGE_BYTES: usize = 64;
 pub const SAMPLES: usize = 20_000;
 /// A round trip beyond this is counted apart.
 pub const BEYOND: Duration = Duration::from_millis(1);
-/// Of client and server.
-const PRIORITY: u8 = 60;
 /// With more round trips beyond [`BEYOND`] on every path, in ppm, p99.9 says what the machine does, and nothing of a path.
 const MOST_BEYOND_PPM: u64 = 1_000;
 /// With fewer round trips, p99.9 is one of the longest two.
 const FEWEST: usize = 1_000;
 
-/// What is run.
+/// The plan of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Beside a bulk transfer.
     pub has_bulk: bool,
-    /// How long each turn lasts, if it does not have [`SAMPLES`] before.
+    /// The duration of each turn, if it does not have [`SAMPLES`] before.
     pub span: Duration,
 }
 
@@ -78,7 +76,7 @@ pub struct Row {
 impl Row {
     /// All round trips in order of size, ns.
     pub fn pooled(&self) -> Vec<u64> {
-        crate::figures::pooled(self.turns.iter().map(|turn| turn.round_trips.as_slice()))
+        sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()))
     }
     /// Requests without an answer.
     pub fn lost(&self) -> u64 {
@@ -90,12 +88,12 @@ impl Row {
     }
 }
 
-/// How many of `sorted` took longer than [`BEYOND`].
+/// The number of `sorted` that took longer than [`BEYOND`].
 pub fn beyond(sorted: &[u64]) -> usize {
     sorted.len() - sorted.partition_point(|&nanos| nanos <= BEYOND.as_nanos())
 }
 
-/// What is compared.
+/// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// The mean.
@@ -129,23 +127,11 @@ impl Figure {
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// In the order of [`PATHS`]; one that this host does not have is missing, and among the notes.
-    pub rows: Vec<Row>,
-    /// Of Laxity's channels.
-    pub channels: Vec<Figures>,
-    /// Whether client and server ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// What is to be said of it.
-    pub notes: Vec<String>,
-}
+/// The result: rows in the order of [`PATHS`]; one that this host does not have is missing, and among the notes.
+pub type Report = crate::report::Report<Row>;
 
 impl Report {
-    /// What stands for the largest round trips, which single disturbances of the machine decide: p99.9; p99 if in most rounds the machine decided that, too.
+    /// The figure that stands for the largest round trips, which single disturbances of the machine decide: p99.9; p99 if in most rounds the machine decided that, too.
     pub fn tail(&self) -> Figure {
         let rounds = self.rows.iter().map(|row| row.turns.len()).min().unwrap_or(0);
         let void = (0..rounds).filter(|&round| {
@@ -158,13 +144,9 @@ impl Report {
     /// A path's figure in ppm of the default path's, of each round in order of size.
     pub fn ratios_ppm(&self, path: &str, figure: Figure) -> Vec<u64> {
         let turns = |path: &str| self.rows.iter().find(|row| row.path == path).map_or(&[][..], |row| &row.turns);
-        let ratio = |(turn, default): (&Turn, &Turn)| {
-            let (of, to) = (figure.of(&turn.round_trips)?, figure.of(&default.round_trips)?);
-            u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
-        };
-        let mut ratios: Vec<u64> = turns(path).iter().zip(turns(PATHS[0])).filter_map(ratio).collect();
-        ratios.sort_unstable();
-        ratios
+        let ratio =
+            |(turn, default): (&Turn, &Turn)| ppm(figure.of(&turn.round_trips)?, figure.of(&default.round_trips)?);
+        sorted(turns(path).iter().zip(turns(PATHS[0])).filter_map(ratio))
     }
 }
 
@@ -177,8 +159,8 @@ fn is_disturbed(sorted: &[u64]) -> bool {
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets. A path of kernel threads or over AF_XDP that this host does
 /// not have is a note.
-pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
-    let mut conditions = Conditions::find(PRIORITY);
+pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let mut conditions = HostConditions::find(APPLICATION_PRIORITY);
     let (mut pairs, mut rows) = (Vec::new(), Vec::new());
     for (number, path) in (0..).zip(PATHS) {
         match Pair::open(&mut conditions, number, path) {
@@ -190,18 +172,13 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
             Err(error) => conditions.notes.push(format!("{path} is left out: {error}")),
         }
     }
-    let (paths, mut done) = (pairs.len(), 0);
+    let mut turns = Turns::new(ROUNDS * pairs.len() as u64, progress);
     for round in 0..ROUNDS as usize {
-        for place in 0..paths {
-            let at = (place + round) % paths;
-            rows[at].turns.push(pairs[at].turn(plan)?);
-            done += 1;
-            progress(done, ROUNDS * paths as u64);
-        }
+        let found = turns.round(round, pairs.len(), |at| pairs[at].turn(plan))?;
+        rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
     }
     let channels = pairs.into_iter().flat_map(|pair| pair.close(&mut conditions.notes)).collect();
-    let Conditions { priority, is_kept_awake, notes, .. } = conditions;
-    Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake, notes })
+    Ok(conditions.report(rows, channels))
 }
 
 #[cfg(test)]

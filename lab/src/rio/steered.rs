@@ -1,11 +1,11 @@
-//! What both hosts receive, by stream: kernel threads of their own process the packets of each `[rio §2.0.1]`.
+//! The packets that both hosts receive, by stream: kernel threads of their own process the packets of each `[rio §2.0.1]`.
 
 use std::io;
 
 use laxity_link::sys;
-use laxity_link::xdp::steer::{Flow, Policing, Protocol, Steering};
+use laxity_link::xdp::steer::{Flow, InterfaceStreams, PolicingRate, Protocol};
 
-use crate::hosts::{Hosts, Place};
+use crate::hosts::{Hosts, InterfaceEnd};
 
 /// A connection over TCP to a port of the server.
 #[derive(Clone, Copy, Debug)]
@@ -15,33 +15,33 @@ pub(super) struct Stream {
     /// Of the kernel's threads that process its packets; `None` for ordinary ones.
     pub(super) priority: Option<u8>,
     /// Of what the server receives.
-    pub(super) policing: Option<Policing>,
+    pub(super) policing: Option<PolicingRate>,
 }
 
 /// Both ends steer what they receive until this is dropped.
 #[derive(Debug)]
-pub(super) struct Steered {
-    server: Steering,
+pub(super) struct SteeredEnds {
+    server: InterfaceStreams,
     /// The streams, and their places at the server.
     streams: Vec<(Stream, usize)>,
-    _client: Steering,
+    _client: InterfaceStreams,
 }
 
-impl Steered {
+impl SteeredEnds {
     /// Each host's threads stay on its processor.
     ///
     /// # Errors
     /// `PermissionDenied`; the kernel cannot steer, or a thread does not get its priority.
     pub(super) fn open(
         lab: &Hosts,
-        places: [Place; 2],
+        places: [InterfaceEnd; 2],
         processors: [Option<usize>; 2],
         streams: &[Stream],
     ) -> io::Result<Self> {
         let end = |host: usize| {
             let processor = processors[host].unwrap_or(0);
             lab.on(host, || {
-                let mut steering = Steering::open(places[host].interface).map_err(io::Error::other)?;
+                let mut steering = InterfaceStreams::open(places[host].interface).map_err(io::Error::other)?;
                 let mut of_streams = Vec::new();
                 for stream in streams {
                     let place =
@@ -58,14 +58,14 @@ impl Steered {
         Ok(Self { server, streams, _client: client })
     }
 
-    /// How many packets of each stream the server's kernel threads have processed, and what was beyond its policing.
+    /// The number of packets of each stream that the server's kernel threads have processed, and of those beyond its policing.
     pub(super) fn counted(&self) -> Vec<String> {
         let Self { server, streams, .. } = self;
         let told = |(stream, place): &(Stream, usize)| {
             let name = stream.name;
             match (server.counted(*place), stream.policing) {
                 ((all, _), None) => format!("{name}: {all} packets by the server's kernel thread"),
-                ((all, beyond), Some(Policing { packets, period, .. })) => format!(
+                ((all, beyond), Some(PolicingRate { packets, period, .. })) => format!(
                     "{name}: {all} packets by the server's kernel thread, {beyond} of them beyond {packets} in {period}"
                 ),
             }
@@ -75,7 +75,7 @@ impl Steered {
 }
 
 impl Stream {
-    /// What a host receives of it.
+    /// The flow of it that a host receives.
     fn flow(&self, host: usize) -> Flow {
         let port = Some(self.port);
         let flow = Flow { protocol: Some(Protocol::Tcp), ..Flow::default() };

@@ -8,23 +8,23 @@ use std::time::Duration as StdDuration;
 use laxity_core::units::Instant;
 use laxity_link::sys::now;
 
-use crate::hosts::{Hosts, Place};
-use crate::roundtrip::is_nothing;
+use crate::hosts::{Hosts, InterfaceEnd};
+use crate::sys::{is_nothing, or_nothing};
 
 /// Bytes that a bulk transfer writes, or reads, at a time `[rio §3.2.1]`.
 pub const BLOCK_BYTES: usize = 8 * 1024;
-/// How long an end that waits does not look whether it is over.
+/// The longest time between two looks of a waiting end at the stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(20);
 
 /// The server's port of one stream.
 #[derive(Debug)]
-pub(super) struct Service {
+pub(super) struct ServicePort {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-impl Service {
-    pub(super) fn open(lab: &Hosts, places: [Place; 2], port: u16) -> io::Result<Self> {
+impl ServicePort {
+    pub(super) fn open(lab: &Hosts, places: [InterfaceEnd; 2], port: u16) -> io::Result<Self> {
         let address = SocketAddr::new(places[1].address.ip(), port);
         Ok(Self { listener: lab.on(1, || TcpListener::bind(address))?, address })
     }
@@ -49,11 +49,7 @@ pub(super) fn write(mut to: &TcpStream, mut bytes: &[u8], over: &AtomicBool) -> 
         if over.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        match to.write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if is_nothing(&error) => {}
-            Err(error) => return Err(error),
-        }
+        bytes = &bytes[or_nothing(to.write(bytes))?..];
     }
     Ok(true)
 }

@@ -10,22 +10,22 @@ use laxity::{
     ChannelSpec, Host, HostConfig, LinkChoice, ListenConfig, Message, Placement, Receiver, Sender, StreamsConfig,
     XdpOptions,
 };
-use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 
-use super::serving::{Served, Told};
-use super::{Bench, LOST_AFTER, Manner, Opening, Requests, SEGMENTS};
+use super::serving::ServerProcess;
+use super::{LOST_AFTER, OpenCost, Requests, RoundtripBench, SEGMENTS, ThreadSetup};
 use crate::error::Error;
-use crate::hosts::{Devices, Hosts, Place};
-use crate::timing::joined;
+use crate::hosts::{Devices, Hosts, InterfaceEnd};
+use crate::sys::{is_nothing, or_nothing};
+use crate::workload::{open, real_time};
 
-/// How long an expert that has a processor to itself, or a host that spins, looks before it blocks.
+/// The time for which an expert that has a processor to itself, or a host that spins, polls before it blocks.
 const SPIN: Duration = Duration::from_micros(150);
-/// How long who answers does not look whether the turn is over.
+/// The longest time between two looks of the answering end at the end of the turn.
 const LOOK: Duration = Duration::from_millis(20);
 const DEADLINE: Duration = Duration::from_millis(100);
 const ACCEPT: StdDuration = StdDuration::from_secs(5);
@@ -34,26 +34,17 @@ const QUEUE: u64 = 64;
 /// Intervals of contracts are tried in such steps; the first one that is granted is taken.
 const INTERVAL_STEP: Duration = Duration::from_micros(50);
 const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
-/// How often a channel is opened and closed.
+/// The number of times that a channel is opened and closed.
 const OPENINGS: usize = 50;
 
-/// What goes between the ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Traffic {
-    /// Over Laxity, channels whose contract is exactly the plan's messages at this interval.
-    Contract(Duration),
-    /// Over Laxity, best-effort channels.
-    BestEffort,
-}
-
-/// Who asks.
-pub(crate) enum Asks {
+/// The asking end.
+pub(crate) enum AskingEnd {
     Plain { socket: UdpSocket, spin: Duration },
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
 
-/// Who answers.
-pub(crate) enum Answers {
+/// The answering end.
+pub(crate) enum AnsweringEnd {
     Plain { socket: UdpSocket, bytes: usize },
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
@@ -61,15 +52,15 @@ pub(crate) enum Answers {
 /// Both ends of one stack.
 pub(super) struct Pair {
     stack: &'static str,
-    pub(super) asks: Asks,
-    pub(super) answers: Answers,
-    /// How who asks, and who answers, runs.
-    pub(super) manners: [Manner; 2],
-    /// What works for it alone outside this process: threads of the kernel, which receive; executives in processes of their own.
+    pub(super) asks: AskingEnd,
+    pub(super) answers: AnsweringEnd,
+    /// The scheduling of the asking and of the answering end.
+    pub(super) manners: [ThreadSetup; 2],
+    /// The threads that work for it alone outside this process: threads of the kernel, which receive; executives in processes of their own.
     outside: Vec<i32>,
-    places: [Place; 2],
+    places: [InterfaceEnd; 2],
     hosts: Vec<Host>,
-    _served: Vec<Served>,
+    _served: Vec<ServerProcess>,
 }
 
 /// The message is the answer to this request.
@@ -94,14 +85,14 @@ fn send_plainly(socket: &UdpSocket, message: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// How much of a message has come in plain datagrams.
+/// The part of a message that has come in plain datagrams.
 #[derive(Default)]
-struct Partial {
+struct PartialMessage {
     number: [u8; 8],
     bytes: usize,
 }
 
-impl Partial {
+impl PartialMessage {
     /// One more has come; true if it completes a message of `bytes`.
     fn take(&mut self, datagram: &[u8], bytes: usize) -> bool {
         let Some(&number) = datagram.first_chunk() else { return false };
@@ -113,13 +104,7 @@ impl Partial {
     }
 }
 
-pub(crate) fn is_nothing(error: &io::Error) -> bool {
-    // Who answers may not be there yet, or no more.
-    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
-    matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
-}
-
-impl Asks {
+impl AskingEnd {
     /// Sends a request and waits for its answer, at most until `limit`; `None` if it did not come, else where its time went, if that is known.
     pub(crate) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<Option<Option<Segments>>, Error> {
         match self {
@@ -144,7 +129,7 @@ impl Asks {
 
 pub(crate) type Segments = [u64; SEGMENTS.len()];
 
-/// Where the time of a message in hand went.
+/// The parts of the time of a message in hand.
 fn segments(message: &Message) -> Option<Segments> {
     let in_hand = now().since(message.completion());
     let found = message.segments()?;
@@ -152,12 +137,8 @@ fn segments(message: &Message) -> Option<Segments> {
 }
 
 fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instant) -> io::Result<bool> {
-    if let Err(error) = send_plainly(socket, request)
-        && !is_nothing(&error)
-    {
-        return Err(error);
-    }
-    let (mut datagram, mut partial, blocks_at) = ([0; DATAGRAM], Partial::default(), now() + spin);
+    or_nothing(send_plainly(socket, request))?;
+    let (mut datagram, mut partial, blocks_at) = ([0; DATAGRAM], PartialMessage::default(), now() + spin);
     loop {
         match socket.recv(&mut datagram) {
             Ok(len) if partial.take(&datagram[..len], request.len()) && partial.number == request[..8] => {
@@ -182,7 +163,7 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
     }
 }
 
-impl Asks {
+impl AskingEnd {
     /// Sends messages one after the other until then; how many were taken.
     pub(super) fn push(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
         let (message, mut taken) = (vec![0x5a; bytes], 0);
@@ -200,7 +181,7 @@ impl Asks {
     }
 }
 
-impl Answers {
+impl AnsweringEnd {
     /// From here on messages have so many bytes.
     pub(super) fn expect(&mut self, expected: usize) {
         if let Self::Plain { bytes, .. } = self {
@@ -211,11 +192,9 @@ impl Answers {
     /// One message, if it comes within `LOOK`: its bytes.
     fn take(&mut self) -> Result<Option<usize>, Error> {
         match self {
-            Self::Plain { socket, .. } => match socket.recv(&mut [0; DATAGRAM]) {
-                Ok(bytes) => Ok(Some(bytes)),
-                Err(error) if is_nothing(&error) => Ok(None),
-                Err(error) => Err(Error::system("a UDP socket")(error)),
-            },
+            Self::Plain { socket, .. } => {
+                or_nothing(socket.recv(&mut [0; DATAGRAM]).map(Some)).map_err(Error::system("a UDP socket"))
+            }
             Self::Laxity { receiver, .. } => match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
                 Ok(message) => Ok(Some(message.len())),
                 Err(laxity::Error::WouldBlock) => Ok(None),
@@ -224,7 +203,7 @@ impl Answers {
         }
     }
 
-    /// How many messages of `bytes` come until then.
+    /// The number of messages of `bytes` that come until then.
     pub(super) fn count(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
         let mut came = 0;
         while now() < until {
@@ -241,7 +220,7 @@ impl Answers {
 
     /// Sends back what comes, until `over`.
     pub(crate) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
-        let (mut datagram, mut partial) = ([0; DATAGRAM], Partial::default());
+        let (mut datagram, mut partial) = ([0; DATAGRAM], PartialMessage::default());
         let mut answer = match self {
             Self::Plain { bytes, .. } => vec![0; *bytes],
             Self::Laxity { .. } => Vec::new(),
@@ -249,17 +228,14 @@ impl Answers {
         while !over.load(Ordering::Relaxed) {
             match self {
                 Self::Plain { socket, bytes } => {
-                    let served = match socket.recv(&mut datagram) {
-                        Ok(len) if partial.take(&datagram[..len], *bytes) => {
-                            answer[..8].copy_from_slice(&partial.number);
-                            send_plainly(socket, &answer)
+                    let served = socket.recv(&mut datagram).and_then(|len| {
+                        if !partial.take(&datagram[..len], *bytes) {
+                            return Ok(());
                         }
-                        Ok(_) => Ok(()),
-                        Err(error) => Err(error),
-                    };
-                    served
-                        .or_else(|error| if is_nothing(&error) { Ok(()) } else { Err(error) })
-                        .map_err(Error::system("a UDP socket"))?;
+                        answer[..8].copy_from_slice(&partial.number);
+                        send_plainly(socket, &answer)
+                    });
+                    or_nothing(served).map_err(Error::system("a UDP socket"))?;
                 }
                 Self::Laxity { sender, receiver } => {
                     match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
@@ -277,12 +253,12 @@ impl Answers {
 impl Pair {
     /// Opens both ends, on a network of that number.
     pub(super) fn open(
-        bench: &mut Bench<'_>,
+        bench: &mut RoundtripBench<'_>,
         number: u8,
         stack: &'static str,
-        traffic: Traffic,
+        spec: ChannelSpec,
     ) -> Result<Self, Error> {
-        let Bench { lab, plan, directory, conditions } = bench;
+        let RoundtripBench { lab, plan, directory, conditions } = bench;
         let (processors, priority, notes) = (conditions.processors, conditions.priority, &mut conditions.notes);
         let processors = if stack.ends_with("-1") { [processors[1]; 2] } else { processors };
         let devices = match stack {
@@ -290,7 +266,7 @@ impl Pair {
             _ if stack.starts_with("laxity-xdp") => Devices::Whole,
             _ => Devices::Default,
         };
-        let mut places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let mut places = lab.joined(number, devices)?;
         // Where either end is.
         let is_one = stack.ends_with("one-host");
         let of_end = |end: usize| if is_one { 0 } else { end };
@@ -298,28 +274,25 @@ impl Pair {
             places[1].address.set_ip(places[0].address.ip());
             places[1].address.set_port(places[0].address.port() + 1);
         }
-        let urgent = |processor| Manner { processor, priority };
-        let (manners, spin) = match stack {
-            "udp" => ([Manner::default(); 2], Duration::ZERO),
-            "expert-1" => ([urgent(processors[1]); 2], Duration::ZERO),
-            "expert-2" => (processors.map(urgent), if processors[0].is_some() { SPIN } else { Duration::ZERO }),
-            // As urgent as the executive whose work they do.
-            _ if stack.contains("inline") => {
-                let priority = priority.and(HostConfig::default().fifo_priority);
-                (processors.map(|processor| Manner { processor, priority }), Duration::ZERO)
-            }
-            _ => (processors.map(urgent), Duration::ZERO),
+        // As urgent as the executive whose work they do, if they do it.
+        let inline = priority.and(HostConfig::default().advanced.fifo_priority);
+        let priority = if stack.contains("inline") { inline } else { priority };
+        let manners = match stack {
+            "udp" => [ThreadSetup::default(); 2],
+            _ => processors.map(|processor| ThreadSetup { processor, priority }),
         };
+        let spin = if stack == "expert-2" && processors[0].is_some() { SPIN } else { Duration::ZERO };
         let mut outside = Vec::new();
+        let mut receive_by_thread = |host, given: Option<(usize, u8)>, notes: &mut Vec<String>| {
+            let thread = given.ok_or_else(|| io::ErrorKind::PermissionDenied.into());
+            match thread.and_then(|(processor, priority)| lab.receive_by_thread(host, number, processor, priority)) {
+                Ok(thread) => outside.push(thread),
+                Err(error) => notes.push(format!("{stack}: the kernel receives in soft interrupts: {error}")),
+            }
+        };
         if stack == "expert-1" {
-            let given = processors[1].zip(priority).ok_or_else(|| io::ErrorKind::PermissionDenied.into());
             for host in [0, 1] {
-                let thread = given.as_ref().map_err(|error: &io::Error| error.kind().into());
-                match thread.and_then(|&(processor, priority)| lab.receive_by_thread(host, number, processor, priority))
-                {
-                    Ok(thread) => outside.push(thread),
-                    Err(error) => notes.push(format!("expert-1: the kernel receives in soft interrupts: {error}")),
-                }
+                receive_by_thread(host, processors[1].zip(priority), notes);
             }
         }
         if !stack.starts_with("laxity") {
@@ -333,8 +306,8 @@ impl Pair {
             };
             let socket = |host| lab.on(of_end(host), || open(host)).map_err(Error::system("a UDP socket"));
             let (asks, answers) = (
-                Asks::Plain { socket: socket(0)?, spin },
-                Answers::Plain { socket: socket(1)?, bytes: plan.largest() },
+                AskingEnd::Plain { socket: socket(0)?, spin },
+                AnsweringEnd::Plain { socket: socket(1)?, bytes: plan.largest() },
             );
             let (hosts, _served) = (Vec::new(), Vec::new());
             return Ok(Self { stack, asks, answers, manners, outside, places, hosts, _served });
@@ -347,12 +320,9 @@ impl Pair {
             let spin = if host == 0 && stack.ends_with("spin") { SPIN } else { Duration::ZERO };
             let (address, manner) = (places[host].address, manners[host]);
             let started = if is_one || stack.ends_with("server") {
-                let socket = directory.join(format!("{number}-{}", of_end(host)));
+                let socket = directory.0.join(format!("{number}-{}", of_end(host)));
                 if of_end(host) == host {
-                    let told = Told { laxity: &plan.laxity, socket: &socket, address, over_xdp };
-                    let one = Served::start(lab, host, manner, told)?;
-                    outside.push(one.process());
-                    served.push(one);
+                    served.push(ServerProcess::start(lab, host, manner, &plan.laxity, &socket, address, over_xdp)?);
                 }
                 Host::start(HostConfig { placement: Placement::Server, server: Some(socket), ..HostConfig::default() })?
             } else {
@@ -363,33 +333,26 @@ impl Pair {
                     others: Some(others),
                     ..StreamsConfig::default()
                 });
-                start(lab, host, HostConfig { bind: address, link, placement, spin, streams, ..assumed() }, manner)?
+                start(
+                    lab,
+                    host,
+                    HostConfig { bind: address, link, placement, streams, ..assumed() }
+                        .advanced(|advanced| advanced.spin = spin.into()),
+                    manner,
+                )?
             };
-            notes.extend(started.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
-            let urgent = HostConfig::default().fifo_priority.filter(|_| over_xdp && plan.prioritised.thread);
+            notes.extend(started.status().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
+            let urgent = HostConfig::default().advanced.fifo_priority.filter(|_| over_xdp && plan.prioritised.thread);
             if let (Some(processor), Some(priority), false) = (processors[host], urgent, started.is_attached()) {
                 // The program is attached by now: that makes new threads.
-                match lab.receive_by_thread(host, number, processor, priority + 1) {
-                    Ok(thread) => outside.push(thread),
-                    Err(error) => notes.push(format!("{stack}: the kernel receives in soft interrupts: {error}")),
-                }
+                receive_by_thread(host, Some((processor, priority + 1)), notes);
             }
             hosts.push(started);
         }
+        outside.extend(served.iter().map(ServerProcess::process));
         let (a, b) = (&hosts[0], &hosts[1]);
-        let spec = plan.channel(traffic)?;
-        let (to_b, at_b) = connect(a, b, "requests", spec)?;
-        let (to_a, at_a) = connect(b, a, "answers", spec)?;
-        Ok(Self {
-            stack,
-            asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
-            answers: Answers::Laxity { sender: Box::new(to_a), receiver: Box::new(at_b) },
-            manners,
-            outside,
-            places,
-            hosts,
-            _served: served,
-        })
+        let (asks, answers) = ends(connect(a, b, "requests", spec)?, connect(b, a, "answers", spec)?);
+        Ok(Self { stack, asks, answers, manners, outside, places, hosts, _served: served })
     }
 
     /// Processor time of this process, and of what works for this pair outside it.
@@ -399,60 +362,53 @@ impl Pair {
     }
 
     /// Opens one more channel to the answering end and closes it, again and again; of plain UDP, a socket that is bound and connected.
-    pub(super) fn openings(&self, bench: &Bench<'_>, traffic: Traffic) -> Result<Opening, Error> {
+    pub(super) fn openings(&self, bench: &RoundtripBench<'_>, spec: ChannelSpec) -> Result<OpenCost, Error> {
         let (mut opened, mut closed) = (Vec::with_capacity(OPENINGS), Vec::with_capacity(OPENINGS));
-        let mut took = |before: Instant, between: Instant, closing: Instant| {
-            opened.push(between.since(before).as_nanos());
-            closed.push(now().since(closing).as_nanos());
+        let [own, peer] = self.places.map(|place| place.address);
+        // Before and after it is opened, before and after it is closed.
+        type Once<'a> = Box<dyn FnMut() -> Result<[Instant; 4], Error> + Send + 'a>;
+        let mut once: Once<'_> = match &self.hosts[..] {
+            [a, b] => {
+                let listener = b.listen("opened")?;
+                Box::new(move || {
+                    let before = now();
+                    let sender = a.open(b.address(), "opened", spec)?;
+                    let between = now();
+                    let _receiver = listener.accept(Some(ACCEPT))?;
+                    let closing = now();
+                    sender.close()?;
+                    Ok([before, between, closing, now()])
+                })
+            }
+            _ => Box::new(|| {
+                let before = now();
+                let connected = UdpSocket::bind(SocketAddr::new(own.ip(), 0)).and_then(|socket| {
+                    socket.connect(peer)?;
+                    Ok(socket)
+                });
+                let between = now();
+                let socket = connected.map_err(Error::system("a UDP socket"))?;
+                let closing = now();
+                drop(socket);
+                Ok([before, between, closing, now()])
+            }),
         };
         let manner = self.manners[0];
-        let [own, peer] = self.places.map(|place| place.address);
-        match &self.hosts[..] {
-            [a, b] => {
-                let spec = bench.plan.channel(traffic)?;
-                let listener = b.listen("opened")?;
-                let took = &mut took;
-                std::thread::scope(|scope| {
-                    let opening = scope.spawn(move || -> Result<(), Error> {
-                        manner.take();
-                        for _ in 0..OPENINGS {
-                            let before = now();
-                            let sender = a.open(b.address(), "opened", spec)?;
-                            let between = now();
-                            let receiver = listener.accept(Some(ACCEPT))?;
-                            let closing = now();
-                            sender.close()?;
-                            took(before, between, closing);
-                            drop(receiver);
-                        }
-                        Ok(())
-                    });
-                    joined(opening)
-                })?;
+        bench.lab.run(0, || {
+            manner.take();
+            for _ in 0..OPENINGS {
+                let [before, between, closing, after] = once()?;
+                opened.push(between.since(before).as_nanos());
+                closed.push(after.since(closing).as_nanos());
             }
-            _ => {
-                let opening = || {
-                    manner.take();
-                    for _ in 0..OPENINGS {
-                        let before = now();
-                        let socket = UdpSocket::bind(SocketAddr::new(own.ip(), 0))?;
-                        socket.connect(peer)?;
-                        let between = now();
-                        let closing = now();
-                        drop(socket);
-                        took(before, between, closing);
-                    }
-                    Ok(())
-                };
-                bench.lab.on(0, opening).map_err(Error::system("a UDP socket"))?;
-            }
-        }
+            Ok(())
+        })?;
         opened.sort_unstable();
         closed.sort_unstable();
-        Ok(Opening { stack: self.stack, opened, closed })
+        Ok(OpenCost { stack: self.stack, opened, closed })
     }
 
-    /// Where the flood goes: a closed port of the answering host.
+    /// The target of the flood: a closed port of the answering host.
     pub(super) fn flooded(&self) -> SocketAddr {
         let answering = self.places[1].address;
         SocketAddr::new(answering.ip(), answering.port() + 1)
@@ -460,35 +416,22 @@ impl Pair {
 
     /// The figures of its channels, if it has any.
     pub(super) fn close(self) -> Vec<Figures> {
-        match (self.asks, self.answers) {
-            (Asks::Laxity { receiver: answers, .. }, Answers::Laxity { receiver: requests, .. }) => {
-                let named = |receiver: Box<Receiver>| {
-                    let figures = receiver.figures();
-                    Figures { name: format!("{} {}", self.stack, figures.name), ..figures }
-                };
-                vec![named(requests), named(answers)]
-            }
-            _ => Vec::new(),
-        }
+        figures_of(self.stack, &self.asks, &self.answers)
     }
 }
 
-/// Costs that nobody measured, and a link of its own.
+/// Costs that were not measured, and a link of its own.
 pub(crate) fn assumed() -> HostConfig {
-    HostConfig { claims: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+    HostConfig::emulated(Platform::assumed_host())
 }
 
 /// A host whose threads stay on the processor of its application.
-pub(crate) fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result<Host, Error> {
-    let started = lab.on(host, || {
-        if let Some(processor) = manner.processor {
-            let _ = sys::pin(processor);
-        }
+pub(crate) fn start(lab: &Hosts, host: usize, config: HostConfig, manner: ThreadSetup) -> Result<Host, Error> {
+    lab.start(host, manner.processor, || {
         // The pair of interfaces is as fast as it is handed packets.
         let costs = config.costs.clone().map(|costs| costs.at(config.bind.ip()));
-        Ok(Host::start(HostConfig { costs, ..config }))
-    });
-    Ok(started.map_err(Error::system("entering a network namespace"))??)
+        HostConfig { costs, ..config }
+    })
 }
 
 pub(crate) fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
@@ -503,40 +446,80 @@ pub(crate) fn connect_to(
     spec: ChannelSpec,
     config: ListenConfig,
 ) -> Result<(Sender, Receiver), Error> {
-    let listener = to.listen_with(name, config)?;
-    let sender = from.open(to.address(), name, spec)?;
-    Ok((sender, listener.accept(Some(ACCEPT))?))
+    Ok(open(from, to, to.address(), name, spec, config)?)
 }
 
-/// Calls `open` with longer and longer intervals of contracts; what it opened with the first one that is granted, and that interval.
-pub(crate) fn with_shortest_interval<T>(
-    mut open: impl FnMut(Duration) -> Result<T, Error>,
-) -> Result<(T, Duration), Error> {
+/// A channel's ends.
+pub(crate) type Channel = (Sender, Receiver);
+
+/// Opens channels there and back with longer and longer intervals of their contracts, until both are granted; the interval, which `name` is told of among `notes` if it is not the least that there is.
+pub(crate) fn with_shortest_interval(
+    name: &str,
+    notes: &mut Vec<String>,
+    there: impl Fn(Duration) -> Result<Channel, Error>,
+    back: impl Fn(Duration) -> Result<Channel, Error>,
+) -> Result<([Channel; 2], Duration), Error> {
+    let both = |interval| {
+        let there = there(interval)?;
+        match back(interval) {
+            Ok(back) => Ok([there, back]),
+            Err(refused) => {
+                // What it was granted is free again then.
+                there.0.close()?;
+                Err(refused)
+            }
+        }
+    };
     let mut interval = MIN_INTERVAL;
     loop {
-        match open(interval) {
+        match both(interval) {
             Err(Error::Laxity(laxity::Error::Refused { .. })) if interval < LONGEST_INTERVAL => {
                 interval += INTERVAL_STEP;
             }
-            opened => return Ok((opened?, interval)),
+            opened => {
+                let opened = opened?;
+                if interval > MIN_INTERVAL {
+                    notes.push(format!("{name}: the shortest interval that is granted is {interval}"));
+                }
+                return Ok((opened, interval));
+            }
         }
     }
 }
 
+/// The ends of two channels, by which one asks and the other one answers.
+pub(crate) fn ends((to_b, at_b): Channel, (to_a, at_a): Channel) -> (AskingEnd, AnsweringEnd) {
+    let asks = AskingEnd::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) };
+    (asks, AnsweringEnd::Laxity { sender: Box::new(to_a), receiver: Box::new(at_b) })
+}
+
+/// The figures of the channels between them, if there are any.
+pub(crate) fn figures_of(stack: &str, asks: &AskingEnd, answers: &AnsweringEnd) -> Vec<Figures> {
+    let (AskingEnd::Laxity { receiver: answers, .. }, AnsweringEnd::Laxity { receiver: requests, .. }) =
+        (asks, answers)
+    else {
+        return Vec::new();
+    };
+    let named = |receiver: &Receiver| {
+        let figures = receiver.figures();
+        Figures { name: format!("{stack} {}", figures.name), ..figures }
+    };
+    vec![named(requests), named(answers)]
+}
+
 impl super::Plan {
-    fn largest(&self) -> usize {
+    pub(super) fn largest(&self) -> usize {
         self.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0])
     }
 
-    /// A channel for exactly these messages.
-    fn channel(&self, traffic: Traffic) -> Result<ChannelSpec, Error> {
-        let [least, most] = [self.sizes.iter().copied().min().unwrap_or(Requests::BYTES[0]), self.largest()];
-        match traffic {
-            Traffic::Contract(interval) => {
-                let contract = Contract::new(most as u64, least as u64, interval, 1, DEADLINE);
-                Ok(ChannelSpec::real_time(contract.map_err(laxity::Error::from)?))
-            }
-            Traffic::BestEffort => Ok(ChannelSpec::best_effort(most as u64, QUEUE)?),
-        }
+    /// A channel whose contract is exactly these messages at this interval.
+    pub(super) fn contract(&self, interval: Duration) -> Result<ChannelSpec, Error> {
+        let least = self.sizes.iter().copied().min().unwrap_or(Requests::BYTES[0]);
+        real_time(self.largest() as u64, least as u64, interval, 1, DEADLINE)
+    }
+
+    /// A best-effort channel for these messages.
+    pub(super) fn best_effort(&self) -> Result<ChannelSpec, Error> {
+        Ok(ChannelSpec::best_effort(self.largest() as u64, QUEUE)?)
     }
 }

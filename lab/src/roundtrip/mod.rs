@@ -8,7 +8,7 @@
 //! | `expert-1` | the same with one processor for both ends: neither spins, and a real-time thread of the kernel receives for both hosts |
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
-//! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
+//! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::AdvancedConfig::spin`]) |
 //! | `laxity-xdp-1`, `laxity-xdp-inline-1` | as `laxity-xdp` and `laxity-xdp-inline`, with one processor for both ends as `expert-1` has it |
 //! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives in processes of their own, `laxity serve` ([`laxity::Placement::Server`]) |
 //! | `kernel` | plain UDP under the conditions of Laxity's: SCHED_FIFO, a processor for each end, and no end spins |
@@ -16,7 +16,7 @@
 //! | `laxity-udp-one-host` | both applications are attached to one executive, on the processor of who asks: what they send does not touch the network |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
-//! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
+//! order that rotates, so that disturbances of the machine hit all alike. All send the same bytes. The asking end keeps its rhythm and never has two
 //! requests under way; one without an answer after a tenth of a second is lost. [`throughput`](throughput()) has the same stacks send in one direction as fast as they can.
 
 mod ends;
@@ -24,27 +24,33 @@ mod serving;
 mod throughput;
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use laxity::ChannelSpec;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
 use crate::Attack;
-use crate::attack::flood::{Content, strangers};
+use crate::attack::flood::{Content, unknown_peers};
 use crate::attack::hogs::{HOGS, Hogs};
-use crate::attack::load::{Ground, Load};
-use crate::conditions::{Conditions, Manner};
+use crate::attack::load::{Load, LoadTargets};
+use crate::conditions::{APPLICATION_PRIORITY, HostConditions, ThreadSetup, both_ends};
 use crate::error::Error;
 #[cfg(test)]
 use crate::figures::quantile;
+use crate::figures::sorted;
 use crate::hosts::Hosts;
-use crate::timing::{self, SetAtEnd, joined};
-pub(crate) use ends::{Answers, Asks, assumed, connect, connect_to, is_nothing, start, with_shortest_interval};
-use ends::{Pair, Traffic};
-pub use throughput::{Carried, Stream, Throughput, throughput};
+use crate::timing::{self, joined};
+use crate::turns::Turns;
+use ends::Pair;
+pub(crate) use ends::{
+    AnsweringEnd, AskingEnd, Channel, assumed, connect, connect_to, ends, figures_of, start, with_shortest_interval,
+};
+pub use throughput::{Stream, Throughput, ThroughputRow, throughput};
 
 /// The paper's comparison: where the stack is `[nps §5.2]`. None of them spins: on the one processor that a host has here an executive cannot.
 pub const PLACEMENTS: [&str; 9] = [
@@ -78,11 +84,11 @@ pub const STACKS: [&str; 13] = [
     "laxity-udp-server",
     "laxity-xdp-server",
 ];
-/// What goes on beside it, in the order of the rows. `all` is flood and hogs: plain sockets have no contract to break.
+/// The attacks beside it, in the order of the rows. `all` is flood and hogs: plain sockets have no contract to break.
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
-/// How often each stack has its turn under each attack.
+/// The number of turns of each stack under each attack.
 pub const ROUNDS: u64 = 10;
-/// What is run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Some of [`STACKS`] or [`PLACEMENTS`].
@@ -93,26 +99,26 @@ pub struct Plan {
     pub interval: Duration,
     /// Some of [`ATTACKS`].
     pub attacks: Vec<Attack>,
-    /// How long each turn lasts.
+    /// The duration of each turn.
     pub span: Duration,
     /// Also what it takes to open and close a channel.
     pub openings: bool,
-    /// What Laxity's hosts over xdp have before their executives, but for those that serve.
-    pub prioritised: Prioritised,
+    /// The help that Laxity's hosts over xdp have before their executives, but for those that serve.
+    pub prioritised: PriorityPaths,
     /// The command, which serves.
     pub laxity: PathBuf,
 }
 
-/// How packets come to an executive over xdp before others.
+/// The means by which packets come to an executive over xdp before others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Prioritised {
+pub struct PriorityPaths {
     /// A thread of the kernel receives for the interface, on the executive's processor and just above it (threaded NAPI).
     pub thread: bool,
-    /// What is not Laxity's is processed by an ordinary thread of the kernel ([`laxity::StreamsConfig::others`]).
+    /// Packets that are not Laxity's are processed by an ordinary thread of the kernel ([`laxity::StreamsConfig::others`]).
     pub others: bool,
 }
 
-/// What can be asked.
+/// The requests that can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Requests {
     bytes: usize,
@@ -130,7 +136,7 @@ impl Requests {
 /// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
 
-/// Where the time of an answer goes over Laxity, from the call that sends it until it is in the asking application's hand.
+/// The parts of the time of an answer over Laxity, from the call that sends it until it is in the asking application's hand.
 pub const SEGMENTS: [&str; 5] = [
     "until it is handed to the link",
     "until it has arrived",
@@ -144,7 +150,6 @@ const LOST_AFTER: Duration = Duration::from_millis(100);
 /// Requests at the beginning of a turn whose time is not counted.
 const WARM_UP: u64 = 16;
 const FLOOD_BYTES: usize = 64;
-const PRIORITY: u8 = 60;
 
 /// One turn of a stack.
 #[derive(Clone, Debug, Default)]
@@ -158,7 +163,7 @@ pub struct Turn {
     /// Of these, without an answer.
     pub lost: u64,
     /// Processor time of both ends, threads of Laxity, processes that serve and the kernel's receiving thread included, without what everything takes at rest.
-    /// What the kernel does in interrupts counts where they hit; `None` under a flood, whose packets the kernel receives in whichever thread it interrupts.
+    /// The kernel's work in interrupts counts where they hit; `None` under a flood, whose packets the kernel receives in whichever thread it interrupts.
     pub processor: Option<Duration>,
     /// Datagrams of the flood.
     pub flooded: u64,
@@ -167,7 +172,7 @@ pub struct Turn {
 /// One stack under one attack.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What went on beside it.
+    /// The attack beside it.
     pub attack: Attack,
     /// One of the plan's.
     pub stack: &'static str,
@@ -180,7 +185,7 @@ pub struct Row {
 impl Row {
     /// All round trips in order of size, ns.
     pub fn pooled(&self) -> Vec<u64> {
-        crate::figures::pooled(self.turns.iter().map(|turn| turn.round_trips.as_slice()))
+        sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()))
     }
     /// Requests without an answer.
     pub fn lost(&self) -> u64 {
@@ -198,9 +203,9 @@ impl Row {
     }
 }
 
-/// What it takes to open one more channel to the answering end, and to close it, which tells both ends' figures; of plain UDP, a socket `[nps §5.5]`.
+/// The time that it takes to open one more channel to the answering end, and to close it, which tells both ends' figures; of plain UDP, a socket `[nps §5.5]`.
 #[derive(Clone, Debug)]
-pub struct Opening {
+pub struct OpenCost {
     /// One of the plan's stacks.
     pub stack: &'static str,
     /// ns of each, in order of size.
@@ -209,50 +214,49 @@ pub struct Opening {
     pub closed: Vec<u64>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// By attack and size, and for each in the order of the plan's stacks.
     pub rows: Vec<Row>,
     /// In the order of the plan's stacks, if it has them.
-    pub openings: Vec<Opening>,
+    pub openings: Vec<OpenCost>,
     /// At rest, of each stack over Laxity, over channels with a contract of a tenth more than is sent, so that no answer is ahead of its logical arrival:
     /// one turn each, after the others.
     pub segments: Vec<Row>,
     /// Of Laxity's four channels, to the answering end and back.
     pub channels: Vec<Figures>,
-    /// Whether the experts, and applications over Laxity, ran as SCHED_FIFO.
+    /// True if the experts, and applications over Laxity, ran as SCHED_FIFO.
     pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
+    /// True if processors were kept from idling deeply.
     pub is_kept_awake: bool,
-    /// What is to be said of it.
+    /// Remarks on it.
     pub notes: Vec<String>,
 }
 
 /// For how long it is measured what hosts take that only stand.
 const AT_REST: Duration = Duration::from_secs(1);
 
-/// What all turns have in common.
-struct Bench<'a> {
+/// The parameters that all turns share.
+struct RoundtripBench<'a> {
     plan: &'a Plan,
     /// For sockets of executives; removed with this.
-    directory: PathBuf,
+    directory: SocketDirectory,
     lab: Hosts,
-    conditions: Conditions,
+    conditions: HostConditions,
 }
 
-impl<'a> Bench<'a> {
+impl<'a> RoundtripBench<'a> {
     fn new(plan: &'a Plan) -> Result<Self, Error> {
-        let conditions = Conditions::find(PRIORITY);
+        let conditions = HostConditions::find(APPLICATION_PRIORITY);
         let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-        let directory = std::env::temp_dir().join(format!("laxity-bench-{}", std::process::id()));
-        fs::create_dir_all(&directory).map_err(Error::system("a directory for sockets"))?;
+        let directory = SocketDirectory::new().map_err(Error::system("a directory for sockets"))?;
         Ok(Self { plan, directory, lab, conditions })
     }
 
     /// A pair of ends for each stack.
-    fn pairs(&mut self, traffic: Traffic) -> Result<Vec<Pair>, Error> {
-        (0..).zip(self.plan.stacks).map(|(number, &stack)| Pair::open(self, number, stack, traffic)).collect()
+    fn pairs(&mut self, spec: ChannelSpec) -> Result<Vec<Pair>, Error> {
+        (0..).zip(self.plan.stacks).map(|(number, &stack)| Pair::open(self, number, stack, spec)).collect()
     }
 
     /// The processor time of each pair in [`AT_REST`] without requests: that of hosts that stand, above all.
@@ -263,9 +267,20 @@ impl<'a> Bench<'a> {
     }
 }
 
-impl Drop for Bench<'_> {
+/// Where the sockets of serving processes are, as long as it lives.
+struct SocketDirectory(PathBuf);
+
+impl SocketDirectory {
+    fn new() -> io::Result<Self> {
+        let directory = std::env::temp_dir().join(format!("laxity-bench-{}", std::process::id()));
+        fs::create_dir_all(&directory)?;
+        Ok(Self(directory))
+    }
+}
+
+impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -290,36 +305,33 @@ impl Meter {
 ///
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets; the command does not serve.
-pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
-    let mut bench = Bench::new(plan)?;
-    let traffic = Traffic::Contract(plan.interval);
-    let mut pairs = bench.pairs(traffic)?;
+pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let mut bench = RoundtripBench::new(plan)?;
+    let spec = plan.contract(plan.interval)?;
+    let mut pairs = bench.pairs(spec)?;
     let at_rest = bench.at_rest(&pairs);
     let stacks = plan.stacks.len();
     let cases: Vec<(Attack, usize)> =
         plan.attacks.iter().flat_map(|&attack| plan.sizes.iter().map(move |&bytes| (attack, bytes))).collect();
     let mut rows: Vec<Row> = Vec::new();
-    let (all, mut done) = (cases.len() as u64 * ROUNDS * stacks as u64, 0);
+    let mut turns = Turns::new(cases.len() as u64 * ROUNDS * stacks as u64, progress);
     for (attack, bytes) in cases {
-        let first = rows.len();
-        rows.extend(plan.stacks.iter().map(|&stack| Row { attack, stack, bytes, turns: Vec::new() }));
+        let mut of_case: Vec<Row> =
+            plan.stacks.iter().map(|&stack| Row { attack, stack, bytes, turns: Vec::new() }).collect();
         for round in 0..ROUNDS as usize {
-            for place in 0..stacks {
-                let at = (place + round) % stacks;
-                rows[first + at].turns.push(turn(&bench, &mut pairs[at], (attack, bytes), at_rest[at])?);
-                done += 1;
-                progress(done, all);
-            }
+            let found = turns.round(round, stacks, |at| turn(&bench, &mut pairs[at], (attack, bytes), at_rest[at]))?;
+            of_case.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
         }
+        rows.extend(of_case);
     }
     let mut openings = Vec::new();
     for pair in pairs.iter().filter(|_| plan.openings) {
-        openings.push(pair.openings(&bench, traffic)?);
+        openings.push(pair.openings(&bench, spec)?);
     }
     let channels = pairs.into_iter().flat_map(Pair::close).collect();
     let mut segments = Vec::new();
-    let bytes = plan.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0]);
-    let faster = Traffic::Contract(plan.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]));
+    let bytes = plan.largest();
+    let faster = plan.contract(plan.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]))?;
     for (number, &stack) in (stacks..).zip(plan.stacks).filter(|(_, stack)| stack.starts_with("laxity")) {
         let noted = bench.conditions.notes.len();
         let opened = Pair::open(&mut bench, number as u8, stack, faster);
@@ -336,13 +348,13 @@ pub fn run(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Report, Er
         segments.push(Row { attack: Attack::Idle, stack, bytes, turns });
         pair.close();
     }
-    let (is_real_time, is_kept_awake) = (bench.conditions.priority.is_some(), bench.conditions.is_kept_awake);
-    let notes = std::mem::take(&mut bench.conditions.notes);
+    let HostConditions { priority, awake, notes, .. } = bench.conditions;
+    let (is_real_time, is_kept_awake) = (priority.is_some(), awake.is_some());
     Ok(Report { rows, openings, segments, channels, is_real_time, is_kept_awake, notes })
 }
 
 fn turn(
-    Bench { lab, plan, .. }: &Bench<'_>,
+    RoundtripBench { lab, plan, .. }: &RoundtripBench<'_>,
     pair: &mut Pair,
     (attack, bytes): (Attack, usize),
     at_rest: Duration,
@@ -350,8 +362,8 @@ fn turn(
     let (span, requests) = (plan.span, Requests { bytes, interval: plan.interval });
     pair.answers.expect(bytes);
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
-    let [over, flood_over, flood_begun] = [false, false, !attack.floods()].map(AtomicBool::new);
-    let (target, [asking, answering]) = (pair.flooded(), pair.manners);
+    let [flood_over, flood_begun] = [false, !attack.floods()].map(AtomicBool::new);
+    let target = pair.flooded();
     let meter = Meter::start(pair);
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
@@ -359,27 +371,20 @@ fn turn(
         let flood = attack.floods().then(|| {
             scope.spawn(|| {
                 let load = Load { per_second: Some(FLOOD_PACKETS_S), packets: u64::MAX, span: span * 2 };
-                let ground = Ground::lab(&[(target.ip(), 24)])?;
-                let work = || {
-                    let told = |_| flood_begun.store(true, Ordering::Relaxed);
-                    Ok(strangers(&[target], Content::Garbage, FLOOD_BYTES, &load, &ground, &flood_over, told))
-                };
-                lab.on(0, work).map_err(Error::system("entering a network namespace"))?
+                let ground = LoadTargets::lab(&[(target.ip(), 24)])?;
+                let told = |_| flood_begun.store(true, Ordering::Relaxed);
+                lab.run(0, || {
+                    unknown_peers(&[target], Content::Garbage, FLOOD_BYTES, &load, &ground, &flood_over, told)
+                })
             })
         });
-        let answered = scope.spawn(|| {
-            answering.take();
-            answers.serve(&over)
-        });
-        let asked = scope.spawn(|| {
-            let _over = SetAtEnd(&over);
-            asking.take();
+        let asking = || {
             while !flood_begun.load(Ordering::Relaxed) && now() < until {
                 let _ = sys::wait(&[], Some(Duration::from_millis(1)));
             }
             ask(asks, requests, span)
-        });
-        let (asked, answered) = (joined(asked), joined(answered));
+        };
+        let (asked, answered) = both_ends(pair.manners, asking, |over| answers.serve(over));
         flood_over.store(true, Ordering::Relaxed);
         let flooded = flood.map(joined).transpose()?.map_or(0, |offered| offered.packets);
         answered?;
@@ -389,8 +394,8 @@ fn turn(
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 
-/// Asks in the rhythm of `requests`. Who was held up for longer than that goes on from there, and makes up for nothing.
-fn ask(asks: &mut Asks, Requests { bytes, interval }: Requests, span: Duration) -> Result<Turn, Error> {
+/// Asks in the rhythm of `requests`. A sender that was held up for longer than that goes on from there, and does not make up for it.
+fn ask(asks: &mut AskingEnd, Requests { bytes, interval }: Requests, span: Duration) -> Result<Turn, Error> {
     let stop = AtomicBool::new(false);
     let most = (span.as_nanos() / interval.as_nanos()) as usize;
     let mut turn =

@@ -10,40 +10,37 @@ use std::thread::{self, JoinHandle};
 use laxity_link::sys;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Manner;
+use super::ThreadSetup;
 use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::sys::ends_with_its_thread;
 
-/// What the command says once processes can attach; notes come before it.
+/// The line of the command once processes can attach; notes come before it.
 const SERVES: &str = "serving at ";
 
 /// A process that serves, until this is dropped or this process ends, however it does.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct ServerProcess {
     child: Child,
     /// Read to its end, so that the process can say its last words.
     said: BufReader<ChildStderr>,
     /// The thread that has started it, with which it ends, and what ends that one.
     owner: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
-    /// What it said of itself.
+    /// Its remarks on itself.
     pub(super) notes: Vec<String>,
 }
 
-/// What it is told.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Told<'a> {
-    /// The command.
-    pub(super) laxity: &'a Path,
-    pub(super) socket: &'a Path,
-    pub(super) address: SocketAddr,
-    pub(super) over_xdp: bool,
-}
-
-impl Served {
+impl ServerProcess {
     /// Starts it on a host of the lab, with costs that are assumed, its threads on the processor of that end; waits until it serves.
-    pub(super) fn start(lab: &Hosts, host: usize, manner: Manner, told: Told<'_>) -> Result<Self, Error> {
-        let Told { laxity, socket, address, over_xdp } = told;
+    pub(super) fn start(
+        lab: &Hosts,
+        host: usize,
+        manner: ThreadSetup,
+        laxity: &Path,
+        socket: &Path,
+        address: SocketAddr,
+        over_xdp: bool,
+    ) -> Result<Self, Error> {
         let mut command = Command::new(laxity);
         command.args(["serve", "--calibration", "none", "--claims", "off"]);
         command.args(["--link", if over_xdp { "xdp" } else { "udp" }, "--bind"]).arg(address.to_string());
@@ -89,7 +86,7 @@ impl Served {
     }
 }
 
-impl Drop for Served {
+impl Drop for ServerProcess {
     fn drop(&mut self) {
         if let Ok(None) = self.child.try_wait() {
             let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);

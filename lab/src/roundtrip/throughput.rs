@@ -1,15 +1,15 @@
 //! Messages in one direction, as many as a stack carries `[nps §5.2, Figs. 4 and 7]`.
 
-use std::thread;
-
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
-use super::ends::{Pair, Traffic};
-use super::{Bench, Manner, Meter, Plan, ROUNDS};
+use super::ends::Pair;
+use super::{Meter, Plan, ROUNDS, RoundtripBench};
+use crate::conditions::both_ends;
 use crate::error::Error;
-use crate::figures::per_second;
-use crate::timing::joined;
+use crate::figures::{per_second, sorted};
+use crate::report::Report;
+use crate::turns::Turns;
 
 /// One turn.
 #[derive(Clone, Copy, Debug)]
@@ -18,7 +18,7 @@ pub struct Stream {
     pub taken: u64,
     /// Of these, in the receiving application's hand within the turn.
     pub in_hand: u64,
-    /// How long it was.
+    /// Its duration.
     pub elapsed: Duration,
     /// Processor time as in [`Turn::processor`](super::Turn::processor).
     pub processor: Duration,
@@ -26,7 +26,7 @@ pub struct Stream {
 
 /// One stack with messages of one size.
 #[derive(Clone, Debug)]
-pub struct Carried {
+pub struct ThroughputRow {
     /// One of the plan's.
     pub stack: &'static str,
     /// Bytes of a message.
@@ -35,11 +35,10 @@ pub struct Carried {
     pub turns: Vec<Stream>,
 }
 
-impl Carried {
+impl ThroughputRow {
     /// Messages that were in hand, a second: the median of the turns.
     pub fn per_second(&self) -> u64 {
-        let mut rates: Vec<u64> = self.turns.iter().map(|turn| per_second(turn.in_hand, turn.elapsed)).collect();
-        rates.sort_unstable();
+        let rates = sorted(self.turns.iter().map(|turn| per_second(turn.in_hand, turn.elapsed)));
         rates.get(rates.len() / 2).copied().unwrap_or(0)
     }
     /// Messages that were taken and did not come within their turn.
@@ -56,63 +55,39 @@ impl Carried {
     }
 }
 
-/// What came of it.
-#[derive(Clone, Debug)]
-pub struct Throughput {
-    /// By size, and for each in the order of the plan's stacks.
-    pub rows: Vec<Carried>,
-    /// Whether applications and experts ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// What is to be said of it.
-    pub notes: Vec<String>,
-}
+/// The result: rows by size, and for each in the order of the plan's stacks.
+pub type Throughput = Report<ThroughputRow>;
 
 /// Runs it: each stack has a turn with each size in each round. Over Laxity it is a best-effort channel, which sends whenever the link is free; no attack goes on.
 ///
 /// # Errors
 /// As [`run`](super::run).
-pub fn throughput(plan: &Plan, mut progress: impl FnMut(u64, u64)) -> Result<Throughput, Error> {
-    let mut bench = Bench::new(plan)?;
-    let mut pairs = bench.pairs(Traffic::BestEffort)?;
+pub fn throughput(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Throughput, Error> {
+    let mut bench = RoundtripBench::new(plan)?;
+    let mut pairs = bench.pairs(plan.best_effort()?)?;
     let at_rest = bench.at_rest(&pairs);
     let mut rows = Vec::new();
-    let (all, mut done) = (plan.sizes.len() as u64 * ROUNDS * plan.stacks.len() as u64, 0);
+    let all = plan.sizes.len() as u64 * ROUNDS * plan.stacks.len() as u64;
+    let mut turns = Turns::new(all, progress);
     for &bytes in &plan.sizes {
-        let first = rows.len();
-        rows.extend(plan.stacks.iter().map(|&stack| Carried { stack, bytes, turns: Vec::new() }));
+        let mut of_size: Vec<ThroughputRow> =
+            plan.stacks.iter().map(|&stack| ThroughputRow { stack, bytes, turns: Vec::new() }).collect();
         for round in 0..ROUNDS as usize {
-            for place in 0..plan.stacks.len() {
-                let at = (place + round) % plan.stacks.len();
-                rows[first + at].turns.push(turn(&mut pairs[at], bytes, plan.span, at_rest[at])?);
-                done += 1;
-                progress(done, all);
-            }
+            let found = turns.round(round, pairs.len(), |at| turn(&mut pairs[at], bytes, plan.span, at_rest[at]))?;
+            of_size.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
         }
+        rows.extend(of_size);
     }
     drop(pairs);
-    let (is_real_time, is_kept_awake) = (bench.conditions.priority.is_some(), bench.conditions.is_kept_awake);
-    Ok(Throughput { rows, is_real_time, is_kept_awake, notes: std::mem::take(&mut bench.conditions.notes) })
+    Ok(bench.conditions.report(rows, Vec::new()))
 }
 
 fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {
     pair.answers.expect(bytes);
-    let [asking, answering]: [Manner; 2] = pair.manners;
     let meter = Meter::start(pair);
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
-    let (taken, in_hand) = thread::scope(|scope| {
-        let received = scope.spawn(|| {
-            answering.take();
-            answers.count(bytes, until)
-        });
-        let sent = scope.spawn(|| {
-            asking.take();
-            asks.push(bytes, until)
-        });
-        (joined(sent), joined(received))
-    });
+    let (taken, in_hand) = both_ends(pair.manners, || asks.push(bytes, until), |_| answers.count(bytes, until));
     let (taken, in_hand) = (taken?, in_hand?);
     let processor = meter.stop(pair, at_rest);
     // What is on its way belongs to no turn.
@@ -133,10 +108,10 @@ mod tests {
             elapsed: Duration::from_millis(500),
             processor: Duration::from_nanos(40),
         };
-        let row = Carried { stack: "kernel", bytes: 64, turns: vec![turn(9, 9), turn(8, 1), turn(5, 5)] };
+        let row = ThroughputRow { stack: "kernel", bytes: 64, turns: vec![turn(9, 9), turn(8, 1), turn(5, 5)] };
         assert_eq!((row.per_second(), row.missing()), (10, 7));
         assert_eq!(row.processor_per_message(), Some(Duration::from_nanos(8)), "120 ns for 15 messages");
-        let none = Carried { turns: Vec::new(), ..row };
+        let none = ThroughputRow { turns: Vec::new(), ..row };
         assert_eq!((none.per_second(), none.processor_per_message()), (0, None));
     }
 }

@@ -1,4 +1,4 @@
-//! What experts do with kernel sockets on a link that others share, as the manuals have it: tc-pfifo_fast(8), tc-htb(8), and the guide
+//! The set-up of experts with kernel sockets on a link that others share, as the manuals have it: tc-pfifo_fast(8), tc-htb(8), and the guide
 //! *Linux Advanced Routing & Traffic Control*, which puts the queue on the host by a rate just below the link's.
 //!
 //! In each the applications are those of [`crate::stack::tuned_udp`]: SCHED_FIFO, large buffers, a message in one system call, messages of a burst an
@@ -7,24 +7,21 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use laxity_core::units::Duration;
-
 use super::network::{ADDRESSES, Network, each};
 use super::{RATE_KBIT, Stack, by_deadline};
 use crate::error::Error;
-use crate::record::Arrived;
-use crate::stack::datagram::{Cutter, HEADER_BYTES, Incoming, Outgoing};
-use crate::stack::tuned_udp::{Receiver, Sender};
-use crate::stack::{Inlet, Ready, Received};
-use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
+use crate::record::ArrivedMessage;
+use crate::stack::datagram::{Cutter, DatagramSource, HEADER_BYTES, Receiver, ReceivingSocket, Sender, SendingSocket};
+use crate::stack::{Inlet, ReadyChannel, ReceivedCounts};
+use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, WorkloadRow};
 
 /// The major number of the classes.
 const HANDLE: u32 = 0x1_0000;
-/// What other programs have in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
+/// The rate that other programs have in any case with classes, kbit/s: a twentieth, as with Laxity's guard.
 const FLOOR_KBIT: u64 = RATE_KBIT / 20;
-/// What best effort has in any case: little, so that it comes before no stream that borrows.
+/// The rate that best effort has in any case: little, so that it comes before no stream that borrows.
 const BEST_EFFORT_KBIT: u64 = 1_000;
-/// What the guide gives to the classes that are to have their rate at once: what timers lose that are late. Some 1.2 ms of the link.
+/// The burst that the guide gives to classes that are to have their rate at once: as much as late timers lose. Some 1.2 ms of the link.
 const BURST: &str = " burst 15k cburst 15k";
 /// The class of the real-time streams together, of the first one alone, of best effort, and of what other programs send.
 const TOGETHER: u32 = 0x10;
@@ -35,20 +32,18 @@ const OF_OTHERS: u32 = 0x30;
 const FIRST_BAND: u32 = 6;
 /// Bytes of the headers of UDP, IPv4 and Ethernet, as the kernel counts a packet.
 const HEADERS: u64 = 42;
-/// How long a receiver does not look at its stop flag.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Takes the disciplines away again when it goes.
-pub(super) struct SetUp<'a>(&'a Network);
+pub(super) struct DisciplineGuard<'a>(&'a Network);
 
-impl Drop for SetUp<'_> {
+impl Drop for DisciplineGuard<'_> {
     fn drop(&mut self) {
         let _ = self.0.on(0, || each(&["tc qdisc del dev a0 root"]));
     }
 }
 
 /// The commands of a set-up, for streams with these contracts and packets of at most so much payload.
-pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String> {
+pub(super) fn commands(stack: Stack, rows: &[WorkloadRow], payload: usize) -> Vec<String> {
     let class = |id: u32, rate: u64, priority: usize, burst: &str| {
         format!(
             "tc class add dev a0 parent 1:1 classid 1:{id:x} htb rate {rate}kbit ceil {RATE_KBIT}kbit prio {priority}{burst}"
@@ -59,7 +54,7 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
         format!("tc class add dev a0 parent 1: classid 1:1 htb rate {RATE_KBIT}kbit ceil {RATE_KBIT}kbit{BURST}"),
     ];
     // A tenth more than each needs.
-    let needed = |row: &Row| {
+    let needed = |row: &WorkloadRow| {
         let bytes = wire_bytes(row.contract.max_message(), payload as u32);
         bytes * 8 * 1_100_000 / row.contract.interval().as_nanos()
     };
@@ -87,7 +82,7 @@ pub(super) fn commands(stack: Stack, rows: &[Row], payload: usize) -> Vec<String
     }
 }
 
-/// What a message takes of a link, as the kernel counts it, in packets of at most so much payload.
+/// The bytes that a message takes of a link, as the kernel counts it, in packets of at most so much payload.
 pub(super) fn wire_bytes(message: u32, payload: u32) -> u64 {
     u64::from(message) + u64::from(message.div_ceil(payload)) * (HEADERS + HEADER_BYTES as u64)
 }
@@ -96,19 +91,19 @@ pub(super) fn wire_bytes(message: u32, payload: u32) -> u64 {
 pub(super) fn open<'a>(
     network: &'a Network,
     stack: Stack,
-    rows: &[Row],
+    rows: &[WorkloadRow],
     payload: usize,
     best_effort: &Arc<AtomicU64>,
-) -> Result<(Vec<Ready>, SetUp<'a>), Error> {
-    let set_up = SetUp(network);
+) -> Result<(Vec<ReadyChannel>, DisciplineGuard<'a>), Error> {
+    let set_up = DisciplineGuard(network);
     network.on(0, || each(&commands(stack, rows, payload)))?;
     let most = HEADER_BYTES + payload;
     let contracts = rows.iter().map(|row| (row.name.clone(), Some(row.contract)));
     let mut channels = Vec::new();
     for (number, (name, contract)) in contracts.chain([(BEST_EFFORT.to_owned(), None)]).enumerate() {
-        let incoming = network.on(1, || Incoming::bind(ADDRESSES[1], most))?;
+        let incoming = network.on(1, || ReceivingSocket::bind(ADDRESSES[1], most))?;
         let to = incoming.address();
-        let outgoing = network.on(0, || Outgoing::bind(ADDRESSES[0], to, most))?;
+        let outgoing = network.on(0, || SendingSocket::bind(ADDRESSES[0], to, most))?;
         let priority = match (contract, stack) {
             (Some(_), Stack::PfifoFast) => FIRST_BAND,
             (None, Stack::PfifoFast) => 0,
@@ -123,27 +118,31 @@ pub(super) fn open<'a>(
             None => Box::new(Counting { incoming, bytes: Arc::clone(best_effort) }),
         };
         let outlet = Box::new(Sender::new(outgoing, cutter, contract.is_some()));
-        channels.push(Ready { name, contract, real_time_threads: contract.is_some(), outlet, inlet });
+        channels.push(ReadyChannel { name, contract, real_time_threads: contract.is_some(), outlet, inlet });
     }
     Ok((channels, set_up))
 }
 
 /// Counts what comes of best effort, datagram by datagram: of a message of many there is rarely a whole one where queues drop.
 struct Counting {
-    incoming: Incoming,
+    incoming: ReceivingSocket,
     bytes: Arc<AtomicU64>,
 }
 
 impl Inlet for Counting {
-    fn run(mut self: Box<Self>, _: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
+    fn run(
+        mut self: Box<Self>,
+        _: &mut dyn FnMut(ArrivedMessage, &[u8]),
+        stop: &AtomicBool,
+    ) -> Result<ReceivedCounts, Error> {
         while !stop.load(Ordering::Relaxed) {
             let bytes = &self.bytes;
-            self.incoming.receive(LOOK, |datagram| {
+            self.incoming.receive(|datagram| {
                 let payload = datagram.len().saturating_sub(HEADER_BYTES);
                 bytes.fetch_add(payload as u64, Ordering::Relaxed);
             })?;
         }
-        Ok(Received::Numbers { lost: 0, next: 0 })
+        Ok(ReceivedCounts::Numbers { lost: 0, next: 0 })
     }
 }
 

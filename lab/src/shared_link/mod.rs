@@ -34,16 +34,17 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-use crate::attack::{Content, Ground, Load, strangers};
-use crate::conditions::{Conditions, Manner};
+use crate::attack::{Content, Load, LoadTargets, unknown_peers};
+use crate::conditions::{APPLICATION_PRIORITY, HostConditions, ThreadSetup};
 use crate::error::Error;
-use crate::figures::{median, per_second, quantile};
+use crate::figures::{median, per_second, ppm, quantile, sorted};
 use crate::roundtrip::ROUNDS;
-use crate::scenario::{Ending, feed, joined, spawn};
-use crate::source::Source;
-use crate::stack::{APPLICATION_PRIORITY, Ready, Received};
-use crate::timing::{self, SetAtEnd};
-use crate::workload::{self, MESSAGE_BYTES, Row, Writer};
+use crate::scenario::{feed, joined, spawn};
+use crate::source::{Source, seed_of};
+use crate::stack::{ReadyChannel, ReceivedCounts};
+use crate::timing::{self, FlagGuard};
+use crate::turns::Turns;
+use crate::workload::{self, MESSAGE_BYTES, WorkloadRow, Writer};
 use network::{ADDRESSES, NETWORK_BITS, Network};
 
 /// 0.4 % less than the wire's rate, as Laxity's guard takes it, so that no queue builds up behind the host.
@@ -56,14 +57,14 @@ const LEAST_SPAN: Duration = Duration::from_secs(1);
 const FEW_ROUNDS: u64 = 3;
 /// From when all threads are there until the sources start.
 const AHEAD: Duration = Duration::from_millis(50);
-/// What was begun at the end of a turn goes on for as long at most: a burst of twelve, 50 ms apart.
+/// The longest time for which work that began at the end of a turn goes on: a burst of twelve, 50 ms apart.
 const LONGEST_BURST: Duration = Duration::from_secs(1);
 /// After the sources, until everything must have arrived.
 const DRAIN: Duration = Duration::from_millis(300);
 /// Of best effort, to what the streams leave.
 const EXCESS: u64 = 2;
 
-/// What carries the streams.
+/// The stack that carries the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Stack {
@@ -86,22 +87,22 @@ impl Stack {
     pub const EACH: [Self; 6] =
         [Self::PfifoFast, Self::HtbClass, Self::HtbStreams, Self::LaxityUdp, Self::LaxityXdp, Self::LaxityXdpLag];
 
-    /// Whether it is Laxity.
+    /// True if it is Laxity.
     pub fn is_laxity(self) -> bool {
         matches!(self, Self::LaxityUdp | Self::LaxityXdp | Self::LaxityXdpLag)
     }
 }
 
-/// What one stream had in a turn.
+/// The responses of one stream in a turn.
 #[derive(Clone, Debug)]
-pub struct Responses {
+pub struct StreamFigures {
     /// Of its messages that arrived, in order of size, ns; zero for one that came before its logical arrival.
     pub sorted: Vec<u64>,
     /// Messages that did not arrive.
     pub lost: u64,
 }
 
-impl Responses {
+impl StreamFigures {
     /// The response that `ppm` of the messages do not exceed; `None` if so many did not arrive.
     pub fn quantile(&self, ppm: u64) -> Option<u64> {
         let all = self.sorted.len() as u64 + self.lost;
@@ -114,7 +115,7 @@ impl Responses {
 #[derive(Clone, Debug)]
 pub struct Turn {
     /// In the order of [`Report::streams`].
-    pub streams: Vec<Responses>,
+    pub streams: Vec<StreamFigures>,
     /// Bytes of best effort that arrived a second. Of the kernel's sockets each datagram counts, of Laxity only whole messages.
     pub best_effort_bytes_s: u64,
     /// Bytes of the flood that arrived a second.
@@ -130,36 +131,36 @@ pub struct StackRow {
     pub turns: Vec<Turn>,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The real-time streams, with the deadlines that Laxity grants over UDP. Over AF_XDP it may have to grant longer ones, and is judged by these.
-    pub streams: Vec<Row>,
+    pub streams: Vec<WorkloadRow>,
     /// In the order of [`Stack::EACH`]; one that this host does not have is missing, and among the notes.
     pub rows: Vec<StackRow>,
     /// Of Laxity's channels, turn by turn.
     pub channels: Vec<Figures>,
     /// The commands by which the experts' queues are set up.
     pub commands: Vec<(Stack, Vec<String>)>,
-    /// Whether applications ran as SCHED_FIFO.
+    /// True if applications ran as SCHED_FIFO.
     pub is_real_time: bool,
-    /// Whether processors were kept from idling deeply.
+    /// True if processors were kept from idling deeply.
     pub is_kept_awake: bool,
-    /// What is to be said of it.
+    /// Remarks on it.
     pub notes: Vec<String>,
 }
 
 impl Report {
     /// The largest p99 of a turn's streams to their deadlines, in ppm; `None` if a stream has none.
     pub fn largest_ppm(&self, turn: &Turn) -> Option<u64> {
-        let of = |(responses, row): (&Responses, &Row)| {
+        let of = |(responses, row): (&StreamFigures, &WorkloadRow)| {
             let scaled = u128::from(responses.quantile(990_000)?) * 1_000_000;
             u64::try_from(scaled.div_ceil(u128::from(row.contract.deadline().as_nanos()))).ok()
         };
         turn.streams.iter().zip(&self.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
     }
 
-    /// What one of three messages that come at once has of its deadline at least, in ppm, whatever their order: nothing is sent faster than 0.4 % less than the wire's rate.
+    /// The least part of its deadline that one of three messages takes that come at once, in ppm, whatever their order: nothing is sent faster than 0.4 % less than the wire's rate.
     pub fn least_ppm(&self) -> u64 {
         let (mut bytes, mut most) = (0, 0);
         for number in by_deadline(&self.streams) {
@@ -183,29 +184,27 @@ impl Report {
         experts.filter_map(|row| Some((self.typical_ppm(row)?, row))).min_by_key(|(ppm, _)| *ppm).map(|(_, row)| row)
     }
 
-    /// What [`largest_ppm`](Self::largest_ppm) of a stack is to that of the best expert, in ppm, of each round in order of size. It is `u64::MAX`
+    /// The ratio of a stack's [`largest_ppm`](Self::largest_ppm) to that of the best expert, in ppm, of each round in order of size. It is `u64::MAX`
     /// where the stack has none; a round in which the expert has none is left out.
     pub fn ratios_ppm(&self, row: &StackRow) -> Vec<u64> {
         let Some(best) = self.best_expert() else { return Vec::new() };
         let ratio = |(of, to): (&Turn, &Turn)| {
             let to = self.largest_ppm(to)?;
             let Some(of) = self.largest_ppm(of) else { return Some(u64::MAX) };
-            u64::try_from((u128::from(of) * 1_000_000).checked_div(to.into())?).ok()
+            ppm(of, to)
         };
-        let mut ratios: Vec<u64> = row.turns.iter().zip(&best.turns).filter_map(ratio).collect();
-        ratios.sort_unstable();
-        ratios
+        sorted(row.turns.iter().zip(&best.turns).filter_map(ratio))
     }
 }
 
 /// The numbers of the rows, the shortest deadline first.
-fn by_deadline(rows: &[Row]) -> Vec<usize> {
+fn by_deadline(rows: &[WorkloadRow]) -> Vec<usize> {
     let mut numbers: Vec<usize> = (0..rows.len()).collect();
     numbers.sort_by_key(|number| rows[*number].contract.deadline());
     numbers
 }
 
-/// How many turns each stack has, of so long a span.
+/// The number of turns of each stack in a span.
 pub fn rounds(span: Duration) -> u64 {
     if span < LEAST_SPAN { FEW_ROUNDS } else { ROUNDS }
 }
@@ -215,9 +214,9 @@ pub fn rounds(span: Duration) -> u64 {
 /// # Errors
 /// Not permitted here, or there are no `ip` and `tc`; a channel is refused; the kernel has no such interfaces or disciplines. AF_XDP that this host does not
 /// have is a note.
-pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     // Dropped at the end: it keeps the processors awake.
-    let mut conditions = Conditions::find(APPLICATION_PRIORITY);
+    let mut conditions = HostConditions::find(APPLICATION_PRIORITY);
     let (processors, priority) = (conditions.processors, conditions.priority);
     let notes = &mut conditions.notes;
     if priority.is_some()
@@ -247,41 +246,36 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
     let commands = commands.collect();
     let mut rows: Vec<StackRow> =
         stacks.iter().map(|(stack, _)| StackRow { stack: *stack, turns: Vec::new() }).collect();
-    let (mut channels, mut done, all) = (Vec::new(), 0, rounds(span) * stacks.len() as u64);
+    let (mut channels, manners) = (Vec::new(), processors.map(|processor| ThreadSetup { processor, priority }));
+    let mut turns = Turns::new(rounds(span) * stacks.len() as u64, progress);
     for round in 0..rounds(span) {
-        for place in 0..rows.len() {
-            let at = (place + round as usize) % rows.len();
-            let conduct = Conduct {
-                network: &network,
-                manners: processors.map(|processor| Manner { processor, priority }),
-                span,
-                round,
-            };
-            let row = &mut rows[at];
-            let asked = if row.stack.is_laxity() { &stacks[at].1 } else { &streams };
-            row.turns.push(conduct.turn(row.stack, asked, &platform, (&mut channels, notes))?);
-            done += 1;
-            progress(done, all);
-        }
+        let conduct = TurnConduct { network: &network, manners, span, round };
+        let found = turns.round(round as usize, rows.len(), |at| {
+            let (stack, granted) = &stacks[at];
+            let asked = if stack.is_laxity() { granted } else { &streams };
+            conduct.turn(*stack, asked, &platform, (&mut channels, notes))
+        })?;
+        rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
     }
-    let Conditions { is_kept_awake, notes, .. } = conditions;
-    Ok(Report { streams, rows, channels, commands, is_real_time: priority.is_some(), is_kept_awake, notes })
+    let HostConditions { awake, notes, .. } = conditions;
+    let (is_real_time, is_kept_awake) = (priority.is_some(), awake.is_some());
+    Ok(Report { streams, rows, channels, commands, is_real_time, is_kept_awake, notes })
 }
 
-/// How a turn goes on.
-struct Conduct<'a> {
+/// The course of a turn.
+struct TurnConduct<'a> {
     network: &'a Network,
     /// The threads of each host's applications.
-    manners: [Manner; 2],
+    manners: [ThreadSetup; 2],
     span: Duration,
     round: u64,
 }
 
-impl Conduct<'_> {
+impl TurnConduct<'_> {
     fn turn(
         &self,
         stack: Stack,
-        streams: &[Row],
+        streams: &[WorkloadRow],
         platform: &Platform,
         (figures, notes): (&mut Vec<Figures>, &mut Vec<String>),
     ) -> Result<Turn, Error> {
@@ -308,31 +302,31 @@ impl Conduct<'_> {
     /// The streams, then best effort, beside the flood.
     fn send(
         &self,
-        channels: Vec<Ready>,
+        channels: Vec<ReadyChannel>,
         left: u64,
         best_effort: &AtomicU64,
         figures: &mut Vec<Figures>,
     ) -> Result<Turn, Error> {
-        let (abort, stop, flooded) = (AtomicBool::new(false), AtomicBool::new(false), AtomicU64::new(0));
-        let (abort, stop, flooded) = (&abort, &stop, &flooded);
-        // What is not real-time goes on until the last burst of what is.
-        let over = &AtomicBool::new(false);
+        // What is not real-time goes on until the last burst of what is: `over`.
+        let [abort, stop, over] = &[false; 3].map(AtomicBool::new);
+        let flooded = &AtomicU64::new(0);
         let start = now() + AHEAD;
         let until = start + self.span;
         thread::scope(|scope| {
-            let ending = Ending([abort, stop]);
-            let _over = SetAtEnd(over);
+            let ending = [abort, stop].map(FlagGuard);
+            let _over = FlagGuard(over);
             let counted = spawn(scope, "flood-sink".to_owned(), move || self.count_flood(flooded, stop))?;
             let flood = spawn(scope, "flood".to_owned(), move || self.flood(until + LONGEST_BURST, over))?;
             let mut running = Vec::new();
             for (number, ready) in channels.into_iter().enumerate() {
-                let Ready { name, contract, outlet, inlet, .. } = ready;
-                let urgent =
-                    |manner: Manner| Manner { priority: manner.priority.filter(|_| contract.is_some()), ..manner };
+                let ReadyChannel { name, contract, outlet, inlet, .. } = ready;
+                let urgent = |manner: ThreadSetup| ThreadSetup {
+                    priority: manner.priority.filter(|_| contract.is_some()),
+                    ..manner
+                };
                 let [sends, receives] = self.manners.map(urgent);
-                let seed = self.round.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
                 let source = match contract {
-                    Some(contract) => Source::real_time(contract, seed, start, false),
+                    Some(contract) => Source::real_time(contract, seed_of(self.round, number), start, false),
                     None => Source::best_effort(MESSAGE_BYTES, 1, left.saturating_mul(EXCESS), start),
                 };
                 let sink = spawn(scope, format!("sink-{number}"), move || {
@@ -373,7 +367,7 @@ impl Conduct<'_> {
             for (name, contract, fed, sink) in fed {
                 let (sorted, received) = joined(sink, "a sink")?;
                 let (_, sent) = fed?;
-                if let Received::Figures(of_laxity) = received {
+                if let ReceivedCounts::Figures(of_laxity) = received {
                     figures.push(Figures { sent: sent.messages, ..*of_laxity });
                 }
                 if contract.is_none() {
@@ -383,7 +377,7 @@ impl Conduct<'_> {
                     let detail = format!("{} sent, {} received", sent.messages, sorted.len());
                     return Err(Error::Conservation { channel: name, detail });
                 };
-                streams.push(Responses { sorted, lost });
+                streams.push(StreamFigures { sorted, lost });
             }
             let [best_effort_bytes_s, flood_bytes_s] =
                 [0, 1].map(|of: usize| per_second(after[of] - before[of], self.span));
@@ -394,17 +388,17 @@ impl Conduct<'_> {
     /// Another program of the sending host: as much as its socket takes.
     fn flood(&self, until: Instant, stop: &AtomicBool) -> Result<(), Error> {
         self.network.enter(0)?;
-        Manner { priority: None, ..self.manners[0] }.take();
-        let ground = Ground::lab(&[(ADDRESSES[0], NETWORK_BITS)])?;
+        ThreadSetup { priority: None, ..self.manners[0] }.take();
+        let ground = LoadTargets::lab(&[(ADDRESSES[0], NETWORK_BITS)])?;
         let load = Load { per_second: None, packets: u64::MAX, span: until.since(now()) };
         let to = [(ADDRESSES[1], FLOOD_PORT).into()];
-        strangers(&to, Content::Garbage, FLOOD_BYTES, &load, &ground, stop, |_| ()).map(drop)
+        unknown_peers(&to, Content::Garbage, FLOOD_BYTES, &load, &ground, stop, |_| ()).map(drop)
     }
 
     /// Counts what arrives of it.
     fn count_flood(&self, bytes: &AtomicU64, stop: &AtomicBool) -> Result<(), Error> {
         self.network.enter(1)?;
-        Manner { priority: None, ..self.manners[1] }.take();
+        ThreadSetup { priority: None, ..self.manners[1] }.take();
         let failed = |source| Error::System { what: "a flood's sink", source };
         let sink = std::net::UdpSocket::bind((ADDRESSES[1], FLOOD_PORT)).map_err(failed)?;
         sink.set_read_timeout(Some(std::time::Duration::from_millis(50))).map_err(failed)?;
@@ -428,7 +422,7 @@ mod tests {
     use super::*;
 
     fn turn(sorted: [Vec<u64>; 3], lost: u64) -> Turn {
-        let streams = sorted.map(|sorted| Responses { sorted, lost }).into();
+        let streams = sorted.map(|sorted| StreamFigures { sorted, lost }).into();
         Turn { streams, best_effort_bytes_s: 1, flood_bytes_s: 1 }
     }
 
@@ -448,7 +442,7 @@ mod tests {
 
     #[test]
     fn what_did_not_arrive_is_slower_than_all_that_did() {
-        let responses = Responses { sorted: (1..=99).collect(), lost: 1 };
+        let responses = StreamFigures { sorted: (1..=99).collect(), lost: 1 };
         assert_eq!(
             [0, 500_000, 990_000, 1_000_000].map(|ppm| responses.quantile(ppm)),
             [Some(1), Some(50), Some(99), None]

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
 use crate::error::Error;
-use crate::hosts::{Devices, MTU, Wire};
+use crate::hosts::{Devices, Hosts, InterfacePair, MTU};
 use crate::interfaces::Interfaces;
 use crate::sys::namespace::Namespace;
 
@@ -26,7 +26,7 @@ const BRIDGE: [&str; 5] = [
 
 /// It is gone with this.
 pub(super) struct Network {
-    hosts: [Namespace; 2],
+    hosts: Hosts,
     /// Held, so that it stays.
     bridge: Namespace,
 }
@@ -34,17 +34,17 @@ pub(super) struct Network {
 impl Network {
     pub(super) fn new() -> Result<Self, Error> {
         let failed = |what| Error::system(what);
-        let namespaces = || Namespace::new().map_err(failed("a network namespace"));
-        let (hosts, bridge) = ([namespaces()?, namespaces()?], namespaces()?);
+        let hosts = Hosts::new().map_err(failed("a network namespace"))?;
+        let bridge = Namespace::new().map_err(failed("a network namespace"))?;
         let mut ends = Vec::new();
         for (host, names) in [[DEVICE, "wa"], ["b0", "wb"]].into_iter().enumerate() {
             let address = [(ADDRESSES[host], NETWORK_BITS)];
             let (addresses, devices) = ([&address[..], &[]], Devices::Whole);
-            let wire = Wire { names, queues: 1, mtu: MTU, addresses, devices };
-            let joined = wire.join([&hosts[host], &bridge]);
+            let wire = InterfacePair { names, queues: 1, mtu: MTU, addresses, devices };
+            let joined = wire.join([hosts.namespaces()[host], &bridge]);
             ends.push(joined.map_err(failed("a pair of virtual Ethernet interfaces"))?[0].clone());
         }
-        for ([own, peer], host) in [[0, 1], [1, 0]].into_iter().zip(&hosts) {
+        for ([own, peer], host) in [[0, 1], [1, 0]].into_iter().zip(hosts.namespaces()) {
             let set = || Interfaces::open()?.set_neighbour(ends[own].index, ADDRESSES[peer], ends[peer].mac);
             host.within(set).map_err(failed("telling a host its neighbour"))?;
         }
@@ -55,12 +55,12 @@ impl Network {
 
     /// Does something on the sending host (0) or on the receiving one (1), in a thread of its own.
     pub(super) fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-        self.hosts[host].within(|| Ok(work())).map_err(Error::system("entering a network namespace"))?
+        self.hosts.run(host, work)
     }
 
     /// The calling thread is on that host from here on.
     pub(super) fn enter(&self, host: usize) -> Result<(), Error> {
-        self.hosts[host].enter().map_err(Error::system("entering a network namespace"))
+        self.hosts.namespaces()[host].enter().map_err(Error::system("entering a network namespace"))
     }
 }
 

@@ -3,16 +3,20 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, Interest};
+use laxity_link::sys::{self, Interest, now};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkOver};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
+use super::{Inlet, Outlet, ReceivedCounts, SentCounts};
 use crate::error::Error;
+use crate::record::ArrivedMessage;
+use crate::timing;
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = size_of::<Header>();
@@ -30,8 +34,12 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) fn write(&self, to: &mut [u8]) {
+    /// Writes a datagram; how long it is.
+    pub(crate) fn write_before(&self, payload: &[u8], to: &mut [u8]) -> usize {
         self.write_to_prefix(to).expect("room for a header");
+        let len = HEADER_BYTES + payload.len();
+        to[HEADER_BYTES..len].copy_from_slice(payload);
+        len
     }
 
     /// `None` for a message beyond its contract.
@@ -152,8 +160,88 @@ impl Assembler {
     }
 }
 
+/// A socket by which datagrams leave.
+pub(crate) trait DatagramSink: Send {
+    /// Adds a datagram. One that the kernel refuses is lost, as in transit: the receiver misses it.
+    fn push(&mut self, header: Header, payload: &[u8]);
+    /// All datagrams of a message were added.
+    fn flush(&mut self);
+}
+
+/// A socket by which datagrams come.
+pub(crate) trait DatagramSource: Send {
+    /// Waits for datagrams, at most [`LOOK`], and gives each to `sink`.
+    fn receive(&mut self, sink: impl FnMut(&[u8])) -> Result<(), Error>;
+}
+
+/// The longest time between two looks of a receiver at its stop flag.
+pub(super) const LOOK: Duration = Duration::from_millis(50);
+
+/// Sends messages in datagrams, paced or at once.
+pub(crate) struct Sender<S> {
+    outgoing: S,
+    cutter: Cutter,
+    paced: bool,
+    sent: u64,
+}
+
+impl<S> Sender<S> {
+    pub(crate) fn new(outgoing: S, cutter: Cutter, paced: bool) -> Self {
+        Self { outgoing, cutter, paced, sent: 0 }
+    }
+}
+
+impl<S: DatagramSink> Outlet for Sender<S> {
+    fn send(&mut self, message: &[u8], logical_arrival: Option<Instant>, stop: &AtomicBool) {
+        if let Some(at) = logical_arrival.filter(|_| self.paced)
+            && !timing::sleep_until(at, stop)
+        {
+            return;
+        }
+        for (header, payload) in self.cutter.cut(self.sent, logical_arrival, message) {
+            self.outgoing.push(header, payload);
+        }
+        self.outgoing.flush();
+        self.sent += 1;
+    }
+
+    fn finish(self: Box<Self>) -> Result<SentCounts, Error> {
+        Ok(SentCounts { messages: self.sent, ..SentCounts::default() })
+    }
+}
+
+/// Puts messages together.
+pub(crate) struct Receiver<S> {
+    incoming: S,
+    assembler: Assembler,
+}
+
+impl<S> Receiver<S> {
+    pub(crate) fn new(incoming: S, cutter: Cutter) -> Self {
+        Self { incoming, assembler: Assembler::new(cutter) }
+    }
+}
+
+impl<S: DatagramSource> Inlet for Receiver<S> {
+    fn run(
+        self: Box<Self>,
+        take: &mut dyn FnMut(ArrivedMessage, &[u8]),
+        stop: &AtomicBool,
+    ) -> Result<ReceivedCounts, Error> {
+        let Self { mut incoming, mut assembler } = *self;
+        while !stop.load(Ordering::Relaxed) {
+            incoming.receive(|datagram| {
+                if let Some((header, message)) = assembler.take(datagram) {
+                    take(ArrivedMessage::complete(header.logical_arrival(), now(), message), message);
+                }
+            })?;
+        }
+        Ok(ReceivedCounts::Numbers { lost: assembler.lost(), next: assembler.next })
+    }
+}
+
 /// A sending socket with large buffers that sends many datagrams in one call.
-pub(crate) struct Outgoing {
+pub(crate) struct SendingSocket {
     link: Udp,
     frames: HeapFrames,
     to: SocketAddr,
@@ -162,36 +250,37 @@ pub(crate) struct Outgoing {
 /// Datagrams in one call: a message of Table 3 and a few.
 const BATCH: usize = 64;
 
-impl Outgoing {
+impl SendingSocket {
     /// From any port of `from` to `to`, for datagrams of at most `most` bytes.
     pub(crate) fn bind(from: IpAddr, to: SocketAddr, most: usize) -> Result<Self, Error> {
         Ok(Self { link: bind(from)?, frames: HeapFrames::new(BATCH, most), to })
     }
 
-    /// What it sends from here on has the code point `dscp`.
+    /// Marks datagrams from here on with the code point `dscp`.
     pub(crate) fn mark(&self, dscp: u8) -> Result<(), Error> {
         sys::mark(self.link.as_fd(), dscp).map_err(Error::system("marking a socket's packets"))
     }
 
-    /// What it sends from here on has this priority, which may name a class of the interface's queueing discipline (SO_PRIORITY).
+    /// Gives datagrams from here on this priority, which may name a class of the interface's queueing discipline (SO_PRIORITY).
     pub(crate) fn prioritise(&self, priority: u32) -> Result<(), Error> {
         Ok(self.link.set_class(priority)?)
     }
+}
 
-    /// Adds a datagram of `len` bytes that `write` fills.
-    pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]), len: usize) {
+impl DatagramSink for SendingSocket {
+    fn push(&mut self, header: Header, payload: &[u8]) {
         if self.link.room() == 0 {
             self.flush();
         }
         // As many frames as there is room; without room the socket takes nothing, and the datagram is gone as in a full queue.
         let Some(frame) = self.frames.take() else { return };
-        write(&mut self.frames.packet_mut(&frame)[..len]);
+        let len = header.write_before(payload, self.frames.packet_mut(&frame));
         self.link.transmit(frame, len, self.to);
     }
 
     /// Hands everything to the kernel; waits for it for 100 ms at most.
-    pub(crate) fn flush(&mut self) {
-        // What the kernel refuses for good is counted by nobody but the receiver, who misses it.
+    fn flush(&mut self) {
+        // What the kernel refuses for good is counted by the receiver alone, which misses it.
         let _ = self.link.flush(&mut self.frames);
         if self.link.wants_writable() {
             let _ = sys::wait(&[(self.link.as_fd(), Interest::Writable)], Some(Duration::from_millis(100)));
@@ -202,12 +291,12 @@ impl Outgoing {
 }
 
 /// A receiving socket with large buffers that receives many datagrams in one call.
-pub(crate) struct Incoming {
+pub(crate) struct ReceivingSocket {
     link: Udp,
     frames: HeapFrames,
 }
 
-impl Incoming {
+impl ReceivingSocket {
     /// At any port of `at`, for datagrams of at most `most` bytes.
     pub(crate) fn bind(at: IpAddr, most: usize) -> Result<Self, Error> {
         Ok(Self { link: bind(at)?, frames: HeapFrames::new(BATCH, most) })
@@ -221,10 +310,11 @@ impl Incoming {
     pub(crate) fn buffer_bytes(&self) -> usize {
         self.link.receive_buffer_bytes()
     }
+}
 
-    /// Waits for datagrams, at most `span`, and gives each to `sink`.
-    pub(crate) fn receive(&mut self, span: Duration, mut sink: impl FnMut(&[u8])) -> Result<(), Error> {
-        sys::wait(&[(self.link.as_fd(), Interest::Readable)], Some(span)).map_err(Error::system("waiting"))?;
+impl DatagramSource for ReceivingSocket {
+    fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> Result<(), Error> {
+        sys::wait(&[(self.link.as_fd(), Interest::Readable)], Some(LOOK)).map_err(Error::system("waiting"))?;
         let received = self.link.receive(BATCH, &mut self.frames, |received, frames| {
             sink(&frames.packet(&received.frame)[..received.len]);
             frames.free(received.frame);
@@ -246,9 +336,8 @@ mod tests {
         let message: Vec<u8> = (0..cutter.message_bytes).map(|at| (at + sequence as usize) as u8).collect();
         let cut = cutter.cut(sequence, Some(Instant::from_nanos(sequence)), &message);
         cut.map(|(header, payload)| {
-            let mut datagram = vec![7; HEADER_BYTES];
-            header.write(&mut datagram);
-            datagram.extend_from_slice(payload);
+            let mut datagram = vec![7; HEADER_BYTES + payload.len()];
+            assert_eq!(header.write_before(payload, &mut datagram), datagram.len());
             datagram
         })
         .collect()
@@ -280,7 +369,7 @@ mod tests {
         }
         assert_eq!(complete, [0, 2, 5]);
         assert_eq!((assembler.next, assembler.lost()), (7, 4), "1, 3, 4 and 6");
-        // A late one, a doubled one, somebody else's, and rubbish.
+        // A late one, a doubled one, one of another sender, and rubbish.
         let late = datagrams(cutter, 1).remove(1);
         let doubled = datagrams(cutter, 6).remove(0);
         let strange = datagrams(Cutter { channel: 4, ..cutter }, 9).remove(0);
@@ -297,7 +386,7 @@ mod tests {
             let cutter = Cutter { channel: 1, message_bytes: 2, payload: 1 };
             let (header, _) = cutter.cut(u64::MAX - 1, logical_arrival, &[0; 2]).last().unwrap();
             let mut bytes = [9; HEADER_BYTES + 1];
-            header.write(&mut bytes);
+            header.write_before(&[], &mut bytes);
             assert_eq!(bytes[..16], [0, 0, 0, 1, 255, 255, 255, 255, 255, 255, 255, 254, 0, 1, 0, 2]);
             assert_eq!(Header::read_from_prefix(&bytes), Ok((header, &[9][..])));
             assert_eq!(header.logical_arrival(), logical_arrival);

@@ -10,88 +10,88 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Costs, Error as LaxityError, Host, HostConfig, Scheduling};
-use laxity_core::contract::Overload;
+use laxity::{ChannelSpec, Costs, Error as LaxityError, Host, HostConfig, ListenConfig, Scheduling};
+use laxity_core::contract::{Contract, Overload};
 use laxity_core::figures::Misses;
 use laxity_core::send::Violation;
 use laxity_core::units::Instant;
 use laxity_link::sys::now;
 
-use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, Setup, wire};
+use super::{Assembly, Inlet, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, wire};
 use crate::error::Error;
-use crate::record::Arrived;
+use crate::record::ArrivedMessage;
 use crate::timing;
 use crate::wire::Discipline;
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row, Workload};
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Workload, WorkloadRow};
 
 /// Best-effort messages that may wait at the sender.
 pub(crate) const BEST_EFFORT_QUEUE: u64 = 10;
-/// How long a receiver does not look at its stop flag.
+/// The longest time between two looks of a receiver at its stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
-/// How both hosts are set up.
+/// The parameters of both hosts.
 pub(crate) fn config(costs: &Costs, realtime: bool, keep_awake: bool) -> HostConfig {
-    HostConfig {
-        fifo_priority: HostConfig::default().fifo_priority.filter(|_| realtime),
-        lock_memory: realtime,
-        keep_awake,
-        // Two hosts, emulated in one process: each has a link of its own.
-        claims: None,
-        ..HostConfig::with_costs(costs.clone())
-    }
+    HostConfig::emulated(costs.clone()).advanced(|advanced| {
+        advanced.fifo_priority = advanced.fifo_priority.filter(|_| realtime);
+        advanced.lock_memory = realtime;
+        advanced.keep_awake = keep_awake;
+    })
 }
 
-pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
+pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<WorkloadRow>) -> Result<Assembly, Error> {
     let config = config(&setup.costs, setup.realtime, setup.keep_awake);
     let here = match workload.experiment() {
         Some(experiment) => experiment.start(config.clone())?,
         None => Host::start(config.clone())?,
     };
     let (here, there) = (Arc::new(here), Arc::new(Host::start(config)?));
-    let mut notes = here.standing().notes.clone();
-    if let Scheduling::Fifo(priority) = here.standing().scheduling {
+    let mut notes = here.status().notes.clone();
+    if let Scheduling::Fifo(priority) = here.status().scheduling {
         notes.push(format!("the executives run as SCHED_FIFO {priority}"));
     }
     let wire = wire(setup, Discipline::Fifo, vec![there.address()])?;
     let mut channels = Vec::new();
     for (number, row) in rows.into_iter().enumerate() {
         let manner = match workload.experiment() {
-            _ if workload.violates(number, setup.attack) => Manner::Violates,
-            Some(_) => Manner::Keeps,
-            None => Manner::Waits,
+            _ if workload.violates(number, setup.attack) => FullQueuePolicy::Violates,
+            Some(_) => FullQueuePolicy::Keeps,
+            None => FullQueuePolicy::Waits,
         };
-        let overload = if manner == Manner::Violates { Overload::Drop } else { Overload::Block };
+        let overload = if manner == FullQueuePolicy::Violates { Overload::Drop } else { Overload::Block };
         let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overload, &mut notes)?;
-        channels.push(Ready {
-            name: row.name,
-            contract: Some(row.contract),
-            real_time_threads: true,
-            outlet: Box::new(Sender::new(sender, manner, &here)),
-            inlet: Box::new(Receiver(receiver)),
-        });
+        channels.push(ready(row.name, Some(row.contract), (sender, receiver), manner, &here));
     }
-    let listener = there.listen(BEST_EFFORT)?;
     let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
-    let sender = here.open(wire.ingress(0), BEST_EFFORT, spec)?;
-    let receiver = listener.accept(Some(StdDuration::from_secs(2)))?;
-    channels.push(Ready {
-        name: BEST_EFFORT.to_owned(),
-        contract: None,
-        real_time_threads: false,
-        outlet: Box::new(Sender::new(sender, Manner::Tries, &here)),
-        inlet: Box::new(Receiver(receiver)),
-    });
+    let ends = workload::open(&here, &there, wire.ingress(0), BEST_EFFORT, spec, ListenConfig::default())?;
+    channels.push(ready(BEST_EFFORT.to_owned(), None, ends, FullQueuePolicy::Tries, &here));
     Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
 }
 
-/// What an application does with a message for which there is no room now.
+/// A channel of `host`, which has a contract or is best effort.
+pub(crate) fn ready(
+    name: String,
+    contract: Option<Contract>,
+    (sender, receiver): (laxity::Sender, laxity::Receiver),
+    manner: FullQueuePolicy,
+    host: &Arc<Host>,
+) -> ReadyChannel {
+    ReadyChannel {
+        name,
+        contract,
+        real_time_threads: contract.is_some(),
+        outlet: Box::new(Sender::new(sender, manner, host)),
+        inlet: Box::new(Receiver(receiver)),
+    }
+}
+
+/// The treatment by an application of a message for which there is no room now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Manner {
+pub(crate) enum FullQueuePolicy {
     /// It waits.
     Waits,
     /// It waits until its contract has room; if the channel has none, the message is dropped.
     Keeps,
-    /// It drops the message. Nobody promised room.
+    /// It drops the message. No room was promised.
     Tries,
     /// It sends beyond its contract; the channel drops that.
     Violates,
@@ -100,69 +100,69 @@ pub(crate) enum Manner {
 /// The sending end of a channel.
 pub(crate) struct Sender {
     sender: laxity::Sender,
-    manner: Manner,
+    manner: FullQueuePolicy,
     /// The sending host, and how many gaps it had seen when there was room last.
     host: Arc<Host>,
     gaps: u64,
     no_room: Misses,
-    /// Messages that went into the mailbox.
+    /// Messages that went into the mailbox, or were dropped as beyond the contract.
     taken: u64,
-    /// How the channel ended, if it did.
+    /// The end of the channel, if it ended.
     end: Option<String>,
 }
 
 impl Sender {
-    pub(crate) fn new(sender: laxity::Sender, manner: Manner, host: &Arc<Host>) -> Self {
+    pub(crate) fn new(sender: laxity::Sender, manner: FullQueuePolicy, host: &Arc<Host>) -> Self {
         let host = Arc::clone(host);
-        Self { sender, manner, gaps: host.gaps().0, host, no_room: Misses::default(), taken: 0, end: None }
+        Self { sender, manner, gaps: host.gaps().count, host, no_room: Misses::default(), taken: 0, end: None }
     }
 
-    /// Whose fault it is that a channel that keeps its contract has no room: the platform's if it took more than it may since
+    /// The cause if a channel that keeps its contract has no room: the platform's if it took more than it may since
     /// there was room last.
     fn blame(&mut self) {
-        let excused = self.host.gaps().0 > self.gaps;
+        let excused = self.host.gaps().count > self.gaps;
         *(if excused { &mut self.no_room.platform } else { &mut self.no_room.laxity }) += 1;
     }
 }
 
 impl Outlet for Sender {
-    fn send(&mut self, message: &[u8], _: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error> {
+    fn send(&mut self, message: &[u8], _: Option<Instant>, stop: &AtomicBool) {
+        let keeps = self.manner == FullQueuePolicy::Keeps;
         loop {
             if self.end.is_some() {
-                self.no_room.laxity += u64::from(self.manner == Manner::Keeps);
-                return Ok(false);
+                self.no_room.laxity += u64::from(keeps);
+                return;
             }
-            let result = match self.manner {
-                Manner::Waits => self.sender.send(message),
-                Manner::Keeps | Manner::Tries | Manner::Violates => self.sender.try_send(message),
-            };
-            match result {
+            let waits = self.manner == FullQueuePolicy::Waits;
+            match if waits { self.sender.send(message) } else { self.sender.try_send(message) } {
                 Ok(()) => {
                     self.taken += 1;
-                    self.gaps = self.host.gaps().0;
-                    return Ok(true);
+                    self.gaps = self.host.gaps().count;
+                    return;
                 }
-                Err(LaxityError::Violation(Violation::Burst { wait }))
-                    if self.manner == Manner::Keeps && !wait.is_zero() =>
-                {
+                Err(LaxityError::Violation(Violation::Burst { wait })) if keeps && !wait.is_zero() => {
                     if !timing::sleep_until(now() + wait, stop) {
-                        return Ok(false);
+                        return;
                     }
                 }
-                Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => {
-                    if self.manner == Manner::Keeps {
-                        self.blame();
+                Err(error @ (LaxityError::Violation(_) | LaxityError::WouldBlock)) => {
+                    match self.manner {
+                        FullQueuePolicy::Keeps => self.blame(),
+                        FullQueuePolicy::Violates => {
+                            self.taken += u64::from(matches!(error, LaxityError::Violation(_)))
+                        }
+                        _ => {}
                     }
-                    return Ok(false);
+                    return;
                 }
                 Err(over) => self.end = Some(over.to_string()),
             }
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<Sent, Error> {
+    fn finish(self: Box<Self>) -> Result<SentCounts, Error> {
         let Self { sender, taken, manner, no_room, end, .. } = *self;
-        let drops = manner == Manner::Violates;
+        let drops = manner == FullQueuePolicy::Violates;
         let name = sender.grant().name.clone();
         let known = sender.counters();
         let over = match end {
@@ -175,14 +175,14 @@ impl Outlet for Sender {
                         let detail = format!("accepted {} + dropped {dropped} != taken {taken}", counters.accepted);
                         return Err(Error::Conservation { channel: name, detail });
                     }
-                    return Ok(Sent { messages: counters.accepted, no_room, ..Sent::default() });
+                    return Ok(SentCounts { messages: counters.accepted, no_room, ..SentCounts::default() });
                 }
                 Err(over) => over.to_string(),
             },
         };
         let note = Some(format!("{name} did not end in agreement: {over}; what was under way is counted as lost"));
         let dropped = if drops { known.refused } else { 0 };
-        Ok(Sent { messages: taken.saturating_sub(dropped), no_room, note, cut_short: true })
+        Ok(SentCounts { messages: taken.saturating_sub(dropped), no_room, note, cut_short: true })
     }
 }
 
@@ -190,12 +190,16 @@ impl Outlet for Sender {
 pub(crate) struct Receiver(pub(crate) laxity::Receiver);
 
 impl Inlet for Receiver {
-    fn run(mut self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
+    fn run(
+        mut self: Box<Self>,
+        take: &mut dyn FnMut(ArrivedMessage, &[u8]),
+        stop: &AtomicBool,
+    ) -> Result<ReceivedCounts, Error> {
         loop {
             match self.0.recv_timeout(LOOK) {
                 Ok(message) => {
                     let now = now();
-                    let arrived = Arrived {
+                    let arrived = ArrivedMessage {
                         logical_arrival: Some(message.logical_arrival()),
                         sent: Some(message.sent()),
                         completion: message.completion(),
@@ -207,7 +211,7 @@ impl Inlet for Receiver {
                 }
                 Err(LaxityError::WouldBlock) if !stop.load(Ordering::Relaxed) => {}
                 // The sender tells how it ended.
-                Err(_) => return Ok(Received::Figures(Box::new(self.0.figures()))),
+                Err(_) => return Ok(ReceivedCounts::Figures(Box::new(self.0.figures()))),
             }
         }
     }

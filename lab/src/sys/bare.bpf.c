@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
 //
-// The yardstick's program: every frame of a queue goes to that queue's socket. The least that anybody has to do to receive by
+// The yardstick's program: every frame of a queue goes to that queue's socket. The least work that receives frames by
 // AF_XDP; what demux.bpf.c does beyond it is what early demultiplexing costs. For benchmarks only.
 
 #include <linux/bpf.h>

@@ -10,7 +10,7 @@ use std::ptr;
 use laxity_link::sys::buffers;
 
 /// One end of the loop.
-pub struct Bare {
+pub struct BareUdp {
     socket: UdpSocket,
     packet: usize,
     outgoing: Batch,
@@ -47,19 +47,19 @@ impl Batch {
     }
 }
 
-impl std::fmt::Debug for Bare {
+impl std::fmt::Debug for BareUdp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Bare").field("socket", &self.socket).finish_non_exhaustive()
     }
 }
 
-impl AsFd for Bare {
+impl AsFd for BareUdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Bare {
+impl BareUdp {
     /// A socket on `own` for packets of `packet` bytes from and to `peer`, up to `batch` (1 to 1024) in a call; the kernel
     /// keeps up to `bytes` of them in each direction.
     ///
@@ -79,11 +79,11 @@ impl Bare {
     /// Sends up to `count` packets, each of which `fill` writes, at most a batch; how many the kernel took.
     ///
     /// # Errors
-    /// What the kernel says, but for a full buffer and a peer that is not there: nothing was sent then.
+    /// The kernel's, except for a full buffer and an absent peer: nothing was sent then.
     pub fn send(&mut self, count: usize, fill: impl FnMut(&mut [u8])) -> io::Result<usize> {
         let count = count.min(self.outgoing.headers.len());
         self.outgoing.memory.chunks_exact_mut(self.packet).take(count).for_each(fill);
-        // SAFETY: `count` headers point to slices of `memory`; nobody uses it during the call.
+        // SAFETY: `count` headers point to slices of `memory`; no other code uses it during the call.
         let sent = unsafe {
             let headers = self.outgoing.headers.as_mut_ptr();
             libc::sendmmsg(self.socket.as_raw_fd(), headers, count as libc::c_uint, libc::MSG_DONTWAIT as _)
@@ -94,7 +94,7 @@ impl Bare {
     /// Gives up to `limit` packets to `sink`, at most a batch; how many.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn receive(&mut self, limit: usize, mut sink: impl FnMut(&[u8])) -> io::Result<usize> {
         let count = limit.min(self.incoming.headers.len());
         // SAFETY: as in `send`; the kernel writes into `memory`.
@@ -111,7 +111,7 @@ impl Bare {
     }
 }
 
-/// After a call that failed: 0 if it would have blocked, a signal came, or nobody was there.
+/// After a call that failed: 0 if it would have blocked, a signal came, or no socket was there.
 fn nothing() -> io::Result<usize> {
     let error = io::Error::last_os_error();
     match error.kind() {
@@ -128,8 +128,8 @@ mod tests {
     fn packets_cross_in_order() {
         let free = || UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let (here, there) = (free(), free());
-        let mut a = Bare::open(here, there, 8, 4, 1 << 16).unwrap();
-        let mut b = Bare::open(there, here, 8, 4, 1 << 16).unwrap();
+        let mut a = BareUdp::open(here, there, 8, 4, 1 << 16).unwrap();
+        let mut b = BareUdp::open(there, here, 8, 4, 1 << 16).unwrap();
         assert_eq!(b.receive(4, |_| ()).unwrap(), 0);
         let mut next = 0u64;
         let sent = a.send(3, |packet| {
@@ -142,6 +142,6 @@ mod tests {
             b.receive(4, |packet| seen.push(u64::from_be_bytes(packet.try_into().unwrap()))).unwrap();
         }
         assert_eq!(seen, [0, 1, 2]);
-        assert!(Bare::open(here, there, 0, 4, 1 << 16).is_err());
+        assert!(BareUdp::open(here, there, 0, 4, 1 << 16).is_err());
     }
 }

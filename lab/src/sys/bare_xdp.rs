@@ -1,7 +1,7 @@
 //! The yardstick over AF_XDP: an AF_XDP loop as an expert would write it for one peer, without Laxity.
 //!
 //! One socket for both directions, a program that redirects every frame, headers that are written once, no UDP checksum (over IPv4
-//! nobody has to have one), packets of one size. For benchmarks only.
+//! it is optional), packets of one size. For benchmarks only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use aya::maps::XskMap;
 use aya::programs::{Xdp, XdpMode};
 
 use laxity_link::sys::buffers;
-use laxity_link::sys::rings::{self, Mapping, Port, Sent, Sizes, Supply, XdpSocket};
+use laxity_link::sys::rings::{self, BindTarget, FrameSupply, Mapping, RingSizes, SendResult, XdpSocket};
 
 use crate::headers;
 
@@ -29,16 +29,16 @@ const ETHERNET: usize = 14;
 const TYPE_IPV4: [u8; 2] = [0x08, 0x00];
 /// Of Ethernet, IP and UDP.
 const HEADERS: usize = ETHERNET + headers::BYTES;
-/// Where the destination's port stands.
+/// The offset of the destination's port.
 const PORT: usize = HEADERS - 6;
 
 /// One end of the loop. Its program is attached as long as it lives.
 #[derive(Debug)]
-pub struct Bare {
+pub struct BareXdp {
     // First what brings frames here, last the memory that they lie in.
     program: Option<Ebpf>,
     socket: XdpSocket,
-    supply: Supply,
+    supply: FrameSupply,
     region: Mapping,
     /// Frames to send from, with their headers.
     free: Vec<u64>,
@@ -48,13 +48,13 @@ pub struct Bare {
 }
 
 /// Waiting for it is waiting for its socket.
-impl AsFd for Bare {
+impl AsFd for BareXdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl Bare {
+impl BareXdp {
     /// Takes the first queue of `interface`, which has only that one, for packets of `packet` bytes between two addresses of IPv4.
     ///
     /// # Errors
@@ -96,14 +96,14 @@ impl Bare {
         buffers(fd.as_fd(), None, Some(SEND_BUFFER))?;
         // SAFETY: the region is dropped after the socket.
         unsafe { rings::register(fd.as_fd(), &region, CHUNK as u32) }?;
-        let sizes = Sizes { fill: RECEIVE, receive: RECEIVE, transmit, completion: transmit };
+        let sizes = RingSizes { fill: RECEIVE, receive: RECEIVE, transmit, completion: transmit };
         let (socket, supply) = XdpSocket::prepare(fd, sizes, true)?;
         let mut supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
-        socket.bind(Port { interface, queue: 0, copy: false }, None)?;
+        socket.bind(BindTarget { interface, queue: 0, copy: false }, None)?;
         for number in 0..RECEIVE {
             let _ = supply.give(u64::from(number) * CHUNK as u64);
         }
-        supply.told();
+        supply.publish();
         let free: Vec<u64> = (RECEIVE..frames).map(|number| u64::from(number) * CHUNK as u64).collect();
         for &address in &free {
             bytes_mut(&mut region, address, HEADERS)?.copy_from_slice(&before);
@@ -130,8 +130,8 @@ impl Bare {
         }
         for _ in 0..CALLS {
             match self.socket.send()? {
-                Sent::All | Sent::Down => break,
-                Sent::Some | Sent::Dropped => self.reap(),
+                SendResult::All | SendResult::Down => break,
+                SendResult::Some | SendResult::Dropped => self.reap(),
             }
         }
         Ok(sent)
@@ -155,7 +155,7 @@ impl Bare {
         }
         if looked > 0 {
             self.socket.took_received();
-            self.supply.told();
+            self.supply.publish();
             if self.supply.wants_wakeup() {
                 self.socket.wake();
             }

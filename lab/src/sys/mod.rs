@@ -10,6 +10,7 @@ pub(crate) mod signals;
 pub(crate) mod stamped;
 pub(crate) mod uring;
 
+use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -21,4 +22,16 @@ pub(crate) fn ends_with_its_thread(command: &mut Command) {
     unsafe {
         command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?));
     }
+}
+
+/// True if a socket says that nothing is there now.
+pub(crate) fn is_nothing(error: &io::Error) -> bool {
+    // Who answers may not be there yet, or no more.
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
+}
+
+/// What a call of a socket returned, or nothing if the socket says that there is nothing.
+pub(crate) fn or_nothing<T: Default>(returned: io::Result<T>) -> io::Result<T> {
+    returned.or_else(|error| if is_nothing(&error) { Ok(T::default()) } else { Err(error) })
 }

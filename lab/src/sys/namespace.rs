@@ -17,7 +17,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
 use crate::timing::joined;
 
-/// Where `ip netns` looks for names.
+/// The directory in which `ip netns` looks for names.
 const NAMES: &str = "/run/netns";
 /// That of the thread that asks, not of its process.
 const OWN: &str = "/proc/thread-self/ns/net";
@@ -102,7 +102,7 @@ impl Namespace {
         mounted
     }
 
-    /// Takes the name away; the namespace goes with it, unless somebody is in it.
+    /// Takes the name away; the namespace goes with it, unless a process is in it.
     ///
     /// # Errors
     /// `NotFound`, `PermissionDenied` without CAP_SYS_ADMIN.
@@ -111,7 +111,7 @@ impl Namespace {
         // Not through a link to somewhere else.
         fs::symlink_metadata(&place)?;
         match rustix::mount::unmount(&place, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
-            // Nothing is mounted there: whoever made it was ended between two steps.
+            // Nothing is mounted there: the process that made it was ended between two steps.
             Ok(()) | Err(rustix::io::Errno::INVAL) => fs::remove_file(&place),
             Err(error) => Err(error.into()),
         }
@@ -144,7 +144,7 @@ impl Namespace {
         Ok(Self(self.0.try_clone()?))
     }
 
-    /// What tells it from every other namespace that lives at the same time.
+    /// The numbers that tell it from every other namespace that lives at the same time.
     ///
     /// # Errors
     /// The kernel's.
@@ -189,24 +189,17 @@ impl AsFd for Namespace {
     }
 }
 
-/// Gives the calling thread, and what it starts, mounts of its own: what it mounts is seen by nobody else.
-///
-/// # Errors
-/// `PermissionDenied` without CAP_SYS_ADMIN.
-pub fn private_mounts() -> io::Result<()> {
-    unshare(UnshareFlags::NEWNS)?;
-    Ok(rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
-}
-
-/// Shows the network devices of the calling thread's namespace in /sys, to everybody who shares its mounts: call
-/// [`private_mounts`] first. What else is mounted in /sys stays as it is. Of the devices, the virtual ones.
+/// Gives the calling thread, and what it starts, mounts of its own, which no other process sees, and shows it the network devices of its namespace in /sys. Other mounts in /sys stay as they
+/// are. Only virtual devices are shown.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN; there is no /sys.
 pub fn show_devices() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)?;
+    rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?;
     const CLASS: &str = "/sys/class/net";
     const VIRTUAL: &str = "/sys/devices/virtual/net";
-    // What is mounted now shows the devices of the namespace in which it was mounted. A new one goes where nobody looks for it,
+    // What is mounted now shows the devices of the namespace in which it was mounted. A new one goes where no program looks for it,
     // and the two directories of it that matter take the places of the old ones: links lead from the first into the second.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
     rustix::mount::mount("laxity", CLASS, "sysfs", flags, None)?;
@@ -215,8 +208,8 @@ pub fn show_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a directory be seen in the place of another, by everybody who shares the calling thread's mounts: call
-/// [`private_mounts`] first.
+/// Lets a directory be seen in the place of another, by all that share the calling thread's mounts: call
+/// [`show_devices`] first.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN; one of them is no directory.
@@ -322,7 +315,6 @@ mod tests {
         assert_eq!(found.identity().unwrap(), made.identity().unwrap());
         // In /sys only what is in it is seen.
         let seen = found.within(|| {
-            private_mounts()?;
             show_devices()?;
             fs::read_dir("/sys/class/net")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
         });

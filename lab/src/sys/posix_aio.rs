@@ -5,14 +5,14 @@ use std::mem::zeroed;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
 
-use super::signals::{Of, Signal};
+use super::signals::{Signal, SignalKind};
 
 /// Sends back each datagram of `bytes` bytes that comes to a socket that blocks, until one of another length comes. The signal was [reserved](super::signals::reserve).
 ///
 /// # Errors
-/// What the kernel or the library says.
+/// The kernel's or the library's.
 pub(crate) fn echo(socket: &UdpSocket, bytes: usize) -> io::Result<()> {
-    let signal = Signal::blocked(Of::PosixAio)?;
+    let signal = Signal::blocked(SignalKind::PosixAio)?;
     // One more, so that a longer datagram is seen to be that.
     let mut message = vec![0u8; bytes + 1].into_boxed_slice();
     // SAFETY: an aiocb is plain data, for which zero is a value.

@@ -14,7 +14,7 @@ const F_OWNER_TID: libc::c_int = 0;
 
 /// The owner of a descriptor, as the kernel has it.
 #[repr(C)]
-struct Owner {
+struct DescriptorOwner {
     kind: libc::c_int,
     id: libc::pid_t,
 }
@@ -27,13 +27,13 @@ pub(super) struct Signal {
 
 /// Signals that a descriptor sends, and those of POSIX AIO.
 #[derive(Clone, Copy)]
-pub(super) enum Of {
+pub(super) enum SignalKind {
     Descriptor = 1,
     PosixAio = 2,
 }
 
 impl Signal {
-    pub(super) fn blocked(of: Of) -> io::Result<Self> {
+    pub(super) fn blocked(of: SignalKind) -> io::Result<Self> {
         let number = libc::SIGRTMIN() + of as libc::c_int;
         // SAFETY: a set of signals is plain data, for which zero is a value; sigemptyset makes it one of libc's.
         let mut set: libc::sigset_t = unsafe { zeroed() };
@@ -58,7 +58,7 @@ impl Signal {
 /// # Errors
 /// The kernel's.
 pub(crate) fn reserve() -> io::Result<()> {
-    Signal::blocked(Of::PosixAio).map(drop)
+    Signal::blocked(SignalKind::PosixAio).map(drop)
 }
 
 /// Has the kernel send the calling thread a signal for each datagram that comes to `socket` from here on; what waits for the next one. The first time it does not wait: there may
@@ -66,9 +66,9 @@ pub(crate) fn reserve() -> io::Result<()> {
 ///
 /// # Errors
 /// The kernel's.
-pub(crate) fn of_descriptor(socket: BorrowedFd<'_>) -> io::Result<impl FnMut()> {
-    let signal = Signal::blocked(Of::Descriptor)?;
-    let owner = Owner { kind: F_OWNER_TID, id: thread_id() };
+pub(crate) fn of_descriptor(socket: BorrowedFd<'_>) -> io::Result<impl FnMut() -> io::Result<()>> {
+    let signal = Signal::blocked(SignalKind::Descriptor)?;
+    let owner = DescriptorOwner { kind: F_OWNER_TID, id: thread_id() };
     let control = |result: libc::c_int| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) };
     let fd = socket.as_raw_fd();
     // SAFETY: the pointer is to a valid owner for the length of the call.
@@ -84,5 +84,6 @@ pub(crate) fn of_descriptor(socket: BorrowedFd<'_>) -> io::Result<impl FnMut()> 
         if !std::mem::take(&mut is_first) {
             signal.wait();
         }
+        Ok(())
     })
 }

@@ -18,7 +18,7 @@ const BUFFERS: u16 = 64;
 const GROUP: u16 = 0;
 /// Bytes of a buffer.
 const BUFFER: usize = 2048;
-/// Where the first one begins: behind the kernel's ring of them.
+/// The offset of the first one: behind the kernel's ring of them.
 const FIRST: usize = 4096;
 const RECEIVE: u64 = 1;
 const SEND: u64 = 2;
@@ -65,7 +65,7 @@ fn ring() -> io::Result<IoUring> {
     IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(REQUESTS)
 }
 
-/// Whether this host has it.
+/// True if this host has it.
 ///
 /// # Errors
 /// The kernel has none, is too old, or this process may not use it.

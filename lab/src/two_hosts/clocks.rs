@@ -21,16 +21,16 @@ const EXPECTED: &str =
 const MOST_OFFSET: Duration = Duration::from_secs(365 * 86_400);
 const MOST_STEP: Duration = Duration::from_secs(60);
 
-/// How the clock of host `a` differs from that of host `b`.
+/// The difference of the clock of host `a` from that of host `b`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Clocks {
-    /// How far it is ahead from the beginning, ns.
+    /// The time by which it is ahead from the beginning, ns.
     pub offset_ns: u64,
     /// By how much it is faster, in parts per million; negative if slower.
     pub drift_ppm: i32,
     /// By how much it steps forward, ns; 0 for no step.
     pub step_ns: u64,
-    /// When: percent of the time for which messages are sent.
+    /// The time of the step: percent of the time for which messages are sent.
     pub step_percent: u64,
 }
 
@@ -111,18 +111,18 @@ impl Clocks {
     }
 }
 
-/// What the system said of a time namespace.
+/// The system's error about a time namespace.
 fn failed(error: io::Error) -> Error {
     use io::ErrorKind::{InvalidInput, NotFound, PermissionDenied, ReadOnlyFilesystem, Unsupported};
-    let text = format!("--clocks: a time namespace for host a: {error}");
+    let text = format!("a time namespace for host a: {error}");
     match error.kind() {
         PermissionDenied | ReadOnlyFilesystem => {
-            Error::NotPermitted(format!("{text}; it needs root (CAP_SYS_ADMIN, CAP_SYS_TIME): try sudo"))
+            Error::NotPermitted(format!("--clocks needs root (CAP_SYS_ADMIN, CAP_SYS_TIME), so try sudo; {text}"))
         }
-        InvalidInput | NotFound | Unsupported => {
-            Error::NotPermitted(format!("{text}; it needs a kernel with time namespaces (Linux 5.6, CONFIG_TIME_NS)"))
-        }
-        _ => Error::Lab { status: 5, text },
+        InvalidInput | NotFound | Unsupported => Error::NotPermitted(format!(
+            "--clocks needs a kernel with time namespaces (Linux 5.6, CONFIG_TIME_NS); {text}"
+        )),
+        _ => Error::Lab { status: 5, text: format!("--clocks: {text}") },
     }
 }
 

@@ -1,4 +1,4 @@
-//! A process of `laxity lab run`: one host with one end of each channel, or the strangers. It is killed when its parent is gone.
+//! A process of `laxity lab run`: one host with one end of each channel, or the unknown peers. It is killed when its parent is gone.
 
 use std::io::{self, BufRead};
 use std::net::UdpSocket;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Sender, Watch};
+use laxity::{ChannelSpec, ChannelWatch, Error as LaxityError, Host, HostConfig, Listener, Receiver, Sender};
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
@@ -20,32 +20,31 @@ use serde_json::Value;
 
 use super::HostName;
 use super::pair;
-use super::talk::{Ends, Event, Flood, HostReport, Promise, Role, SentStream, Span, Stream, Task, tell};
+use super::talk::{ChannelEnds, Event, Flood, HostReport, Promise, Role, SendSpan, SentStream, Stream, Task, tell};
 use crate::attack::load::LONGEST;
-use crate::attack::{Content, Ground, Load, strangers};
+use crate::attack::{Content, Load, LoadTargets, unknown_peers};
+use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
 use crate::record::Distribution;
 use crate::sys::namespace::{self, Namespace};
-use crate::workload::{Row, with_room};
+use crate::workload::{WorkloadRow, with_room};
 
-/// Where strangers send what nobody reads.
+/// The port to which unknown peers send, and which no program reads.
 pub(super) const SINK_PORT: u16 = 9;
-/// How long a wait does not look whether the work is over.
+/// The longest time between two looks of a wait at the end of the work.
 const LOOK: StdDuration = StdDuration::from_millis(50);
-/// How often it tells how far it is.
+/// The interval at which it tells its progress.
 const TOLD: Duration = Duration::from_millis(500);
-/// How long a host may be silent: a flood may take a keep-alive or two.
+/// The longest silence of a host: a flood may take a keep-alive or two.
 const LEASE: Duration = Duration::from_secs(5);
-/// Of the applications of real-time channels, below that of the executives.
-const APPLICATION_PRIORITY: u8 = 60;
 /// Messages that may wait on the channel without a contract.
 const QUEUE: u64 = 4;
-/// What messages are filled with behind their numbers.
+/// The bytes that fill messages behind their numbers.
 const FILLER: u8 = 0x5a;
 const NUMBER_BYTES: usize = 8;
 const STAMP_BYTES: usize = 8;
 
-/// What the command knows, and the laboratory does not: its options, and how it reports.
+/// The knowledge of the command that the laboratory does not have: its options, and how it reports.
 pub trait Command {
     /// A host that is like `config`, but for what the command line says of it.
     ///
@@ -53,14 +52,14 @@ pub trait Command {
     /// Those of the options.
     fn configure(&self, settings: &Value, config: HostConfig) -> Result<HostConfig, Error>;
 
-    /// What can be said of messages of these channels.
-    fn promise(&self, host: &Host, platform: &Platform, channels: &[Row]) -> Promise;
+    /// The promise to messages of these channels.
+    fn promise(&self, host: &Host, platform: &Platform, channels: &[WorkloadRow]) -> Promise;
 
-    /// What a host saw in so much time.
+    /// The observations of a host in so much time.
     fn report(&self, host: &Host, elapsed: Duration) -> HostReport;
 }
 
-/// Does what is said on standard input. The exit status, for whoever started it by hand; a parent reads events.
+/// Does what standard input says. Returns the exit status, for a user who started it by hand; a parent reads events.
 pub fn run(command: &dyn Command) -> u8 {
     let outcome = task().and_then(|task| {
         let over = Arc::new(AtomicBool::new(false));
@@ -91,18 +90,18 @@ fn task() -> Result<Task, Error> {
     let task: Task = serde_json::from_str(&line).map_err(|error| usage(error.to_string()))?;
     let trouble = |error: io::Error| Error::Lab { status: 5, text: format!("becoming a host of the lab: {error}") };
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| trouble(error.into()))?;
-    // If it was gone before, nobody will tell.
+    // If it was gone before, there will be no signal.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != i32::try_from(task.parent).ok() {
         return Err(usage("its parent is gone".to_owned()));
     }
     let path = format!("/proc/{}/fd/{}", task.parent, task.namespace);
     Namespace::at(Path::new(&path)).and_then(|found| found.enter()).map_err(trouble)?;
     // Before there is another thread.
-    if let Role::Send(Ends { clocks: Some(clocks), .. }, _) = &task.role {
+    if let Role::Send(ChannelEnds { clocks: Some(clocks), .. }, _) = &task.role {
         clocks.take()?;
     }
     // Where it cannot be, a host sees the machine's devices in /sys, and does without.
-    let _ = namespace::private_mounts().and_then(|()| namespace::show_devices());
+    let _ = namespace::show_devices();
     Ok(task)
 }
 
@@ -116,32 +115,29 @@ fn until_input_ends(over: &Arc<AtomicBool>) {
 }
 
 /// A host that runs.
-struct Started<'a> {
+struct StartedHost<'a> {
     host: Host,
     name: HostName,
     platform: Platform,
     command: &'a dyn Command,
 }
 
-impl<'a> Started<'a> {
-    fn new(ends: &Ends, name: HostName, command: &'a dyn Command) -> Result<Self, Error> {
-        let defaults = HostConfig::default();
-        let config = HostConfig {
-            bind: ends.bind,
+impl<'a> StartedHost<'a> {
+    fn new(ends: &ChannelEnds, name: HostName, command: &'a dyn Command) -> Result<Self, Error> {
+        let config = HostConfig { bind: ends.bind, ..HostConfig::default() }.advanced(|advanced| {
             // Two emulated hosts share the processors of this one.
-            claims: None,
-            command: Some(format!("lab {}", name.letter())),
-            lease: LEASE,
-            fifo_priority: defaults.fifo_priority.filter(|_| ends.realtime),
-            lock_memory: ends.realtime,
-            ..defaults
-        };
+            advanced.claims = None;
+            advanced.command = Some(format!("lab {}", name.letter()));
+            advanced.lease = LEASE.into();
+            advanced.fifo_priority = advanced.fifo_priority.filter(|_| ends.realtime);
+            advanced.lock_memory = ends.realtime;
+        });
         let config = command.configure(&ends.settings, config)?;
         let platform = config.costs.as_ref().map_or_else(Platform::assumed_host, |costs| costs.platform.clone());
         Ok(Self { host: Host::start(config)?, name, platform, command })
     }
 
-    /// What it saw, with its name.
+    /// Its observations, with its name.
     fn report(&self, elapsed: Duration) -> HostReport {
         let mut report = self.command.report(&self.host, elapsed);
         for line in report.violations.iter_mut().chain(&mut report.notes) {
@@ -152,15 +148,15 @@ impl<'a> Started<'a> {
 }
 
 /// A thread of an application with a real-time channel.
-fn prepare(ends: &Ends, stream: &Stream) {
+fn prepare(ends: &ChannelEnds, stream: &Stream) {
     let _ = sys::precise_timers();
     if ends.realtime && stream.deadline_ns.is_some() {
         let _ = sys::real_time(APPLICATION_PRIORITY);
     }
 }
 
-/// What became of a channel at the receiving host.
-struct Arrived {
+/// The outcome of a channel at the receiving host.
+struct ReceivedChannel {
     figures: Figures,
     in_hand: Option<Duration>,
     true_response: Option<Latencies>,
@@ -168,17 +164,17 @@ struct Arrived {
     note: Option<String>,
 }
 
-fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), Error> {
-    let started = Started::new(ends, HostName::B, command)?;
+fn receive(ends: &ChannelEnds, command: &dyn Command, over: &AtomicBool) -> Result<(), Error> {
+    let started = StartedHost::new(ends, HostName::B, command)?;
     let host = &started.host;
     let listeners: Vec<Listener> =
         ends.streams.iter().map(|stream| host.listen(&stream.name)).collect::<Result<_, _>>()?;
-    // Strangers' packets end in a full queue: if nobody had the port, the host would answer each of them.
+    // Packets of unknown peers end in a full queue: if no socket had the port, the host would answer each of them.
     let _sink = UdpSocket::bind((ends.bind.ip(), SINK_PORT));
     tell(&Event::Ready);
     let start = now();
-    let first: Mutex<Option<Watch>> = Mutex::new(None);
-    let arrived: Vec<Option<Arrived>> = thread::scope(|scope| {
+    let first: Mutex<Option<ChannelWatch>> = Mutex::new(None);
+    let arrived: Vec<Option<ReceivedChannel>> = thread::scope(|scope| {
         let threads = ends.streams.iter().zip(listeners).enumerate().map(|(number, (stream, listener))| {
             let first = &first;
             scope.spawn(move || {
@@ -191,26 +187,17 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
                 receiver.map(|receiver| take(receiver, stream, ends.clocks.is_some(), over))
             })
         });
-        let threads: Vec<_> = threads.collect();
-        let mut told = now();
-        while !threads.iter().all(ScopedJoinHandle::is_finished) {
-            thread::sleep(LOOK);
-            if now().since(told) < TOLD {
-                continue;
-            }
-            told = now();
-            if let Some(watch) = &*first.lock().unwrap_or_else(PoisonError::into_inner) {
-                let figures = watch.figures();
-                tell(&Event::Progress {
-                    messages: figures.delivered,
-                    missed: figures.late + figures.lost + figures.dropped,
-                    largest_ns: figures.latencies.max.map(Duration::as_nanos),
-                });
-            }
-        }
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        let progress = || {
+            let figures = first.lock().unwrap_or_else(PoisonError::into_inner).as_ref()?.figures();
+            Some(Event::Progress {
+                messages: figures.delivered,
+                missed: figures.late + figures.lost + figures.dropped,
+                largest_ns: figures.latencies.max.map(Duration::as_nanos),
+            })
+        };
+        finished(threads.collect(), || (), progress)
     });
-    let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
+    let arrived: Vec<ReceivedChannel> = arrived.into_iter().flatten().collect();
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
         in_hand_ns: arrived.iter().map(|channel| channel.in_hand.map(Duration::as_nanos)).collect(),
@@ -221,6 +208,20 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
         notes: arrived.into_iter().filter_map(|channel| channel.note).collect(),
     });
     Ok(())
+}
+
+/// What the threads of a host came back with. Until all have ended, `look` is called again and again, and the progress is told now and then.
+fn finished<T>(threads: Vec<ScopedJoinHandle<'_, T>>, look: impl Fn(), progress: impl Fn() -> Option<Event>) -> Vec<T> {
+    let mut told = now();
+    while !threads.iter().all(ScopedJoinHandle::is_finished) {
+        thread::sleep(LOOK);
+        look();
+        if now().since(told) >= TOLD {
+            told = now();
+            progress().iter().for_each(tell);
+        }
+    }
+    threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
 }
 
 fn accept(listener: &Listener, over: &AtomicBool) -> Option<Receiver> {
@@ -239,7 +240,7 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
     if flood.to.is_empty() || flood.to.iter().any(|to| !of_the_lab.iter().any(|found| found.address == to.ip())) {
         return Err(Error::Usage("a flood goes to addresses of the lab only".to_owned()));
     }
-    let ground = Ground::lab(&of_the_lab.map(|found| (found.address, found.network_bits)))?;
+    let ground = LoadTargets::lab(&of_the_lab.map(|found| (found.address, found.network_bits)))?;
     tell(&Event::Ready);
     let (mut told, mut packets, mut bytes, start) = (now(), 0, 0, now());
     let end = start + Duration::from_nanos(flood.nanos);
@@ -248,7 +249,7 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
         let load = Load { per_second: Some(flood.packets_s), packets: u64::MAX, span };
         let before = packets;
         let offered =
-            strangers(&flood.to, Content::Garbage, flood.packet_bytes as usize, &load, &ground, over, |sent| {
+            unknown_peers(&flood.to, Content::Garbage, flood.packet_bytes as usize, &load, &ground, over, |sent| {
                 if now().since(told) >= TOLD {
                     told = now();
                     tell(&Event::Progress { messages: before + sent, missed: 0, largest_ns: None });
@@ -261,20 +262,21 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
 }
 
 /// Takes messages until the channel is over; `stamped` ones carry CLOCK_REALTIME, as the hosts have two clocks.
-fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBool) -> Arrived {
+fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBool) -> ReceivedChannel {
     let (mut altered, mut next, mut in_hand) = (0, 0, None);
     let mut true_response = stamped.then(Distribution::new);
     let note = loop {
         match receiver.recv_timeout(LOOK) {
             Ok(message) => {
-                let wall = sys::wall_now();
+                // Of what was seen, as of the figures, the wake-up of this thread is no part.
+                let (wall, since) = (sys::wall_now(), now().since(message.completion()));
                 match read(&message, stream, stamped) {
                     // Some before it may be missing.
                     Some((number, sent)) if number >= next => {
                         next = number + 1;
                         match (&mut true_response, sent) {
                             (Some(response), Some(sent)) => {
-                                response.record(Duration::from_nanos(wall.saturating_sub(sent)));
+                                response.record(Duration::from_nanos(wall.saturating_sub(sent)).saturating_sub(since));
                             }
                             _ => in_hand = in_hand.max(Some(now().since(message.sent()))),
                         }
@@ -288,7 +290,7 @@ fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBoo
         }
     };
     let true_response = true_response.map(|response| response.latencies());
-    Arrived { figures: receiver.figures(), in_hand, true_response, altered, note }
+    ReceivedChannel { figures: receiver.figures(), in_hand, true_response, altered, note }
 }
 
 /// The number of a message, and when it was sent by CLOCK_REALTIME if it carries that; `None` if it is not what was sent.
@@ -300,10 +302,10 @@ fn read(message: &[u8], stream: &Stream, stamped: bool) -> Option<(u64, Option<u
     is_whole.then(|| (u64::from_be_bytes(*number), stamp.map(|stamp| u64::from_be_bytes(*stamp))))
 }
 
-fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) -> Result<(), Error> {
-    let started = Started::new(ends, HostName::A, command)?;
+fn send(ends: &ChannelEnds, command: &dyn Command, span: SendSpan, over: &Arc<AtomicBool>) -> Result<(), Error> {
+    let started = StartedHost::new(ends, HostName::A, command)?;
     let host = &started.host;
-    let mut notes = host.standing().notes.clone();
+    let mut notes = host.status().notes.clone();
     let mut open = Vec::new();
     let mut rows = Vec::new();
     for stream in &ends.streams {
@@ -333,9 +335,8 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
             let over = &**over;
             scope.spawn(move || {
                 prepare(ends, stream);
-                let most = if number == 0 { span.messages } else { None };
-                let most = most.unwrap_or(u64::MAX);
-                let sent = produce(sender, stream, Until { most, over }, start, ends.clocks.is_some());
+                let most = span.messages.filter(|_| number == 0).unwrap_or(u64::MAX);
+                let sent = produce(sender, stream, (most, over), start, ends.clocks.is_some());
                 // The others go on for as long as the first.
                 if number == 0 {
                     over.store(true, Ordering::Relaxed);
@@ -343,20 +344,16 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
                 sent
             })
         });
-        let threads: Vec<_> = threads.collect();
-        let mut told = start;
-        while !threads.iter().all(ScopedJoinHandle::is_finished) {
-            thread::sleep(LOOK);
+        let end_in_time = || {
             if now() >= until {
                 over.store(true, Ordering::Relaxed);
             }
-            if now().since(told) >= TOLD {
-                told = now();
-                let messages = first.as_ref().map_or(0, |watch| watch.send_counters().accepted);
-                tell(&Event::Progress { messages, missed: 0, largest_ns: None });
-            }
-        }
-        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+        };
+        let progress = || {
+            let messages = first.as_ref().map_or(0, |watch| watch.send_counters().accepted);
+            Some(Event::Progress { messages, missed: 0, largest_ns: None })
+        };
+        finished(threads.collect(), end_in_time, progress)
     });
     let elapsed = now().since(start);
     // What is to be said beside premises is the receiver's to say.
@@ -366,7 +363,12 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
 }
 
 /// Opens a channel, with the least deadline that is offered if its own is refused.
-fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -> Result<(Sender, Option<Row>), Error> {
+fn connect(
+    host: &Host,
+    ends: &ChannelEnds,
+    stream: &Stream,
+    notes: &mut Vec<String>,
+) -> Result<(Sender, Option<WorkloadRow>), Error> {
     let refused = |error| match error {
         error @ LaxityError::Refused { .. } => Error::Refused { channel: stream.name.clone(), error: Box::new(error) },
         error => error.into(),
@@ -377,29 +379,29 @@ fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -
     };
     let (bytes, interval) = (u64::from(stream.message_bytes), Duration::from_nanos(stream.interval_ns));
     let contract = Contract::new(bytes, bytes, interval, 1, Duration::from_nanos(deadline));
-    let row = Row { name: stream.name.clone(), contract: contract.map_err(LaxityError::from)? };
+    let row = WorkloadRow { name: stream.name.clone(), contract: contract.map_err(LaxityError::from)? };
     let overload = if stream.at_once > 1 { Overload::Drop } else { Overload::Block };
-    let opened = with_room(row, Duration::rounded_up, notes, |contract| {
+    let opened = with_room(row, notes, |contract| {
         host.open(ends.peer, &stream.name, ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
     });
     let (row, sender) = opened.map_err(refused)?;
     Ok((sender, Some(row)))
 }
 
-/// How long to send: so many messages at most, and until that is set.
-struct Until<'a> {
-    most: u64,
-    over: &'a AtomicBool,
-}
-
 /// Sends messages, which carry CLOCK_REALTIME if they are `stamped`, and closes the channel.
-fn produce(mut sender: Sender, stream: &Stream, until: Until<'_>, start: Instant, stamped: bool) -> SentStream {
+fn produce(
+    mut sender: Sender,
+    stream: &Stream,
+    (most, over): (u64, &AtomicBool),
+    start: Instant,
+    stamped: bool,
+) -> SentStream {
     let mut message = vec![FILLER; stream.message_bytes as usize];
     // Such a channel waits by itself until its contract has room.
     let waits = stream.deadline_ns.is_some() && stream.at_once == 1;
     let interval = Duration::from_nanos(stream.interval_ns);
     let (mut sent, mut refused, mut next, mut ended) = (0u64, 0, start, None);
-    'sending: while sent < until.most && !until.over.load(Ordering::Relaxed) {
+    'sending: while sent < most && !over.load(Ordering::Relaxed) {
         if (stamped || !waits) && now() < next {
             let _ = sys::wait(&[], Some(next.since(now()).min(Duration::from_millis(50))));
             continue;

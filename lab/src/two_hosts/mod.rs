@@ -3,7 +3,7 @@
 //! | Module | What it is |
 //! |---|---|
 //! | [`pair`] | the interfaces and their addresses |
-//! | [`standing`] | a lab with a name, that stays, and commands that run in its hosts |
+//! | [`named_lab`] | a lab with a name, that stays, and commands that run in its hosts |
 //! | [`story`] | a lab without a name, that vanishes with its processes, and what happens in it |
 //! | [`host`] | what each process of that does: receive, send, flood |
 //! | [`clocks`] | a clock of host a that is not that of host b |
@@ -14,16 +14,16 @@
 
 pub mod clocks;
 pub mod host;
+pub mod named_lab;
 pub mod outcome;
 pub mod pair;
-pub mod standing;
 pub mod story;
 pub mod talk;
 
 pub use clocks::Clocks;
 pub use host::Command;
 pub use outcome::Outcome;
-pub use story::{Audience, Shown, Story};
+pub use story::{Audience, ShownProgress, Story};
 pub use talk::{HostReport, Promise};
 
 /// One of the two hosts.

@@ -1,17 +1,16 @@
-//! What came of a lab's story.
+//! The outcome of a lab's story.
 
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::talk::{Promise, SentStream, Stream};
+use super::talk::{HostReport, Promise, SentStream, Stream};
 use crate::figures::promises_kept;
 
-/// What strangers sent.
+/// The packets that unknown peers sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FloodReport {
-    /// What was asked for.
+    /// The rate that was asked for.
     pub offered_packets_s: u64,
     /// Bytes of each, without headers.
     pub packet_bytes: u32,
@@ -28,9 +27,9 @@ pub struct FloodReport {
 /// All of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// How long messages were sent.
+    /// The time for which messages were sent.
     pub elapsed: Duration,
-    /// What can be said of every message.
+    /// The promise to every message.
     pub promise: Promise,
     /// The flood, if there was one.
     pub flood: Option<FloodReport>,
@@ -42,15 +41,9 @@ pub struct Outcome {
     pub true_response: Vec<Option<Latencies>>,
     /// Messages that were not what was sent.
     pub altered: u64,
-    /// What the links of a and of b did.
-    pub links: [Value; 2],
-    /// What became of frames before they came to the hosts.
-    pub early: [Value; 2],
-    /// What the bounds rest on, as the hosts saw it.
-    pub premises: [Value; 2],
-    /// Whether one about the other host was broken: how long the network takes, or how well its clock is known.
-    pub is_premise_broken: bool,
-    /// What else is to be said.
+    /// The observations of a and of b.
+    pub hosts: [HostReport; 2],
+    /// Other remarks.
     pub notes: Vec<String>,
     /// Every message that was sent was delivered, lost or dropped, and is what was sent.
     pub is_whole: bool,
@@ -103,7 +96,8 @@ impl Outcome {
 
     /// The exit status of the command.
     pub fn exit_status(&self) -> u8 {
-        match promises_kept(&self.channels) && self.is_whole && !self.is_premise_broken {
+        let is_premise_broken = self.hosts.iter().any(|host| host.is_broken_with_peer);
+        match promises_kept(&self.channels) && self.is_whole && !is_premise_broken {
             false => 1,
             true if self.is_lost => 5,
             true => 0,
@@ -126,10 +120,7 @@ mod tests {
             in_hand_ns: vec![None],
             true_response: vec![None],
             altered: 0,
-            links: [Value::Null, Value::Null],
-            early: [Value::Null, Value::Null],
-            premises: [Value::Null, Value::Null],
-            is_premise_broken: false,
+            hosts: Default::default(),
             notes: Vec::new(),
             is_whole: true,
             is_lost: false,
@@ -156,8 +147,11 @@ mod tests {
         let mut short = outcome(control(8, 1));
         short.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!((short.exit_status(), short.notes.len()), (1, 1));
-        let broken = Outcome { is_premise_broken: true, ..good };
-        assert_eq!(broken.exit_status(), 1);
+        for host in [0, 1] {
+            let mut broken = good.clone();
+            broken.hosts[host].is_broken_with_peer = true;
+            assert_eq!(broken.exit_status(), 1);
+        }
         let mut altered = Outcome { altered: 1, ..outcome(control(10, 0)) };
         altered.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!(altered.exit_status(), 1);

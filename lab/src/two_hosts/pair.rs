@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::HostName;
 use crate::error::Error;
-use crate::hosts::{Devices, Wire, give};
+use crate::hosts::{Devices, InterfacePair, give};
 use crate::interfaces::Interfaces;
 use crate::sys::namespace::Namespace;
 
@@ -31,7 +31,7 @@ pub struct Address {
     pub vlan: bool,
 }
 
-/// The addresses of a host. IPv4's are set aside for documentation, IPv6's for networks that nobody else sees.
+/// The addresses of a host. IPv4's are set aside for documentation, IPv6's for networks that no other network sees.
 pub fn addresses(host: HostName) -> [Address; 4] {
     let number = match host {
         HostName::A => 1,
@@ -47,10 +47,10 @@ pub fn addresses(host: HostName) -> [Address; 4] {
     ]
 }
 
-/// How the pair is made.
+/// The parameters of the pair.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// How many queues each interface has; `None` for as many as there are processors.
+    /// The number of queues of each interface; `None` for as many as there are processors.
     pub queues: Option<u32>,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
@@ -71,7 +71,7 @@ pub struct End {
     pub mac: String,
     /// Bytes of the largest IP packet.
     pub mtu: u32,
-    /// How many queues the interface has.
+    /// The number of queues of the interface.
     pub queues: u32,
     /// Its addresses.
     pub addresses: Vec<Address>,
@@ -80,11 +80,11 @@ pub struct End {
 /// Joins two empty namespaces.
 ///
 /// # Errors
-/// As [`Wire::join`].
+/// As [`InterfacePair::join`].
 pub fn join(namespaces: [&Namespace; 2], size: Size) -> io::Result<[End; 2]> {
     let queues = size.queues.unwrap_or_else(processors);
     let given = HostName::BOTH.map(|host| on(host, false));
-    let wire = Wire {
+    let wire = InterfacePair {
         names: [INTERFACE; 2],
         queues,
         mtu: size.mtu,
@@ -149,16 +149,16 @@ pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
     })
 }
 
-/// What the system said of a lab.
+/// The system's error about a lab.
 pub(super) fn failed(what: &str, error: &io::Error) -> Error {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, Unsupported};
     match error.kind() {
         PermissionDenied | ReadOnlyFilesystem => Error::NotPermitted(format!(
-            "{what}: {error}; a lab needs root (CAP_SYS_ADMIN, CAP_NET_ADMIN) on a host that lets it make network namespaces: \
-             try sudo"
+            "a lab needs root (CAP_SYS_ADMIN, CAP_NET_ADMIN) on a host that lets it make network namespaces, so try sudo; \
+             {what}: {error}"
         )),
         Unsupported => Error::NotPermitted(format!(
-            "{what}: {error}; a lab needs a kernel with network namespaces and virtual Ethernet (veth)"
+            "a lab needs a kernel with network namespaces and virtual Ethernet (veth); {what}: {error}"
         )),
         _ => Error::Lab { status: 5, text: format!("{what}: {error}") },
     }

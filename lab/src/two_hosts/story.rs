@@ -23,15 +23,15 @@ use super::clocks::Clocks;
 use super::host::SINK_PORT;
 use super::outcome::{FloodReport, Outcome};
 use super::pair::{self, End, Size, failed};
-use super::talk::{Ends, Event, Flood, Promise, Role, Span, Stream, Task, json};
+use super::talk::{ChannelEnds, Event, Flood, Promise, Role, SendSpan, Stream, Task, json};
 use crate::attack::{Attack, EXCESS, HOGS, Hogs};
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::sys::namespace::Namespace;
 
-/// Payload of a stranger's packet.
+/// Payload of an unknown peer's packet.
 const FLOOD_BYTES: u32 = 64;
-/// How long a wait does not look at Ctrl-C.
+/// The longest time between two looks of a wait at Ctrl-C.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 /// A host that says nothing for so long while it has something to say is lost: longer than a lease and the end of a channel.
 const PATIENCE: StdDuration = StdDuration::from_secs(30);
@@ -58,13 +58,13 @@ fn streams(interval: Duration, violates: bool) -> Vec<Stream> {
 
 /// Which process it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-enum Who {
+enum ProcessName {
     #[strum(to_string = "host a")]
     A,
     #[strum(to_string = "host b")]
     B,
     #[strum(to_string = "the flood")]
-    Strangers,
+    UnknownPeers,
 }
 
 /// A process of the lab. Dropping it ends it.
@@ -74,8 +74,13 @@ struct Process {
 }
 
 impl Process {
-    /// Starts one in a host. What it says comes with its name; `None` is its end.
-    fn start(who: Who, home: &Namespace, role: Role, said: &Sender<(Who, Option<Event>)>) -> Result<Self, Error> {
+    /// Starts one in a host. Its events come with its name; `None` is its end.
+    fn start(
+        who: ProcessName,
+        home: &Namespace,
+        role: Role,
+        said: &Sender<(ProcessName, Option<Event>)>,
+    ) -> Result<Self, Error> {
         let trouble = |source| Error::Lab { status: 5, text: format!("starting {who}: {source}") };
         let mut child = Command::new("/proc/self/exe")
             .arg0("laxity")
@@ -126,42 +131,45 @@ impl Drop for Process {
     }
 }
 
-/// How far it is.
+/// The progress.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct ShownProgress {
     sent: u64,
     delivered: u64,
     missed: u64,
     largest: Option<u64>,
-    strangers: u64,
+    unknown_peers: u64,
 }
 
-impl Shown {
+impl ShownProgress {
     /// In words, with how many messages are wanted, if that was said.
     pub fn line(&self, wanted: Option<u64>) -> String {
         let of = wanted.map_or_else(String::new, |wanted| format!(" of {wanted}"));
         let largest =
             self.largest.map_or_else(String::new, |nanos| format!(", largest delay {}", Duration::from_nanos(nanos)));
-        let flood =
-            if self.strangers == 0 { String::new() } else { format!("; {} packets of strangers", self.strangers) };
+        let flood = if self.unknown_peers == 0 {
+            String::new()
+        } else {
+            format!("; {} packets of unknown peers", self.unknown_peers)
+        };
         format!("control: {} sent{of}, {} delivered{largest}, {} missed{flood}", self.sent, self.delivered, self.missed)
     }
 }
 
 /// The events of all processes, one after the other.
-struct Ears<'a> {
-    heard: Receiver<(Who, Option<Event>)>,
-    /// What somebody said before he was asked.
-    kept: VecDeque<(Who, Event)>,
-    /// Who has said his last word.
-    finished: Vec<Who>,
-    shown: Arc<Mutex<Shown>>,
+struct EventQueue<'a> {
+    heard: Receiver<(ProcessName, Option<Event>)>,
+    /// Events that a process sent before it was asked.
+    kept: VecDeque<(ProcessName, Event)>,
+    /// The processes that sent their last event.
+    finished: Vec<ProcessName>,
+    shown: Arc<Mutex<ShownProgress>>,
     stopped: &'a dyn Fn() -> bool,
 }
 
-impl Ears<'_> {
-    /// The next event of somebody that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
-    fn next(&mut self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Error> {
+impl EventQueue<'_> {
+    /// The next event of a process that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
+    fn next(&mut self, from: ProcessName, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Error> {
         let mut heard_last = StdInstant::now();
         loop {
             if let Some(at) = self.kept.iter().position(|(who, _)| *who == from) {
@@ -170,7 +178,7 @@ impl Ears<'_> {
             if until_stopped && (self.stopped)() {
                 return Ok(None);
             }
-            let lost = |who: Who, what: &str| Error::Lab { status: 5, text: format!("{who} {what}") };
+            let lost = |who: ProcessName, what: &str| Error::Lab { status: 5, text: format!("{who} {what}") };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
@@ -183,9 +191,11 @@ impl Ears<'_> {
                 Some(Event::Progress { messages, missed, largest_ns }) => {
                     let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
                     match who {
-                        Who::A => shown.sent = messages,
-                        Who::B => (shown.delivered, shown.missed, shown.largest) = (messages, missed, largest_ns),
-                        Who::Strangers => shown.strangers = messages,
+                        ProcessName::A => shown.sent = messages,
+                        ProcessName::B => {
+                            (shown.delivered, shown.missed, shown.largest) = (messages, missed, largest_ns)
+                        }
+                        ProcessName::UnknownPeers => shown.unknown_peers = messages,
                     }
                 }
                 Some(Event::Failed { status, text }) => {
@@ -204,13 +214,13 @@ impl Ears<'_> {
     }
 }
 
-/// What is to happen.
+/// The parameters of a story.
 pub struct Story<'a> {
-    /// How the pair is made.
+    /// The parameters of the pair.
     pub pair: Size,
-    /// What goes on beside it.
+    /// The attack beside it.
     pub attack: Attack,
-    /// How many packets a second the flood offers.
+    /// The packets a second that the flood offers.
     pub flood_rate: u64,
     /// IPv6, else IPv4.
     pub ipv6: bool,
@@ -222,25 +232,25 @@ pub struct Story<'a> {
     pub interval: Duration,
     /// Ends when so many messages were sent on the first channel, if that is said; else after a while.
     pub messages: Option<u64>,
-    /// How long that is.
+    /// The duration of that.
     pub seconds: u64,
     /// Real-time priority and locked memory, where permitted.
     pub realtime: bool,
-    /// How the clock of a differs from that of b, if it does.
+    /// The difference of the clock of a from that of b, if there is one.
     pub clocks: Option<Clocks>,
-    /// What the command tells its processes ([`Command::configure`](super::Command::configure)), whose link tags packets with this VLAN.
+    /// The settings that the command tells its processes ([`Command::configure`](super::Command::configure)), whose link tags packets with this VLAN.
     pub settings: &'a dyn Fn(Option<u16>) -> Value,
-    /// Whether it is not wanted any more.
+    /// True once it is not wanted any more.
     pub stopped: &'a dyn Fn() -> bool,
 }
 
-/// Who watches.
+/// The observer of a story.
 pub trait Audience {
     /// It is about to begin, with these notes. False if they are to be told at the end.
     fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool;
 
     /// It runs from here on.
-    fn plays(&mut self, shown: Arc<Mutex<Shown>>);
+    fn plays(&mut self, shown: Arc<Mutex<ShownProgress>>);
 
     /// It is over.
     fn ends(&mut self);
@@ -254,17 +264,17 @@ pub fn run(story: &Story<'_>, audience: &mut dyn Audience) -> Result<Outcome, Er
     let make = || Namespace::new().map_err(|error| failed("making a network namespace", &error));
     let homes = [make()?, make()?];
     let ends = pair::join([&homes[0], &homes[1]], story.pair).map_err(|error| failed("joining two hosts", &error))?;
-    Stage { story, homes: &homes, ends: &ends }.play(audience)
+    StorySetting { story, homes: &homes, ends: &ends }.play(audience)
 }
 
-/// Where it happens.
-struct Stage<'a> {
+/// The hosts in which it happens.
+struct StorySetting<'a> {
     story: &'a Story<'a>,
     homes: &'a [Namespace; 2],
     ends: &'a [End; 2],
 }
 
-impl Stage<'_> {
+impl StorySetting<'_> {
     /// The address of a host that the channels use.
     fn address(&self, host: HostName) -> Result<std::net::IpAddr, Error> {
         let end = &self.ends[usize::from(host == HostName::B)];
@@ -281,7 +291,7 @@ impl Stage<'_> {
         let attack = self.story.attack;
         let streams = streams(self.story.interval, attack.violates());
         let settings = (self.story.settings)(self.tags().then_some(pair::VLAN));
-        let side = |bind| Ends {
+        let side = |bind| ChannelEnds {
             bind,
             peer,
             streams: streams.clone(),
@@ -290,8 +300,8 @@ impl Stage<'_> {
             settings: settings.clone(),
         };
         let (said, heard) = channel();
-        let shown = Arc::new(Mutex::new(Shown::default()));
-        let mut ears = Ears {
+        let shown = Arc::new(Mutex::new(ShownProgress::default()));
+        let mut ears = EventQueue {
             heard,
             kept: VecDeque::new(),
             finished: Vec::new(),
@@ -299,17 +309,21 @@ impl Stage<'_> {
             stopped: self.story.stopped,
         };
 
-        let mut receiver = Process::start(Who::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
-        ears.next(Who::B, false, PATIENCE)?;
+        let mut receiver = Process::start(ProcessName::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
+        ears.next(ProcessName::B, false, PATIENCE)?;
         let span = self.span();
-        let mut sender =
-            Process::start(Who::A, &self.homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
-        let Some(Event::Opened { promise, mut notes }) = ears.next(Who::A, false, PATIENCE)? else {
+        let mut sender = Process::start(
+            ProcessName::A,
+            &self.homes[0],
+            Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span),
+            &said,
+        )?;
+        let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false, PATIENCE)? else {
             return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
         if attack.floods() && self.tags() {
             notes.push(
-                "strangers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
+                "unknown peers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
                     .to_owned(),
             );
         }
@@ -317,10 +331,10 @@ impl Stage<'_> {
             notes.clear();
         }
 
-        // Longer than the story, so that it ends even if nobody is there to end it.
+        // Longer than the story, so that it ends even if no process is there to end it.
         let limit = Duration::from_nanos(span.nanos) + Duration::from_secs(60);
         let mut hogs = attack.hogs().then(|| Hogs::start(HOGS, limit)).transpose()?;
-        let mut strangers = None;
+        let mut flooding = None;
         if attack.floods() {
             let flood = Flood {
                 to: vec![peer, SocketAddr::new(b, SINK_PORT)],
@@ -328,8 +342,8 @@ impl Stage<'_> {
                 packet_bytes: FLOOD_BYTES,
                 nanos: limit.as_nanos(),
             };
-            strangers = Some(Process::start(Who::Strangers, &self.homes[0], Role::Flood(flood), &said)?);
-            ears.next(Who::Strangers, false, PATIENCE)?;
+            flooding = Some(Process::start(ProcessName::UnknownPeers, &self.homes[0], Role::Flood(flood), &said)?);
+            ears.next(ProcessName::UnknownPeers, false, PATIENCE)?;
         }
 
         if (self.story.stopped)() {
@@ -340,11 +354,11 @@ impl Stage<'_> {
         }
         audience.plays(shown);
         sender.go();
-        let sent = match ears.next(Who::A, true, PATIENCE)? {
+        let sent = match ears.next(ProcessName::A, true, PATIENCE)? {
             Some(sent) => sent,
             None => {
                 sender.end();
-                ears.next(Who::A, false, PATIENCE)?.expect("it waits for an event")
+                ears.next(ProcessName::A, false, PATIENCE)?.expect("it waits for an event")
             }
         };
         audience.ends();
@@ -358,19 +372,19 @@ impl Stage<'_> {
             notes.push("processor-bound processes ended before the story did".to_owned());
         }
         drop(hogs);
-        let flood = strangers.map(|strangers| self.end_flood(strangers, &mut ears)).transpose()?;
-        // Channels that were lost have nobody left who would end them.
+        let flood = flooding.map(|flooding| self.end_flood(flooding, &mut ears)).transpose()?;
+        // Channels that were lost have no process left that would end them.
         if sent.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, in_hand_ns, true_response, altered, overflow, host: b, notes: more }) =
-            ears.next(Who::B, false, PATIENCE)?
+        let Some(Event::Received { channels, in_hand_ns, true_response, altered, overflow, host: mut b, notes: more }) =
+            ears.next(ProcessName::B, false, PATIENCE)?
         else {
             return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
         };
         notes.extend(b.broken());
         notes.extend(more);
-        notes.extend(b.notes);
+        notes.append(&mut b.notes);
         let mut outcome = Outcome {
             elapsed: Duration::from_nanos(elapsed_ns),
             promise,
@@ -379,10 +393,7 @@ impl Stage<'_> {
             in_hand_ns,
             true_response,
             altered,
-            links: [a.link, b.link],
-            early: [a.early, b.early],
-            premises: [a.premises, b.premises],
-            is_premise_broken: a.is_broken_with_peer || b.is_broken_with_peer,
+            hosts: [a, b],
             notes,
             is_whole: true,
             is_lost: false,
@@ -391,7 +402,7 @@ impl Stage<'_> {
         Ok(outcome)
     }
 
-    /// Whether the link tags packets itself.
+    /// True if the link tags packets itself.
     fn tags(&self) -> bool {
         self.story.vlan && self.story.can_tag && !self.has_vlan()
     }
@@ -400,18 +411,18 @@ impl Stage<'_> {
         self.ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan))
     }
 
-    fn span(&self) -> Span {
+    fn span(&self) -> SendSpan {
         // With a number of messages, as long as they take, and as much again, and a minute.
         let nanos = match self.story.messages {
             Some(messages) => (self.story.interval * messages * 2 + Duration::from_secs(60)).as_nanos(),
             None => self.story.seconds * NANOS_PER_SECOND,
         };
-        Span { messages: self.story.messages, nanos }
+        SendSpan { messages: self.story.messages, nanos }
     }
 
-    fn end_flood(&self, mut strangers: Process, ears: &mut Ears<'_>) -> Result<FloodReport, Error> {
-        strangers.end();
-        match ears.next(Who::Strangers, false, PATIENCE)? {
+    fn end_flood(&self, mut flooding: Process, ears: &mut EventQueue<'_>) -> Result<FloodReport, Error> {
+        flooding.end();
+        match ears.next(ProcessName::UnknownPeers, false, PATIENCE)? {
             Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
                 offered_packets_s: self.story.flood_rate,
                 packet_bytes: FLOOD_BYTES,
@@ -442,10 +453,10 @@ mod tests {
 
     #[test]
     fn the_line_says_how_far_it_is() {
-        let mut shown = Shown { sent: 5, delivered: 4, ..Shown::default() };
+        let mut shown = ShownProgress { sent: 5, delivered: 4, ..ShownProgress::default() };
         assert_eq!(shown.line(Some(9)), "control: 5 sent of 9, 4 delivered, 0 missed");
-        shown = Shown { largest: Some(1_500_000), strangers: 7, missed: 1, ..shown };
-        let expected = "control: 5 sent, 4 delivered, largest delay 1.5ms, 1 missed; 7 packets of strangers";
+        shown = ShownProgress { largest: Some(1_500_000), unknown_peers: 7, missed: 1, ..shown };
+        let expected = "control: 5 sent, 4 delivered, largest delay 1.5ms, 1 missed; 7 packets of unknown peers";
         assert_eq!(shown.line(None), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! What `laxity lab run` and its processes say to each other: lines of JSON, the task on standard input, events on standard
+//! The messages between `laxity lab run` and its processes: lines of JSON, the task on standard input, events on standard
 //! output. Afterwards `go` on standard input lets a sender begin, and its end ends the work.
 
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use super::clocks::Clocks;
 
-/// What a process is to do.
+/// The task of a process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// Whose it is: it must not outlive that process.
+    /// The process that owns it, which it must not outlive.
     pub(super) parent: u32,
     /// The network namespace of its host, a descriptor of the parent.
     pub(super) namespace: i32,
@@ -22,21 +22,21 @@ pub(super) struct Task {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Role {
-    Receive(Ends),
-    Send(Ends, Span),
+    Receive(ChannelEnds),
+    Send(ChannelEnds, SendSpan),
     Flood(Flood),
 }
 
 /// A host that has one end of each channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Ends {
+pub(super) struct ChannelEnds {
     pub(super) bind: SocketAddr,
     /// The receiving host.
     pub(super) peer: SocketAddr,
     pub(super) streams: Vec<Stream>,
     /// Real-time priority and locked memory, where permitted.
     pub(super) realtime: bool,
-    /// How the clock of a differs from that of b. If that is said, messages carry CLOCK_REALTIME behind their numbers.
+    /// The difference of the clock of a from that of b. If it is given, messages carry CLOCK_REALTIME behind their numbers.
     pub(super) clocks: Option<Clocks>,
     /// The command's own: what else its hosts are to be like.
     pub(super) settings: Value,
@@ -56,7 +56,7 @@ pub(super) struct Stream {
 
 /// For how long to send; whichever comes first.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Span {
+pub(super) struct SendSpan {
     /// Messages of the first channel.
     pub(super) messages: Option<u64>,
     pub(super) nanos: u64,
@@ -73,7 +73,7 @@ pub(super) struct Flood {
     pub(super) nanos: u64,
 }
 
-/// What can be said of every message of the channels.
+/// The promise to every message of the channels.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Promise {
     /// The level.
@@ -84,20 +84,20 @@ pub struct Promise {
     pub in_words: String,
 }
 
-/// What a host saw, as the command reports it.
+/// The observations of a host, as the command reports them.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct HostReport {
-    /// What its link did.
+    /// The counters of its link.
     pub link: Value,
-    /// What became of frames before they came to it.
+    /// The counters of frames before they came to it.
     pub early: Value,
-    /// What the bounds rest on.
+    /// The premises of the bounds.
     pub premises: Value,
-    /// Whether one about the other host was broken.
+    /// True if one about the other host was broken.
     pub is_broken_with_peer: bool,
     /// The premises that were broken.
     pub violations: Vec<String>,
-    /// What else is to be said.
+    /// Other remarks.
     pub notes: Vec<String>,
 }
 
@@ -108,14 +108,14 @@ impl HostReport {
     }
 }
 
-/// What a process tells.
+/// The event that a process tells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Event {
     /// It receives, or floods.
     Ready,
     /// The channels were granted.
     Opened { promise: Promise, notes: Vec<String> },
-    /// How far it is: messages of the first channel, and of those the ones that missed and the largest delay.
+    /// The progress: messages of the first channel, and of those the ones that missed and the largest delay.
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
     Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
@@ -136,13 +136,13 @@ pub(super) enum Event {
     Failed { status: u8, text: String },
 }
 
-/// What the sending host counted.
+/// The counters of the sending host.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct SentStream {
     pub(super) accepted: u64,
     /// Messages for which the channel had no room: beyond its contract, or best effort.
     pub(super) refused: u64,
-    /// How the channel ended, if both hosts did not agree on it.
+    /// The end of the channel, if both hosts did not agree on it.
     pub(super) ended: Option<String>,
 }
 

@@ -8,10 +8,11 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 use strum::{IntoStaticStr, VariantArray};
 
-use super::tasks::{self, Kind, Seen, Task};
+use super::tasks::{self, Kind, Task};
 use super::{LEAD, background, broken_promise, ordinary, processor, sleep_until, start};
 use crate::attack::HOGS;
 use crate::error::Error;
+use crate::turns::Turns;
 
 /// Periods of the upcalls of a process, ms.
 pub const PERIODS_MS: [u64; 6] = [40, 50, 60, 70, 80, 90];
@@ -19,7 +20,7 @@ pub const PERIODS_MS: [u64; 6] = [40, 50, 60, 70, 80, 90];
 pub const PROCESSES: u64 = 2;
 /// Shares of the processor that all take together, in thousandths; what admission does not grant is left out.
 pub const STEPS: [u64; 6] = [300, 500, 600, 700, 750, 800];
-/// What a run takes of what it declares, in per cent: work that takes exactly that would exceed it by reading a clock.
+/// The part of its declared time that a run takes, in per cent: work that takes exactly that would exceed it by reading a clock.
 pub const WORK_PERCENT: u64 = 90;
 /// Units of a run, one in an iteration: so preemption is all but immediate.
 const BATCH: u32 = 50;
@@ -29,7 +30,7 @@ const BATCH: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Who does the work.
+/// The threads that do the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scheme {
@@ -43,10 +44,11 @@ pub enum Scheme {
     DeadlineThreads,
 }
 
-/// What came of one upcall, or of a thread in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The result of one upcall, or of a thread in its place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Periodic {
     /// T.
+    #[serde(rename = "period_ns")]
     pub period: Duration,
     /// Runs that were due.
     pub invocations: u64,
@@ -55,6 +57,7 @@ pub struct Periodic {
     /// The same by cause, where causes are told; of upcalls, those that their thread has counted.
     pub misses: Option<UpcallMisses>,
     /// The least time that was left at a run's end, ns; negative if it was late; `None` if none was done.
+    #[serde(rename = "min_slack_ns")]
     pub min_slack: Option<i64>,
 }
 
@@ -63,15 +66,15 @@ pub struct Periodic {
 pub struct Row {
     /// Of the processor, in thousandths, that all declare together.
     pub utilisation: u64,
-    /// Whether processor-bound processes ran beside it.
+    /// True if processor-bound processes ran beside it.
     pub background: bool,
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Whether the exact response-time test accepts the set; live also beside what the platform takes. `None` if it was not asked.
+    /// True if the exact response-time test accepts the set; live also beside what the platform takes. `None` if it was not asked.
     pub accepted: Option<bool>,
     /// In the order of [`PERIODS_MS`], those of the second process after those of the first; none if the kernel refused.
     pub upcalls: Vec<Periodic>,
-    /// Why the kernel refused to schedule it like that.
+    /// The reason why the kernel refused to schedule it like that.
     pub reason: Option<String>,
 }
 
@@ -87,18 +90,18 @@ impl Row {
         of_period.filter_map(|upcall| upcall.min_slack).min()
     }
 
-    /// What was promised and not kept: a miss by Laxity's own fault, or by any cause in virtual time, where nothing else can be one.
+    /// The promise that was not kept: a miss by Laxity's own fault, or by any cause in virtual time, where nothing else can be one.
     pub fn broken_promise(&self) -> Option<String> {
         broken_promise(share(self.utilisation), self.upcalls.iter().filter_map(|upcall| upcall.misses))
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// A row for each scheme of each step, without background load and with it.
     pub rows: Vec<Row>,
-    /// What is to be said of all.
+    /// Remarks on all.
     pub notes: Vec<String>,
 }
 
@@ -111,7 +114,7 @@ pub fn share(utilisation: u64) -> String {
 ///
 /// # Errors
 /// Upcalls or processes cannot be started.
-pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let processor = processor();
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     // Once for all schemes: page faults are no part of the comparison.
@@ -125,7 +128,7 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
         "a run takes {WORK_PERCENT} % of what it declares; upcalls, fifo-threads and timer-threads share one processor with the background, \
          deadline-threads may run on any: the kernel does not let them be kept to one"
     ));
-    let all = (STEPS.len() * 2 * Scheme::VARIANTS.len()) as u64;
+    let mut turns = Turns::new((STEPS.len() * 2 * Scheme::VARIANTS.len()) as u64, progress);
     for (number, utilisation) in STEPS.into_iter().enumerate() {
         let tasks = tasks(utilisation);
         if let Some(refusal) = refused(&tasks, processor)? {
@@ -135,15 +138,13 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
         for has_background in [false, true] {
             let whole = (span + Duration::from_secs(2)) * Scheme::VARIANTS.len() as u64;
             let _hogs = has_background.then(|| background(HOGS, processor, whole)).transpose()?;
-            let mut found: Vec<Option<Row>> = vec![None; Scheme::VARIANTS.len()];
-            for turn in 0..found.len() {
-                let at = (turn + number) % found.len();
-                let (row, note) = one(Scheme::VARIANTS[at], utilisation, has_background, &tasks, processor, span)?;
-                found[at] = Some(row);
+            let found = turns.round(number, Scheme::VARIANTS.len(), |at| {
+                one(Scheme::VARIANTS[at], utilisation, has_background, &tasks, processor, span)
+            })?;
+            for (row, note) in found {
+                rows.push(row);
                 notes.extend(note.filter(|note| !notes.contains(note)));
-                progress((rows.len() + turn + 1) as u64, all);
             }
-            rows.extend(found.into_iter().flatten());
         }
     }
     Ok(Report { rows, notes })
@@ -164,13 +165,13 @@ fn create(upcalls: &Upcalls, tasks: &[Task]) -> Result<Vec<Upcall>, laxity::Erro
     let one = |(number, task): (usize, &Task)| {
         let unit = task.work.mul_ratio(1, BATCH.into());
         let spec = UpcallSpec::every(task.period).taking(task.cost).batch(BATCH).block(1).on_overrun(Overrun::Count);
-        let handler = move |run: &mut laxity::upcall::Run<'_>| -> Progress { run.each(|_| tasks::take(unit)) };
+        let handler = move |run: &mut laxity::upcall::UpcallRun<'_>| -> Progress { run.each(|_| tasks::take(unit)) };
         upcalls.create(&format!("{}-{number}", task.period), spec, handler)
     };
     tasks.iter().enumerate().map(one).collect()
 }
 
-/// What admission says if it does not grant them.
+/// The answer of admission if it does not grant them.
 fn refused(tasks: &[Task], processor: Option<usize>) -> Result<Option<laxity::Error>, Error> {
     match create(&start(processor)?, tasks) {
         Ok(_) => Ok(None),
@@ -188,19 +189,18 @@ fn one(
     processor: Option<usize>,
     span: Duration,
 ) -> Result<(Row, Option<String>), Error> {
-    let kind = match scheme {
-        Scheme::Upcalls => None,
-        Scheme::FifoThreads => Some(Kind::Fifo),
-        Scheme::TimerThreads => Some(Kind::Timer),
-        Scheme::DeadlineThreads => Some(Kind::Deadline),
-    };
     let row = |upcalls, accepted, reason| Row { utilisation, background, scheme, accepted, upcalls, reason };
-    let Some(kind) = kind else {
-        let (figures, note) = by_upcalls(tasks, processor, span)?;
-        return Ok((row(figures.iter().map(|figures| of_figures(figures, span)).collect(), Some(true), None), note));
+    let kind = match scheme {
+        Scheme::Upcalls => {
+            let (upcalls, note) = by_upcalls(tasks, processor, span)?;
+            return Ok((row(upcalls, Some(true), None), note));
+        }
+        Scheme::FifoThreads => Kind::Fifo,
+        Scheme::TimerThreads => Kind::Timer,
+        Scheme::DeadlineThreads => Kind::Deadline,
     };
     Ok(match tasks::run(kind, tasks, processor, span) {
-        Ok(seen) => (row(tasks.iter().zip(seen).map(of_seen).collect(), None, None), None),
+        Ok(seen) => (row(seen, None, None), None),
         Err(error) => (row(Vec::new(), None, Some(error.to_string())), None),
     })
 }
@@ -210,7 +210,7 @@ fn by_upcalls(
     tasks: &[Task],
     processor: Option<usize>,
     span: Duration,
-) -> Result<(Vec<UpcallFigures>, Option<String>), Error> {
+) -> Result<(Vec<Periodic>, Option<String>), Error> {
     let upcalls = start(processor)?;
     let created = create(&upcalls, tasks)?;
     let first: Instant = now() + LEAD;
@@ -223,7 +223,7 @@ fn by_upcalls(
         let figures: Vec<UpcallFigures> = created.iter().map(Upcall::figures).collect::<Result<_, _>>()?;
         let is_counted = |figures: &UpcallFigures| figures.invocations >= due(figures, span);
         if figures.iter().all(is_counted) || now() >= patience {
-            return Ok((figures, ordinary(&upcalls)));
+            return Ok((figures.iter().map(|figures| of_figures(figures, span)).collect(), ordinary(&upcalls)));
         }
         sleep_until(now() + LOOK);
     }
@@ -243,9 +243,4 @@ fn of_figures(figures: &UpcallFigures, span: Duration) -> Periodic {
         misses: Some(figures.misses),
         min_slack: figures.min_slack_ns,
     }
-}
-
-fn of_seen((task, seen): (&Task, Seen)) -> Periodic {
-    let Seen { invocations, missed, min_slack } = seen;
-    Periodic { period: task.period, invocations, missed, misses: None, min_slack }
 }

@@ -13,7 +13,6 @@ mod tasks;
 pub mod udp;
 
 use std::fmt::Display;
-use std::thread;
 
 use laxity::Scheduling;
 use laxity::upcall::{UpcallMisses, Upcalls, UpcallsConfig};
@@ -23,8 +22,9 @@ use rustix::thread::{ClockId, clock_nanosleep_absolute};
 use rustix::time::Timespec;
 
 use crate::attack::Hogs;
+use crate::conditions::stay_on;
 use crate::error::Error;
-use crate::timing::joined;
+use crate::timing::apart;
 
 /// Between the start of the threads and the first release.
 const LEAD: Duration = Duration::from_millis(50);
@@ -42,18 +42,10 @@ fn start(processor: Option<usize>) -> Result<Upcalls, Error> {
 /// So many processor-bound processes of normal priority on `processor`, for `span` at most.
 fn background(count: usize, processor: Option<usize>, span: Duration) -> Result<Hogs, Error> {
     // Processes stay where the thread is that starts them.
-    thread::scope(|scope| {
-        joined(scope.spawn(|| {
-            stay_on(processor);
-            Hogs::start(count, span)
-        }))
+    apart(|| {
+        stay_on(processor);
+        Hogs::start(count, span)
     })
-}
-
-fn stay_on(processor: Option<usize>) {
-    if let Some(processor) = processor {
-        let _ = sys::pin(processor);
-    }
 }
 
 /// Sleeps until an instant of CLOCK_MONOTONIC; signals do not end it.
@@ -70,7 +62,7 @@ fn broken_promise(run: impl Display, misses: impl IntoIterator<Item = UpcallMiss
     (own > 0).then(|| format!("{run}: {own} runs of upcalls missed by Laxity's fault"))
 }
 
-/// What is to be said if the thread of the upcalls is an ordinary one.
+/// The remark if the thread of the upcalls is an ordinary one.
 fn ordinary(upcalls: &Upcalls) -> Option<String> {
     let is_ordinary = !matches!(upcalls.scheduling(), Scheduling::Fifo(_));
     is_ordinary.then(|| "no real-time priority is permitted: the thread of the upcalls is an ordinary one".to_owned())

@@ -8,20 +8,22 @@ use std::thread;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
-use super::{LEAD, sleep_until, stay_on};
+use super::deadlines::Periodic;
+use super::{LEAD, sleep_until};
+use crate::conditions::stay_on;
 use crate::timing::joined;
 
-/// What has to be done every period, by its end.
+/// A task that has to be done every period, by its end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
     pub(super) period: Duration,
-    /// What a run may take of the processor.
+    /// The processor time that a run may take.
     pub(super) cost: Duration,
-    /// What it does take.
+    /// The processor time that it does take.
     pub(super) work: Duration,
 }
 
-/// How the threads are scheduled.
+/// The scheduling of the threads.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// SCHED_FIFO, the higher the shorter the period.
@@ -32,15 +34,6 @@ pub(super) enum Kind {
     Deadline,
 }
 
-/// What came of the runs of a task whose release was within the span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Seen {
-    pub(super) invocations: u64,
-    /// Late, or not begun within their period.
-    pub(super) missed: u64,
-    pub(super) min_slack: Option<i64>,
-}
-
 /// Of the longest period; a task whose period is shorter than that of so many others comes so much higher.
 const PRIORITY: u8 = 40;
 
@@ -48,7 +41,7 @@ const PRIORITY: u8 = 40;
 ///
 /// # Errors
 /// The kernel refuses the scheduling of one of them.
-pub(super) fn run(kind: Kind, tasks: &[Task], processor: Option<usize>, span: Duration) -> io::Result<Vec<Seen>> {
+pub(super) fn run(kind: Kind, tasks: &[Task], processor: Option<usize>, span: Duration) -> io::Result<Vec<Periodic>> {
     let (ready, first) = (Barrier::new(tasks.len()), OnceLock::new());
     let is_refused = AtomicBool::new(false);
     let one = |task: &Task| {
@@ -57,7 +50,7 @@ pub(super) fn run(kind: Kind, tasks: &[Task], processor: Option<usize>, span: Du
         ready.wait();
         // Without one of them nothing is compared.
         if is_refused.load(SeqCst) {
-            return scheduled.map(|()| Seen::default());
+            return scheduled.map(|()| Periodic::default());
         }
         let first = *first.get_or_init(|| now() + LEAD);
         Ok(serve(task, first, first + span))
@@ -65,7 +58,7 @@ pub(super) fn run(kind: Kind, tasks: &[Task], processor: Option<usize>, span: Du
     thread::scope(|scope| {
         let threads: Vec<_> = tasks.iter().map(|task| scope.spawn(|| one(task))).collect();
         // All are waited for before the first error is told.
-        let all: Vec<io::Result<Seen>> = threads.into_iter().map(joined).collect();
+        let all: Vec<io::Result<Periodic>> = threads.into_iter().map(joined).collect();
         all.into_iter().collect()
     })
 }
@@ -85,8 +78,8 @@ fn schedule(kind: Kind, task: &Task, tasks: &[Task], processor: Option<usize>) -
 }
 
 /// As upcalls are: a run that did not begin within its period is skipped.
-fn serve(task: &Task, first: Instant, end: Instant) -> Seen {
-    let (mut seen, mut release) = (Seen::default(), first);
+fn serve(task: &Task, first: Instant, end: Instant) -> Periodic {
+    let (mut seen, mut release) = (Periodic { period: task.period, ..Periodic::default() }, first);
     while release < end {
         sleep_until(release);
         let left = end.since(release).div_ceil(task.period);
@@ -121,7 +114,7 @@ pub(super) fn take(work: Duration) {
 mod tests {
     use super::*;
 
-    /// What the machine does meanwhile is no matter: each release is accounted for, once.
+    /// The machine's load meanwhile does not matter: each release is accounted for, once.
     #[test]
     fn every_release_is_counted() {
         let ms = Duration::from_millis;

@@ -5,7 +5,7 @@
 //! is there, up to its batch, every 10 ms. In the paper the plain client does not sleep. On a present-day machine it would overrun any
 //! server, so here all clients want the same, and what differs is who keeps it up.
 //!
-//! How many packets a batch has is measured before: so many that either end needs [`DEMAND`] of a processor.
+//! The number of packets of a batch is measured before: so many that either end needs [`DEMAND`] of a processor.
 
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
@@ -15,16 +15,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use laxity::upcall::{Progress, Run, Upcall, UpcallMisses, UpcallSpec, Upcalls};
+use laxity::upcall::{Progress, Upcall, UpcallMisses, UpcallRun, UpcallSpec, Upcalls};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, buffers, now};
 use strum::{IntoStaticStr, VariantArray};
 
-use super::{LEAD, background, broken_promise, ordinary, processor, sleep_until, start, stay_on};
+use super::{LEAD, background, broken_promise, ordinary, processor, sleep_until, start};
 use crate::attack::HOGS;
+use crate::conditions::stay_on;
 use crate::error::Error;
 use crate::figures::per_second;
-use crate::timing::joined;
+use crate::timing::{apart, joined};
+use crate::turns::Turns;
 
 /// Bytes of a packet.
 pub const SIZES: [usize; 5] = [512, 1024, 2048, 4096, 8192];
@@ -32,25 +34,26 @@ pub const SIZES: [usize; 5] = [512, 1024, 2048, 4096, 8192];
 pub const CLIENT_PERIOD: Duration = Duration::from_millis(20);
 /// Between runs of the server's upcall.
 pub const SERVER_PERIOD: Duration = Duration::from_millis(10);
-/// What either end needs of the processor, in per cent.
+/// The part of the processor that either end needs, in per cent.
 pub const DEMAND: u64 = 20;
 /// Processor-bound processes beside it: more than in other benches, because it is two threads that share the processor with them.
 pub const BACKGROUND: usize = 2 * HOGS;
 
 /// Packets of an iteration: between them an upcall yields.
 const BLOCK: u32 = 16;
-/// What upcalls declare, in per cent of what was measured.
+/// The time that upcalls declare, in per cent of the measured time.
 const MARGIN_PERCENT: u64 = 150;
 /// Packets of the server's batch, in eighths of the client's: 1.25 of them in the client's period.
 const SERVER_EIGHTHS: u32 = 5;
 /// Socket buffers have room for so many batches, as the kernel counts them.
 const BATCHES: usize = 2;
-/// How long a plain server waits for a packet before it looks whether there will be more, and how long upcalls have for what is left.
+/// The time that a plain server waits for a packet before it looks whether there will be more, and the time that upcalls have for the rest.
 const LOOK: StdDuration = StdDuration::from_millis(200);
 
-/// Who does the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+/// The threads that do the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheme {
     /// Client and server are plain threads of normal priority.
     Process,
@@ -61,17 +64,17 @@ pub enum Scheme {
 }
 
 /// One size of packets, in one way.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Row {
     /// Of a packet.
     pub packet_bytes: usize,
-    /// How.
+    /// The scheme.
     pub scheme: Scheme,
-    /// Whether processor-bound processes ran beside it.
+    /// True if processor-bound processes ran beside it.
     pub background: bool,
-    /// What the client wants to send, bytes a second.
+    /// The rate that the client wants to send, bytes a second.
     pub offered_bytes_s: u64,
-    /// What the server got in the span, bytes a second.
+    /// The rate that the server got in the span, bytes a second.
     pub received_bytes_s: u64,
     /// Packets that the client sent.
     pub sent: u64,
@@ -82,19 +85,19 @@ pub struct Row {
 }
 
 impl Row {
-    /// What was promised and not kept.
+    /// The promise that was not kept.
     pub fn broken_promise(&self) -> Option<String> {
         let scheme: &str = self.scheme.into();
         broken_promise(format_args!("{} bytes, {scheme}", self.packet_bytes), self.misses)
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// A row for each scheme of each size, without background load and with it.
     pub rows: Vec<Row>,
-    /// What is to be said of all.
+    /// Remarks on all.
     pub notes: Vec<String>,
 }
 
@@ -102,7 +105,7 @@ pub struct Report {
 ///
 /// # Errors
 /// Upcalls are refused; sockets or processes cannot be made.
-pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let processor = processor();
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     notes.push(format!(
@@ -113,21 +116,19 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
         "a batch every {CLIENT_PERIOD} has so many packets that either end needs {DEMAND} % of the processor, as measured before; all \
          schemes have the same socket buffers, room for {BATCHES} batches"
     ));
-    let all = (SIZES.len() * 2 * Scheme::VARIANTS.len()) as u64;
+    let mut turns = Turns::new((SIZES.len() * 2 * Scheme::VARIANTS.len()) as u64, progress);
     for (number, packet_bytes) in SIZES.into_iter().enumerate() {
         let plan = Plan::measured(packet_bytes, processor)?;
         for has_background in [false, true] {
             let whole = (span + Duration::from_secs(2)) * Scheme::VARIANTS.len() as u64;
             let _hogs = has_background.then(|| background(BACKGROUND, processor, whole)).transpose()?;
-            let mut found: Vec<Option<Row>> = vec![None; Scheme::VARIANTS.len()];
-            for turn in 0..found.len() {
-                let at = (turn + number) % found.len();
-                let (row, note) = plan.run(Scheme::VARIANTS[at], has_background, processor, span)?;
-                found[at] = Some(row);
+            let found = turns.round(number, Scheme::VARIANTS.len(), |at| {
+                plan.run(Scheme::VARIANTS[at], has_background, processor, span)
+            })?;
+            for (row, note) in found {
+                rows.push(row);
                 notes.extend(note.filter(|note| !notes.contains(note)));
-                progress((rows.len() + turn + 1) as u64, all);
             }
-            rows.extend(found.into_iter().flatten());
         }
     }
     Ok(Report { rows, notes })
@@ -147,28 +148,26 @@ fn sockets(packet_bytes: usize, packets: usize) -> Result<[UdpSocket; 2], Error>
     Ok([client, server])
 }
 
-/// What the server does with a packet: it looks at every byte, as a protocol in user space does.
+/// The server's work on a packet: it looks at every byte, as a protocol in user space does.
 fn look_at(packet: &[u8]) -> u32 {
     packet.iter().fold(1, |sum: u32, &byte| sum.rotate_left(5) ^ u32::from(byte))
 }
 
-/// What runs, for packets of one size.
+/// The parameters of a run, for packets of one size.
 struct Plan {
     packet_bytes: usize,
     /// Packets of a batch of the client.
     batch: u32,
-    /// What a packet takes of the processor: to send it, and to receive it.
+    /// The processor time that a packet takes: to send it, and to receive it.
     costs: [Duration; 2],
 }
 
 impl Plan {
     /// Measures what packets take.
     fn measured(packet_bytes: usize, processor: Option<usize>) -> Result<Self, Error> {
-        let costs = thread::scope(|scope| {
-            joined(scope.spawn(|| {
-                stay_on(processor);
-                measure(packet_bytes)
-            }))
+        let costs = apart(|| {
+            stay_on(processor);
+            measure(packet_bytes)
         })?;
         let each = costs[0].max(costs[1]).max(Duration::from_nanos(1));
         let batch = CLIENT_PERIOD.mul_ratio(DEMAND, 100).div_floor(each).clamp(u64::from(BLOCK), 60_000);
@@ -249,7 +248,7 @@ impl Plan {
         Ok((row, upcalls.as_ref().and_then(ordinary)))
     }
 
-    /// What an upcall of so many packets declares.
+    /// The declaration of an upcall of so many packets.
     fn spec(period: Duration, packets: u32, each: Duration) -> UpcallSpec {
         let cost = (each * u64::from(packets)).mul_ratio(MARGIN_PERCENT, 100);
         UpcallSpec::every(period).taking(cost).batch(packets).block(BLOCK.min(packets))
@@ -266,7 +265,7 @@ impl Plan {
         socket.set_nonblocking(true).map_err(Error::system("preparing UDP sockets"))?;
         let batch = (self.batch * SERVER_EIGHTHS).div_ceil(8);
         let spec = Self::spec(SERVER_PERIOD, batch, self.costs[1]);
-        let handler = move |run: &mut Run<'_>| loop {
+        let handler = move |run: &mut UpcallRun<'_>| loop {
             for _ in 0..run.block() {
                 // Nothing more is there.
                 if !counts.receive(&socket, &mut packet) {
@@ -306,7 +305,7 @@ fn serve(socket: &UdpSocket, counts: &Counts) {
     while counts.receive(socket, &mut packet) || !counts.over.load(Relaxed) {}
 }
 
-/// What both ends count.
+/// The counters of both ends.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,
@@ -320,7 +319,7 @@ impl Counts {
         self.sent.fetch_add(u64::from(socket.send(packet).is_ok()), Relaxed);
     }
 
-    /// Whether there was a packet.
+    /// True if there was a packet.
     fn receive(&self, socket: &UdpSocket, packet: &mut [u8]) -> bool {
         let Ok(bytes) = socket.recv(packet) else { return false };
         std::hint::black_box(look_at(&packet[..bytes]));
@@ -329,7 +328,7 @@ impl Counts {
     }
 }
 
-/// What a packet takes of the processor to send and to receive: the middle of many, after some that warm up.
+/// The processor time of sending and of receiving a packet: the middle of many, after some that warm up.
 fn measure(packet_bytes: usize) -> Result<[Duration; 2], Error> {
     const PACKETS: u64 = 64;
     const ROUNDS: usize = 41;

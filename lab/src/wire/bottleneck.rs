@@ -1,4 +1,4 @@
-//! What the wire decides, without I/O and without a clock: which packet leaves when.
+//! The decisions of the wire, without I/O and without a clock: which packet leaves when.
 //!
 //! Time is virtual: a transmission begins where the one before it ended, or at the packet's arrival, whichever is later. So the
 //! rate is exact however late the thread that drives this wakes up.
@@ -37,7 +37,7 @@ pub(super) struct Bottleneck {
     queue_bytes: usize,
     /// The high class first; all is in the second one under [`Discipline::Fifo`].
     queues: [Queue; 2],
-    /// What is being transmitted, and when that ends.
+    /// The packet that is being transmitted, and the end of that.
     current: Option<(Packet, Instant)>,
     free_at: Instant,
     pub(super) busy: Duration,
@@ -81,7 +81,7 @@ impl Bottleneck {
         Some((packet, end))
     }
 
-    /// When the transmission that goes on ends; `None` if the wire is idle (after [`Bottleneck::pop`] has said so).
+    /// The end of the present transmission; `None` if the wire is idle (after [`Bottleneck::pop`] has said so).
     pub(super) fn ends_at(&self) -> Option<Instant> {
         self.current.as_ref().map(|(_, end)| *end)
     }

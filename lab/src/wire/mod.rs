@@ -13,7 +13,7 @@
 //! is a few control frames.
 //!
 //! One thread, SCHED_FIFO where permitted and above the stacks. It sleeps until the transmission that goes on ends and looks at
-//! the ingress sockets then: while the transmitter is busy nobody's packet is delayed by that. A packet found then counts as
+//! the ingress sockets then: while the transmitter is busy no packet is delayed by that. A packet found then counts as
 //! arrived when that transmission ended, so the wire's own late wake-ups do not make it slower; it is never faster than its
 //! rate. Nothing is allocated after the start.
 //!
@@ -71,7 +71,7 @@ impl Discipline {
     }
 }
 
-/// Whether a packet with this code point is of the high class.
+/// True if a packet with this code point is of the high class.
 pub fn is_high(dscp: u8) -> bool {
     const EF: u8 = 46;
     const VOICE_ADMIT: u8 = 44;
@@ -79,10 +79,10 @@ pub fn is_high(dscp: u8) -> bool {
     matches!(dscp, EF | VOICE_ADMIT) || (dscp >= CS4 && dscp.is_multiple_of(8))
 }
 
-/// How to make a wire.
+/// The parameters of a wire.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
-    /// How long a packet occupies it, by its UDP payload.
+    /// The time for which a packet occupies it, by its UDP payload.
     pub model: LinkModel,
     /// Which packet goes next.
     pub discipline: Discipline,
@@ -92,17 +92,15 @@ pub struct WireConfig {
     pub queue_bytes: usize,
     /// The longest UDP payload, 1 to 65,507; longer ones are dropped and counted.
     pub packet_bytes: usize,
-    /// Where the routes lead, in their order. Loopback addresses only.
+    /// The destinations of the routes, in their order. Loopback addresses only.
     pub targets: Vec<SocketAddr>,
-    /// Whether there is a foreign ingress, whose packets end in a sink behind the bottleneck.
-    pub foreign: bool,
-    /// Whether to ask for SCHED_FIFO.
+    /// True to ask for SCHED_FIFO.
     pub realtime: bool,
 }
 
 impl WireConfig {
-    /// A FIFO queue of 1000 packets, which is Linux's `txqueuelen` for Ethernet; packets of at most 2048 bytes; a foreign
-    /// ingress; real-time.
+    /// A FIFO queue of 1000 packets, which is Linux's `txqueuelen` for Ethernet; packets of at most 2048 bytes;
+    /// real-time.
     pub fn new(model: LinkModel, targets: Vec<SocketAddr>) -> Self {
         Self {
             model,
@@ -111,7 +109,6 @@ impl WireConfig {
             queue_bytes: usize::MAX,
             packet_bytes: 2048,
             targets,
-            foreign: true,
             realtime: true,
         }
     }
@@ -126,7 +123,7 @@ impl WireConfig {
         };
         range("queue_packets", self.queue_packets, 1, 100_000, "1 to 100000")?;
         range("packet_bytes", self.packet_bytes, 1, 65_507, "1 to 65507")?;
-        let routes = self.targets.len() + usize::from(self.foreign);
+        let routes = self.targets.len() + 1;
         range("the number of routes", routes, 1, MAX_ROUTES, "1 to 7, the foreign one included")?;
         match self.targets.iter().find(|target| !target.ip().is_loopback()) {
             Some(target) => Err(Error::NotLoopback(*target)),
@@ -135,7 +132,7 @@ impl WireConfig {
     }
 }
 
-/// What became of the packets of one class, or of one route.
+/// The outcomes of the packets of one class, or of one route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClassFigures {
     /// Packets that crossed the bottleneck.
@@ -146,7 +143,7 @@ pub struct ClassFigures {
     pub dropped: u64,
 }
 
-/// What a wire did.
+/// The figures of a wire.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WireFigures {
     /// Which packet went next.
@@ -171,24 +168,24 @@ pub struct WireFigures {
     /// The latest release.
     #[serde(rename = "largest_lateness_ns")]
     pub largest_lateness: Duration,
-    /// How long the transmitter was busy.
+    /// The time for which the transmitter was busy.
     #[serde(rename = "busy_ns")]
     pub busy: Duration,
-    /// Whether its thread was real-time.
+    /// True if its thread was real-time.
     pub realtime: bool,
 }
 
 /// A running wire. Dropping it stops it.
 #[derive(Debug)]
 pub struct Wire {
+    /// Of the targets, then the foreign one.
     ingress: Vec<SocketAddr>,
-    foreign: Option<SocketAddr>,
-    stop: Arc<Stop>,
+    stop: Arc<StopRequest>,
     thread: Option<JoinHandle<WireFigures>>,
 }
 
 #[derive(Debug)]
-struct Stop {
+struct StopRequest {
     asked: AtomicBool,
     wake: Wake,
 }
@@ -209,14 +206,10 @@ impl Wire {
                 ..UdpConfig::new(loopback(ipv6))
             })
         };
-        let sink = if config.foreign {
-            // Never read: what does not fit into its buffer is dropped by the kernel.
-            Some(UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("binding the wire's sink"))?)
-        } else {
-            None
-        };
-        let sink_address = sink.as_ref().map(UdpSocket::local_addr).transpose();
-        let targets = config.targets.iter().copied().chain(sink_address.map_err(Error::system("the sink's address"))?);
+        // Never read: what does not fit into its buffer is dropped by the kernel.
+        let sink = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("binding the wire's sink"))?;
+        let sink_address = sink.local_addr().map_err(Error::system("the sink's address"))?;
+        let targets = config.targets.iter().copied().chain([sink_address]);
         let routes = targets
             .map(|target| {
                 let ipv6 = target.is_ipv6();
@@ -224,16 +217,14 @@ impl Wire {
                 Ok(Route { ingress, egress: bind(ipv6, UdpConfig::DEFAULT_BUFFER_BYTES)?, target, client: None })
             })
             .collect::<Result<Vec<Route>, LinkError>>()?;
-        let mut ingress: Vec<SocketAddr> = routes.iter().map(|route| route.ingress.local_address()).collect();
-        let foreign = if config.foreign { ingress.pop() } else { None };
+        let ingress: Vec<SocketAddr> = routes.iter().map(|route| route.ingress.local_address()).collect();
         let wake = Wake::new().map_err(Error::system("creating the wire's wake-up event"))?;
-        let stop = Arc::new(Stop { asked: AtomicBool::new(false), wake });
+        let stop = Arc::new(StopRequest { asked: AtomicBool::new(false), wake });
         // Both queues full, and beside them a batch on its way in and one on its way out at every socket.
         let frames = 2 * config.queue_packets + 4 * BATCH * routes.len() + 1;
-        let running = Running {
+        let running = WireThread {
             bottleneck: Bottleneck::new(config.model, config.discipline, config.queue_packets, config.queue_bytes),
             frames: HeapFrames::new(frames, config.packet_bytes),
-            foreign: foreign.map(|_| routes.len() - 1),
             routes,
             _sink: sink,
             looked: Instant::ZERO,
@@ -245,10 +236,10 @@ impl Wire {
             .name("wire".to_owned())
             .spawn(move || running.run(priority))
             .map_err(Error::system("starting the wire's thread"))?;
-        Ok(Self { ingress, foreign, stop, thread: Some(thread) })
+        Ok(Self { ingress, stop, thread: Some(thread) })
     }
 
-    /// Where clients of the route to `targets[route]` send.
+    /// The address to which clients of the route to `targets[route]` send.
     ///
     /// # Panics
     /// If there is no such route.
@@ -256,12 +247,12 @@ impl Wire {
         self.ingress[route]
     }
 
-    /// Where strangers send who share the bottleneck, if the wire has such an ingress.
-    pub fn foreign(&self) -> Option<SocketAddr> {
-        self.foreign
+    /// The address to which unknown peers send that share the bottleneck: the last route, whose packets end in a sink behind it.
+    pub fn foreign(&self) -> SocketAddr {
+        self.ingress[self.ingress.len() - 1]
     }
 
-    /// Stops it and tells what it did. What is still in its queues is gone and not counted.
+    /// Stops it and returns its figures. Packets that are still in its queues are lost and not counted.
     ///
     /// # Errors
     /// [`Error::Panicked`], a bug.
@@ -292,25 +283,23 @@ struct Route {
     ingress: Udp,
     egress: Udp,
     target: SocketAddr,
-    /// Who sent last.
+    /// The client that sent last.
     client: Option<SocketAddr>,
 }
 
-/// What the thread owns.
-struct Running {
+/// The things that the thread owns.
+struct WireThread {
     bottleneck: Bottleneck,
     frames: HeapFrames,
     routes: Vec<Route>,
-    /// The route that is the foreign one.
-    foreign: Option<usize>,
-    _sink: Option<UdpSocket>,
-    /// When it last looked at the ingress sockets.
+    _sink: UdpSocket,
+    /// The time at which it last looked at the ingress sockets.
     looked: Instant,
     figures: WireFigures,
-    stop: Arc<Stop>,
+    stop: Arc<StopRequest>,
 }
 
-impl Running {
+impl WireThread {
     fn run(mut self, priority: Option<u8>) -> WireFigures {
         self.figures.realtime = timing::prepare(priority);
         while !self.stop.asked.load(Ordering::SeqCst) {
@@ -336,7 +325,8 @@ impl Running {
     /// Looks at the ingress sockets: at most a batch each, the rest at the next look.
     fn take(&mut self) {
         let now = now();
-        let Self { bottleneck, frames, routes, foreign, figures, .. } = self;
+        let Self { bottleneck, frames, routes, figures, .. } = self;
+        let foreign = routes.len() - 1;
         // It did not look while the transmitter was busy: then a packet came by the end of that transmission, as far as the
         // wire is concerned, and not when the wire woke up.
         let arrival = bottleneck.ends_at().map_or(now, |end| end.max(self.looked).min(now));
@@ -352,7 +342,7 @@ impl Running {
                     frames.free(packet.frame);
                     let class = if high { &mut figures.high } else { &mut figures.low };
                     class.dropped += 1;
-                    figures.foreign.dropped += u64::from(*foreign == Some(number));
+                    figures.foreign.dropped += u64::from(number == foreign);
                 }
             });
             while route.ingress.poll_event().is_some() {}
@@ -381,7 +371,8 @@ impl Running {
     /// Hands over what has crossed the bottleneck.
     fn release(&mut self) {
         let now = now();
-        let Self { bottleneck, frames, routes, foreign, figures, .. } = self;
+        let Self { bottleneck, frames, routes, figures, .. } = self;
+        let foreign = routes.len() - 1;
         let mut busy = false;
         while let Some((packet, end)) = bottleneck.pop(now) {
             let late = now.since(end);
@@ -399,7 +390,7 @@ impl Running {
             let class = if packet.high { &mut figures.high } else { &mut figures.low };
             class.forwarded += 1;
             class.bytes += packet.len as u64;
-            if *foreign == Some(packet.route) {
+            if packet.route == foreign {
                 figures.foreign.forwarded += 1;
                 figures.foreign.bytes += packet.len as u64;
             }

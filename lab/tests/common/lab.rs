@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use laxity_lab::hosts::{Devices, Hosts, Wire};
+use laxity_lab::hosts::{Devices, Hosts, InterfacePair};
 use laxity_lab::interfaces::Interfaces;
 use laxity_link::sys::features::{Channels, set_channels};
 
@@ -51,7 +51,7 @@ impl Lab {
 
     fn make(queues: u32) -> io::Result<Self> {
         let addresses = [Side::A, Side::B].map(|side| [side.v4(), side.v6()].map(|ip| (ip, network_bits(ip))));
-        let wire = Wire {
+        let wire = InterfacePair {
             names: [Side::A.interface(), Side::B.interface()],
             queues,
             mtu: 1500,

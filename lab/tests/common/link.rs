@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 use laxity_core::frames::Frames;
-use laxity_core::receive::{ArrivalClass, Expected};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use laxity_link::sys::{Wake, now};
@@ -38,7 +38,7 @@ impl Host {
 
     /// The class at `place` may send us packets of `packet` bytes.
     pub fn expect(&mut self, place: u32, peer: SocketAddr, class: ArrivalClass) {
-        let expected = Expected {
+        let expected = ExpectedChannel {
             peer,
             key: KEY,
             class,

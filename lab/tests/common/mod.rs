@@ -1,4 +1,4 @@
-//! What the tests of whole scenarios share.
+//! Helpers of the tests of whole scenarios.
 #![allow(unreachable_pub)]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ pub fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A second of `stack` under `attack`, with costs that are nobody's.
+/// A second of `stack` under `attack`, with costs that no host has.
 pub fn setup(stack: Stack, attack: Attack) -> Setup {
     let (flood, duration) = (FloodPath::Through, Duration::from_secs(1));
     Setup {

@@ -1,4 +1,4 @@
-//! What holds for every link.
+//! The cases that hold for every link.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -77,7 +77,7 @@ pub(crate) fn a_whole_batch_leaves_at_once_and_there_is_room_again<P: Pair>(setu
     for round in 0..5 {
         for number in 0..room {
             assert_eq!(pair.ends()[0].link.room(), room - number);
-            assert!(stage(&mut pair, 0, &Packet::new(number as u64, 100 + round), to));
+            assert!(buffer(&mut pair, 0, &Packet::new(number as u64, 100 + round), to));
         }
         assert_eq!(pair.ends()[0].link.room(), 0);
         let mut taken = flush(&mut pair, 0);
@@ -101,11 +101,11 @@ pub(crate) fn who_stages_without_room_is_told<P: Pair>(setup: Setup) {
     let Some(mut pair) = ready::<P>(setup) else { return };
     let to = pair.address(1);
     while pair.ends()[0].link.room() > 0 {
-        assert!(stage(&mut pair, 0, &Packet::new(0, SHORTEST), to));
+        assert!(buffer(&mut pair, 0, &Packet::new(0, SHORTEST), to));
     }
     let frame = pair.ends()[0].frames.take().expect("there are more frames than room");
-    let staged = catch_unwind(AssertUnwindSafe(|| pair.ends()[0].link.transmit(frame, SHORTEST, to)));
-    assert!(staged.is_err());
+    let buffered = catch_unwind(AssertUnwindSafe(|| pair.ends()[0].link.transmit(frame, SHORTEST, to)));
+    assert!(buffered.is_err());
 }
 
 pub(crate) fn no_more_is_received_than_asked_for<P: Pair>(setup: Setup) {
@@ -136,7 +136,7 @@ pub(crate) fn overload_loses_packets_but_no_frames<P: Pair>(setup: Setup) {
     let (to, longest) = (pair.address(1), pair.longest());
     let mut number = 0;
     for _ in 0..600 {
-        while stage(&mut pair, 0, &Packet::new(number, longest.min(1_000)), to) {
+        while buffer(&mut pair, 0, &Packet::new(number, longest.min(1_000)), to) {
             number += 1;
         }
         flush(&mut pair, 0);
@@ -177,11 +177,11 @@ pub(crate) fn what_is_too_long_is_dropped_alone_counted_and_reported<P: Pair>(se
     let too_long = pair.too_long();
     assert!(pair.ends()[0].frames.packet_capacity() >= too_long);
     for number in 0..3 {
-        assert!(stage(&mut pair, 0, &Packet::new(2 * number, longest), to));
+        assert!(buffer(&mut pair, 0, &Packet::new(2 * number, longest), to));
         let end = &mut pair.ends()[0];
         let frame = end.frames.take().expect("a frame is free");
         end.link.transmit(frame, too_long, to);
-        assert!(stage(&mut pair, 0, &Packet::new(2 * number + 1, SHORTEST), to));
+        assert!(buffer(&mut pair, 0, &Packet::new(2 * number + 1, SHORTEST), to));
     }
     flush_all(&mut pair, 0);
     let numbers: Vec<_> = collect(&mut pair, 1, 6).iter().map(|(packet, _)| packet.number).collect();
@@ -197,13 +197,13 @@ pub(crate) fn what_is_too_long_is_dropped_alone_counted_and_reported<P: Pair>(se
     check_frames(&mut pair, &setup);
 }
 
-pub(crate) fn an_absent_peer_disturbs_nobody<P: Pair>(setup: Setup) {
+pub(crate) fn an_absent_peer_disturbs_no_other<P: Pair>(setup: Setup) {
     let Some(mut pair) = ready::<P>(setup) else { return };
-    let (to, nobody) = (pair.address(1), pair.nobody());
+    let (to, absent) = (pair.address(1), pair.absent());
     let (mut seen, mut told) = (Vec::new(), 0);
     for number in 0..60 {
-        for to in [nobody, to, nobody] {
-            while !stage(&mut pair, 0, &Packet::new(number, 80), to) {
+        for to in [absent, to, absent] {
+            while !buffer(&mut pair, 0, &Packet::new(number, 80), to) {
                 flush(&mut pair, 0);
                 pair.pass_time();
             }
@@ -214,7 +214,7 @@ pub(crate) fn an_absent_peer_disturbs_nobody<P: Pair>(setup: Setup) {
         for _ in 0..2 * EVENT_CAPACITY {
             match pair.ends()[0].link.poll_event() {
                 Some(LinkEvent::Unreachable(peer)) => {
-                    assert!(is_same(peer, nobody), "{peer} is there");
+                    assert!(is_same(peer, absent), "{peer} is there");
                     told += 1;
                 }
                 Some(other) => panic!("{other:?}"),
@@ -268,7 +268,7 @@ pub(crate) fn frames_are_conserved_whatever_is_done<P: Pair>(setup: Setup) {
                 0 | 1 => {
                     for _ in 0..random(20) {
                         let bytes = SHORTEST + random((longest - SHORTEST) as u64) as usize;
-                        number += u64::from(stage(&mut pair, 0, &Packet::new(number, bytes), to));
+                        number += u64::from(buffer(&mut pair, 0, &Packet::new(number, bytes), to));
                     }
                 }
                 2 => _ = flush(&mut pair, 0),
@@ -301,14 +301,14 @@ pub(crate) fn frames_are_conserved_whatever_is_done<P: Pair>(setup: Setup) {
 
 pub(crate) fn nothing_is_allocated_after_set_up<P: Pair>(setup: Setup) {
     let Some(mut pair) = ready::<P>(setup) else { return };
-    let (to, nobody, longest, too_long) = (pair.address(1), pair.nobody(), pair.longest(), pair.too_long());
+    let (to, absent, longest, too_long) = (pair.address(1), pair.absent(), pair.longest(), pair.too_long());
     let before = allocations();
     let (mut received, mut number) = (0, 0);
     for round in 0..200 {
         for place in 0..12 {
-            let to = if place == 5 { nobody } else { to };
+            let to = if place == 5 { absent } else { to };
             let bytes = if place == 7 { longest } else { 64 + round };
-            number += u64::from(stage(&mut pair, 0, &Packet::new(number, bytes), to));
+            number += u64::from(buffer(&mut pair, 0, &Packet::new(number, bytes), to));
         }
         let End { link, frames } = &mut pair.ends()[0];
         if let Some(frame) = frames.take() {
@@ -328,7 +328,7 @@ pub(crate) fn nothing_is_allocated_after_set_up<P: Pair>(setup: Setup) {
     assert!(received > 1_000, "{received}");
 }
 
-/// What may arrive can be told for any place, in any order; what nobody expects is not delivered where that is looked at.
+/// A place may be told what may arrive, in any order; a frame that no place expects is not delivered where that is looked at.
 pub(crate) fn what_is_not_expected_any_more_does_no_harm<P: Pair>(setup: Setup) {
     let Some(mut pair) = ready::<P>(setup) else { return };
     send(&mut pair, 0, &[Packet::new(1, 99)]);

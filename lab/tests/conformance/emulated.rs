@@ -9,7 +9,7 @@ use std::rc::Rc;
 use laxity_core::frames::{FrameId, Frames, HeapFrames};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_link::emulated::{EmulatedConfig, EmulatedLink, Refused};
+use laxity_link::emulated::{EmulatedConfig, EmulatedLink, WireRefusal};
 use laxity_link::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
 
 use crate::pair::{End, Pair, Setup};
@@ -24,7 +24,7 @@ pub(crate) struct Emulated {
     address: SocketAddr,
     out: Rc<RefCell<EmulatedLink>>,
     back: Rc<RefCell<EmulatedLink>>,
-    staged: VecDeque<(FrameId, usize, SocketAddr)>,
+    buffered: VecDeque<(FrameId, usize, SocketAddr)>,
     batch: usize,
     is_blocked: bool,
     events: VecDeque<LinkEvent>,
@@ -37,16 +37,16 @@ impl Link for Emulated {
     }
 
     fn room(&self) -> usize {
-        self.batch - self.staged.len()
+        self.batch - self.buffered.len()
     }
 
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
         assert!(self.room() > 0, "transmit without room");
-        self.staged.push_back((frame, len, peer));
+        self.buffered.push_back((frame, len, peer));
     }
 
-    fn staged(&self) -> usize {
-        self.staged.len()
+    fn buffered(&self) -> usize {
+        self.buffered.len()
     }
 
     fn wants_writable(&self) -> bool {
@@ -66,7 +66,7 @@ impl LinkOver<HeapFrames> for Emulated {
     fn flush(&mut self, frames: &mut HeapFrames) -> io::Result<usize> {
         let (mut wire, mut sent) = (self.out.borrow_mut(), 0);
         self.is_blocked = false;
-        while let Some(&(ref frame, len, peer)) = self.staged.front() {
+        while let Some(&(ref frame, len, peer)) = self.buffered.front() {
             let taken = match wire.room(self.now.get()) {
                 0 if len <= LONGEST => {
                     self.is_blocked = true;
@@ -80,7 +80,7 @@ impl LinkOver<HeapFrames> for Emulated {
                     self.counters.sent_frames += 1;
                     self.counters.sent_bytes += len as u64;
                 }
-                Err(Refused::TooLarge) => {
+                Err(WireRefusal::TooLarge) => {
                     self.counters.send_dropped += 1;
                     self.counters.send_too_large += 1;
                     let event = LinkEvent::TooLarge { peer, mtu_bytes: LONGEST as u32 };
@@ -93,7 +93,7 @@ impl LinkOver<HeapFrames> for Emulated {
                 }
                 Err(refused) => unreachable!("there was room: {refused}"),
             }
-            if let Some((frame, ..)) = self.staged.pop_front() {
+            if let Some((frame, ..)) = self.buffered.pop_front() {
                 frames.free(frame);
             }
         }
@@ -101,7 +101,7 @@ impl LinkOver<HeapFrames> for Emulated {
     }
 
     fn rewrite(&mut self, frames: &mut HeapFrames, mut write: impl FnMut(&mut [u8])) {
-        for (frame, len, _) in &self.staged {
+        for (frame, len, _) in &self.buffered {
             write(&mut frames.packet_mut(frame)[..*len]);
         }
     }
@@ -118,7 +118,7 @@ impl LinkOver<HeapFrames> for Emulated {
                 self.counters.receive_starved += 1;
                 break;
             };
-            // The way ends here; who is meant may be somebody else.
+            // The path ends here; the packet may be for another host.
             let arrival = self.back.borrow_mut().poll_arrival(self.now.get(), frames.packet_mut(&frame));
             match arrival {
                 Some((len, peer, to)) if to == self.address => {
@@ -141,7 +141,7 @@ impl LinkOver<HeapFrames> for Emulated {
 pub(crate) struct OverEmulated {
     now: Rc<Cell<Instant>>,
     ends: [End<Emulated, HeapFrames>; 2],
-    nobody: SocketAddr,
+    absent: SocketAddr,
 }
 
 impl Pair for OverEmulated {
@@ -169,7 +169,7 @@ impl Pair for OverEmulated {
                 address: address(number),
                 out: Rc::clone(out),
                 back: Rc::clone(back),
-                staged: VecDeque::with_capacity(batch),
+                buffered: VecDeque::with_capacity(batch),
                 batch,
                 is_blocked: false,
                 events: VecDeque::with_capacity(EVENT_CAPACITY),
@@ -178,7 +178,7 @@ impl Pair for OverEmulated {
             frames: HeapFrames::new(frames, 2_000),
         };
         let ends = [end(1, &there, &back), end(2, &back, &there)];
-        Some(Self { now, ends, nobody: address(9) })
+        Some(Self { now, ends, absent: address(9) })
     }
 
     fn ends(&mut self) -> &mut [End<Emulated, HeapFrames>; 2] {
@@ -193,8 +193,8 @@ impl Pair for OverEmulated {
         LONGEST
     }
 
-    fn nobody(&mut self) -> SocketAddr {
-        self.nobody
+    fn absent(&mut self) -> SocketAddr {
+        self.absent
     }
 
     fn pass_time(&mut self) {

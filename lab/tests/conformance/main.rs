@@ -3,10 +3,9 @@
 //! A link that is new implements [`pair::Pair`] in a file of its own here, and gets a line at the end. What it does differently, and
 //! may, it says in the constants of that trait.
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 mod cases;
+#[path = "../../../link/tests/common/counting.rs"]
+mod counting;
 mod emulated;
 #[path = "../common/lab.rs"]
 mod lab;
@@ -14,33 +13,7 @@ mod pair;
 mod udp;
 mod xdp;
 
-thread_local! {
-    /// Allocations of this thread; the test harness has threads of its own.
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: everything is the system allocator's; the counter is a plain cell that needs no allocation and no destructor.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        COUNT.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: likewise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// How often this thread has allocated so far.
-fn allocations() -> u64 {
-    COUNT.with(Cell::get)
-}
+use counting::allocations;
 
 /// A module of tests for one kind of link, in it one for each family of addresses.
 macro_rules! conforms {
@@ -67,7 +40,7 @@ macro_rules! conforms {
             no_more_is_received_than_asked_for,
             overload_loses_packets_but_no_frames,
             what_is_too_long_is_dropped_alone_counted_and_reported,
-            an_absent_peer_disturbs_nobody,
+            an_absent_peer_disturbs_no_other,
             without_frames_nothing_breaks,
             frames_are_conserved_whatever_is_done,
             nothing_is_allocated_after_set_up,

@@ -1,9 +1,9 @@
-//! What a link has to offer to be tested here: two ends that reach each other, and a few words on what it is like.
+//! The interface that a link has to offer to be tested here: two ends that reach each other, and a few words on what it is like.
 
 use std::net::{IpAddr, SocketAddr};
 
 use laxity_core::frames::Frames;
-use laxity_core::receive::{ArrivalClass, Expected};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{Control, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive};
 use laxity_link::{Counters, Link, LinkOver};
@@ -15,7 +15,7 @@ pub(crate) struct Setup {
     pub(crate) v6: bool,
     /// Frames in the region of each end.
     pub(crate) frames: usize,
-    /// Frames that can be staged at once.
+    /// Frames that can be buffered at once.
     pub(crate) batch: usize,
 }
 
@@ -40,7 +40,7 @@ pub(crate) trait Pair: Sized {
     const DEMULTIPLEXES: bool;
     /// Whether what arrives while there is no free frame waits for one.
     const KEEPS_WITHOUT_FRAMES: bool;
-    /// Whether it is told that nobody is at an address ([`Pair::nobody`]).
+    /// True if it is told that no host is at an address ([`Pair::absent`]).
     const REPORTS_ABSENCE: bool;
 
     /// Whether every packet that gets lost under overload is counted at one of the ends.
@@ -51,7 +51,7 @@ pub(crate) trait Pair: Sized {
 
     fn ends(&mut self) -> &mut [End<Self::Link, Self::Frames>; 2];
 
-    /// Frames that are nobody's at the moment: free, or the kernel's to receive into.
+    /// Frames that have no owner at the moment: free, or the kernel's to receive into.
     fn idle(&mut self, end: usize) -> usize;
 
     /// The longest frame of ours that is carried, bytes.
@@ -62,8 +62,8 @@ pub(crate) trait Pair: Sized {
         self.longest() + 1
     }
 
-    /// An address that packets may be sent to and where nobody is.
-    fn nobody(&mut self) -> SocketAddr;
+    /// An address that packets may be sent to and where no host is.
+    fn absent(&mut self) -> SocketAddr;
 
     /// Gives what is under way some time.
     fn pass_time(&mut self);
@@ -83,7 +83,7 @@ pub(crate) trait Pair: Sized {
         let (peer, longest) = (self.address(1 - end), self.longest());
         for class in [ArrivalClass::RealTime, ArrivalClass::BestEffort] {
             let payload = (longest - DATA_HEADER_BYTES) as u32;
-            let expected = Expected {
+            let expected = ExpectedChannel {
                 peer,
                 key: KEY,
                 class,
@@ -167,7 +167,7 @@ impl Packet {
 }
 
 /// Stages a packet if there is a frame and room; true then.
-pub(crate) fn stage<P: Pair>(pair: &mut P, from: usize, packet: &Packet, to: SocketAddr) -> bool {
+pub(crate) fn buffer<P: Pair>(pair: &mut P, from: usize, packet: &Packet, to: SocketAddr) -> bool {
     let End { link, frames } = &mut pair.ends()[from];
     if link.room() == 0 {
         return false;
@@ -188,7 +188,7 @@ pub(crate) fn send<P: Pair>(pair: &mut P, from: usize, packets: &[Packet]) {
     let to = pair.address(1 - from);
     for packet in packets {
         let mut patience = PATIENCE;
-        while !stage(pair, from, packet, to) {
+        while !buffer(pair, from, packet, to) {
             flush(pair, from);
             if pair.ends()[from].link.room() == 0 {
                 pair.pass_time();
@@ -199,7 +199,7 @@ pub(crate) fn send<P: Pair>(pair: &mut P, from: usize, packets: &[Packet]) {
     flush_all(pair, from);
 }
 
-/// Until nothing is staged.
+/// Until nothing is buffered.
 pub(crate) fn flush_all<P: Pair>(pair: &mut P, from: usize) {
     for _ in 0..PATIENCE {
         flush(pair, from);
@@ -251,7 +251,7 @@ pub(crate) fn drain<P: Pair>(pair: &mut P, at: usize) -> Vec<(Packet, SocketAddr
     seen
 }
 
-/// All frames of both ends are nobody's again: what was sent comes back when the network has it.
+/// All frames of both ends have no owner again: what was sent comes back when the network has it.
 pub(crate) fn check_frames<P: Pair>(pair: &mut P, setup: &Setup) {
     let all = |pair: &mut P| (0..2).all(|end| pair.idle(end) == setup.frames);
     for _ in 0..PATIENCE {

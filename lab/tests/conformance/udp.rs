@@ -32,7 +32,7 @@ impl Pair for OverUdp {
             println!("skipped: {ip} is not of this host");
             return None;
         };
-        absent.connect((ip, 1)).expect("nobody is asked");
+        absent.connect((ip, 1)).expect("no host is asked");
         let any = SocketAddr::new(ip.parse().ok()?, 0);
         let end = || End {
             link: Udp::bind(&UdpConfig { batch, ..UdpConfig::new(any) }).expect("a port of loopback is free"),
@@ -58,7 +58,7 @@ impl Pair for OverUdp {
         70_000
     }
 
-    fn nobody(&mut self) -> SocketAddr {
+    fn absent(&mut self) -> SocketAddr {
         self.absent.local_addr().expect("it is bound")
     }
 

@@ -14,7 +14,7 @@ use crate::pair::{End, Packet, Pair, Setup, drain, send};
 /// With the program in the driver, or behind it.
 pub(crate) struct OverXdp<const NATIVE: bool> {
     ends: [End<Xdp, KernelFrames>; 2],
-    /// What was counted until all was ready.
+    /// The counters until all was ready.
     before: [Counters; 2],
     /// Frames that an end has beside those that were asked for.
     more: usize,
@@ -24,8 +24,8 @@ pub(crate) struct OverXdp<const NATIVE: bool> {
     _lab: Lab,
 }
 
-/// Where nobody is, on the other host.
-const NOBODYS_PORT: u16 = 9;
+/// A port without a socket, on the other host.
+const ABSENT_PORT: u16 = 9;
 
 impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
     type Frames = KernelFrames;
@@ -34,7 +34,7 @@ impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
     const DEMULTIPLEXES: bool = true;
     const KEEPS_WITHOUT_FRAMES: bool = true;
     const REPORTS_ABSENCE: bool = true;
-    // A pair of interfaces drops what finds its ring full, and tells nobody but the interface.
+    // A pair of interfaces drops what finds its ring full, and counts it at the interface alone.
     const COUNTS_ALL: bool = false;
 
     fn new(setup: Setup) -> Option<Self> {
@@ -51,7 +51,7 @@ impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
                 println!("skipped: not permitted to {what} on {interface}");
                 return None;
             }
-            (a, b) => (a.expect("the link can be had"), b.expect("the link can be had")),
+            (a, b) => (a.expect("the link is available"), b.expect("the link is available")),
         };
         let ends = [a, b].map(|(link, frames)| End { link, frames });
         let more = ends[0].frames.available() - frames;
@@ -86,8 +86,8 @@ impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
         1_500 - if self.v6 { 48 } else { 28 }
     }
 
-    fn nobody(&mut self) -> SocketAddr {
-        SocketAddr::new(self.address(1).ip(), NOBODYS_PORT)
+    fn absent(&mut self) -> SocketAddr {
+        SocketAddr::new(self.address(1).ip(), ABSENT_PORT)
     }
 
     fn pass_time(&mut self) {

@@ -1,10 +1,10 @@
-//! Which memory of an application is free.
+//! The free memory of an application.
 
 /// Pieces: where, and how much; in ascending order, no two of them beside each other.
 #[derive(Debug, Default)]
-pub(crate) struct Free(Vec<(usize, usize)>);
+pub(crate) struct FreeList(Vec<(usize, usize)>);
 
-impl Free {
+impl FreeList {
     /// All of these bytes.
     pub(crate) fn new(at: usize, bytes: usize) -> Self {
         Self(vec![(at, bytes)])
@@ -21,7 +21,7 @@ impl Free {
         Some(at)
     }
 
-    /// What was taken is free again.
+    /// Frees memory that was taken.
     pub(crate) fn give_back(&mut self, (at, bytes): (usize, usize)) {
         let free = &mut self.0;
         let next = free.partition_point(|(other, _)| *other < at);
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn memory_that_is_given_back_is_one_piece_again() {
-        let mut free = Free::new(4096, 1000);
+        let mut free = FreeList::new(4096, 1000);
         let taken: Vec<usize> = [300, 200, 500].into_iter().map(|bytes| free.take(bytes).unwrap()).collect();
         assert_eq!((taken.as_slice(), free.0.as_slice()), (&[4096, 4396, 4596][..], &[][..]));
         assert_eq!(free.take(1), None);

@@ -1,4 +1,4 @@
-//! Where what stands in the memory that an application and an executive share.
+//! The layout of the memory that an application and an executive share.
 //!
 //! ```text
 //! the bell: one page │ blocks, one for each channel: signal, notes of when it rang (sending), ring
@@ -9,11 +9,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use laxity_link::sys::Wake;
-use laxity_shm::ring::{self, Shape};
+use laxity_shm::ring::{self, RingShape};
 use laxity_shm::{Region, Words, Words32};
 
 use crate::doorbell::{Doorbell, FLAGS};
-use crate::signal::Signal;
+use crate::signal::Notifier;
 use crate::sync;
 
 /// Bytes of a line of the cache.
@@ -25,15 +25,15 @@ pub(crate) const BELL_BYTES: usize = 4096;
 
 /// Memory of one channel: where, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ChannelMemory {
     /// Its first byte.
     pub(crate) at: usize,
-    pub(crate) shape: Shape,
-    /// Whether the application sends on it.
+    pub(crate) shape: RingShape,
+    /// True if the application sends on the channel.
     pub(crate) is_sent: bool,
 }
 
-impl Place {
+impl ChannelMemory {
     /// Words for the notes of when the application rang.
     fn notes(&self) -> usize {
         if self.is_sent { (self.shape.slots + 1).next_multiple_of(LINE / 8) } else { 0 }
@@ -53,14 +53,14 @@ impl Place {
         Some(())
     }
 
-    /// What is notified when the other side has done something.
-    pub(crate) fn signal(&self, region: &Arc<Region>) -> Option<Signal> {
-        Some(Signal::over(sync::Waited::Shared(Words32::of(region, self.at, 2)?)))
+    /// The word that is notified when the other side has done something.
+    pub(crate) fn signal(&self, region: &Arc<Region>) -> Option<Notifier> {
+        Some(Notifier::over(sync::WaitWord::Shared(Words32::of(region, self.at, 2)?)))
     }
 
-    /// When the application rang.
-    pub(crate) fn rung(&self, region: &Arc<Region>) -> Option<sync::Words> {
-        Words::of(region, self.at + LINE, self.shape.slots + 1).map(sync::Words::Shared)
+    /// The time at which the application rang.
+    pub(crate) fn rung(&self, region: &Arc<Region>) -> Option<sync::RingWord> {
+        Words::of(region, self.at + LINE, self.shape.slots + 1).map(sync::RingWord::Shared)
     }
 
     pub(crate) fn ring(&self, region: &Arc<Region>) -> Option<Words> {
@@ -72,7 +72,7 @@ impl Place {
 pub(crate) fn bell(region: &Arc<Region>, wake: Wake) -> io::Result<Doorbell> {
     let words = |at, count| {
         let words = Words::of(region, at, count).ok_or(io::ErrorKind::InvalidData)?;
-        io::Result::Ok(sync::Words::Shared(words))
+        io::Result::Ok(sync::RingWord::Shared(words))
     };
     // What the executive writes is not in the line that applications write.
     Ok(Doorbell::over([words(0, 1)?, words(8, 1)?, words(16, 1)?, words(LINE, FLAGS)?], wake))

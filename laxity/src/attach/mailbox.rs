@@ -3,6 +3,7 @@
 //! A slot of the ring is a buffer of the channel: the application has as many as with an executive in its own process, and gets one back when its message is
 //! sent, or gives it back when its message is read.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,59 +11,62 @@ use std::sync::atomic::Ordering;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::Outbound;
+use laxity_drive::OutboundMessage;
 use laxity_link::sys::{self, now};
 use laxity_shm::Words;
-use laxity_shm::ring::{HEAD, Lie, Reader, Writer};
+use laxity_shm::ring::{HEAD, RingReader, RingWriter};
 
-use crate::port::{self, Emptied, Fetching, Filled, Inbound, Posting, Returned, Told};
+use crate::attach::flags::ClientFlags;
+use crate::port::{
+    self, InboundMessage, MessageInfo, ReceiveSide, RemoteInbox, RemoteOutbox, ReturnedBuffers, SendSide,
+};
 use crate::sync;
 
-/// Hears that the other side wrote what cannot be. The mailbox is not used after that.
-pub(crate) trait Blames: std::fmt::Debug + Send {
-    fn blame(&self, lie: Lie);
-    /// It was blamed, for this mailbox or another one.
-    fn is_blamed(&self) -> bool;
-    /// It has gone: what it had put before is all that is taken.
-    fn is_gone(&self) -> bool;
-    /// The application, and the channel's place in its bell.
-    fn bell(&self) -> (u32, u32);
+/// The application at the other end of a mailbox. One that was blamed, for this mailbox or another one, is not heard any more; of one that
+/// has gone only what it had put before is taken.
+#[derive(Debug)]
+pub(crate) struct OtherEnd {
+    pub(crate) flags: Arc<ClientFlags>,
+    /// The channel's memory, as long as there is the mailbox.
+    pub(crate) _block: Arc<dyn Any + Send + Sync>,
 }
 
 /// The executive's end of a mailbox that an application fills.
 #[derive(Debug)]
-pub(crate) struct FilledByOther<B> {
-    reader: Reader<Words>,
+pub(crate) struct RemoteSendMailbox {
+    reader: RingReader<Words>,
     free: Vec<MessageBuf>,
-    rung: sync::Words,
+    rung: sync::RingWord,
     taken: u64,
     /// When the last message arrived, or the channel began: none comes from before that.
     last: Instant,
     /// So many messages are taken once it has gone.
     left: usize,
-    of: B,
+    of: OtherEnd,
 }
 
-impl<B: Blames> FilledByOther<B> {
-    pub(crate) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
+impl RemoteSendMailbox {
+    pub(crate) fn new(
+        reader: RingReader<Words>,
+        rung: sync::RingWord,
+        buffers: usize,
+        bytes: usize,
+        of: OtherEnd,
+    ) -> Self {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
         Self { reader, free, rung, taken: 0, last: now(), left: buffers, of }
     }
 }
 
-impl<B: Blames> Filled for FilledByOther<B> {
-    fn take(&mut self) -> Option<Outbound> {
-        if self.of.is_blamed() || self.of.is_gone() && self.left == 0 {
+impl RemoteOutbox for RemoteSendMailbox {
+    fn take(&mut self) -> Option<OutboundMessage> {
+        if self.of.flags.is_broken.load(Ordering::Relaxed)
+            || self.of.flags.is_gone.load(Ordering::Relaxed) && self.left == 0
+        {
             return None;
         }
-        let len = match self.reader.next_len() {
-            Ok(len) => len?,
-            Err(lie) => {
-                self.of.blame(lie);
-                return None;
-            }
-        };
-        if self.of.is_gone() {
+        let len = self.reader.next_len().inspect_err(|_| self.of.flags.blame()).ok()??;
+        if self.of.flags.is_gone.load(Ordering::Relaxed) {
             self.left -= 1;
         }
         // As many as slots: without one the other side has put more than it has.
@@ -74,7 +78,7 @@ impl<B: Blames> Filled for FilledByOther<B> {
         let arrival = Instant::from_nanos(arrival).max(self.last).min(now());
         self.last = arrival;
         let waited = Duration::from_nanos(waited).min(now().since(arrival));
-        Some(Outbound { message, arrival, waited })
+        Some(OutboundMessage { message, arrival, waited })
     }
 
     fn give(&mut self, message: MessageBuf) {
@@ -86,66 +90,58 @@ impl<B: Blames> Filled for FilledByOther<B> {
         let place = (self.taken.saturating_sub(1) % self.rung.len() as u64) as usize;
         port::rang_within(Instant::from_nanos(self.rung[place].load(Ordering::Acquire)), now, begin)
     }
-
-    fn bell(&self) -> (u32, u32) {
-        self.of.bell()
-    }
 }
 
 /// The executive's end of a mailbox that an application empties.
 #[derive(Debug)]
-pub(crate) struct EmptiedByOther<B> {
-    writer: Writer<Words>,
+pub(crate) struct RemoteReceiveMailbox {
+    writer: RingWriter<Words>,
     /// Buffers whose messages the application has not given back.
     held: VecDeque<MessageBuf>,
-    of: B,
+    of: OtherEnd,
 }
 
-impl<B: Blames> EmptiedByOther<B> {
-    pub(crate) fn new(writer: Writer<Words>, of: B) -> Self {
+impl RemoteReceiveMailbox {
+    pub(crate) fn new(writer: RingWriter<Words>, of: OtherEnd) -> Self {
         let held = VecDeque::with_capacity(writer.room());
         Self { writer, held, of }
     }
 }
 
-impl<B: Blames> Emptied for EmptiedByOther<B> {
-    fn push(&mut self, inbound: Inbound) {
+impl RemoteInbox for RemoteReceiveMailbox {
+    fn push(&mut self, inbound: InboundMessage) {
         // As many slots as buffers: it fits.
         self.writer.put(&head(&inbound.told), &inbound.message);
         self.held.push_back(inbound.message);
     }
 
     fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool {
-        if self.of.is_blamed() {
+        if self.of.flags.is_broken.load(Ordering::Relaxed) {
             return true;
         }
         match self.writer.freed() {
             Ok(count) => (0..count).filter_map(|_| self.held.pop_front()).for_each(give),
-            Err(lie) => self.of.blame(lie),
+            Err(_) => self.of.flags.blame(),
         }
         true
-    }
-
-    fn bell(&self) -> (u32, u32) {
-        self.of.bell()
     }
 }
 
 /// The application's end of a mailbox that it fills.
 #[derive(Debug)]
-pub(crate) struct Fills {
-    writer: Writer<Words>,
+pub(crate) struct SendMailbox {
+    writer: RingWriter<Words>,
     slots: usize,
     /// Buffers to write messages in before they are copied, as many as slots.
     buffers: Vec<MessageBuf>,
-    /// How many of them are in the application's hands.
+    /// The number of them in the application's hands.
     lent: usize,
-    rung: sync::Words,
+    rung: sync::RingWord,
     put: u64,
 }
 
-impl Fills {
-    pub(crate) fn new(writer: Writer<Words>, rung: sync::Words, bytes: usize) -> Self {
+impl SendMailbox {
+    pub(crate) fn new(writer: RingWriter<Words>, rung: sync::RingWord, bytes: usize) -> Self {
         // A sender writes one message at a time, and may keep one that it did not send.
         let buffers = (0..2).map(|_| MessageBuf::with_capacity(bytes)).collect();
         let slots = writer.room();
@@ -153,7 +149,7 @@ impl Fills {
     }
 }
 
-impl Posting for Fills {
+impl SendSide for SendMailbox {
     fn free(&mut self) -> Option<MessageBuf> {
         // The executive's process is believed.
         let _ = self.writer.freed();
@@ -165,8 +161,8 @@ impl Posting for Fills {
         Some(buffer)
     }
 
-    fn put(&mut self, outbound: Outbound) {
-        let Outbound { message, arrival, waited } = outbound;
+    fn put(&mut self, outbound: OutboundMessage) {
+        let OutboundMessage { message, arrival, waited } = outbound;
         let mut head = [0; HEAD];
         [head[0], head[1]] = [arrival.as_nanos(), waited.as_nanos()];
         self.writer.put(&head, &message);
@@ -188,16 +184,16 @@ impl Posting for Fills {
 
 /// The application's end of a mailbox that the executive fills.
 #[derive(Debug)]
-pub(crate) struct Empties {
-    reader: Reader<Words>,
+pub(crate) struct ReceiveMailbox {
+    reader: RingReader<Words>,
     /// As many buffers as slots; those that are read come back through `returned`.
     buffers: Vec<MessageBuf>,
-    returned: Arc<Returned>,
+    returned: Arc<ReturnedBuffers>,
     forks: u32,
 }
 
-impl Empties {
-    pub(crate) fn new(reader: Reader<Words>, slots: usize, bytes: usize) -> Self {
+impl ReceiveMailbox {
+    pub(crate) fn new(reader: RingReader<Words>, slots: usize, bytes: usize) -> Self {
         let buffers = (0..slots).map(|_| MessageBuf::with_capacity(bytes)).collect();
         let (frees, forks) = (reader.frees(), sys::forks());
         let returns = move || {
@@ -206,16 +202,16 @@ impl Empties {
                 frees.free();
             }
         };
-        Self { reader, buffers, returned: Arc::new(Returned::telling(slots, Box::new(returns))), forks }
+        Self { reader, buffers, returned: Arc::new(ReturnedBuffers::telling(slots, Box::new(returns))), forks }
     }
 
-    pub(crate) fn returned(&self) -> Arc<Returned> {
+    pub(crate) fn returned(&self) -> Arc<ReturnedBuffers> {
         Arc::clone(&self.returned)
     }
 }
 
-impl Fetching for Empties {
-    fn pop(&mut self) -> Option<Inbound> {
+impl ReceiveSide for ReceiveMailbox {
+    fn pop(&mut self) -> Option<InboundMessage> {
         if sys::forks() != self.forks {
             return None;
         }
@@ -225,7 +221,7 @@ impl Fetching for Empties {
         let mut message = self.buffers.pop()?;
         message.set_len(len.min(message.capacity()));
         let head = self.reader.take(&mut message);
-        Some(Inbound { message, told: told(&head) })
+        Some(InboundMessage { message, told: told(&head) })
     }
 }
 
@@ -236,10 +232,10 @@ const IS_OVER_BOUND: u64 = 4;
 const CAUSES: [Cause; 6] =
     [Cause::Sender, Cause::Receiver, Cause::Network, Cause::Platform, Cause::Laxity, Cause::Unexplained];
 
-/// What is told of a message, in words.
-fn head(told: &Told) -> [u64; HEAD] {
+/// The record of a message, in words.
+fn head(told: &MessageInfo) -> [u64; HEAD] {
     let mut head = [0; HEAD];
-    let Told { sequence, logical_arrival, sent, completion, segments, evidence, over_bound } = told;
+    let MessageInfo { sequence, logical_arrival, sent, completion, segments, evidence, over_bound } = told;
     head[..4].copy_from_slice(&[*sequence, logical_arrival.as_nanos(), sent.as_nanos(), completion.as_nanos()]);
     if let Some(Segments { sending, transit, waiting, receiving }) = segments {
         head[4] |= HAS_SEGMENTS;
@@ -255,7 +251,7 @@ fn head(told: &Told) -> [u64; HEAD] {
     head
 }
 
-fn told(head: &[u64; HEAD]) -> Told {
+fn told(head: &[u64; HEAD]) -> MessageInfo {
     let at = |place: usize| Instant::from_nanos(head[place]);
     let span = |place: usize| Duration::from_nanos(head[place]);
     let segments = || Segments { sending: span(5), transit: span(6), waiting: span(7), receiving: span(8) };
@@ -268,7 +264,7 @@ fn told(head: &[u64; HEAD]) -> Told {
         sender: span(place + 5),
         unknown: span(place + 6),
     };
-    Told {
+    MessageInfo {
         sequence: head[0],
         logical_arrival: at(1),
         sent: at(2),
@@ -295,7 +291,7 @@ mod tests {
             sender: span(16),
             unknown: span(15),
         };
-        let some = Told {
+        let some = MessageInfo {
             sequence: 1,
             logical_arrival: Instant::from_nanos(2),
             sent: Instant::from_nanos(3),
@@ -305,9 +301,9 @@ mod tests {
             over_bound: None,
         };
         for one in [
-            Told::default(),
+            MessageInfo::default(),
             some,
-            Told { segments: None, evidence: None, over_bound: Some(evidence(Cause::Laxity)), ..some },
+            MessageInfo { segments: None, evidence: None, over_bound: Some(evidence(Cause::Laxity)), ..some },
         ] {
             assert_eq!(told(&head(&one)), one);
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! application's process                       executive's process
-//!   Attached ───── control, Unix socket ───────  client's thread ── control thread
+//!   ExecutiveConnection ───── control, Unix socket ───────  client's thread ── control thread
 //!   Sender ─────── mailbox in shared memory ───  executive
 //! ```
 //!
@@ -14,12 +14,14 @@
 //! |---|---|
 //! | `protocol` | what both sides say to each other |
 //! | `socket` | how: whole messages, with descriptors |
+//! | `flags` | whether an application broke the protocol, or is gone |
 //! | `free` | which memory of an application is free |
 //! | `layout` | where what stands in the shared memory |
 //! | `mailbox` | both ends of a channel's mailbox there |
 //! | [`crate::serving`] | the executive's side: [`Host::serve`](crate::Host::serve) |
-//! | [`crate::attached`] | the application's side: a [`Home`](crate::home::Home) |
+//! | [`crate::attached`] | the application's side: a [`ChannelExecutive`](crate::channel_executive::ChannelExecutive) |
 
+pub(crate) mod flags;
 pub(crate) mod free;
 pub(crate) mod layout;
 pub(crate) mod mailbox;

@@ -1,4 +1,5 @@
-//! What an application and the executive that serves it say to each other. Each message is one datagram of JSON; the first two have descriptors.
+//! The protocol between an application and the executive that serves it. Each message is one datagram of JSON; the first two have
+//! descriptors.
 //!
 //! ```text
 //! Attach ►  ◄ Region (memory, bell)   Mapped ►  ◄ Attached
@@ -7,34 +8,31 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use laxity_core::admission::answer::Fits;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, ContractError, Overload, SendingStages, Service};
 use laxity_core::event::End;
-use laxity_core::figures::Figures;
 use laxity_core::probability::Probability;
-use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::Counts;
+use laxity_core::wire::MessageCounts;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::{Guarantee, Level, Overruns, Premises, WatchedPeer, WatchedWindow};
+use crate::calibration::{Guarantee, Level, Overruns, PeerPremises, Premises, WatchedWindow};
 use crate::error::{Advice, Error};
 use crate::grant::{ChannelSpec, Grant};
-use crate::guard::Covers;
-use crate::port::Counted;
+use crate::guard::Coverage;
+use crate::port::ChannelCounters;
 use crate::realtime::Scheduling;
 use crate::streams::{StreamReport, StreamSpec};
 
 /// The version of all this, the memory's layout included.
-pub(crate) const VERSION: u32 = 5;
+pub(crate) const VERSION: u32 = 6;
 
-/// What an application says.
+/// A message of an application.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ask {
+pub(crate) enum AttachRequest {
     Attach { version: u32, command: String },
     Mapped,
-    Open { ticket: u64, peer: SocketAddr, name: String, spec: Spec },
+    Open { ticket: u64, peer: SocketAddr, name: String, spec: EncodedSpec },
     Listen { ticket: u64, name: String, from: Option<IpAddr> },
     Unlisten { name: String },
     Close { place: u32 },
@@ -46,14 +44,14 @@ pub(crate) enum Ask {
     Streams { ticket: u64 },
 }
 
-/// What the executive's process says.
+/// A message of the executive's process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Tell {
+pub(crate) enum AttachReply {
     /// With the memory and the bell.
     Region {
         bytes: usize,
     },
-    Attached(Box<Told>),
+    Attached(Box<EncodedHost>),
     /// Another version, or this application may not.
     NotAttached {
         status: u8,
@@ -61,30 +59,30 @@ pub(crate) enum Tell {
     },
     Opened {
         ticket: u64,
-        channel: Channel,
+        channel: EncodedChannel,
     },
     Listens {
         ticket: u64,
     },
     Refused {
         ticket: u64,
-        error: Said,
+        error: EncodedError,
     },
     Accepted {
-        channel: Channel,
+        channel: EncodedChannel,
     },
     Ended {
         place: u32,
-        end: Ended,
-        figures: Box<Figured>,
+        end: EncodedEnd,
+        figures: Box<ChannelCounters>,
     },
     Counted {
         ticket: u64,
-        figures: Option<Box<Figured>>,
+        figures: Option<Box<ChannelCounters>>,
     },
     Status {
         ticket: u64,
-        status: Box<Status>,
+        status: Box<EncodedStatus>,
     },
     /// The stream that was added or removed, or all of them.
     Streams {
@@ -95,10 +93,12 @@ pub(crate) enum Tell {
     Leaving,
 }
 
-/// What the executive's host is.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+/// The description of the executive's host.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct EncodedHost {
     pub(crate) pid: u32,
+    /// The identity of its clock ([`laxity_link::sys::clock_identity`]).
+    pub(crate) clock: u64,
     pub(crate) address: SocketAddr,
     /// It serves for as long as it is told to, and comes back if it ends.
     pub(crate) stays: bool,
@@ -114,39 +114,20 @@ pub(crate) struct Told {
     pub(crate) notes: Vec<String>,
 }
 
-/// [`crate::port::Counted`].
+/// The executive's counters beside channels.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Figured {
-    sent: SendCounters,
-    figures: Figures,
-}
-
-impl From<Counted> for Figured {
-    fn from(Counted { sent, figures }: Counted) -> Self {
-        Self { sent, figures }
-    }
-}
-
-impl From<Figured> for Counted {
-    fn from(Figured { sent, figures }: Figured) -> Self {
-        Self { sent, figures }
-    }
-}
-
-/// What the executive counts beside channels.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Status {
+pub(crate) struct EncodedStatus {
     pub(crate) gaps: u64,
     pub(crate) largest_gap: Duration,
-    windows: Vec<Seen>,
+    windows: Vec<EncodedWindow>,
     /// Count and largest of each piece of work.
     overruns: Vec<(u64, Duration)>,
-    peers: Vec<WatchedPeer>,
+    peers: Vec<PeerPremises>,
 }
 
 /// [`WatchedWindow`].
 #[derive(Debug, Serialize, Deserialize)]
-struct Seen {
+struct EncodedWindow {
     window: Duration,
     budget: Duration,
     windows: u64,
@@ -156,11 +137,19 @@ struct Seen {
     is_withdrawn: bool,
 }
 
-impl Status {
+impl EncodedStatus {
     pub(crate) fn new((gaps, largest_gap): (u64, Duration), premises: &Premises) -> Self {
         let seen = |seen: &WatchedWindow| {
             let WatchedWindow { window, budget, windows, exceeded, largest, is_counted_on, .. } = *seen;
-            Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn: seen.is_withdrawn() }
+            EncodedWindow {
+                window,
+                budget,
+                windows,
+                exceeded,
+                largest,
+                is_counted_on,
+                is_withdrawn: seen.is_withdrawn(),
+            }
         };
         let overruns = premises.overruns.iter().map(|one| (one.count, one.largest)).collect();
         let (windows, peers) = (premises.windows.iter().map(seen).collect(), premises.peers.clone());
@@ -168,8 +157,8 @@ impl Status {
     }
 
     pub(crate) fn premises(&self) -> Premises {
-        let seen = |seen: &Seen| {
-            let Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn } = *seen;
+        let seen = |seen: &EncodedWindow| {
+            let EncodedWindow { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn } = *seen;
             WatchedWindow::told([window, budget, largest], [windows, exceeded], [is_counted_on, is_withdrawn])
         };
         let (windows, peers) = (self.windows.iter().map(seen).collect(), self.peers.clone());
@@ -183,7 +172,7 @@ impl Status {
 
 /// A channel that is open.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Channel {
+pub(crate) struct EncodedChannel {
     /// In the application's bell.
     pub(crate) place: u32,
     /// Its memory.
@@ -192,21 +181,21 @@ pub(crate) struct Channel {
     pub(crate) bytes: usize,
     name: String,
     peer: SocketAddr,
-    service: Served,
+    service: EncodedService,
     stages: [Duration; 2],
     receive: Duration,
     bound: Option<Duration>,
     level: Level,
     /// In units of [`Probability`].
     miss: Option<u64>,
-    covers: Covers,
+    covers: Coverage,
     same_clock: bool,
     executive: u32,
 }
 
-impl Channel {
+impl EncodedChannel {
     pub(crate) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
-        let Grant { name, peer, service, stages, receive, bound, guarantee, covers, same_clock, executive } = grant;
+        let Grant { name, peer, service, stages, receive, deadline, guarantee, covers, same_clock, executive } = grant;
         Self {
             place,
             at,
@@ -214,10 +203,10 @@ impl Channel {
             bytes,
             name: name.clone(),
             peer: *peer,
-            service: Served::of(service),
+            service: EncodedService::of(service),
             stages: [stages.processor, stages.link],
             receive: *receive,
-            bound: *bound,
+            bound: *deadline,
             level: guarantee.level,
             miss: guarantee.miss.map(Probability::parts),
             covers: *covers,
@@ -236,7 +225,7 @@ impl Channel {
             service: self.service.service()?,
             stages: SendingStages { processor, link },
             receive: self.receive,
-            bound: self.bound,
+            deadline: self.bound,
             guarantee: Guarantee { level: self.level, miss: self.miss.map(Probability::from_parts) },
             covers: self.covers,
             same_clock: self.same_clock,
@@ -247,17 +236,17 @@ impl Channel {
 
 /// [`ChannelSpec`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Spec {
-    service: Served,
+pub(crate) struct EncodedSpec {
+    service: EncodedService,
     overload: Overload,
     priority: u8,
     catch_up: Option<Duration>,
 }
 
-impl Spec {
+impl EncodedSpec {
     pub(crate) fn of(spec: &ChannelSpec) -> Self {
         let ChannelSpec { service, overload, priority, catch_up } = *spec;
-        Self { service: Served::of(&service), overload, priority, catch_up }
+        Self { service: EncodedService::of(&service), overload, priority, catch_up }
     }
 
     /// # Errors
@@ -270,7 +259,7 @@ impl Spec {
 
 /// [`Service`], as it was declared.
 #[derive(Debug, Serialize, Deserialize)]
-enum Served {
+enum EncodedService {
     RealTime {
         max_message: u64,
         min_message: u64,
@@ -286,7 +275,7 @@ enum Served {
     },
 }
 
-impl Served {
+impl EncodedService {
     fn of(service: &Service) -> Self {
         match service {
             Service::RealTime(contract) => Self::RealTime {
@@ -321,14 +310,14 @@ impl Served {
 
 /// [`Refusal`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct No {
+pub(crate) struct EncodedRefusal {
     code: u16,
     stage: u8,
     at: Option<u64>,
     least_deadline: Option<Duration>,
 }
 
-impl No {
+impl EncodedRefusal {
     fn of(refusal: &Refusal) -> Self {
         let Refusal { code, stage, at, least_deadline, .. } = *refusal;
         Self { code: code as u16, stage: stage as u8, at: at.map(Instant::as_nanos), least_deadline }
@@ -343,62 +332,47 @@ impl No {
 
 /// [`Error`], as far as it means more than its text.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Said {
+pub(crate) struct EncodedError {
     status: u8,
     text: String,
-    no: Option<(String, No)>,
-    advice: Option<Fitting>,
+    no: Option<(String, EncodedRefusal)>,
+    advice: Option<Box<Advice>>,
 }
 
-/// [`Advice`].
-#[derive(Debug, Serialize, Deserialize)]
-struct Fitting {
-    deadline: Option<Duration>,
-    interval: Option<Duration>,
-    max_message: Option<u32>,
-    in_the_way: Vec<String>,
-}
-
-impl Said {
+impl EncodedError {
     pub(crate) fn of(error: &Error) -> Self {
         let (no, advice) = match error {
             // A contract that cannot be is told by its text.
             Error::Refused { by, refusal, advice } if refusal.contract.is_none() => {
-                (Some((by.clone(), No::of(refusal))), advice.as_deref())
+                (Some((by.clone(), EncodedRefusal::of(refusal))), advice.clone())
             }
             _ => (None, None),
         };
-        let advice = advice.map(|Advice { fits, in_the_way }| {
-            let Fits { deadline, interval, max_message } = *fits;
-            Fitting { deadline, interval, max_message, in_the_way: in_the_way.clone() }
-        });
         Self { status: error.exit_status(), text: error.to_string(), no, advice }
     }
 
     pub(crate) fn error(self) -> Error {
         let Self { status, text, no, advice } = self;
-        let refused = no.and_then(|(by, no)| Some((by, no.refusal()?)));
-        let Some((by, refusal)) = refused else { return Error::Served { status, text } };
-        let advice = advice.map(|Fitting { deadline, interval, max_message, in_the_way }| {
-            Box::new(Advice { fits: Fits { deadline, interval, max_message }, in_the_way })
-        });
-        Error::Refused { by, refusal, advice }
+        match no.and_then(|(by, no)| Some((by, no.refusal()?))) {
+            Some((by, refusal)) => Error::Refused { by, refusal, advice },
+            None => Error::Served { status, text },
+        }
     }
 }
 
 /// [`End`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Ended {
-    Closed { report: Option<Counts> },
+pub(crate) enum EncodedEnd {
+    Closed { report: Option<MessageCounts> },
     ClosedByPeer,
     PeerLost,
     RouteLost,
     NoAnswer,
-    Refused(No),
+    Refused(EncodedRefusal),
     Version { lowest: u8, highest: u8 },
 }
 
-impl Ended {
+impl EncodedEnd {
     pub(crate) fn of(end: &End) -> Self {
         match *end {
             End::Closed { report } => Self::Closed { report },
@@ -406,7 +380,7 @@ impl Ended {
             End::PeerLost => Self::PeerLost,
             End::RouteLost => Self::RouteLost,
             End::NoAnswer => Self::NoAnswer,
-            End::Refused(ref refusal) => Self::Refused(No::of(refusal)),
+            End::Refused(ref refusal) => Self::Refused(EncodedRefusal::of(refusal)),
             End::Version { lowest, highest } => Self::Version { lowest, highest },
         }
     }
@@ -426,23 +400,30 @@ impl Ended {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::endpoint::Exceeded;
+    use laxity_core::endpoint::ExceededPremise;
 
     use super::*;
 
     #[test]
     fn a_status_is_told_whole() {
         let [budget, found] = [1, 5].map(Duration::from_millis);
-        let network = Exceeded { count: 2, largest: found, limit: budget };
+        let network = ExceededPremise { count: 2, largest: found, limit: budget };
         let peer = SocketAddr::from(([10, 0, 0, 1], 7));
         let mut premises = Premises {
             windows: vec![WatchedWindow::told([found, budget, found], [9, 1], [true, false])],
-            peers: vec![WatchedPeer { peer, round_trip: found, error: budget, network, clock: Exceeded::default() }],
+            peers: vec![PeerPremises {
+                peer,
+                round_trip: found,
+                error: budget,
+                by_wall_clocks: true,
+                network,
+                clock: ExceededPremise::default(),
+            }],
             ..Premises::default()
         };
         premises.overruns[1] = Overruns { count: 3, largest: found };
-        let told = serde_json::to_string(&Status::new((4, found), &premises)).unwrap();
-        let told: Status = serde_json::from_str(&told).unwrap();
+        let told = serde_json::to_string(&EncodedStatus::new((4, found), &premises)).unwrap();
+        let told: EncodedStatus = serde_json::from_str(&told).unwrap();
         assert_eq!((told.gaps, told.largest_gap, told.premises()), (4, found, premises));
     }
 }

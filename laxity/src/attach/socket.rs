@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 
 /// Bytes of a message, at most.
 const MOST: usize = 64 << 10;
-/// How long the side that serves may take to read, or to accept.
+/// The time that the serving side may take to read, or to accept.
 const TO_ANSWER: Duration = Duration::from_secs(5);
 /// Descriptors of a message, at most.
 const DESCRIPTORS: usize = 2;
@@ -28,13 +28,13 @@ const DESCRIPTORS: usize = 2;
 #[derive(Debug)]
 pub(crate) struct Socket {
     socket: OwnedFd,
-    /// Whether it waits for room, for a while: who trusts the other side.
+    /// True if a send may wait for room for a while, on the side that trusts the other one.
     waits: bool,
 }
 
-/// What came, or why nothing did.
+/// The result of a read: a message, or the reason why there is none.
 #[derive(Debug)]
-pub(crate) enum Came<T> {
+pub(crate) enum ReceiveResult<T> {
     Message(T, Vec<OwnedFd>),
     /// The other side is gone.
     Gone,
@@ -70,7 +70,7 @@ impl Socket {
         Ok(Self { socket, waits: false })
     }
 
-    /// Who is at the other end: process and user, as the kernel says.
+    /// The process and the user at the other end, as the kernel says.
     pub(crate) fn peer(&self) -> io::Result<PeerCredentials> {
         peer_credentials(self.socket.as_fd())
     }
@@ -102,23 +102,21 @@ impl Socket {
     /// The next message; waits for it at most `timeout`, and no longer than `other` has nothing.
     ///
     /// # Errors
-    /// What came is no such message.
+    /// The other side sent something that is no such message.
     pub(crate) fn receive<T: DeserializeOwned>(
         &self,
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
-    ) -> io::Result<Came<T>> {
+    ) -> io::Result<ReceiveResult<T>> {
         let own = PollFd::new(&self.socket, PollFlags::IN);
         let second = other.map_or_else(|| own.clone(), |other| PollFd::from_borrowed_fd(other, PollFlags::IN));
         let mut waited = [own, second];
-        let timeout = timeout.map(|timeout| Timespec {
-            tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
+        // One that cannot be represented is no limit.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         match poll(&mut waited[..1 + usize::from(other.is_some())], timeout.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return Ok(Came::Nothing),
+            Ok(0) | Err(Errno::INTR) => return Ok(ReceiveResult::Nothing),
             Err(error) => return Err(error.into()),
-            Ok(_) if other.is_some() && !waited[1].revents().is_empty() => return Ok(Came::Nothing),
+            Ok(_) if other.is_some() && !waited[1].revents().is_empty() => return Ok(ReceiveResult::Nothing),
             Ok(_) => {}
         }
         let mut bytes = vec![0; MOST];
@@ -130,9 +128,9 @@ impl Socket {
         let received = loop {
             match rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
                 Ok(received) => break received,
-                Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(ReceiveResult::Nothing),
                 Err(Errno::CONNRESET) if !std::mem::replace(&mut is_reset, true) => {}
-                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Came::Gone),
+                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(ReceiveResult::Gone),
                 Err(error) => return Err(error.into()),
             }
         };
@@ -143,12 +141,12 @@ impl Socket {
             }
         }
         if received.bytes == 0 {
-            return Ok(Came::Gone);
+            return Ok(ReceiveResult::Gone);
         }
         if received.flags.contains(ReturnFlags::TRUNC) || received.flags.contains(ReturnFlags::CTRUNC) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
         }
-        Ok(Came::Message(serde_json::from_slice(&bytes[..received.bytes])?, descriptors))
+        Ok(ReceiveResult::Message(serde_json::from_slice(&bytes[..received.bytes])?, descriptors))
     }
 }
 

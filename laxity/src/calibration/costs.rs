@@ -9,39 +9,43 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::LinkKind;
 
-use super::{Backing, Calibration, Doubt, Level, Load, Taken, derive, identity, place, typical};
+use super::{Backing, Calibration, CalibrationConditions, Doubt, Level, Load, derive, identity, place, typical};
 use crate::error::Error;
 use crate::link_rate;
 
-/// The costs that a host reasons with.
+/// The costs with which a host computes bounds, and their source. A [`Platform`] or a [`Calibration`] converts into them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Costs {
-    /// What admission and pacing take.
+    /// The parameters for admission and pacing.
     pub platform: Platform,
-    /// What was measured, if the platform follows from it. A platform that departs from it gives no guarantee.
+    /// The calibration from which the platform follows; `None` if the platform was not measured. A platform that differs from its
+    /// calibration gives no guarantee.
     pub calibration: Option<Arc<Calibration>>,
-    /// Where the rate of the link comes from, in a line, if it was neither measured nor given.
+    /// The source of the link's rate, in a line, if it was neither measured nor given.
     pub link: Option<String>,
-    /// Whether that rate is of a wire: it was measured, given, or told by a driver; not assumed, nor that of a virtual interface.
+    /// True if that rate is of a wire: measured, given, or told by a driver. False if it is assumed, or that of a virtual
+    /// interface.
     pub link_is_known: bool,
-    /// Why these costs are assumed though there is a calibration, and what would help.
+    /// The reason why the host's calibration is not used, and a remedy; `None` if it is used, or if there is none.
     pub passed_over: Option<String>,
 }
 
 impl Costs {
-    /// What this host was calibrated to cost with such a link; without a calibration, what a present-day machine is assumed to
-    /// ([`Platform::assumed_host`]). So, too, with one that supports no claim, unless `LAXITY_CALIBRATION` names it: measured costs
-    /// are higher than assumed ones, for bounds that are no surer then.
+    /// Reads the calibration of this host for such a link; without one, assumes the costs of a present-day machine
+    /// ([`Platform::assumed_host`]).
+    ///
+    /// A calibration that supports no claim is not used either, unless `LAXITY_CALIBRATION` names it: its bounds would be longer than
+    /// those of assumed costs, but no surer.
     ///
     /// # Errors
-    /// There is a calibration that cannot be read.
+    /// [`Error::Calibration`] if there is a calibration that cannot be read.
     pub fn of_this_host(link: LinkKind) -> Result<Self, Error> {
         let Some(file) = place::find(link)? else { return Ok(Self::assumed()) };
         let measured = Self::from(Calibration::read(&file)?);
         Ok(if place::is_named() { measured } else { measured.unless_worthless(&file) })
     }
 
-    /// These costs, if something can be claimed of bounds that rest on them, and something can be granted; else those that are assumed.
+    /// These costs, if bounds that rest on them support a claim and something can be granted; else the assumed costs.
     fn unless_worthless(self, file: &Path) -> Self {
         let backing = Backing::expected(&self);
         let claims = backing.level() > Level::None;
@@ -65,9 +69,11 @@ impl Costs {
         Self { link_is_known: false, ..Platform::assumed_host().into() }
     }
 
-    /// These costs, whose link was not given, for a host that has `address`: without a calibration its link is as fast as the slowest interface by which it may send
-    /// says. Loopback, a virtual pair and a tap are as fast as packets are handed over (`link_cost`); where an interface does not tell,
-    /// the link keeps the rate that is assumed.
+    /// Sets the rate of the link to that of the interface by which a host with `address` sends, unless the rate was measured or given.
+    ///
+    /// Without a calibration the link is as fast as the slowest interface by which the host may send. Loopback, a virtual pair
+    /// and a tap are as fast as packets are handed over (`link_cost`). If an interface does not tell its rate, the link keeps the
+    /// assumed one.
     #[must_use]
     pub fn at(self, address: IpAddr) -> Self {
         if self.calibration.is_some() {
@@ -77,7 +83,7 @@ impl Costs {
         Self { platform, link: Some(link), link_is_known, ..self }
     }
 
-    /// What bounds of `level` rest on, in a line.
+    /// The basis of bounds of `level`, in one line of text.
     pub fn summary(&self, level: Level) -> String {
         if self.calibration.is_some() {
             return format!("{self}: guarantee level {level}");
@@ -90,7 +96,7 @@ impl Costs {
         )
     }
 
-    /// What is to be said of the calibration though it may be used: that it is old, and the like. One a line.
+    /// The doubts about a calibration that may still be used, such as its age; one a line.
     pub fn doubts(&self) -> Vec<String> {
         let doubts = self.calibration.iter().flat_map(|calibration| calibration.check(identity::now()));
         doubts.filter(|doubt| !doubt.voids()).map(|doubt| format!("the calibration: {doubt}")).collect()
@@ -98,7 +104,7 @@ impl Costs {
 }
 
 impl From<Platform> for Costs {
-    /// Costs that were not measured, but given: the rate of the link, too.
+    /// Costs that were given, with the rate of the link, and not measured.
     fn from(platform: Platform) -> Self {
         Self { platform, calibration: None, link: None, link_is_known: true, passed_over: None }
     }
@@ -113,10 +119,10 @@ impl From<Calibration> for Costs {
 }
 
 impl fmt::Display for Costs {
-    /// `calibrated 2026-11-22 on this host (10min, beside 2 hogs)`, or `not calibrated`.
+    /// Writes `calibrated 2026-11-22 on this host (10min, beside 2 hogs)`, or `not calibrated`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(calibration) = &self.calibration else { return f.write_str("not calibrated") };
-        let Taken { duration, load: Load { hogs, flood }, .. } = calibration.taken;
+        let CalibrationConditions { duration, load: Load { hogs, flood }, .. } = calibration.taken;
         let elsewhere = calibration.check(identity::now()).iter().any(Doubt::is_of_another_host);
         let place = if elsewhere { "on another host or kernel" } else { "on this host" };
         write!(f, "calibrated {} {place} ({}, ", day(calibration.taken.date), minutes(duration))?;
@@ -129,7 +135,7 @@ impl fmt::Display for Costs {
     }
 }
 
-/// What bounds have to count on.
+/// The parameters on which bounds count.
 fn taken(platform: &Platform) -> String {
     let envelopes = platform.interference.envelopes.iter();
     let each: Vec<String> = envelopes.map(|(window, budget)| format!("{budget} of {window}")).collect();
@@ -141,7 +147,7 @@ fn day(date: u64) -> String {
     identity::written(date).chars().take(10).collect()
 }
 
-/// In the units in which people wait.
+/// In units in which people count waiting time.
 fn minutes(duration: Duration) -> String {
     let seconds = duration.as_nanos() / 1_000_000_000;
     match seconds {
@@ -155,7 +161,7 @@ fn minutes(duration: Duration) -> String {
 mod tests {
     use super::*;
     use crate::calibration::tests::example;
-    use crate::calibration::{ThisHost, Window};
+    use crate::calibration::{HostIdentity, Window};
 
     /// Costs that were measured and support no claim are not worse than none.
     #[test]
@@ -177,8 +183,8 @@ mod tests {
     #[test]
     fn a_calibration_that_grants_nothing_is_passed_over_with_what_it_counts_on() {
         let mut long = example();
-        let ThisHost { kernel, processor, processors } = ThisHost::look();
-        long.taken = Taken { kernel, processor, processors, date: identity::now(), ..long.taken };
+        let HostIdentity { kernel, processor, processors } = HostIdentity::look();
+        long.taken = CalibrationConditions { kernel, processor, processors, date: identity::now(), ..long.taken };
         let whole = |window: &mut Window| window.budget = window.window.mul_ratio(99, 100);
         long.windows.iter_mut().for_each(whole);
         long.platform.interference.envelopes = derive::envelopes(&long.windows);

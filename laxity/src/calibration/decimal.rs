@@ -2,7 +2,7 @@
 
 use laxity_core::admission::confidence::Probability;
 
-/// `0.000075`: without trailing zeros; `0` and `1` as such.
+/// Writes a probability as a decimal without trailing zeros: `0.000075`, `0`, `1`.
 pub fn decimal(probability: Probability) -> String {
     probability.to_string()
 }

@@ -1,4 +1,4 @@
-//! From measured costs to the platform that admission reasons with.
+//! The derivation of a platform from measured costs. [`Calibration::platform_for`] does all of it.
 //!
 //! | Platform | Claimed costs |
 //! |---|---|
@@ -7,22 +7,23 @@
 //! | `link_cost` | [`Piece::Link`] |
 //! | `demultiplex` | ([`Piece::Round`] + K [`Piece::Demultiplex`]) / K: a look at the inputs costs that, and admission charges K frames for each look |
 //! | `switch`, `cache`, `upcall_switch` | [`Piece::Switch`], [`Piece::Cache`], and their sum: an upcall is a handler |
-//! | `wake_up` | [`Piece::Timer`]: what is beyond counts as stolen; who is woken by a mailbox was handed something, see [`Piece::Handover`] |
+//! | `wake_up` | [`Piece::Timer`]: later wake-ups count as stolen time. A wake-up for a message is part of [`Piece::Handover`] |
 //! | `handover` | [`Piece::Handover`] |
 //!
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::{Probability, touched};
-use laxity_core::platform::{Claim, Interference, LinkModel, Platform};
+use laxity_core::platform::{Interference, LinkModel, Platform, ToleranceClaim};
 use laxity_core::units::{Duration, Rate};
 
 use super::{Calibration, Cost, Observer, Piece, Window};
 
-/// Frames that one look at the inputs takes at most; what the measuring executives had.
+/// The frames that one look at the inputs takes at most, as in the measuring executives.
 pub const RECEIVE_BATCH: u32 = 32;
 
-/// The costs of a kind for packets of `packet` bytes: of the hand-over several, each with another exceedance, as the file has them.
+/// The costs of a kind for packets of `packet` bytes, as the file has them. The hand-over has several, each with another
+/// exceedance.
 fn of_kind(costs: &[Cost], kind: Piece, packet: u32) -> impl Iterator<Item = &Cost> {
     let sizes = || costs.iter().filter(|cost| cost.kind == kind).map(|cost| cost.packet.unwrap_or(u32::MAX));
     let size = sizes().filter(|size| *size >= packet).min().or_else(|| sizes().max());
@@ -34,25 +35,27 @@ fn claimed(costs: &[Cost], kind: Piece, packet: u32) -> Duration {
     of_kind(costs, kind, packet).next().map_or(Duration::ZERO, |cost| cost.claimed)
 }
 
-/// The fractions of messages for which calibrations have claims beside the rarest ones.
+/// The tolerances for which calibrations make claims of their own: 1 % and 10 % of messages.
 pub const TOLERANCES: [Probability; 2] = [Probability::from_millionths(10_000), Probability::from_millionths(100_000)];
 
-/// From this length on windows are claimed for tolerances: of shorter ones a message meets too many.
+/// The shortest windows with claims for tolerances: 10 ms. A message meets too many shorter windows.
 pub const TOLERABLE_FROM: Duration = Duration::from_millis(10);
 
-/// With what probability a window may exceed its budget for such a tolerance. Half of the tolerance is each host's; of that three fifths are the windows', of
-/// which a message meets some seven pairs: four of ten milliseconds, three of a hundred.
+/// The probability with which a window may exceed its budget for such a tolerance.
+///
+/// Half of the tolerance is for each host, and three fifths of that are for the windows. A message meets some seven pairs of
+/// them: four of ten milliseconds, three of a hundred.
 pub const fn of_windows(tolerance: Probability) -> Probability {
     tolerance.divided_by(1_000).times(43)
 }
 
-/// And the hand-over its cost: the other two fifths.
+/// The probability with which the hand-over may exceed its cost for such a tolerance: the other two fifths.
 pub const fn of_handover(tolerance: Probability) -> Probability {
     tolerance.divided_by(5)
 }
 
-/// With what probability a window of that length exceeds a budget at most, by those claims about it that cover the budget: the observer counts who claims
-/// less. `None` if an observer claims nothing of so small a budget.
+/// The largest probability with which a window of that length exceeds a budget, by the claims that cover the budget. Of the two
+/// observers the one with the weaker claim counts. `None` if an observer claims nothing for so small a budget.
 pub(super) fn exceedance(windows: &[Window], length: Duration, budget: Duration) -> Option<Probability> {
     if budget >= length {
         // No window loses more than itself.
@@ -67,11 +70,11 @@ pub(super) fn exceedance(windows: &[Window], length: Duration, budget: Duration)
     covered.reduce(|one, other| Some(one?.max(other?))).flatten()
 }
 
-/// What may be counted on: what the platform has, then what suffices for each of [`TOLERANCES`], as far as that is less.
-pub(super) fn claims(costs: &[Cost], windows: &[Window], platform: &Platform) -> Vec<Claim> {
+/// The claims to count on: those of the platform, then those that suffice for each of [`TOLERANCES`], if they are less.
+pub(super) fn claims(costs: &[Cost], windows: &[Window], platform: &Platform) -> Vec<ToleranceClaim> {
     let with = |envelopes: Vec<(Duration, Duration)>, handover: Duration, late_handover: Probability| {
         let exceedances = envelopes.iter().map(|&(length, budget)| exceedance(windows, length, budget));
-        Some(Claim { exceedances: exceedances.collect::<Option<_>>()?, handover, late_handover, envelopes })
+        Some(ToleranceClaim { exceedances: exceedances.collect::<Option<_>>()?, handover, late_handover, envelopes })
     };
     let handovers = || of_kind(costs, Piece::Handover, platform.packet);
     // What is given may be more than any claim.
@@ -108,7 +111,7 @@ pub(super) fn claims(costs: &[Cost], windows: &[Window], platform: &Platform) ->
     all
 }
 
-/// The costs of the processor for packets of `packet` bytes; everything else as in `around`.
+/// Sets the costs of the processor for packets of `packet` bytes; all else is as in `around`.
 pub fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
     let claimed = |kind| claimed(costs, kind, packet);
     let (switch, cache) = (claimed(Piece::Switch), claimed(Piece::Cache));
@@ -136,8 +139,8 @@ pub fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
     }
 }
 
-/// C_x and B as they follow from how far apart the smallest and the largest packets leave ([`Piece::Occupancy`]), or, over a link that is
-/// as fast as packets are handed to it, from what that takes ([`Piece::Link`]).
+/// C_x and B of a link, from the distance at which the smallest and the largest packets leave ([`Piece::Occupancy`]). For a link
+/// that is as fast as packets are handed to it, from the time of that ([`Piece::Link`]).
 pub fn link(costs: &[Cost], kind: Piece) -> Option<(Duration, Rate)> {
     let spacings = || costs.iter().filter(|cost| cost.kind == kind);
     let size = |cost: &&Cost| cost.packet.unwrap_or(0);
@@ -150,24 +153,25 @@ pub fn link(costs: &[Cost], kind: Piece) -> Option<(Duration, Rate)> {
     Some((small.claimed, rate))
 }
 
-/// 100 Gbit/s: beyond that a rate says only that copying takes no time.
+/// 100 Gbit/s: a higher rate only means that copying takes no time.
 const MAX_RATE: u64 = 12_500_000_000;
 
-/// Hand-overs take one part in so many of the processor at most. More than usually ([`LinkModel::usual_spacing`]): a claimed C_l is some
-/// times the usual one, and packets would be far apart.
+/// Hand-overs take one part in so many of the processor at most. This is more than usual ([`LinkModel::usual_spacing`]): a
+/// claimed C_l is some times the usual one, and packets would be far apart.
 const HAND_OVERS: u64 = 3;
 
-/// The platform with a link on which packets start at least three C_l apart while anything is promised.
+/// Adapts the link so that packets start at least three C_l apart while anything is promised.
 ///
-/// We pace the link by its model, so a slower model is as true. Policing best effort alone would do for admission; but then the
-/// analysis rests on how long packets are on their way, and a stall voids that: no miss probability could be claimed.
+/// Laxity paces the link by its model, so a slower model is also true. For admission, policing best effort alone would suffice.
+/// But then the analysis rests on the time for which packets are in transit, which a stall makes invalid: no miss probability
+/// could be claimed.
 pub fn spread(platform: Platform) -> Platform {
     let spacing = platform.link_cost * HAND_OVERS;
     let floor_bytes = platform.link.floor_bytes.min(platform.packet);
     Platform { link: LinkModel { spacing, floor_bytes, ..platform.link }, ..platform }
 }
 
-/// The platform with a P that was chosen for another link, halved until looks keep up with this one.
+/// The platform with a P that was chosen for another link, halved until looks keep up with this link.
 fn keeping_up(mut platform: Platform) -> Platform {
     let keeps_up = |platform: &Platform| Admission::new(platform.clone()).is_ok_and(|host| host.looks_keep_up());
     while platform.quantum > 1 && !keeps_up(&platform) {
@@ -176,12 +180,15 @@ fn keeping_up(mut platform: Platform) -> Platform {
     platform
 }
 
-/// The envelopes that promise most, by the rarest claim about each length: of the larger budget of both observers, those that are the least for some span, and leave some of it.
+/// Chooses the envelopes that promise most, by the rarest claim about each length.
 ///
-/// Shorter windows make shorter bounds, but a message meets more of them, and each that exceeds its budget may make it late. So these are
-/// the windows from the shortest length on with which a message meets such a one in `GOOD` of all cases at most; if there is none,
-/// those with which it does so least. If that is more than `WORTHLESS` and there are lengths of which nothing is claimed, they are taken,
-/// too, and nothing is promised. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
+/// The larger budget of both observers counts, and only envelopes that are the least for some span and leave some of it.
+///
+/// Shorter windows make shorter bounds. But a message meets more of them, and each that exceeds its budget may make the message
+/// late. So the choice begins at the shortest length with which a message meets such a window in at most a tenth of all cases; if
+/// there is none, at the length with the fewest such cases. If these are more than half of all cases and there are lengths without
+/// a claim, those lengths are taken, too, and nothing is promised. If no envelope leaves any time, the longest windows are taken:
+/// then nothing is admitted, and the refusal says so.
 pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
     let rarest = |place: usize| {
@@ -227,7 +234,7 @@ pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
 const GOOD: Probability = Probability::from_millionths(100_000);
 const WORTHLESS: Probability = Probability::HALF;
 
-/// Those that are the least for some span, and leave some of it.
+/// The envelopes that are the least for some span, and leave some of it.
 fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     all.sort_unstable();
     let stolen = |&(length, budget): &(Duration, Duration), span: Duration| {
@@ -246,15 +253,17 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     all.iter().filter(counts).copied().collect()
 }
 
-/// For how long a message's budget is counted on, where it matters before there are messages.
+/// The span that a message is assumed to last when envelopes are chosen: 100 ms.
 pub const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 
-/// What leaves nothing within this is of no use to anybody.
+/// A platform that leaves nothing within this time is of no use.
 const LONGEST: Duration = Duration::from_secs(1);
 
 impl Calibration {
-    /// The platform for packets of `packet` bytes across `link`: the costs that were measured for this size, or the next larger
-    /// one. For links and sizes other than the calibration's own.
+    /// Derives the platform for packets of `packet` bytes across `link`, from the costs that were measured for this size or the
+    /// next larger one.
+    ///
+    /// For links and sizes other than those of the calibration.
     pub fn platform_for(&self, packet: u32, link: LinkModel) -> Platform {
         let own = self.platform.clone();
         let mut platform = processor(&self.costs, packet, Platform { link, ..own });
@@ -265,7 +274,7 @@ impl Calibration {
         keeping_up(spread(platform))
     }
 
-    /// The largest packets whose costs were measured.
+    /// The largest packet size whose costs were measured.
     pub(super) fn largest_packet(&self) -> Option<u32> {
         self.costs.iter().filter(|cost| cost.kind == Piece::Next).filter_map(|cost| cost.packet).max()
     }
@@ -375,7 +384,7 @@ mod tests {
         assert_eq!((hundredth.handover, &hundredth.exceedances[..]), (micros(400), &[parts(410), parts(400)][..]));
         assert_eq!((tenth.envelopes[0], tenth.handover), ((micros(10_000), micros(3000)), micros(90)));
         assert_eq!(tenth.exceedances[0], parts(4000));
-        // Somebody's larger budget is exceeded no more often, a smaller one was not measured.
+        // A larger budget is exceeded no more often, a smaller one was not measured.
         assert_eq!(exceedance(&windows, micros(10_000), micros(3999)), Some(parts(4000)));
         assert_eq!(exceedance(&windows, micros(10_000), micros(999)), None);
         assert_eq!(exceedance(&windows, micros(10_000), micros(10_000)), Some(Probability::ZERO));

@@ -20,7 +20,7 @@ use std::path::Path;
 
 use super::Calibration;
 use crate::error::Error;
-use crate::source::{FileError, Source};
+use crate::source::{FileError, SourceFile};
 
 /// The version that is written, and the only one that is read.
 const VERSION: u64 = 4;
@@ -32,7 +32,7 @@ const DIGEST: &str = "fnv1a64 = ";
 const REMEDY: &str = "calibrate again (laxity calibrate), or do without (LAXITY_CALIBRATION=none)";
 
 impl Calibration {
-    /// The file, whole.
+    /// Writes the calibration as the text of its file.
     pub fn to_toml(&self) -> String {
         let mut text = write::text(self);
         let digest = fnv1a64(text.as_bytes());
@@ -44,10 +44,10 @@ impl Calibration {
     /// Reads what [`Self::to_toml`] wrote; `file` is its name in errors.
     ///
     /// # Errors
-    /// The file is too long, no calibration, one of a later version, cut short, changed since it was written, or does not make
-    /// sense. Each says what to do.
+    /// If the file is too long, no calibration, one of a later version, cut short, changed since it was written, or inconsistent. The error
+    /// states a remedy.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
-        let source = Source { text, file };
+        let source = SourceFile { text, file };
         let parsed = match text.len() as u64 {
             0 => Err(source.error(0, "", "the file is empty, expected a calibration".to_owned())),
             1..=MOST_BYTES => read::calibration(source),
@@ -56,10 +56,10 @@ impl Calibration {
         parsed.map_err(|error| FileError { problem: format!("{}; {REMEDY}", error.problem), ..error })
     }
 
-    /// Reads a file.
+    /// Reads the file of a calibration.
     ///
     /// # Errors
-    /// It cannot be read, is no regular file or no text, or as for [`Self::parse`].
+    /// If it cannot be read, or is no regular file or no text; else as [`Self::parse`].
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let text = contents(path).map_err(|source| Error::Calibration { file: file.clone(), source })?;

@@ -1,28 +1,27 @@
-//! Which host this is, and whether a calibration is one of it.
+//! The identity of this host, and the check that a calibration is of it.
 
-use std::fmt;
 use std::fs;
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
 use super::Calibration;
 use crate::realtime::Scheduling;
 
-/// Most characters of a name, such as the processor's.
+/// The largest number of characters of a name, such as the processor's.
 pub(super) const MOST_CHARACTERS: usize = 256;
 
-/// What tells a host from others, as far as its costs go.
+/// The properties that distinguish a host from others, as far as costs depend on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThisHost {
+pub struct HostIdentity {
     /// The kernel's release and version, as the kernel tells them; "unknown" if it does not.
     pub kernel: String,
     /// The processor's model; "unknown" if the kernel does not tell it.
     pub processor: String,
-    /// How many processors there are, whoever may use them.
+    /// The number of processors of the machine, whichever processes may use them.
     pub processors: u32,
 }
 
-impl ThisHost {
-    /// The host that this runs on.
+impl HostIdentity {
+    /// Reads the properties of this host.
     pub fn look() -> Self {
         let line = |file: &str| fs::read_to_string(format!("/proc/sys/kernel/{file}")).unwrap_or_default();
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
@@ -36,18 +35,18 @@ impl ThisHost {
     }
 }
 
-/// Now, in seconds since 1970.
+/// The present time, in seconds since 1970.
 pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Seconds since 1970 as `2026-05-09T14:03:00Z`. What is beyond the year 9999 is taken as its last second.
+/// Writes seconds since 1970 as `2026-05-09T14:03:00Z`. Times beyond the year 9999 are written as its last second.
 pub fn written(date: u64) -> String {
     const LAST: u64 = 253_402_300_799;
     humantime::format_rfc3339_seconds(UNIX_EPOCH + StdDuration::from_secs(date.min(LAST))).to_string()
 }
 
-/// The model from /proc/cpuinfo. Every architecture names it in its own way; ARM gives numbers only.
+/// The model from /proc/cpuinfo. Each architecture has its own names; ARM gives numbers only.
 fn model(cpuinfo: &str) -> String {
     let value = |key: &str| {
         let mut pairs = cpuinfo.lines().filter_map(|line| line.split_once(':'));
@@ -61,7 +60,7 @@ fn model(cpuinfo: &str) -> String {
     numbers.join(", ")
 }
 
-/// How many numbers a list such as `0-3,8` holds.
+/// The number of entries in a list such as `0-3,8`.
 fn count(list: &str) -> Option<u32> {
     list.split(',').try_fold(0u32, |sum, part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -70,90 +69,84 @@ fn count(list: &str) -> Option<u32> {
     })
 }
 
-/// One line without control characters that a file may hold.
+/// Makes one line without control characters, for a file.
 fn presentable(text: &str) -> String {
     let safe: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let safe: String = safe.trim().chars().take(MOST_CHARACTERS).collect();
     if safe.is_empty() { "unknown".to_owned() } else { safe }
 }
 
-/// Why a calibration may not hold here and now.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A reason why a calibration may not hold here and now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Doubt {
-    /// Another kernel costs differently.
+    /// The kernel is another one, whose costs differ.
+    #[error("it was taken with another kernel ({then}; this is {now})")]
     Kernel {
         /// Of the calibration.
         then: String,
         /// Of this host.
         now: String,
     },
-    /// Another processor does.
+    /// The processor is another one.
+    #[error("it was taken on another processor ({then}; this is {now})")]
     Processor {
         /// Of the calibration.
         then: String,
         /// Of this host.
         now: String,
     },
-    /// As do more of them, or fewer.
+    /// The number of processors is another one.
+    #[error("it was taken with {then} processors, this host has {now}")]
     Processors {
         /// Of the calibration.
         then: u32,
         /// Of this host.
         now: u32,
     },
-    /// The measuring threads had no real-time priority: what was stolen from them was not the platform's.
+    /// The measuring threads had no real-time priority: time that was stolen from them may have gone to other threads instead of the
+    /// platform.
+    #[error("it was taken without real-time priority")]
     NoPriority,
-    /// It is so many days old.
+    /// The calibration is old.
+    #[error("it is {days} days old: calibrate again now and then")]
     Old {
-        /// Whole days.
+        /// Its age in whole days.
         days: u64,
     },
-    /// It says that it was taken later than now.
+    /// The calibration is dated later than now.
+    #[error("its date is {hours} hours from now: one of the clocks was wrong")]
     Future {
-        /// By so many whole hours.
+        /// The difference in whole hours.
         hours: u64,
     },
 }
 
-/// A calibration older than this many days is said to be.
+/// The age in days from which a calibration is called old.
 const OLD_DAYS: u64 = 30;
-/// Clocks of one host may differ by so many seconds from one start to the next.
+/// The difference in seconds that clocks of one host may have from one start to the next.
 const CLOCK_ERROR: u64 = 300;
 
 impl Doubt {
-    /// Whether it was taken on another host, or with another kernel.
+    /// True if the calibration was taken on another host, or with another kernel.
     pub fn is_of_another_host(&self) -> bool {
         matches!(self, Self::Kernel { .. } | Self::Processor { .. } | Self::Processors { .. })
     }
 
-    /// Whether no guarantee can rest on the calibration; otherwise it is only to be said.
+    /// True if no guarantee can rest on the calibration; otherwise the doubt is only reported.
     pub fn voids(&self) -> bool {
         !matches!(self, Self::Old { .. } | Self::Future { .. })
     }
 }
 
-impl fmt::Display for Doubt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Kernel { then, now } => write!(f, "it was taken with another kernel ({then}; this is {now})"),
-            Self::Processor { then, now } => write!(f, "it was taken on another processor ({then}; this is {now})"),
-            Self::Processors { then, now } => write!(f, "it was taken with {then} processors, this host has {now}"),
-            Self::NoPriority => write!(f, "it was taken without real-time priority"),
-            Self::Old { days } => write!(f, "it is {days} days old: calibrate again now and then"),
-            Self::Future { hours } => write!(f, "its date is {hours} hours from now: one of the clocks was wrong"),
-        }
-    }
-}
-
 impl Calibration {
-    /// Why it may not hold on this host, at `now` (in seconds since 1970).
+    /// Lists the doubts on this host, at `now` (in seconds since 1970).
     pub fn check(&self, now: u64) -> Vec<Doubt> {
-        self.check_on(&ThisHost::look(), now)
+        self.check_on(&HostIdentity::look(), now)
     }
 
-    /// Why it may not hold on `host`, at `now` (in seconds since 1970).
-    pub fn check_on(&self, host: &ThisHost, now: u64) -> Vec<Doubt> {
+    /// Lists the doubts on `host`, at `now` (in seconds since 1970).
+    pub fn check_on(&self, host: &HostIdentity, now: u64) -> Vec<Doubt> {
         let taken = &self.taken;
         let mut doubts = Vec::new();
         if taken.kernel != host.kernel {
@@ -187,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_calibration_of_this_host_is_beyond_doubt_and_every_other_is_told() {
-        let host = ThisHost { kernel: "6.1 #1".to_owned(), processor: "X".to_owned(), processors: 2 };
+        let host = HostIdentity { kernel: "6.1 #1".to_owned(), processor: "X".to_owned(), processors: 2 };
         let mut calibration = example();
         calibration.taken.kernel.clone_from(&host.kernel);
         calibration.taken.processor.clone_from(&host.processor);
@@ -228,7 +221,7 @@ mod tests {
         );
         assert_eq!(model("") + &presentable("\n\u{1b}"), "unknown");
         assert_eq!([count("0"), count("0-3,8"), count("3-1"), count("")], [Some(1), Some(5), None, None]);
-        let host = ThisHost::look();
+        let host = HostIdentity::look();
         assert!(host.processors >= 1 && host.kernel != "unknown", "{host:?}");
     }
 }

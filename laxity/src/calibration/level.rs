@@ -1,8 +1,8 @@
-//! How far a bound can be trusted: the level of a grant, with its reasons.
+//! The trust in a bound: the level of a grant, with its backing.
 //!
-//! A bound holds as long as its costs do, and as long as the platform takes no more than the envelope. What a piece of work
-//! takes beyond its cost counts as taken, so the envelopes are what everything rests on, and how often they are exceeded is how often
-//! messages may miss ([`Admission::miss_probability`]).
+//! A bound holds as long as the costs hold, and as long as the platform takes no more than the envelope. Time of a piece of work
+//! beyond its cost counts as taken. So the envelopes are the basis of everything, and messages may miss as often as envelopes are
+//! exceeded ([`Admission::miss_probability`]).
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::Probability;
@@ -11,10 +11,10 @@ use laxity_core::units::Duration;
 use laxity_link::LinkKind;
 
 use super::costs::Costs;
-use super::{Calibration, decimal, derive, identity};
+use super::{Calibration, derive, identity};
 use crate::realtime::Scheduling;
 
-/// What stands behind a bound.
+/// The level of trust in a bound, from the lowest to the highest.
 #[derive(
     Clone,
     Copy,
@@ -32,104 +32,97 @@ use crate::realtime::Scheduling;
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum Level {
-    /// No calibration of this host, or no real-time rights: the bound holds as far as the configured costs do.
+    /// No calibration of this host, or no real-time rights: the bound holds only as far as the configured or assumed costs hold.
     #[default]
     None,
-    /// Measured, with real-time rights: a message misses with a probability that is stated, and higher than 10⁻⁶.
+    /// Measured, with real-time rights: a message misses with a stated probability, which is higher than 10⁻⁶.
     Statistical,
-    /// Measured long enough to say that a message misses with a probability of 10⁻⁶ at most, with real-time rights, memory
-    /// locked and the kernel's throttle of real-time threads out of reach.
+    /// Measured for long enough to claim that a message misses with a probability of 10⁻⁶ at most, with real-time rights, locked
+    /// memory, and a kernel throttle of real-time threads that Laxity cannot reach.
     Calibrated,
 }
 
 impl Level {
-    /// As all output has it.
+    /// The name, as in all output.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// What is claimed of the messages of a channel.
+/// The claim for the messages of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guarantee {
     /// The level.
     pub level: Level,
-    /// A message misses because of this host with this probability at most; `None` if nothing is claimed.
+    /// The largest probability that a message misses because of this host; `None` if nothing is claimed.
     pub miss: Option<Probability>,
 }
 
-/// The highest probability of a miss that is called calibrated.
+/// The highest probability of a miss at the level [`Level::Calibrated`]: 10⁻⁶.
 pub const CALIBRATED: Probability = Probability::from_millionths(1);
 
-/// What stands behind the bounds of a host, and why it is no more.
+/// The level that a host's bounds can have, and the reasons why it is no higher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backing {
     limit: Level,
     why: Vec<String>,
-    /// (window, exceedance) of each envelope that the analysis counts on.
+    /// The window and the exceedance of each envelope on which the analysis counts.
     used: Vec<(Duration, Probability)>,
 }
 
-/// How an executive runs.
+/// The conditions under which an executive runs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Running {
+pub(crate) struct ExecutiveSetup {
     pub(crate) link: LinkKind,
     pub(crate) scheduling: Scheduling,
     pub(crate) memory_locked: bool,
     pub(crate) kept_awake: bool,
     /// The kernel's throttle of real-time threads, if there is one.
     pub(crate) throttle: Option<(Duration, Duration)>,
-    /// Whether channels are served in the order that bounds are computed for.
+    /// True if channels are served in the order for which bounds are computed.
     pub(crate) proves_bounds: bool,
 }
 
 impl Backing {
-    /// Of a host with these costs, if it will run as the calibration was taken.
+    /// Computes the level of a host with these costs that will run under the conditions of the calibration.
     pub fn expected(costs: &Costs) -> Self {
         Self::new(costs, identity::now(), None)
     }
 
-    /// Of a host with these costs that runs so.
-    pub(crate) fn of_running(costs: &Costs, running: &Running) -> Self {
+    /// For a host with these costs that runs under these conditions.
+    pub(crate) fn of_running(costs: &Costs, running: &ExecutiveSetup) -> Self {
         Self::new(costs, identity::now(), Some(running))
     }
 
-    /// As another process says of its host.
+    /// As another process states it for its host.
     pub(crate) fn told(limit: Level, why: Vec<String>) -> Self {
         Self { limit, why, used: Vec::new() }
     }
 
-    fn new(costs: &Costs, now: u64, running: Option<&Running>) -> Self {
-        let mut reasons = Reasons { limit: Level::Calibrated, why: Vec::new() };
-        let mut used = Vec::new();
+    fn new(costs: &Costs, now: u64, running: Option<&ExecutiveSetup>) -> Self {
+        let mut backing = Self { limit: Level::Calibrated, why: Vec::new(), used: Vec::new() };
         match &costs.calibration {
-            None => reasons.none("the costs are not measured on this host (laxity calibrate does)".to_owned()),
+            None => backing.none("the costs are not measured on this host (laxity calibrate does)"),
             Some(calibration) => {
                 for doubt in calibration.check(now).into_iter().filter(|doubt| doubt.voids()) {
-                    reasons.none(format!("the calibration is not of this host as it is: {doubt}"));
+                    backing.none(format!("the calibration is not of this host as it is: {doubt}"));
                 }
-                used = of_envelopes(calibration, &costs.platform, &mut reasons);
-                of_costs(calibration, &costs.platform, &mut reasons);
+                of_envelopes(calibration, &costs.platform, &mut backing);
+                of_costs(calibration, &costs.platform, &mut backing);
                 if !calibration.taken.memory_locked {
-                    reasons.statistical("memory was not locked when it was calibrated".to_owned());
+                    backing.statistical("memory was not locked when it was calibrated");
                 }
                 if let Some(running) = running {
-                    of_running(calibration, running, &mut reasons);
+                    of_running(calibration, running, &mut backing);
                 }
             }
         }
         if running.is_some_and(|running| !running.proves_bounds) {
-            reasons.none("channels are not served in the order that bounds are proved for".to_owned());
+            backing.none("channels are not served in the order that bounds are proved for");
         }
-        let mut backing = Self { limit: reasons.limit, why: reasons.why, used };
-        if let Some(miss) = backing.least().filter(|miss| *miss > CALIBRATED)
-            && backing.limit > Level::Statistical
-        {
-            backing.limit = Level::Statistical;
-            backing.why.push(format!(
-                "too few windows were measured: a message may miss with a probability of at least {}, not {}",
-                decimal(miss),
-                decimal(CALIBRATED)
+        if let Some(miss) = backing.least().filter(|miss| *miss > CALIBRATED && backing.limit > Level::Statistical) {
+            backing.statistical(format!(
+                "too few windows were measured: a message may miss with a probability of at least {miss}, not {CALIBRATED}"
             ));
         }
         if backing.limit == Level::None {
@@ -143,13 +136,12 @@ impl Backing {
         self.limit
     }
 
-    /// Why it is no higher, one reason a line; empty if nothing is.
+    /// The reasons why it is no higher, one a line; empty if there are none.
     pub fn why(&self) -> &[String] {
         &self.why
     }
 
-    /// What is claimed of the messages of all channels that are admitted now, whichever channel they are of. Nothing, if nothing can
-    /// be: with a probability of one no promise is made.
+    /// The claim for the messages of every channel that is admitted now. Nothing is claimed if the probability would be one.
     pub fn guarantee(&self, admission: &Admission) -> Guarantee {
         let given = || {
             let exceedances: Vec<Probability> = self.used.iter().map(|&(_, exceedance)| exceedance).collect();
@@ -159,7 +151,8 @@ impl Backing {
         self.claim((self.limit > Level::None).then(miss).flatten())
     }
 
-    /// Takes off a platform what is claimed of it, if nothing may be: then no channel is granted on what it tolerates.
+    /// Removes the claims from a platform if none may be made: then no channel is granted for the late messages that it
+    /// tolerates.
     pub fn keep_claims(&self, platform: &mut Platform) {
         if self.limit == Level::None {
             platform.claims.clear();
@@ -177,66 +170,58 @@ impl Backing {
         }
     }
 
-    /// What is claimed of channels of which this host has one end and another one like it the other: either may fail them.
+    /// The claim for channels between this host and another one like it. A miss at either end counts.
     pub fn of_both_ends(&self, here: &Admission, there: &Admission) -> Guarantee {
         let (here, there) = (self.guarantee(here), self.guarantee(there));
         self.claim(here.miss.zip(there.miss).map(|(one, other)| one.or(other)))
     }
 
-    /// What no channel can fall below: each message meets a window, of whichever length is exceeded least.
+    fn none(&mut self, why: impl Into<String>) {
+        self.at_most(Level::None, why.into());
+    }
+
+    fn statistical(&mut self, why: impl Into<String>) {
+        self.at_most(Level::Statistical, why.into());
+    }
+
+    fn at_most(&mut self, limit: Level, why: String) {
+        self.limit = self.limit.min(limit);
+        self.why.push(why);
+    }
+
+    /// The least probability of a miss for any channel: each message meets one window of the length that is exceeded least.
     fn least(&self) -> Option<Probability> {
         self.used.iter().map(|&(_, exceedance)| exceedance).min()
     }
 }
 
-struct Reasons {
-    limit: Level,
-    why: Vec<String>,
-}
-
-impl Reasons {
-    fn none(&mut self, why: String) {
-        self.at_most(Level::None, why);
-    }
-    fn statistical(&mut self, why: String) {
-        self.at_most(Level::Statistical, why);
-    }
-    fn at_most(&mut self, limit: Level, why: String) {
-        self.limit = self.limit.min(limit);
-        self.why.push(why);
-    }
-}
-
-/// What is claimed of the envelopes of the platform: of those who saw time being stolen, the one who claims least counts.
-fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) -> Vec<(Duration, Probability)> {
-    let mut used = Vec::new();
-    for &(length, budget) in &platform.interference.envelopes {
+/// The claims about the envelopes of the platform. Of the observers of stolen time the one with the weakest claim counts.
+fn of_envelopes(calibration: &Calibration, platform: &Platform, backing: &mut Backing) {
+    let envelopes = &platform.interference.envelopes;
+    for &(length, budget) in envelopes {
         match derive::exceedance(&calibration.windows, length, budget) {
-            Some(exceedance) if exceedance < Probability::ONE => used.push((length, exceedance)),
-            Some(_) => reasons.none(format!(
+            Some(exceedance) if exceedance < Probability::ONE => backing.used.push((length, exceedance)),
+            Some(_) => backing.none(format!(
                 "how often more than {budget} of {length} is taken cannot be told from so short a measurement"
             )),
-            None => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
+            None => backing.none(format!("the envelope of {budget} in {length} was not measured")),
         }
     }
-    let envelopes = &platform.interference.envelopes;
     if envelopes.is_empty() {
-        reasons.none("the platform has no envelope that was measured".to_owned());
+        backing.none("the platform has no envelope that was measured");
     } else if envelopes.iter().all(|(length, budget)| budget >= length) {
-        // That it takes no more is certain, and worth nothing.
-        reasons
-            .none("the platform may take all of a processor: too few windows were measured to claim less".to_owned());
+        // That it takes no more is certain, and of no value.
+        backing.none("the platform may take all of a processor: too few windows were measured to claim less");
     }
-    used
 }
 
-/// Costs that somebody set beside those that were measured.
-fn of_costs(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) {
+/// Costs that were set by hand beside measured ones.
+fn of_costs(calibration: &Calibration, platform: &Platform, backing: &mut Backing) {
     let own = platform.packet == calibration.platform.packet;
     let other = (!own).then(|| calibration.platform_for(platform.packet, platform.link));
     let (measured, given) = (other.as_ref().unwrap_or(&calibration.platform), platform);
     if let Some(most) = calibration.largest_packet().filter(|most| given.packet > *most) {
-        reasons.none(format!("packets of {} bytes are given, and up to {most} were measured", given.packet));
+        backing.none(format!("packets of {} bytes are given, and up to {most} were measured", given.packet));
     }
     let costs = |p: &Platform| {
         [
@@ -259,33 +244,32 @@ fn of_costs(calibration: &Calibration, platform: &Platform, reasons: &mut Reason
         keys.push("interference");
     }
     if !keys.is_empty() {
-        reasons.none(format!("other costs are given than were measured: {}", keys.join(", ")));
+        backing.none(format!("other costs are given than were measured: {}", keys.join(", ")));
     }
 }
 
-fn of_running(calibration: &Calibration, running: &Running, reasons: &mut Reasons) {
+fn of_running(calibration: &Calibration, running: &ExecutiveSetup, backing: &mut Backing) {
     let taken = &calibration.taken;
     if taken.link != running.link {
         let (then, now) = (taken.link.name(), running.link.name());
-        reasons
+        backing
             .none(format!("the link is {now}, and was {then} when it was calibrated (laxity calibrate --link {now})"));
     }
     if !matches!(running.scheduling, Scheduling::Fifo(_)) {
-        reasons.none("the executive has no real-time priority: other threads can delay it".to_owned());
+        backing.none("the executive has no real-time priority: other threads can delay it");
     }
     match (taken.memory_locked, running.memory_locked) {
-        (true, false) => reasons.none("memory is not locked, and was when it was calibrated".to_owned()),
-        (false, false) => reasons.statistical("memory is not locked".to_owned()),
+        (true, false) => backing.none("memory is not locked, and was when it was calibrated"),
+        (false, false) => backing.statistical("memory is not locked"),
         _ => {}
     }
     if taken.kept_awake && !running.kept_awake {
-        reasons.none(
-            "processors may idle deeply, and were kept awake when it was calibrated: it wakes up later (keep_awake)"
-                .to_owned(),
+        backing.none(
+            "processors may idle deeply, and were kept awake when it was calibrated: it wakes up later (keep_awake)",
         );
     }
     if let Some((runtime, period)) = running.throttle {
-        reasons.statistical(format!(
+        backing.statistical(format!(
             "the kernel stops real-time threads after {runtime} of {period} (sched_rt_runtime_us): this executive keeps \
              below that, all of them together may not"
         ));

@@ -1,18 +1,30 @@
-//! What this host costs, measured: the costs that admission reasons with, and the interference that it has to expect.
+//! The measured costs of this host, with which admission computes bounds, and the interference that it has to expect.
 //!
-//! | Module | What it does |
+//! The command `laxity calibrate` makes a calibration. A host reads it when it starts ([`HostConfig::costs`](crate::HostConfig::costs)),
+//! so most programs need nothing of this module but [`Level`], in which a grant states the trust in its bound.
+//!
+//! | Items | Purpose |
 //! |---|---|
-//! | [`Calibration`] | what was measured, how, and what follows from it |
-//! | [`mod@derive`] | the platform that follows from the costs: [`Calibration::platform_for`] |
-//! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
-//! | [`place`] | where that file is |
-//! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
-//! | `costs` | the [`Costs`] that a host reasons with |
-//! | `level` | what guarantee they give: [`Level`], [`Backing`] |
-//! | `watch` | the premises as a running host sees them, and what is withdrawn: [`Premises`] |
-//! | `repeated` | whether a second calibration finds what the first one did: [`Calibration::disagreements`] |
+//! | [`Costs`] | the costs with which a host computes bounds, and their source |
+//! | [`Level`], [`Guarantee`], [`Backing`] | the guarantee that the costs give |
+//! | [`Premises`] | the premises as a running host sees them, and withdrawn claims |
+//! | [`Calibration`] | the measurements, their circumstances, and the platform that follows |
+//! | [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] | the file of a calibration |
+//! | [`place`] | the path of that file |
+//! | [`Calibration::check`] | the check that a calibration is of this host as it is |
+//! | [`Calibration::disagreements`] | the comparison of two calibrations |
+//! | [`mod@derive`], [`Calibration::platform_for`] | the platform that follows from the costs |
 //!
-//! How it is measured is another crate's, `laxity-calibrate`: applications only read.
+//! ```
+//! use laxity::calibration::Costs;
+//! use laxity::LinkKind;
+//!
+//! # fn main() -> Result<(), laxity::Error> {
+//! let costs = Costs::of_this_host(LinkKind::Udp)?;
+//! println!("{costs}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod costs;
 mod decimal;
@@ -38,130 +50,130 @@ use crate::realtime::Scheduling;
 
 pub use costs::Costs;
 pub use decimal::decimal;
-pub use identity::{Doubt, ThisHost, now, written};
-pub use laxity_core::endpoint::{Exceeded, WatchedPeer};
-pub(crate) use level::Running;
+pub use identity::{Doubt, HostIdentity, now, written};
+pub use laxity_core::endpoint::{ExceededPremise, PeerPremises};
+pub(crate) use level::ExecutiveSetup;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};
 pub use repeated::Disagreement;
-pub(crate) use watch::Claims;
+pub(crate) use watch::WindowClaims;
 pub use watch::{Overruns, Premises, WatchedWindow, broken_of_peer};
 
-/// What was measured on a host, and the platform that follows from it.
+/// The measurements on a host, and the platform that follows from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calibration {
-    /// Where, when and beside what.
-    pub taken: Taken,
+    /// The circumstances of the measurement.
+    pub taken: CalibrationConditions,
     /// The costs, by kind and packet size.
     pub costs: Vec<Cost>,
     /// Stolen time in windows of several lengths, shortest first; of each length one entry per [`Observer`].
     pub windows: Vec<Window>,
-    /// What admission reasons with.
+    /// The costs with which admission computes bounds, as they follow from the measurements.
     pub platform: Platform,
 }
 
-/// Where, when and beside what a calibration was taken.
+/// The circumstances of a calibration: place, time and load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct CalibrationConditions {
     /// The kernel's release and version, as the kernel tells them.
     pub kernel: String,
     /// The processor's model.
     pub processor: String,
-    /// How many processors there are.
+    /// The number of processors.
     pub processors: u32,
-    /// Seconds since 1970.
+    /// The time of the calibration, in seconds since 1970.
     pub date: u64,
-    /// How long was measured.
+    /// The length of the measurement.
     pub duration: Duration,
-    /// What ran beside it.
+    /// The background load.
     pub load: Load,
-    /// What the measuring threads ran as.
+    /// The scheduling of the measuring threads.
     pub scheduling: Scheduling,
-    /// Whether memory was locked.
+    /// True if memory was locked.
     pub memory_locked: bool,
-    /// Whether processors were kept from idling deeply (`/dev/cpu_dma_latency`).
+    /// True if processors were kept out of deep idle states (`/dev/cpu_dma_latency`).
     pub kept_awake: bool,
-    /// What the packets went through.
+    /// The kind of link that packets used.
     pub link: LinkKind,
-    /// The network device whose rate the link has, measured or told; that of the virtual pair if there is none (AF_XDP).
+    /// The network device with the link's rate, measured or told; the virtual pair's if there is none (AF_XDP).
     pub interface: String,
-    /// The share of calibrations in which a claim may be wrong.
+    /// The largest share of calibrations in which a claim may be wrong.
     pub alpha: Probability,
 }
 
-/// The declared background load.
+/// The background load during a calibration, as it was declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
-    /// Threads of ordinary priority that compute and walk through memory without a pause.
+    /// The number of threads of ordinary priority that compute and walk through memory without a pause.
     pub hogs: u32,
-    /// Packets a second that a stranger sends to a stranger over loopback.
+    /// Packets a second from one unrelated socket to another over loopback.
     pub flood: u64,
 }
 
 /// A cost, claimed by order statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// What of.
+    /// The piece of work.
     pub kind: Piece,
-    /// S: the packet size it was measured with, bytes; `None` where it does not matter.
+    /// S, the packet size of the measurement in bytes; `None` where it does not matter.
     pub packet: Option<u32>,
-    /// How often it was measured.
+    /// The number of measurements.
     pub samples: u64,
-    /// Half of them took no longer.
+    /// The median.
     pub median: Duration,
-    /// What is claimed: it takes longer with a probability of `exceedance` at most.
+    /// The claimed cost: the work takes longer with a probability of `exceedance` at most.
     pub claimed: Duration,
-    /// See `claimed`; wrong in a share alpha of all calibrations at most.
+    /// The probability of a longer time; it is wrong in a share alpha of all calibrations at most.
     pub exceedance: Probability,
-    /// The longest.
+    /// The longest measured time.
     pub largest: Duration,
 }
 
-/// Who saw time being stolen.
+/// The observer of stolen time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Observer {
-    /// A thread with the executive's priority that did nothing but look at the clock.
+    /// A thread with the executive's priority that only looked at the clock.
     Spinning,
-    /// An executive at work: what its steps took beyond their claimed costs.
+    /// An executive at work: the time of its steps beyond their claimed costs.
     Working,
 }
 
 impl Observer {
-    /// Both.
+    /// Both observers.
     pub const ALL: [Self; 2] = [Self::Spinning, Self::Working];
 
-    /// As all files and output have it.
+    /// The name, as in all files and output.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// Stolen time in windows of one length that follow one another.
+/// Stolen time in consecutive windows of one length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// Who saw it.
+    /// The observer.
     pub observer: Observer,
-    /// w: how long each window is.
+    /// w, the length of each window.
     pub window: Duration,
-    /// Windows that there were.
+    /// The number of windows.
     pub windows: u64,
-    /// In so many parts of the measurement, each of one processor, windows were claimed by themselves; the worst of them counts.
+    /// The number of parts of the measurement, each on one processor. Claims were made for each part, and the worst counts.
     pub parts: u64,
-    /// Of the windows every so manieth was looked at; 1 for all.
+    /// The step between observed windows; 1 for all windows.
     pub stride: u64,
-    /// N: on so many batches the claim rests,
+    /// N, the number of batches on which the claim rests,
     pub batches: u64,
-    /// each of so many windows, one after the other (b). They are taken not to depend on one another
+    /// and b, the number of windows in each, one after the other. Batches are assumed to be independent of one another
     /// ([`laxity_core::admission::confidence::batches`]).
     pub batch: u64,
-    /// m: so many windows of a batch exceed the budget at most: a premise of `exceedance`.
+    /// m, the largest number of windows of a batch that exceed the budget: a premise of `exceedance`.
     pub bad: u64,
-    /// In half of the windows no more was stolen.
+    /// The median of the stolen time in a window.
     pub median: Duration,
-    /// q: more is stolen in a window with a probability of `exceedance` at most. One claims nothing: then it is the most that was
-    /// seen, or less.
+    /// q, the budget: more is stolen in a window with a probability of `exceedance` at most. A probability of one claims nothing;
+    /// then the budget is the most that was seen, or less.
     pub budget: Duration,
-    /// See `budget`; wrong in a share alpha of all calibrations at most.
+    /// The probability of a larger theft; it is wrong in a share alpha of all calibrations at most.
     pub exceedance: Probability,
     /// The most that was stolen in a window.
     pub largest: Duration,

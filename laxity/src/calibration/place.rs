@@ -1,8 +1,8 @@
-//! Where the calibration of this host is.
+//! The path of this host's calibration.
 //!
-//! `LAXITY_CALIBRATION=FILE` says it, `LAXITY_CALIBRATION=none` that there is none. Otherwise it is the first of these that is
-//! there: `$XDG_CONFIG_HOME/laxity/calibration.toml` (`~/.config` if that is not set), `/etc/laxity/calibration.toml`; of AF_XDP
-//! `calibration-xdp.toml`, so that a host may have both.
+//! The environment variable `LAXITY_CALIBRATION` names the file, or is `none` for no calibration. If it is not set, the calibration
+//! is the first of these files that exists: `$XDG_CONFIG_HOME/laxity/calibration.toml` (`~/.config/laxity` if that variable is not
+//! set), `/etc/laxity/calibration.toml`. For AF_XDP the name is `calibration-xdp.toml`, so that a host can have both.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,12 +12,12 @@ use laxity_link::LinkKind;
 
 use crate::error::Error;
 
-/// The name of the variable.
+/// The environment variable that names the file of the calibration.
 pub const VARIABLE: &str = "LAXITY_CALIBRATION";
-/// Its value that says that there is none.
+/// The value of the variable for no calibration.
 pub const NONE: &str = "none";
 
-/// Where root writes it, for all.
+/// The directory in which root writes the calibration for all users.
 const FOR_ALL: &str = "/etc/laxity";
 const OF_A_USER: &str = "laxity";
 
@@ -29,8 +29,8 @@ fn name(link: LinkKind) -> &'static str {
     }
 }
 
-/// What the environment says.
-struct Environment {
+/// The relevant part of the environment.
+struct PathVariables {
     link: LinkKind,
     variable: Option<OsString>,
     config_home: Option<OsString>,
@@ -38,7 +38,7 @@ struct Environment {
     is_root: bool,
 }
 
-impl Environment {
+impl PathVariables {
     fn look(link: LinkKind) -> Self {
         let variable = |name| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
@@ -50,7 +50,7 @@ impl Environment {
         }
     }
 
-    /// The user's own place. Paths that are not absolute are not looked at, as the XDG specification wants it.
+    /// The user's own path. Relative paths are ignored, as the XDG specification requires.
     fn of_the_user(&self) -> Option<PathBuf> {
         let absolute = |value: &Option<OsString>| value.as_ref().map(PathBuf::from).filter(|path| path.is_absolute());
         let directory = absolute(&self.config_home).or_else(|| Some(absolute(&self.home)?.join(".config")));
@@ -61,7 +61,7 @@ impl Environment {
         PathBuf::from(FOR_ALL).join(name(self.link))
     }
 
-    /// The file to read, and whether it must be there.
+    /// The files to read, and true if one must exist.
     fn to_read(&self) -> (Vec<PathBuf>, bool) {
         match &self.variable {
             Some(value) if value == NONE => (Vec::new(), false),
@@ -78,7 +78,7 @@ impl Environment {
         }
     }
 
-    /// What is found before the file that is written.
+    /// The file that is found before the one that is written.
     fn hiding(&self) -> Option<PathBuf> {
         let written = self.to_write()?;
         self.find().ok().flatten().filter(|found| *found != written)
@@ -101,36 +101,36 @@ fn is_absence(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
-/// The file that holds the calibration of this host with such a link, if it was calibrated and nobody opted out.
+/// Finds the calibration of this host for such a link; `None` if there is none, or the variable is `none`.
 ///
 /// # Errors
-/// The file that the variable names is not there, or nobody can tell whether there is one.
+/// [`Error::Calibration`] if the file that the variable names does not exist, or the file system reports an error.
 pub fn find(link: LinkKind) -> Result<Option<PathBuf>, Error> {
-    Environment::look(link).find()
+    PathVariables::look(link).find()
 }
 
-/// Whether the variable names the file that [`find`] finds.
+/// True if the variable names the file that [`find`] finds.
 pub(super) fn is_named() -> bool {
-    Environment::look(LinkKind::Udp).to_read().1
+    PathVariables::look(LinkKind::Udp).to_read().1
 }
 
-/// The file that a calibration of this host with such a link is written to, unless another is named. `None` if this user has no place for one.
+/// Returns the path at which a new calibration of this host for such a link is written. `None` if this user has no directory for it.
 pub fn own(link: LinkKind) -> Option<PathBuf> {
-    Environment::look(link).to_write()
+    PathVariables::look(link).to_write()
 }
 
-/// A calibration that this user's commands read in place of the one at [`own`]: root's own, beside the one for all users.
+/// Returns the calibration that [`find`] finds instead of [`own`], if it finds another one.
 pub fn hiding_own(link: LinkKind) -> Option<PathBuf> {
-    Environment::look(link).hiding()
+    PathVariables::look(link).hiding()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn environment(variable: &str, config_home: &str, home: &str, is_root: bool) -> Environment {
+    fn environment(variable: &str, config_home: &str, home: &str, is_root: bool) -> PathVariables {
         let value = |text: &str| Some(OsString::from(text)).filter(|text| !text.is_empty());
-        Environment {
+        PathVariables {
             link: LinkKind::Udp,
             variable: value(variable),
             config_home: value(config_home),
@@ -167,7 +167,7 @@ mod tests {
             assert_eq!(shown(user.to_write().into_iter().collect()), written);
         }
         assert_eq!(environment("", "/config", "/root", true).to_write(), Some("/etc/laxity/calibration.toml".into()));
-        let xdp = Environment { link: LinkKind::Xdp, ..environment("", "/config", "", false) };
+        let xdp = PathVariables { link: LinkKind::Xdp, ..environment("", "/config", "", false) };
         assert_eq!(xdp.to_write(), Some("/config/laxity/calibration-xdp.toml".into()));
         assert_eq!(environment("my.toml", "", "/root", true).to_write(), Some("my.toml".into()));
     }
@@ -178,7 +178,7 @@ mod tests {
         assert!(error.to_string().starts_with("/absent/my.toml: "), "{error}");
         assert_eq!(error.exit_status(), 2);
         assert_eq!(environment("none", "/", "/", true).find().unwrap(), None);
-        // What stands in the way of a directory is no calibration.
+        // A file in place of a directory is no calibration.
         let found = environment("", "/dev/null", "", false).find().unwrap();
         assert!(found.is_none_or(|file| file.starts_with(FOR_ALL)));
     }

@@ -1,4 +1,4 @@
-//! Whether a second calibration finds what the first one did.
+//! The comparison of two calibrations of a host.
 
 use std::fmt;
 
@@ -9,9 +9,9 @@ use super::{Calibration, Cost, Piece};
 /// A cost whose medians are too far apart in two calibrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disagreement {
-    /// What of.
+    /// The piece of work.
     pub kind: Piece,
-    /// S, bytes.
+    /// S, the packet size in bytes.
     pub packet: Option<u32>,
     /// The median in this calibration.
     pub here: Duration,
@@ -33,13 +33,14 @@ impl fmt::Display for Disagreement {
     }
 }
 
-/// Medians may differ by this factor.
+/// The factor by which medians may differ.
 const FACTOR: u64 = 2;
-/// What the clock itself takes: medians that differ by less are alike.
+/// The time of reading the clock: medians that differ by less are alike.
 const CLOCK: Duration = Duration::from_nanos(100);
 
 impl Calibration {
-    /// The costs whose medians differ by more than a factor of two, and by more than reading the clock takes.
+    /// Lists the costs whose medians in `self` and `other` differ by more than a factor of two, and by more than the time of reading the
+    /// clock.
     pub fn disagreements(&self, other: &Self) -> Vec<Disagreement> {
         let alike = |one: Duration, two: Duration| {
             let (less, more) = (one.min(two), one.max(two));

@@ -60,7 +60,7 @@ pub(super) fn example() -> Calibration {
     let envelopes = [(1000, 500), (10_000, 1500)];
     let envelopes = envelopes.map(|(window, budget)| (Duration::from_micros(window), Duration::from_micros(budget)));
     let interference = Interference { envelopes: envelopes.to_vec(), ..Interference::default() };
-    let taken = Taken {
+    let taken = CalibrationConditions {
         kernel: "6.18.5 #1 SMP \"PREEMPT\" \\ 2026".to_owned(),
         processor: "Some CPU @ 2.10GHz µ".to_owned(),
         processors: 2,

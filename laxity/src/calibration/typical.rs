@@ -1,6 +1,6 @@
-//! Typical contracts: with them is shown what a calibration is good for.
+//! Typical contracts, which show the use of a calibration.
 
-use laxity_core::admission::pair::Pair;
+use laxity_core::admission::pair::HostPair;
 use laxity_core::contract::Contract;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
@@ -18,7 +18,7 @@ const TYPICAL: [(&str, u64, u64, u64, u64); 6] = [
     ("telemetry", 1_000, 100_000, 10, 1_000),
 ];
 
-/// All of them by name; they tolerate nothing.
+/// Lists the typical contracts by name: audio, control, imu, camera, lidar and telemetry. They tolerate no misses.
 pub fn contracts() -> impl Iterator<Item = (&'static str, Contract)> {
     TYPICAL.into_iter().filter_map(|(name, bytes, interval, burst, deadline)| {
         let (interval, deadline) = (Duration::from_micros(interval), Duration::from_millis(deadline));
@@ -27,12 +27,13 @@ pub fn contracts() -> impl Iterator<Item = (&'static str, Contract)> {
     })
 }
 
-/// The least deadline, from end to end, with which such a channel is granted alone between two hosts with these costs; `None` if with none.
+/// Finds the least deadline with which a channel with the traffic of `contract` is granted, alone, between two hosts with these costs;
+/// `None` if it is refused with any deadline.
 pub fn least_deadline(platform: &Platform, contract: &Contract) -> Option<Duration> {
-    Pair::live(platform).ok()?.least_deadline(&contract.with_deadline(limits::MIN_DEADLINE).ok()?)
+    HostPair::live(platform).ok()?.least_deadline(&contract.with_deadline(limits::MIN_DEADLINE).ok()?)
 }
 
-/// Whether any of them is granted with some deadline, or could be by one that tolerates late messages.
+/// True if any of them is granted with some deadline, or could be if it tolerated late messages.
 pub(super) fn grants_anything(platform: &Platform) -> bool {
     let tolerating = |contract: Contract| TOLERANCES.iter().filter_map(move |share| contract.tolerate(*share).ok());
     let mut all = contracts().flat_map(|(_, contract)| core::iter::once(contract).chain(tolerating(contract)));

@@ -1,4 +1,4 @@
-//! What bounds and guarantees rest on, as a running executive sees it.
+//! The premises of bounds and guarantees, as a running executive sees them.
 //!
 //! Bounds rest on budgets: a window in which more was stolen is a violation, which bounds do not survive. A guarantee rests on how often that
 //! happens, and on the premises of that claim ([`laxity_core::admission::confidence::batches`]). So batches of windows are counted as the calibration
@@ -8,44 +8,46 @@
 //! - when there is enough evidence that batches have bad windows more often than claimed ([`laxity_core::admission::confidence::evidence`]: where no batch is
 //!   bad with a higher probability than claimed, that happens with the probability alpha of the calibration at most, however long the host runs).
 //!
-//! What is withdrawn stays so for as long as the host runs: what it did once it may do again. Another host, or this one started again, begins anew. A host that mostly sleeps has good batches meanwhile,
-//! as it has them in its messages.
+//! A withdrawn claim stays withdrawn for as long as the host runs: what the host did once it may do again. Another host, or this
+//! one after a restart, begins anew. While a host mostly sleeps its batches are good, as its messages are.
 
 use std::net::SocketAddr;
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::confidence::batches::Batching;
-use laxity_core::admission::confidence::evidence::Evidence;
-use laxity_core::endpoint::WatchedPeer;
+use laxity_core::admission::confidence::evidence::ClaimEvidence;
+use laxity_core::endpoint::PeerPremises;
 use laxity_core::piece::Piece;
 use laxity_core::units::Duration;
+use serde::Serialize;
 
 use super::{Calibration, Observer, Window};
 
-/// How often something took longer than its claimed cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Runs of one kind of work that took longer than the claimed cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overruns {
-    /// How often.
+    /// Their number.
     pub count: u64,
-    /// By how much at the most.
+    /// The largest excess.
+    #[serde(rename = "largest_ns")]
     pub largest: Duration,
 }
 
-/// What is claimed of batches of windows of one length.
+/// The claim about batches of windows of one length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Claim {
+struct WindowClaim {
     /// b and m.
     batch: u64,
     bad: u64,
     /// Of the open batch.
     in_batch: u64,
     bad_in_batch: u64,
-    evidence: Evidence,
+    evidence: ClaimEvidence,
     /// A batch had more than m bad windows.
     is_crowded: bool,
 }
 
-impl Claim {
+impl WindowClaim {
     /// So many windows in a row are over, all of them bad or none.
     fn close(&mut self, mut count: u64, is_bad: bool) {
         let whole = self.batch;
@@ -76,12 +78,12 @@ impl Claim {
 
 /// The claims of a calibration about the windows of a platform, to be watched.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct WindowClaims {
     /// The rarest of each length first.
-    of: Vec<((Duration, Duration), Claim)>,
+    of: Vec<((Duration, Duration), WindowClaim)>,
 }
 
-impl Claims {
+impl WindowClaims {
     /// Those of executives at work: what is watched is one. Nothing is claimed without a calibration. With every claim true one of them is withdrawn
     /// in a share alpha of all hosts at most.
     pub(crate) fn of(calibration: Option<&Calibration>) -> Self {
@@ -94,59 +96,65 @@ impl Claims {
             let [windows, most_bad] = [window.batch, window.bad].map(|windows| windows.min(1 << 32) as usize);
             // Of a batch only every so manieth window was looked at; here all are.
             let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
-            let evidence = Evidence::new(claimed, alpha);
+            let evidence = ClaimEvidence::new(claimed, alpha);
             (
                 (window.window, window.budget),
-                Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() },
+                WindowClaim { batch: window.batch.max(1), bad: window.bad, evidence, ..WindowClaim::default() },
             )
         };
         Self { of: claimed().map(claim).collect() }
     }
 }
 
-/// Windows of one length at run time, held against the budget that the bounds count on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Windows of one length at run time, against the budget on which the bounds count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WatchedWindow {
-    /// w: how long each is.
+    /// w, the length of each window.
+    #[serde(rename = "window_ns")]
     pub window: Duration,
-    /// q: what may be stolen in each.
+    /// q, the time that may be stolen in each.
+    #[serde(rename = "budget_ns")]
     pub budget: Duration,
-    /// How many are over.
+    /// The number of windows that have ended.
     pub windows: u64,
-    /// In how many of them more was stolen.
+    /// The number of windows in which more time than the budget was stolen.
     pub exceeded: u64,
     /// The most that was stolen in one.
+    #[serde(rename = "largest_ns")]
     pub largest: Duration,
-    /// Whether bounds count on the budget now: only then windows are counted in the figures above.
+    /// True if bounds count on the budget now. The other fields count windows only while it is true.
+    #[serde(skip)]
     pub is_counted_on: bool,
-    /// What a calibration claims of them, if it does.
-    claim: Option<Claim>,
+    /// The claim of a calibration about them, if it makes one.
+    #[serde(skip)]
+    claim: Option<WindowClaim>,
 }
 
 impl WatchedWindow {
-    pub(crate) fn new(window: Duration, budget: Duration, claims: &Claims) -> Self {
+    pub(crate) fn new(window: Duration, budget: Duration, claims: &WindowClaims) -> Self {
         // The budget may be the other observer's, and larger.
-        let covers = |((length, claimed), _): &&((Duration, Duration), Claim)| *length == window && *claimed <= budget;
+        let covers =
+            |((length, claimed), _): &&((Duration, Duration), WindowClaim)| *length == window && *claimed <= budget;
         let claim = claims.of.iter().find(covers).map(|(_, claim)| *claim);
         Self { window, budget, is_counted_on: true, claim, ..Self::default() }
     }
 
-    /// As another process says of its executive's.
+    /// As another process states it for its executive.
     pub(crate) fn told(
         [window, budget, largest]: [Duration; 3],
         [windows, exceeded]: [u64; 2],
         [is_counted_on, is_withdrawn]: [bool; 2],
     ) -> Self {
-        let claim = is_withdrawn.then(|| Claim { is_crowded: true, ..Claim::default() });
+        let claim = is_withdrawn.then(|| WindowClaim { is_crowded: true, ..WindowClaim::default() });
         Self { window, budget, windows, exceeded, largest, is_counted_on, claim }
     }
 
-    /// Whether what was claimed of these windows, and is counted on, cannot be kept up.
+    /// True if the claim about these windows is counted on and was withdrawn.
     pub fn is_withdrawn(&self) -> bool {
         self.is_counted_on && self.claim.is_some_and(|claim| claim.is_withdrawn())
     }
 
-    /// So many windows are over, and in each so much was stolen.
+    /// Counts `count` windows that are over, in each of which `stolen` was stolen.
     pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
         if self.is_counted_on {
             self.windows += count;
@@ -159,19 +167,20 @@ impl WatchedWindow {
     }
 }
 
-/// What the bounds rest on, as the running executive saw it.
+/// The premises of the bounds, as the running executive saw them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Premises {
     pub(crate) overruns: [Overruns; Piece::ALL.len()],
-    /// One for each envelope of the platform and of its claims ([`laxity_core::platform::Claim`]); bounds count on some of them at a time.
+    /// The windows of each envelope of the platform and of its claims ([`laxity_core::platform::ToleranceClaim`]). Bounds count on some of
+    /// them at a time.
     pub windows: Vec<WatchedWindow>,
-    /// One for each peer with another clock.
-    pub peers: Vec<WatchedPeer>,
+    /// The premises about each peer with another clock.
+    pub peers: Vec<PeerPremises>,
 }
 
-/// The broken premises of a peer that is called so, in words; one a line.
-pub fn broken_of_peer(peer: &WatchedPeer, name: &str) -> Vec<String> {
-    let WatchedPeer { network, clock, .. } = peer;
+/// The broken premises about a peer with this name, in words; one a line.
+pub fn broken_of_peer(peer: &PeerPremises, name: &str) -> Vec<String> {
+    let PeerPremises { network, clock, .. } = peer;
     let mut told = Vec::new();
     if network.count > 0 {
         told.push(format!(
@@ -196,7 +205,7 @@ impl Premises {
     }
 
     /// Takes over what was seen of peers, without allocating where there is room for them.
-    pub(crate) fn copy_peers(&mut self, peers: &[WatchedPeer]) {
+    pub(crate) fn copy_peers(&mut self, peers: &[PeerPremises]) {
         self.peers.clear();
         self.peers.extend_from_slice(peers);
     }
@@ -214,34 +223,35 @@ impl Premises {
         }
     }
 
-    /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
-    /// in `windows`.
+    /// The runs that took longer than their cost, by kind of work; only kinds with such runs. The excess counts as stolen in
+    /// `windows`.
     pub fn overruns(&self) -> impl Iterator<Item = (Piece, Overruns)> + '_ {
         let all = Piece::ALL.into_iter().zip(self.overruns);
         all.filter(|(_, overruns)| overruns.count > 0)
     }
 
-    /// Whether the platform took more than the bounds count on: while it did they did not hold.
+    /// True if the platform took more than the bounds count on. Meanwhile the bounds did not hold.
     pub fn are_violated(&self) -> bool {
         self.windows.iter().any(|window| window.exceeded > 0)
     }
 
-    /// Whether what was claimed of this host cannot be kept up: then no guarantee of it counts.
+    /// True if a claim about this host was withdrawn because the running host contradicts it: then no guarantee of the host counts.
     pub fn are_withdrawn(&self) -> bool {
         self.windows.iter().any(WatchedWindow::is_withdrawn)
     }
 
-    /// Whether a premise about this peer was broken: the network took longer than is counted on, or its clock was known worse.
+    /// True if a premise about this peer was broken: the network took longer than is counted on, or its clock was known less
+    /// exactly.
     pub fn are_broken_with(&self, peer: SocketAddr) -> bool {
         self.peers.iter().any(|of| of.peer == peer && of.is_broken())
     }
 
-    /// Likewise, about any peer.
+    /// True if a premise about any peer was broken.
     pub fn are_broken_with_any(&self) -> bool {
-        self.peers.iter().any(WatchedPeer::is_broken)
+        self.peers.iter().any(PeerPremises::is_broken)
     }
 
-    /// What was violated, in words; one a line.
+    /// The violated premises, in words; one a line.
     pub fn violations(&self) -> Vec<String> {
         let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
         let told = exceeded.map(|&WatchedWindow { window, budget, windows, exceeded, largest, .. }| {
@@ -264,7 +274,7 @@ impl Premises {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::endpoint::Exceeded;
+    use laxity_core::endpoint::ExceededPremise;
 
     use super::super::tests::example;
     use super::*;
@@ -276,7 +286,7 @@ mod tests {
         for window in &mut calibration.windows {
             (window.batch, window.bad, window.exceedance) = (batch, bad, exceedance);
         }
-        WatchedWindow::new(Duration::from_millis(1), budget, &Claims::of(Some(&calibration)))
+        WatchedWindow::new(Duration::from_millis(1), budget, &WindowClaims::of(Some(&calibration)))
     }
 
     const BAD: Duration = Duration::from_micros(501);
@@ -337,12 +347,13 @@ mod tests {
     fn broken_premises_of_a_peer_are_told_and_are_that_peers() {
         let ms = Duration::from_millis;
         let peer = |host| SocketAddr::from(([10, 0, 0, host], 7));
-        let of = |host, network, clock| WatchedPeer {
+        let of = |host, network, clock| PeerPremises {
             peer: peer(host),
             round_trip: ms(150),
             error: ms(2),
-            network: Exceeded { count: network, largest: ms(150), limit: ms(3) },
-            clock: Exceeded { count: clock, largest: ms(2), limit: ms(1) },
+            by_wall_clocks: false,
+            network: ExceededPremise { count: network, largest: ms(150), limit: ms(3) },
+            clock: ExceededPremise { count: clock, largest: ms(2), limit: ms(1) },
         };
         let mut premises = Premises::default().with_room_for(2);
         let room = premises.peers.as_ptr();
@@ -361,7 +372,7 @@ mod tests {
 
     #[test]
     fn without_a_claim_nothing_is_withdrawn() {
-        let mut window = WatchedWindow::new(Duration::from_millis(1), Duration::ZERO, &Claims::of(None));
+        let mut window = WatchedWindow::new(Duration::from_millis(1), Duration::ZERO, &WindowClaims::of(None));
         window.close(BAD, 1000);
         assert!(!window.is_withdrawn() && window.exceeded == 1000);
         let mut unclaimed = watched(100, 3, Probability::ONE);

@@ -1,4 +1,4 @@
-//! The directory of claims: where it is, to whom it and its files must belong, and its lock.
+//! The directory of claims: its path, the owner of the directory and its files, and its lock.
 
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions};
 use std::io;
@@ -10,12 +10,13 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::ClaimsError;
 
-/// Root's, which everybody may read.
+/// Root's directory, which all users can read.
 pub(super) const ROOTS: &str = "/run/laxity";
 /// Longer than reading all claims takes.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where a user's processes find each other: `/run/laxity` for root, else `$XDG_RUNTIME_DIR/laxity`, else `/tmp/laxity-UID`.
+/// The directory by which a user's processes find each other: `/run/laxity` for root, else `$XDG_RUNTIME_DIR/laxity`, else
+/// `/tmp/laxity-UID`.
 pub(crate) fn directory(user: u32) -> PathBuf {
     if user == 0 {
         return PathBuf::from(ROOTS);
@@ -27,7 +28,7 @@ pub(crate) fn directory(user: u32) -> PathBuf {
     }
 }
 
-/// [`directory`], which is there afterwards, and belongs to this user.
+/// Makes sure that [`directory`] exists and belongs to this user.
 pub(crate) fn make_directory(user: u32) -> Result<PathBuf, ClaimsError> {
     let directory = directory(user);
     let mode = if user == 0 { 0o755 } else { 0o700 };
@@ -39,7 +40,7 @@ pub(crate) fn make_directory(user: u32) -> Result<PathBuf, ClaimsError> {
 pub(super) fn own_directory(path: &Path, user: u32, mode: u32, denied: u32) -> Result<(), ClaimsError> {
     let error = |source| ClaimsError::io(path, "making the directory", source);
     match DirBuilder::new().mode(mode).create(path) {
-        // Whatever the mask of the process that makes it.
+        // Regardless of the umask of the process that makes it.
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(error)?,
         Err(source) if source.kind() == io::ErrorKind::AlreadyExists => {}
         Err(source) => return Err(error(source)),
@@ -58,7 +59,7 @@ pub(super) fn own_directory(path: &Path, user: u32, mode: u32, denied: u32) -> R
     Ok(())
 }
 
-/// Whether a directory is root's, and no other user can change what is in it.
+/// True if a directory is root's, and no other user can change its contents.
 pub(super) fn is_roots(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0)
 }
@@ -78,9 +79,44 @@ pub(super) fn trusted(found: &Metadata, path: &Path, user: u32) -> Result<(), Cl
     Ok(())
 }
 
-/// Opens it without following a link, and without being blocked by a pipe that lies there.
-pub(super) fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
+/// Opens a file without following a link, and without blocking at a pipe that lies there.
+pub(crate) fn open(options: &mut OpenOptions, path: &Path, mode: u32) -> io::Result<File> {
+    options.mode(mode).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
+}
+
+/// Removing a file that is not there is done, too.
+pub(crate) fn removed(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// A locked file of this process, gone when it is dropped. A process that was forked leaves it alone.
+#[derive(Debug)]
+pub(crate) struct OwnFile {
+    pub(super) path: PathBuf,
+    pub(super) pid: u32,
+    _locked: File,
+}
+
+impl OwnFile {
+    pub(crate) fn new(path: PathBuf, locked: File) -> Self {
+        Self { path, pid: std::process::id(), _locked: locked }
+    }
+
+    /// False in a process that was forked from the one that has it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.pid == std::process::id()
+    }
+}
+
+impl Drop for OwnFile {
+    fn drop(&mut self) {
+        if self.is_of_this_process() {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// The lock of a directory of `user`: while it is open, no other process changes claims there.
@@ -98,19 +134,19 @@ pub(super) fn lock(directory: &Path, user: u32) -> Result<File, ClaimsError> {
     Ok(file)
 }
 
-/// Locks a file, which is made if it is not there, until it is closed; `None` where others hold it for longer than `patience`. Its holder may remove it:
-/// then the lock of the new one counts.
+/// Locks a file, which is made if it does not exist, until it is closed. `None` if others hold the lock for longer than
+/// `patience`. Its holder may remove the file: then the lock of the new file counts.
 pub(crate) fn lock_file(path: &Path, patience: Duration) -> io::Result<Option<File>> {
     let start = Instant::now();
     loop {
-        let file = open(OpenOptions::new().read(true).write(true).create(true), path)?;
+        let file = open(OpenOptions::new().read(true).write(true).create(true), path, 0o600)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {
                 let (ours, there) = (file.metadata()?, fs::symlink_metadata(path));
                 if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
                     return Ok(Some(file));
                 }
-                // Removed since it was opened: nothing to wait for.
+                // The file was removed since it was opened: there is nothing to wait for.
                 continue;
             }
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}

@@ -1,4 +1,4 @@
-//! What a claim says: who has what.
+//! The contents of a claim: an executive, and what it has claimed.
 
 use std::fmt;
 use std::fs;
@@ -15,41 +15,41 @@ use crate::link_rate::is_loopback;
 
 const FORMAT: &str = "laxity-claim";
 const VERSION: u32 = 1;
-/// Bytes of a command or a name.
+/// The largest length of a command or a name, in bytes.
 pub(super) const MOST_TEXT: usize = 200;
-/// Processors that the kernel's set has room for.
+/// The number of processors in the kernel's set.
 const MOST_PROCESSORS: usize = 1024;
 
-/// An executive that has claimed something.
+/// An executive that has claimed a link and processors.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Holder {
-    /// Its process, as that is numbered in its own namespace.
+pub struct ClaimHolder {
+    /// The process id, in the process's own namespace.
     pub pid: u32,
-    /// What that calls itself.
+    /// The name that the process gives itself.
     pub command: String,
-    /// Where its peers reach it.
+    /// The address at which its peers reach it.
     pub address: SocketAddr,
     /// The link that it has claimed.
     pub link: ClaimedLink,
-    /// Where that link is.
+    /// The network namespace of that link.
     pub network: NetworkNamespace,
     /// The processors that it has claimed, in ascending order.
     pub processors: Vec<usize>,
 }
 
-/// A network namespace: the device and inode by which the kernel names it.
+/// A network namespace: the device and inode by which the kernel identifies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NetworkNamespace {
-    /// The device.
+    /// The device number.
     pub device: u64,
-    /// The inode.
+    /// The inode number.
     pub inode: u64,
 }
 
 impl NetworkNamespace {
-    /// Of the calling thread, as its sockets are.
+    /// The namespace of the calling thread, in which its sockets are made.
     pub(crate) fn of_thread() -> Result<Self, ClaimsError> {
         let path = Path::new("/proc/thread-self/ns/net");
         let found = fs::metadata(path).map_err(|source| ClaimsError::io(path, "looking at", source))?;
@@ -57,15 +57,15 @@ impl NetworkNamespace {
     }
 }
 
-/// What of a network namespace is claimed.
+/// The part of a network namespace that is claimed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClaimedLink {
-    /// All links: the address is no single interface's, such as 0.0.0.0.
+    /// All links: the address is not that of a single interface, such as 0.0.0.0.
     All,
-    /// One interface. A VLAN's claim is of the interface below.
+    /// One interface. A VLAN claims the interface below it.
     Interface {
-        /// Its name when it was claimed.
+        /// Its name at the time of the claim.
         name: String,
         /// Its number.
         index: u32,
@@ -73,7 +73,7 @@ pub enum ClaimedLink {
 }
 
 impl ClaimedLink {
-    /// The link of a host that has `address` and drives the interface `named`, if it says so.
+    /// The link of a host that has `address` and drives the interface `named`, if it names one.
     pub(super) fn of(address: IpAddr, named: Option<&str>) -> Self {
         let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces());
         Self::among(&interfaces.unwrap_or_default(), address.to_canonical(), named)
@@ -109,18 +109,18 @@ impl fmt::Display for ClaimedLink {
     }
 }
 
-/// What two executives need.
+/// The resources that two executives both need.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Claimed {
+pub enum ClaimedResource {
     /// The link, as the holder has claimed it.
     Link(ClaimedLink),
     /// These processors, in ascending order.
     Processors(Vec<usize>),
 }
 
-impl Claimed {
-    /// What helps beside sharing one executive.
+impl ClaimedResource {
+    /// A remedy beside sharing one executive.
     pub(crate) fn other_way(&self) -> &'static str {
         match self {
             Self::Link(_) => "give this one a link and processors of its own (--bind, taskset)",
@@ -129,7 +129,7 @@ impl Claimed {
     }
 }
 
-impl fmt::Display for Claimed {
+impl fmt::Display for ClaimedResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Link(link @ ClaimedLink::All) => write!(f, "{link} are"),
@@ -159,13 +159,13 @@ impl fmt::Display for Ranges<'_> {
     }
 }
 
-impl Holder {
+impl ClaimHolder {
     /// Its processors as taskset writes them: `0-2,5`.
     pub fn listed_processors(&self) -> String {
         Ranges(&self.processors).to_string()
     }
 
-    /// The same, unless it says what no claim says.
+    /// Returns the holder unless its contents are not valid.
     pub(super) fn checked(self) -> Result<Self, String> {
         let names = [Some(&self.command), self.link.name()];
         if names.into_iter().flatten().any(|text| text.len() > MOST_TEXT || text.chars().any(char::is_control)) {
@@ -177,9 +177,9 @@ impl Holder {
         Ok(self)
     }
 
-    /// Reads what a file says.
+    /// Reads the contents of a claim file.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
-        let written: Written = serde_json::from_slice(bytes).map_err(|error| presentable(&error.to_string()))?;
+        let written: ClaimFile = serde_json::from_slice(bytes).map_err(|error| presentable(&error.to_string()))?;
         if written.format != FORMAT || written.version != VERSION {
             let found = presentable(&written.format);
             return Err(format!("format {found} {}, expected {FORMAT} {VERSION}", written.version));
@@ -187,21 +187,21 @@ impl Holder {
         serde_json::from_value::<Self>(written.holder).map_err(|error| presentable(&error.to_string()))?.checked()
     }
 
-    /// As a file says it.
+    /// The contents of a claim file.
     pub(super) fn written(&self) -> io::Result<String> {
         let holder = serde_json::to_value(self)?;
-        let written = Written { format: FORMAT.to_owned(), version: VERSION, holder };
+        let written = ClaimFile { format: FORMAT.to_owned(), version: VERSION, holder };
         Ok(serde_json::to_string_pretty(&written)? + "\n")
     }
 
-    /// What both need.
-    pub(super) fn common(&self, other: &Self) -> Option<Claimed> {
+    /// The resources that both need.
+    pub(super) fn common(&self, other: &Self) -> Option<ClaimedResource> {
         if self.network == other.network && self.link.overlaps(&other.link) {
-            return Some(Claimed::Link(self.link.clone()));
+            return Some(ClaimedResource::Link(self.link.clone()));
         }
         let both: Vec<usize> =
             self.processors.iter().copied().filter(|processor| other.processors.contains(processor)).collect();
-        (!both.is_empty()).then_some(Claimed::Processors(both))
+        (!both.is_empty()).then_some(ClaimedResource::Processors(both))
     }
 }
 
@@ -214,7 +214,7 @@ impl ClaimedLink {
     }
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for ClaimHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "pid {} ({}) at {}", self.pid, self.command, self.address)
     }
@@ -223,13 +223,13 @@ impl fmt::Display for Holder {
 /// A claim as it stands in its file. The version is checked before the rest is read.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct ClaimFile {
     format: String,
     version: u32,
     holder: serde_json::Value,
 }
 
-/// `found` without what a terminal obeys, and not long.
+/// Shortens `found`, and removes the characters that control a terminal.
 pub(super) fn presentable(found: &str) -> String {
     let mut safe: String = found.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
     while safe.len() > MOST_TEXT {

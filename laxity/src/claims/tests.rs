@@ -1,3 +1,4 @@
+use std::fs::File;
 use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
@@ -8,9 +9,9 @@ use super::holder::MOST_TEXT;
 use super::*;
 
 /// A directory of its own for each test.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("laxity-claims-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -19,17 +20,17 @@ impl Place {
     fn at(&self) -> ClaimDirectory {
         ClaimDirectory::At(self.0.clone())
     }
-    fn claim(&self, wanted: Holder) -> Result<Result<Claim, Conflict>, ClaimsError> {
+    fn claim(&self, wanted: ClaimHolder) -> Result<Result<OwnFile, Conflict>, ClaimsError> {
         let address = wanted.address;
-        match Claiming::with(&self.at(), wanted)? {
+        match ClaimAttempt::with(&self.at(), wanted)? {
             Ok(claiming) => claiming.finish(address, false),
             Err(conflict) => Ok(Err(conflict)),
         }
     }
-    fn granted(&self, wanted: Holder) -> Claim {
+    fn granted(&self, wanted: ClaimHolder) -> OwnFile {
         self.claim(wanted).unwrap().unwrap()
     }
-    fn refused(&self, wanted: Holder) -> Conflict {
+    fn refused(&self, wanted: ClaimHolder) -> Conflict {
         self.claim(wanted).unwrap().unwrap_err()
     }
     fn names(&self) -> Vec<String> {
@@ -41,14 +42,15 @@ impl Place {
     /// A file that claims are looked for in, held if it is to be.
     fn file(&self, name: &str, content: &[u8], is_held: bool) -> File {
         self.at().directory().unwrap();
-        let mut file = open(OpenOptions::new().write(true).create(true).truncate(true), &self.0.join(name)).unwrap();
+        let mut file =
+            open(OpenOptions::new().write(true).create(true).truncate(true), &self.0.join(name), 0o600).unwrap();
         file.write_all(content).unwrap();
         assert!(!is_held || sys::hold(&file).unwrap());
         file
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -58,8 +60,8 @@ fn link(name: &str, index: u32) -> ClaimedLink {
     ClaimedLink::Interface { name: name.to_owned(), index }
 }
 
-fn holder(link: ClaimedLink, processors: &[usize]) -> Holder {
-    Holder {
+fn holder(link: ClaimedLink, processors: &[usize]) -> ClaimHolder {
+    ClaimHolder {
         pid: std::process::id(),
         command: "recv camera".to_owned(),
         address: "10.0.0.1:5709".parse().unwrap(),
@@ -71,16 +73,16 @@ fn holder(link: ClaimedLink, processors: &[usize]) -> Holder {
 
 #[test]
 fn a_link_is_one_executives_until_its_claim_is_dropped() {
-    let place = Place::new("link");
+    let place = TestDirectory::new("link");
     let first = place.granted(holder(link("eth0", 2), &[0]));
     let Conflict { holder: found, what } = place.refused(holder(link("eth0", 2), &[1]));
-    assert_eq!((&found, &what), (&holder(link("eth0", 2), &[0]), &Claimed::Link(link("eth0", 2))));
+    assert_eq!((&found, &what), (&holder(link("eth0", 2), &[0]), &ClaimedResource::Link(link("eth0", 2))));
     assert_eq!(place.at().holders().unwrap(), [found]);
     // All links and one of them.
-    assert_eq!(place.refused(holder(ClaimedLink::All, &[1])).what, Claimed::Link(link("eth0", 2)));
+    assert_eq!(place.refused(holder(ClaimedLink::All, &[1])).what, ClaimedResource::Link(link("eth0", 2)));
     drop(first);
     let all = place.granted(holder(ClaimedLink::All, &[0]));
-    assert_eq!(place.refused(holder(link("eth0", 2), &[1])).what, Claimed::Link(ClaimedLink::All));
+    assert_eq!(place.refused(holder(link("eth0", 2), &[1])).what, ClaimedResource::Link(ClaimedLink::All));
     drop(all);
     assert_eq!(place.at().holders().unwrap(), []);
     assert!(place.names().is_empty(), "{:?}", place.names());
@@ -88,24 +90,24 @@ fn a_link_is_one_executives_until_its_claim_is_dropped() {
 
 #[test]
 fn other_links_and_other_processors_are_granted_and_common_ones_refused() {
-    let place = Place::new("apart");
+    let place = TestDirectory::new("apart");
     let _first = place.granted(holder(link("eth0", 2), &[0, 1]));
     let _second = place.granted(holder(link("eth1", 3), &[2, 3]));
     let elsewhere = NetworkNamespace { device: 4, inode: 8 };
-    let there = Holder { network: elsewhere, ..holder(link("eth0", 2), &[4]) };
+    let there = ClaimHolder { network: elsewhere, ..holder(link("eth0", 2), &[4]) };
     let _third = place.granted(there);
     assert_eq!(place.names().len(), 3);
-    let overlapping = Holder { network: elsewhere, ..holder(link("eth7", 9), &[1, 2, 5]) };
+    let overlapping = ClaimHolder { network: elsewhere, ..holder(link("eth7", 9), &[1, 2, 5]) };
     let Conflict { holder, what } = place.refused(overlapping);
     let expected = if holder.processors == [0, 1] { vec![1] } else { vec![2] };
-    assert_eq!(what, Claimed::Processors(expected));
+    assert_eq!(what, ClaimedResource::Processors(expected));
 }
 
 #[test]
 fn another_is_refused_though_it_looked_before_the_claim_was_made() {
-    let place = Place::new("race");
+    let place = TestDirectory::new("race");
     let wanted = || holder(link("eth0", 2), &[0]);
-    let [first, second] = [(); 2].map(|()| Claiming::with(&place.at(), wanted()).unwrap().unwrap());
+    let [first, second] = [(); 2].map(|()| ClaimAttempt::with(&place.at(), wanted()).unwrap().unwrap());
     let address = "10.0.0.1:7".parse().unwrap();
     let _claim = first.finish(address, false).unwrap().unwrap();
     assert_eq!(second.finish(address, false).unwrap().unwrap_err().holder.address, address);
@@ -113,7 +115,7 @@ fn another_is_refused_though_it_looked_before_the_claim_was_made() {
 
 #[test]
 fn what_a_dead_process_left_is_removed() {
-    let place = Place::new("dead");
+    let place = TestDirectory::new("dead");
     let claim = place.granted(holder(link("eth0", 2), &[0]));
     let (path, content) = (claim.path.clone(), fs::read(&claim.path).unwrap());
     drop(claim);
@@ -133,7 +135,7 @@ fn what_a_dead_process_left_is_removed() {
 
 #[test]
 fn a_claim_that_is_held_and_says_nothing_is_an_error_that_names_it() {
-    let place = Place::new("damaged");
+    let place = TestDirectory::new("damaged");
     let other = br#"{"format":"laxity-claim","version":9,"holder":{"more":1}}"#;
     let long = vec![b' '; 20_000];
     for content in [&b"{}"[..], b"", b"\xff", other, &long] {
@@ -149,7 +151,7 @@ fn a_claim_that_is_held_and_says_nothing_is_an_error_that_names_it() {
 
 #[test]
 fn what_others_may_write_or_have_put_there_is_not_trusted() {
-    let place = Place::new("foreign");
+    let place = TestDirectory::new("foreign");
     let foreign = |says: &str| {
         let error = place.at().holders().unwrap_err();
         assert!(matches!(error, ClaimsError::Foreign { .. } | ClaimsError::Io { .. }), "{error}");
@@ -187,7 +189,7 @@ fn what_others_may_write_or_have_put_there_is_not_trusted() {
 
 #[test]
 fn roots_claims_are_heeded_by_others_who_leave_the_files_alone() {
-    let place = Place::new("roots");
+    let place = TestDirectory::new("roots");
     let _claim = place.granted(holder(link("eth0", 2), &[0]));
     place.file("7-1.claim", b"left", false);
     assert_eq!(live(&place.0, this_user(), false).unwrap(), [holder(link("eth0", 2), &[0])]);
@@ -207,7 +209,7 @@ fn roots_claims_are_heeded_by_others_who_leave_the_files_alone() {
 
 #[test]
 fn a_lock_that_is_held_is_waited_for_and_not_for_ever() {
-    let place = Place::new("lock");
+    let place = TestDirectory::new("lock");
     let held = lock(&place.at().directory().unwrap(), this_user()).unwrap();
     let error = place.at().holders().unwrap_err();
     assert!(error.to_string().contains("claims.lock") && error.to_string().contains("1000 ms"), "{error}");
@@ -222,7 +224,7 @@ fn a_lock_that_is_held_is_waited_for_and_not_for_ever() {
 
 #[test]
 fn many_at_once_have_one_link_in_turn() {
-    let place = Place::new("turns");
+    let place = TestDirectory::new("turns");
     let granted = std::sync::atomic::AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..4 {
@@ -270,21 +272,23 @@ fn the_link_of_an_address_is_its_interface_or_the_one_below_it() {
 #[test]
 fn a_refusal_says_by_whom_of_what_and_what_helps() {
     let said = |what| crate::Error::from(Conflict { holder: holder(link("eth0", 2), &[0]), what }).to_string();
-    let text = said(Claimed::Link(link("eth0", 2)));
+    let text = said(ClaimedResource::Link(link("eth0", 2)));
     let who = format!("claimed by pid {} (recv camera) at 10.0.0.1:5709; attach to ", std::process::id());
     assert!(text.starts_with(&format!("refused by this host: link eth0 is {who}")), "{text}");
-    assert!(said(Claimed::Link(ClaimedLink::All)).contains("all links are claimed"));
-    let text = said(Claimed::Processors(vec![0, 1, 2, 5, 7, 8]));
+    assert!(said(ClaimedResource::Link(ClaimedLink::All)).contains("all links are claimed"));
+    let text = said(ClaimedResource::Processors(vec![0, 1, 2, 5, 7, 8]));
     assert!(text.contains("processors 0-2,5,7-8 are claimed by") && text.contains("(taskset)"), "{text}");
-    assert!(said(Claimed::Processors(vec![3])).contains("processor 3 is claimed"));
-    let error =
-        crate::Error::from(Conflict { holder: holder(ClaimedLink::All, &[]), what: Claimed::Link(ClaimedLink::All) });
+    assert!(said(ClaimedResource::Processors(vec![3])).contains("processor 3 is claimed"));
+    let error = crate::Error::from(Conflict {
+        holder: holder(ClaimedLink::All, &[]),
+        what: ClaimedResource::Link(ClaimedLink::All),
+    });
     assert_eq!(error.exit_status(), 3);
 }
 
 #[test]
 fn the_claim_of_a_process_that_was_forked_is_its_parents() {
-    let place = Place::new("forked");
+    let place = TestDirectory::new("forked");
     let mut claim = place.granted(holder(link("eth0", 2), &[0]));
     claim.pid += 1;
     let path = claim.path.clone();
@@ -295,24 +299,24 @@ fn the_claim_of_a_process_that_was_forked_is_its_parents() {
 proptest! {
     #[test]
     fn arbitrary_bytes_are_an_error_and_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        prop_assert!(Holder::parse(&bytes).is_err());
+        prop_assert!(ClaimHolder::parse(&bytes).is_err());
     }
     #[test]
     fn what_a_process_calls_itself_can_be_read_again(command in ".{0,300}", processors in prop::collection::btree_set(0usize..1024, 0..1024)) {
-        let written = Holder {
+        let written = ClaimHolder {
             command: presentable(&command),
             processors: processors.into_iter().collect(),
             ..holder(ClaimedLink::All, &[])
         };
         let text = written.written().unwrap();
         prop_assert!(text.len() as u64 <= MOST_BYTES, "{}", text.len());
-        prop_assert_eq!(Holder::parse(text.as_bytes()), Ok(written));
+        prop_assert_eq!(ClaimHolder::parse(text.as_bytes()), Ok(written));
     }
     #[test]
     fn a_claim_with_a_mistake_is_an_error(number in 0usize..5) {
         let mistaken = [
-            Holder { command: "a\u{1b}".to_owned(), ..holder(ClaimedLink::All, &[]) },
-            Holder { command: "a".repeat(MOST_TEXT + 1), ..holder(ClaimedLink::All, &[]) },
+            ClaimHolder { command: "a\u{1b}".to_owned(), ..holder(ClaimedLink::All, &[]) },
+            ClaimHolder { command: "a".repeat(MOST_TEXT + 1), ..holder(ClaimedLink::All, &[]) },
             holder(link("eth\n0", 2), &[]),
             holder(ClaimedLink::All, &[1, 0]),
             holder(ClaimedLink::All, &[1, 1]),

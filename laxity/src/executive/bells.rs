@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use laxity_link::sys::WakeSet;
 
+use crate::attach::flags::ClientFlags;
+use crate::attach::layout::CHANNELS;
 use crate::doorbell::Doorbell;
 
-/// Channels of an application in another process: its bell has one word.
-const CHANNELS: usize = u64::BITS as usize;
 /// Most applications in other processes.
 pub(crate) const MAX_APPLICATIONS: usize = 64;
 
@@ -16,30 +16,26 @@ pub(crate) const MAX_APPLICATIONS: usize = 64;
 /// wakes the executive once at most (and rings once more where that meets the end of an upcall); what it has in its mailboxes meanwhile is not counted yet, and those have less.
 const CREDIT: u32 = 1 << 16;
 
-/// Hears that an application rings for nothing. It is not heard any more.
-pub(crate) trait Culprit: std::fmt::Debug + Send + Sync {
-    fn blame(&self);
-}
-
 /// The bell of an application in another process, which may ring for what it does not have.
 #[derive(Debug)]
-pub(crate) struct Bell {
+pub(crate) struct ApplicationBell {
     application: u32,
     doorbell: Doorbell,
-    culprit: Arc<dyn Culprit>,
+    /// What hears that it rings for nothing. It is not heard any more.
+    culprit: Arc<ClientFlags>,
     /// How often it may ring yet.
     credit: u32,
     /// The executive's places of its channels.
-    places: [Option<u32>; CHANNELS],
+    places: [Option<u32>; CHANNELS as usize],
     /// The channels that it has, one bit each.
     known: u64,
     /// Those that have rung and were not looked at yet.
     heard: u64,
 }
 
-impl Bell {
-    pub(crate) fn new(application: u32, doorbell: Doorbell, culprit: Arc<dyn Culprit>) -> Self {
-        Self { application, doorbell, culprit, credit: CREDIT, places: [None; CHANNELS], known: 0, heard: 0 }
+impl ApplicationBell {
+    pub(crate) fn new(application: u32, doorbell: Doorbell, culprit: Arc<ClientFlags>) -> Self {
+        Self { application, doorbell, culprit, credit: CREDIT, places: [None; CHANNELS as usize], known: 0, heard: 0 }
     }
 
     /// It has rung. Once it has no credit left it is heard no more.
@@ -72,10 +68,10 @@ impl Bell {
 
 /// All of them.
 #[derive(Debug)]
-pub(crate) struct Bells {
+pub(crate) struct ApplicationBells {
     own: Arc<Doorbell>,
     #[allow(clippy::vec_box, reason = "they come boxed and leave so: the executive frees nothing")]
-    others: Vec<Box<Bell>>,
+    others: Vec<Box<ApplicationBell>>,
     /// The one that is heard first: each gets a turn.
     next: usize,
     /// Whether the others' bells were heard in this look.
@@ -84,7 +80,7 @@ pub(crate) struct Bells {
     set: Option<Arc<WakeSet>>,
 }
 
-impl Bells {
+impl ApplicationBells {
     pub(crate) fn new(own: Arc<Doorbell>) -> Self {
         Self { own, others: Vec::with_capacity(MAX_APPLICATIONS), next: 0, is_heard: false, set: None }
     }
@@ -100,7 +96,7 @@ impl Bells {
     }
 
     /// Hears another one. Gives it back if there are too many, or it cannot be waited for.
-    pub(crate) fn add(&mut self, bell: Box<Bell>) -> Option<Box<Bell>> {
+    pub(crate) fn add(&mut self, bell: Box<ApplicationBell>) -> Option<Box<ApplicationBell>> {
         let hears = |set: &Arc<WakeSet>| set.add(&bell.doorbell.wake, bell.application).is_ok();
         if self.others.len() == MAX_APPLICATIONS || !self.set.as_ref().is_none_or(hears) {
             bell.culprit.blame();
@@ -110,7 +106,7 @@ impl Bells {
         None
     }
 
-    pub(crate) fn remove(&mut self, application: u32) -> Option<Box<Bell>> {
+    pub(crate) fn remove(&mut self, application: u32) -> Option<Box<ApplicationBell>> {
         let at = self.others.iter().position(|bell| bell.application == application)?;
         let bell = self.others.swap_remove(at);
         if let Some(set) = &self.set {
@@ -129,7 +125,7 @@ impl Bells {
     /// The executive's place of an application's channel; `None` once it has none.
     pub(crate) fn set_place(&mut self, (application, channel): (u32, u32), place: Option<u32>) {
         let bell = self.others.iter_mut().find(|bell| bell.application == application);
-        if let Some(bell) = bell.filter(|bell| (channel as usize) < CHANNELS && bell.credit > 0) {
+        if let Some(bell) = bell.filter(|bell| channel < CHANNELS && bell.credit > 0) {
             let bit = 1 << channel;
             bell.known = if place.is_some() { bell.known | bit } else { bell.known & !bit };
             bell.places[channel as usize] = place;
@@ -176,7 +172,7 @@ impl Bells {
     }
 
     pub(crate) fn is_silent(&self) -> bool {
-        let rings = |bell: &Bell| bell.heard != 0 || bell.doorbell.rings(bell.known);
+        let rings = |bell: &ApplicationBell| bell.heard != 0 || bell.doorbell.rings(bell.known);
         self.own.is_silent() && !self.others.iter().any(|bell| rings(bell))
     }
 
@@ -211,27 +207,20 @@ impl Bells {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
-
     use laxity_link::sys::Wake;
 
     use super::*;
-    use crate::sync::Words;
+    use crate::sync::RingWord;
 
-    #[derive(Debug, Default)]
-    struct Blamed(AtomicBool);
-
-    impl Culprit for Blamed {
-        fn blame(&self) {
-            self.0.store(true, Ordering::SeqCst);
-        }
+    fn flags() -> Arc<ClientFlags> {
+        Arc::new(ClientFlags::new().unwrap())
     }
 
     /// Bells of the own process, and of an application with two channels.
-    fn bells() -> Bells {
-        let mut bells = Bells::new(Arc::new(Doorbell::new(8).unwrap()));
-        let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
-        assert!(bells.add(Box::new(Bell::new(7, doorbell, Arc::new(Blamed::default())))).is_none());
+    fn bells() -> ApplicationBells {
+        let mut bells = ApplicationBells::new(Arc::new(Doorbell::new(8).unwrap()));
+        let doorbell = Doorbell::over([(); 4].map(|()| RingWord::zeros(2)), Wake::new().unwrap());
+        assert!(bells.add(Box::new(ApplicationBell::new(7, doorbell, flags()))).is_none());
         bells.set_place((7, 0), Some(5));
         bells.set_place((7, 63), Some(6));
         bells
@@ -240,7 +229,7 @@ mod tests {
     #[test]
     fn an_application_is_heard_for_what_it_has_and_no_longer_than_a_look() {
         let mut bells = bells();
-        let ring = |bells: &Bells, bits| bells.others[0].doorbell.set_bits(bits);
+        let ring = |bells: &ApplicationBells, bits| bells.others[0].doorbell.set_bits(bits);
         // For channels that it does not have: nothing is heard, and the executive may sleep.
         ring(&bells, !(1 | 1 << 63));
         assert!(bells.is_silent());
@@ -265,8 +254,8 @@ mod tests {
     fn as_many_applications_as_there_is_room_for() {
         let mut bells = bells();
         let bell = |number| {
-            let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
-            Box::new(Bell::new(number, doorbell, Arc::new(Blamed::default())))
+            let doorbell = Doorbell::over([(); 4].map(|()| RingWord::zeros(2)), Wake::new().unwrap());
+            Box::new(ApplicationBell::new(number, doorbell, flags()))
         };
         assert!((1..MAX_APPLICATIONS as u32).all(|number| bells.add(bell(100 + number)).is_none()));
         assert_eq!(bells.add(bell(500)).unwrap().application, 500);
@@ -277,23 +266,23 @@ mod tests {
     fn an_application_that_rings_for_nothing_is_silenced() {
         let own = Arc::new(Doorbell::new(8).unwrap());
         let set = Arc::new(WakeSet::new(&own.wake).unwrap());
-        let mut bells = Bells::new(own);
+        let mut bells = ApplicationBells::new(own);
         bells.wait_for(set);
-        let culprits = [(); 2].map(|()| Arc::new(Blamed::default()));
+        let culprits = [(); 2].map(|()| flags());
         let wakes: Vec<Wake> = culprits
             .iter()
             .enumerate()
             .map(|(number, culprit)| {
                 let wake = Wake::new().unwrap();
                 let heard = Wake::from(wake.as_fd().try_clone_to_owned().unwrap());
-                let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), heard);
-                let culprit = Arc::clone(culprit) as Arc<dyn Culprit>;
-                assert!(bells.add(Box::new(Bell::new(number as u32, doorbell, culprit))).is_none());
+                let doorbell = Doorbell::over([(); 4].map(|()| RingWord::zeros(2)), heard);
+                let culprit = Arc::clone(culprit);
+                assert!(bells.add(Box::new(ApplicationBell::new(number as u32, doorbell, culprit))).is_none());
                 bells.set_place((number as u32, 0), Some(number as u32));
                 wake
             })
             .collect();
-        let is_blamed = |number: usize| culprits[number].0.load(Ordering::SeqCst);
+        let is_blamed = |number: usize| culprits[number].is_broken();
         // Paid: two for each message.
         for _ in 0..CREDIT {
             bells.others[0].doorbell.set_bits(1);

@@ -1,20 +1,21 @@
 //! The live host's clock, and its witnesses of time that the platform took.
 //!
-//! The thread's processor time says for how long it did not run while it was awake. Whether somebody kept it from running or it waited
-//! for something itself, which a mistake of ours may make it do, two more tell: how often it waited by itself, beside its sleeps; and if
-//! it did, how long it stood ready without a processor, as the kernel's scheduler counts, and whether the whole process was stopped
-//! meanwhile ([`super::stopped`]).
+//! The thread's processor time says for how long it did not run while it was awake. Either the platform kept it from running, or it
+//! waited for something by itself, which a mistake of ours may cause. Two more witnesses tell these apart: how often it waited by
+//! itself, beside its sleeps; and if it did, how long it stood ready without a processor, as the kernel's scheduler counts, and whether
+//! the whole process was stopped meanwhile ([`super::stopped`]).
 //!
-//! Whether the clock itself stood still while the host was suspended another clock of the kernel tells ([`sys::Jumps`]).
+//! Another clock of the kernel tells whether the clock itself stood still while the host was suspended ([`sys::ClockJumps`]).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
+use laxity_core::clock::WallReading;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Work};
+use laxity_drive::{Clock, WorkDone};
 use laxity_link::sys;
 
-use super::spin::Budget;
+use super::spin::SpinBudget;
 use super::stopped;
 
 /// How old a reading of the run delay may be.
@@ -33,9 +34,9 @@ pub(crate) struct SystemClock {
     slept: u64,
     run_delay: RunDelay,
     /// What the executive has seen of the clock itself.
-    pub(crate) jumps: sys::Jumps,
+    pub(crate) jumps: sys::ClockJumps,
     /// What its thread may still spin.
-    pub(crate) budget: Budget,
+    pub(crate) budget: SpinBudget,
 }
 
 impl SystemClock {
@@ -103,12 +104,16 @@ impl Clock for SystemClock {
         sys::now()
     }
 
-    fn after(&mut self, _: &Work) -> Instant {
+    fn after(&mut self, _: &WorkDone) -> Instant {
         sys::now()
     }
 
     fn jumps(&mut self, now: Instant) -> [u64; 2] {
         self.jumps.seen(now)
+    }
+
+    fn wall(&mut self) -> Option<WallReading> {
+        sys::vouched_wall()
     }
 
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
@@ -120,7 +125,7 @@ impl Clock for SystemClock {
         }
         let waited = sys::times_waited();
         let by_itself = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
-        // It only slept: somebody took all that it was away.
+        // It only slept: the platform took all the time that it was away.
         if by_itself <= std::mem::take(&mut self.slept) {
             return away;
         }
@@ -156,7 +161,7 @@ mod tests {
         clock.stolen(now(), Duration::ZERO);
         let nap = Duration::from_millis(20);
         let sleep = || timed(|| std::thread::sleep(std::time::Duration::from_millis(20)));
-        // Nobody told the clock that this was a sleep: a mistake of ours, but for what the thread stood ready.
+        // The clock was not told that this was a sleep: a mistake of ours, except for the time that the thread stood ready.
         let awake = sleep();
         let stolen = clock.stolen(now(), awake);
         assert!(stolen + nap <= awake, "{stolen} of {awake}");

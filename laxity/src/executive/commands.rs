@@ -9,13 +9,13 @@ use laxity_drive::{Clock, Control, Driver};
 use laxity_link::LinkOver;
 
 use super::fault::{self, Fault};
-use super::{Command, Notice, Opener, Surroundings};
-use crate::port::Slot;
+use super::{ExecutiveCommand, FailedOpen, LiveEnvironment, Notice};
+use crate::port::ExecutivePort;
 
 /// How often an executive that never sleeps tells what it counted.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
 
-impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
+impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
     fn obey(&mut self, driver: &mut Driver<F>, now: Instant) {
         fault::point(Fault::Round);
         fault::of_core();
@@ -24,47 +24,47 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
         }
         while let Ok(command) = self.commands.pop() {
             match command {
-                Command::Listen(name) => {
+                ExecutiveCommand::Listen(name) => {
                     driver.endpoint.listen(name);
                 }
-                Command::Unlisten(name) => driver.endpoint.unlisten(&name),
-                Command::Open { ticket, outgoing, slot } => {
+                ExecutiveCommand::Unlisten(name) => driver.endpoint.unlisten(&name),
+                ExecutiveCommand::Open { ticket, outgoing, slot } => {
                     let result = driver.open(now, outgoing, self);
-                    let result = result.map_err(|(outgoing, refusal)| (Opener::Outgoing(outgoing), refusal));
+                    let result = result.map_err(|(outgoing, refusal)| (FailedOpen::Outgoing(outgoing), refusal));
                     self.install(ticket, slot, result, &mut driver.endpoint);
                 }
-                Command::Accept { ticket, request, incoming, slot } => {
+                ExecutiveCommand::Accept { ticket, request, incoming, slot } => {
                     let result = driver.accept(now, &request, incoming, self);
-                    let result = result.map_err(|(incoming, refusal)| (Opener::Incoming(incoming), refusal));
+                    let result = result.map_err(|(incoming, refusal)| (FailedOpen::Incoming(incoming), refusal));
                     self.install(ticket, slot, result, &mut driver.endpoint);
                 }
-                Command::Begin { channel, stages } => driver.begin(now, channel, stages, self),
-                Command::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
-                Command::Close(channel) => driver.close(now, channel, self),
-                Command::Space { channel, spacing } => driver.endpoint.ask_spacing(channel, spacing),
-                Command::Release(channel) => self.release(driver, channel),
-                Command::Restage(stages) => driver.endpoint.restage(stages),
-                Command::CountOn(mut interference) => {
+                ExecutiveCommand::Begin { channel, stages } => driver.begin(now, channel, stages, self),
+                ExecutiveCommand::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
+                ExecutiveCommand::Close(channel) => driver.close(now, channel, self),
+                ExecutiveCommand::Space { channel, spacing } => driver.endpoint.ask_spacing(channel, spacing),
+                ExecutiveCommand::Release(channel) => self.release(driver, channel),
+                ExecutiveCommand::Restage(stages) => driver.endpoint.restage(stages),
+                ExecutiveCommand::CountOn(mut interference) => {
                     self.meter.count_on(&interference.envelopes);
                     driver.endpoint.count_on(&mut interference);
                     let over = Notice::CountedOn { _interference: interference };
                     self.notice(over, &mut driver.endpoint);
                 }
-                Command::Serve(set) => self.bells.wait_for(set),
-                Command::Attach(bell) => {
+                ExecutiveCommand::Serve(set) => self.bells.wait_for(set),
+                ExecutiveCommand::Attach(bell) => {
                     if let Some(bell) = self.bells.add(bell) {
                         self.notice(Notice::Detached { _bell: Some(bell) }, &mut driver.endpoint);
                     }
                 }
-                Command::Detach(application) => {
+                ExecutiveCommand::Detach(application) => {
                     let bell = self.bells.remove(application);
                     self.notice(Notice::Detached { _bell: bell }, &mut driver.endpoint);
                 }
-                Command::Upcalls(mut upcalls) => {
+                ExecutiveCommand::Upcalls(mut upcalls) => {
                     upcalls.is_here();
                     self.upcalls = Some(upcalls);
                 }
-                Command::Stop => driver.stop(now, self),
+                ExecutiveCommand::Stop => driver.stop(now, self),
             }
         }
         if let Some(upcalls) = &mut self.upcalls {
@@ -110,12 +110,12 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
     }
 }
 
-impl<L, C> Surroundings<L, C> {
+impl<L, C> LiveEnvironment<L, C> {
     fn install(
         &mut self,
         ticket: u64,
-        slot: Box<Slot>,
-        result: Result<ChannelId, (Opener, Refusal)>,
+        slot: Box<ExecutivePort>,
+        result: Result<ChannelId, (FailedOpen, Refusal)>,
         endpoint: &mut Endpoint,
     ) {
         let result = match result {
@@ -143,7 +143,7 @@ impl<L, C> Surroundings<L, C> {
     {
         let mut slot = self.slots[channel.index() as usize].take();
         let spent = |message| {
-            if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
+            if let Some(ExecutivePort::Send(slot)) = slot.as_deref_mut() {
                 slot.give(message);
             }
         };

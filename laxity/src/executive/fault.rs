@@ -14,9 +14,9 @@ pub(crate) enum Fault {
     Oversleep,
     /// Does not look at the link's input.
     SkipLook,
-    /// Does not hand over what is staged.
+    /// Does not hand over what is buffered.
     WithholdFlush,
-    /// An application rings, and nobody hears it.
+    /// An application rings, and the executive does not hear it.
     LoseRing,
     /// Discards a packet instead of giving it to the link.
     DiscardSent,

@@ -12,22 +12,14 @@ use laxity_link::netlink::Interface;
 
 /// The addresses of an executive.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Own {
+pub(crate) enum OwnAddresses {
     /// The one that it is bound to.
     One(SocketAddr),
     /// It is bound to all addresses of the host: those of the loopback interface, and these.
     Any(SocketAddr, Vec<IpAddr>),
 }
 
-/// Whether an address is the same host's wherever it is said: one of IPv6 that is for a link is another host's on another link.
-fn is_of_one_host(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(_) => true,
-        IpAddr::V6(address) => !address.is_unicast_link_local(),
-    }
-}
-
-impl Own {
+impl OwnAddresses {
     /// Of an executive that is bound so, on a host with these interfaces: those that are up.
     pub(crate) fn new(bound: SocketAddr, interfaces: &[Interface]) -> Self {
         if !bound.ip().is_unspecified() {
@@ -35,7 +27,9 @@ impl Own {
         }
         let up = interfaces.iter().filter(|interface| interface.is_up);
         let addresses = up.flat_map(|interface| interface.addresses.iter().map(|(address, _)| *address));
-        Self::Any(bound, addresses.filter(|address| is_of_one_host(*address)).collect())
+        // An address of IPv6 that is for a link is another host's on another link.
+        let is_of_a_link = |address: &IpAddr| matches!(address, IpAddr::V6(address) if address.is_unicast_link_local());
+        Self::Any(bound, addresses.filter(|address| !is_of_a_link(address)).collect())
     }
 
     fn has(&self, address: SocketAddr) -> bool {
@@ -51,9 +45,9 @@ impl Own {
     }
 }
 
-/// A packet on its way.
+/// A packet in transit.
 #[derive(Debug)]
-pub(crate) struct Passing {
+pub(crate) struct LoopedPacket {
     pub(crate) frame: FrameId,
     pub(crate) len: usize,
     /// Where it goes, which is where it comes from.
@@ -64,9 +58,9 @@ pub(crate) struct Passing {
 
 /// Those that were sent and not yet received.
 #[derive(Debug)]
-pub(crate) struct Looped {
-    own: Own,
-    passing: VecDeque<Passing>,
+pub(crate) struct LoopedPackets {
+    own: OwnAddresses,
+    passing: VecDeque<LoopedPacket>,
     most: usize,
     /// An odd look's frame in the middle is the network's, or the host's own, in turn.
     is_favoured: bool,
@@ -74,9 +68,9 @@ pub(crate) struct Looped {
     pub(crate) sent: u64,
 }
 
-impl Looped {
+impl LoopedPackets {
     /// For at most so many packets at once.
-    pub(crate) fn new(own: Own, most: usize) -> Self {
+    pub(crate) fn new(own: OwnAddresses, most: usize) -> Self {
         Self { own, passing: VecDeque::with_capacity(most), most, is_favoured: false, sent: 0 }
     }
 
@@ -107,13 +101,13 @@ impl Looped {
     ///
     /// # Panics
     /// If there is no room.
-    pub(crate) fn push(&mut self, passing: Passing) {
+    pub(crate) fn push(&mut self, passing: LoopedPacket) {
         assert!(self.passing.len() < self.most, "no room for a packet of the host to itself");
         self.passing.push_back(passing);
         self.sent += 1;
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Passing> {
+    pub(crate) fn pop(&mut self) -> Option<LoopedPacket> {
         self.passing.pop_front()
     }
 }
@@ -125,7 +119,7 @@ mod tests {
     #[test]
     fn own_addresses_are_the_bound_one_or_all_of_the_host() {
         let at = |text: &str| text.parse::<SocketAddr>().unwrap();
-        let one = Own::One(at("127.0.0.1:5709"));
+        let one = OwnAddresses::One(at("127.0.0.1:5709"));
         assert!(one.has(at("127.0.0.1:5709")));
         for other in ["127.0.0.1:5710", "127.0.0.2:5709", "[::1]:5709"] {
             assert!(!one.has(at(other)), "{other}");
@@ -136,9 +130,9 @@ mod tests {
             ..Interface::default()
         };
         let interfaces = [interface(true, &["10.0.0.7", "2001:db8::7", "fe80::7"]), interface(false, &["10.1.0.7"])];
-        assert_eq!(Own::new(at("10.0.0.7:5709"), &interfaces), Own::One(at("10.0.0.7:5709")));
+        assert_eq!(OwnAddresses::new(at("10.0.0.7:5709"), &interfaces), OwnAddresses::One(at("10.0.0.7:5709")));
         for (bound, hears_six) in [("0.0.0.0:5709", false), ("[::]:5709", true)] {
-            let any = Own::new(at(bound), &interfaces);
+            let any = OwnAddresses::new(at(bound), &interfaces);
             for own in ["127.0.0.1:5709", "127.3.2.1:5709", "10.0.0.7:5709"] {
                 assert!(any.has(at(own)), "{bound}: {own}");
             }
@@ -157,10 +151,10 @@ mod tests {
         use laxity_core::frames::{Frames, HeapFrames};
         let mut frames = HeapFrames::new(3, 100);
         let address: SocketAddr = "127.0.0.1:1".parse().unwrap();
-        let mut looped = Looped::new(Own::One(address), 2);
+        let mut looped = LoopedPackets::new(OwnAddresses::One(address), 2);
         for len in 1..=2 {
             let frame = frames.take().unwrap();
-            looped.push(Passing { frame, len, address, since: Instant::ZERO });
+            looped.push(LoopedPacket { frame, len, address, since: Instant::ZERO });
         }
         assert_eq!((looped.room(), looped.sent, looped.received(), looped.is_empty()), (0, 2, 0, false));
         let received: Vec<usize> = std::iter::from_fn(|| looped.pop()).map(|one| one.len).collect();

@@ -3,7 +3,7 @@
 //! Calibration and run time share it. A host that is calibrated records every piece; any other counts the pieces that took
 //! longer than their cost ([`Premises`]). **What a piece takes beyond its cost counts as stolen**, whatever the reason: so the
 //! claims about windows of stolen time, [`crate::calibration`], cover the tails of the costs too, and both are counted here
-//! by the same [`Pairs`].
+//! by the same [`WindowPairs`].
 //!
 //! A piece is the time between two looks at the clock; the loop says what it was ([`Meter::lap`]). Nothing here allocates after
 //! it is made.
@@ -13,30 +13,12 @@ use std::sync::Arc;
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::Work;
+use laxity_drive::WorkDone;
 
 use super::recorder::Recorder;
-use super::windows::Pairs;
-use crate::calibration::{Claims, Overruns, Premises, WatchedWindow};
+use super::windows::WindowPairs;
+use crate::calibration::{Overruns, Premises, WatchedWindow, WindowClaims};
 use crate::statistics::Histogram;
-
-/// What each piece may cost.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    costs: [Duration; Piece::ALL.len()],
-    /// On top of a step that follows a change of handler.
-    switch: Duration,
-    /// What a look at the inputs may cost, however many frames it finds.
-    look: Duration,
-}
-
-impl Limits {
-    /// As admission has them.
-    pub(crate) fn of(platform: &Platform) -> Self {
-        let costs = Piece::ALL.map(|piece| piece.cost(platform));
-        Self { costs, switch: platform.change_of_handler(), look: platform.look() }
-    }
-}
 
 /// Everything that was measured of the pieces, readable while it grows.
 #[derive(Debug)]
@@ -74,9 +56,14 @@ pub struct Sampling {
 pub(crate) struct Meter {
     /// When the last piece ended.
     mark: Instant,
-    limits: Limits,
+    /// What each piece may cost,
+    costs: [Duration; Piece::ALL.len()],
+    /// on top of that a step that follows a change of handler,
+    switch: Duration,
+    /// and a look at the inputs, however many frames it finds.
+    whole_look: Duration,
     premises: Premises,
-    windows: Vec<Pairs>,
+    windows: Vec<WindowPairs>,
     sampling: Option<Box<Sampling>>,
     /// What the looks at the inputs may still take until the next preemption point.
     look: Duration,
@@ -86,7 +73,12 @@ pub(crate) struct Meter {
 const MOST_WINDOWS: usize = 16;
 
 impl Meter {
-    pub(crate) fn new(start: Instant, platform: &Platform, claims: &Claims, sampling: Option<Box<Sampling>>) -> Self {
+    pub(crate) fn new(
+        start: Instant,
+        platform: &Platform,
+        claims: &WindowClaims,
+        sampling: Option<Box<Sampling>>,
+    ) -> Self {
         let mut envelopes = platform.interference.envelopes.clone();
         for envelope in platform.claims.iter().flat_map(|claim| &claim.envelopes) {
             if !envelopes.contains(envelope) {
@@ -97,10 +89,12 @@ impl Meter {
         let watched = envelopes.iter().take(MOST_WINDOWS).map(watched);
         let mut premises = Premises { windows: watched.collect(), ..Premises::default() };
         premises.count_on(&platform.interference.envelopes);
-        let windows = premises.windows.iter().map(|watched| Pairs::new(start, watched.window)).collect();
+        let windows = premises.windows.iter().map(|watched| WindowPairs::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
-        let limits = Limits::of(charged.unwrap_or(platform));
-        Self { mark: start, limits, premises, windows, sampling, look: limits.look }
+        let charged = charged.unwrap_or(platform);
+        let (costs, look) = (Piece::ALL.map(|piece| piece.cost(charged)), charged.look());
+        let switch = charged.change_of_handler();
+        Self { mark: start, costs, switch, whole_look: look, premises, windows, sampling, look }
     }
 
     /// What was counted so far.
@@ -114,7 +108,7 @@ impl Meter {
         self.premises.count_on(envelopes);
     }
 
-    /// Whoever is told to stop hands over what was recorded.
+    /// Hands over the records when the executive is told to stop.
     pub(crate) fn finish(&mut self, now: Instant) -> Option<Box<Sampling>> {
         let mut sampling = self.sampling.take()?;
         sampling.windows.iter_mut().for_each(|recorder| recorder.advance(now));
@@ -134,11 +128,11 @@ impl Meter {
     /// Handlers may change now: admission charges another look at the inputs (A4 in the
     /// head of core/src/admission/machine.rs).
     pub(crate) fn preemption_point(&mut self) {
-        self.look = self.limits.look;
+        self.look = self.whole_look;
     }
 
     /// The time since the last piece was spent on this work.
-    pub(crate) fn lap(&mut self, work: &Work, now: Instant) {
+    pub(crate) fn lap(&mut self, work: &WorkDone, now: Instant) {
         let (took, count) = (self.since_mark(now), work.count as u64);
         if count > 0 {
             let each = Duration::from_nanos(took.as_nanos().div_ceil(count));
@@ -188,8 +182,8 @@ impl Meter {
         let beyond = if piece.is_part_of_look() {
             self.beyond_look(took * count)
         } else {
-            let limit = self.limits.costs[piece as usize];
-            let limit = if switched { limit + self.limits.switch } else { limit };
+            let limit = self.costs[piece as usize];
+            let limit = if switched { limit + self.switch } else { limit };
             took.saturating_sub(limit) * count
         };
         if !beyond.is_zero() {

@@ -2,7 +2,7 @@
 //!
 //! What happens in which order is the driver's; here is what surrounds it on a live host: the clock, the link, the mailboxes,
 //! the control thread, and how the thread sleeps. It sleeps when nothing is due, precisely; before that it spins only if it is told
-//! to, for a bounded time ([`Spin`]). Nothing here allocates or waits for a lock while data flows; what a closed channel leaves
+//! to, for a bounded time ([`SpinState`]). Nothing here allocates or waits for a lock while data flows; what a closed channel leaves
 //! behind is handed to the control thread to be freed.
 
 pub(crate) mod bells;
@@ -28,41 +28,41 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Released, Stages};
-use laxity_core::event::{ChannelId, Event, Name, Request};
+use laxity_core::endpoint::{Endpoint, EndpointCounters, ReceiveSetup, ReleasedChannel, SendSetup, Stages};
+use laxity_core::event::{ChannelId, Event, Name, PeerRequest};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Config, Driver, Next, Sleep, Work};
+use laxity_drive::{Clock, Config, Driver, NextTurn, Sleep, WorkDone};
 use laxity_link::LinkOver;
 use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
-use crate::port::Slot;
+use crate::port::ExecutivePort;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
-use crate::signal::Signal;
-pub(crate) use bells::{Bell, Bells, Culprit, MAX_APPLICATIONS};
+use crate::signal::Notifier;
+pub(crate) use bells::{ApplicationBell, ApplicationBells, MAX_APPLICATIONS};
 pub(crate) use clock::SystemClock;
-pub(crate) use looped::{Looped, Own};
+pub(crate) use looped::{LoopedPackets, OwnAddresses};
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
-pub(crate) use monitor::{Inline, Monitor, is_inside};
-pub use recorder::{Recorded, Recorder};
-pub(crate) use spin::Spin;
-pub(crate) use upcalls::Upcalls;
+pub(crate) use monitor::{InlineExecutive, Monitor, is_inside};
+pub use recorder::{Recorder, WindowRecord};
+pub(crate) use spin::SpinState;
+pub(crate) use upcalls::ExecutiveUpcalls;
 
 /// What the control thread asks for.
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ExecutiveCommand {
     Listen(Name),
     Unlisten(Name),
     Open {
         ticket: u64,
-        outgoing: Outgoing,
-        slot: Box<Slot>,
+        outgoing: SendSetup,
+        slot: Box<ExecutivePort>,
     },
     Begin {
         channel: ChannelId,
@@ -70,12 +70,12 @@ pub(crate) enum Command {
     },
     Accept {
         ticket: u64,
-        request: Request,
-        incoming: Incoming,
-        slot: Box<Slot>,
+        request: PeerRequest,
+        incoming: ReceiveSetup,
+        slot: Box<ExecutivePort>,
     },
     Refuse {
-        request: Request,
+        request: PeerRequest,
         refusal: Refusal,
     },
     Close(ChannelId),
@@ -92,11 +92,11 @@ pub(crate) enum Command {
     /// Waits for what is in the set, too: the bells of other processes, and descriptors that upcalls read.
     Serve(Arc<WakeSet>),
     /// An application in another process is attached.
-    Attach(Box<Bell>),
+    Attach(Box<ApplicationBell>),
     /// It has gone.
     Detach(u32),
     /// Runs these upcalls from now on, on its own thread.
-    Upcalls(Box<dyn Upcalls>),
+    Upcalls(Box<dyn ExecutiveUpcalls>),
     Stop,
 }
 
@@ -112,25 +112,25 @@ pub(crate) enum Notice {
     /// The channels' new stages count alone.
     Restaged { _stages: Stages },
     /// Memory to be freed.
-    Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
+    Garbage { _channel: Option<ReleasedChannel>, _slot: Option<Box<ExecutivePort>>, _opener: Option<FailedOpen> },
     /// The bell of an application that has gone, to be freed.
-    Detached { _bell: Option<Box<Bell>> },
+    Detached { _bell: Option<Box<ApplicationBell>> },
     /// What is counted on no more, to be freed.
     CountedOn { _interference: Box<Interference> },
     /// Upcalls that run no more, to be freed.
-    UpcallsOver { _upcalls: Box<dyn Upcalls> },
+    UpcallsOver { _upcalls: Box<dyn ExecutiveUpcalls> },
 }
 
 /// A channel that did not make it into the endpoint.
 #[derive(Debug)]
-pub(crate) enum Opener {
-    Outgoing(#[allow(dead_code)] Outgoing),
-    Incoming(#[allow(dead_code)] Incoming),
+pub(crate) enum FailedOpen {
+    Outgoing(#[allow(dead_code)] SendSetup),
+    Incoming(#[allow(dead_code)] ReceiveSetup),
 }
 
-/// Counters of the link and the thread, published for whoever asks.
+/// Counters of the link and the thread, published for all threads.
 #[derive(Debug, Default)]
-pub(crate) struct Published {
+pub(crate) struct PublishedCounters {
     pub(crate) link: Mutex<laxity_link::Counters>,
     pub(crate) frames: Mutex<EndpointCounters>,
     /// Turns that it has taken.
@@ -155,19 +155,19 @@ const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: Duration = Duration::from_micros(200);
 
 /// What it is made of, beside its link and the frames.
-pub(crate) struct Parts {
+pub(crate) struct ExecutiveParts {
     pub(crate) endpoint: Endpoint,
     pub(crate) platform: Platform,
     /// Most channels at once.
     pub(crate) channels: usize,
-    pub(crate) commands: rtrb::Consumer<Command>,
+    pub(crate) commands: rtrb::Consumer<ExecutiveCommand>,
     pub(crate) notices: rtrb::Producer<Notice>,
-    pub(crate) notified: Arc<Signal>,
+    pub(crate) notified: Arc<Notifier>,
     pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) published: Arc<Published>,
+    pub(crate) published: Arc<PublishedCounters>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) readiness: Arc<Readiness>,
-    pub(crate) looped: Looped,
+    pub(crate) looped: LoopedPackets,
     pub(crate) meter: Meter,
     /// Wakes the thread of an application that waits in the executive's place ([`Monitor`]).
     pub(crate) waker: Arc<Wake>,
@@ -176,9 +176,9 @@ pub(crate) struct Parts {
 /// Everything that the thread owns.
 pub(crate) struct Executive<L, F> {
     driver: Driver<F>,
-    around: Surroundings<L, SystemClock>,
-    spin: Spin,
-    pub(crate) notified: Arc<Signal>,
+    around: LiveEnvironment<L, SystemClock>,
+    spin: SpinState,
+    pub(crate) notified: Arc<Notifier>,
     pub(crate) stopped: Arc<AtomicBool>,
 }
 
@@ -187,24 +187,24 @@ const UNSENT: usize = 64;
 
 /// What surrounds the driver of a live host. `C` is its clock, which tests set by hand.
 #[derive(Debug)]
-pub(crate) struct Surroundings<L, C> {
+pub(crate) struct LiveEnvironment<L, C> {
     clock: C,
     link: L,
-    looped: Looped,
-    slots: Box<[Option<Box<Slot>>]>,
-    commands: rtrb::Consumer<Command>,
+    looped: LoopedPackets,
+    slots: Box<[Option<Box<ExecutivePort>>]>,
+    commands: rtrb::Consumer<ExecutiveCommand>,
     notices: rtrb::Producer<Notice>,
     /// Notices that found no room in the ring, because the control thread is far behind. The executive does not wait for it.
     unsent: VecDeque<Notice>,
-    notified: Arc<Signal>,
-    bells: Bells,
-    published: Arc<Published>,
+    notified: Arc<Notifier>,
+    bells: ApplicationBells,
+    published: Arc<PublishedCounters>,
     meter: Meter,
     platform: Platform,
     /// From when on upcalls of this host are ready.
     readiness: Arc<Readiness>,
     /// Upcalls on this thread.
-    upcalls: Option<Box<dyn Upcalls>>,
+    upcalls: Option<Box<dyn ExecutiveUpcalls>>,
     /// When what was counted was told.
     told_at: Instant,
     /// Of which state of the endpoint's peers ([`Endpoint::watched_peers`]).
@@ -216,87 +216,82 @@ pub(crate) struct Surroundings<L, C> {
     waker: Arc<Wake>,
 }
 
-impl<L, C: Clock> Surroundings<L, C> {
-    fn new(mut clock: C, link: L, parts: Parts) -> (Self, Endpoint) {
-        let Parts {
-            endpoint,
-            platform,
-            channels,
-            commands,
-            notices,
-            notified,
-            doorbell,
-            published,
-            meter,
-            readiness,
-            looped,
-            waker,
-            ..
-        } = parts;
-        let told_at = clock.now();
-        let slots = (0..channels).map(|_| None).collect();
+impl<L, C: Clock> LiveEnvironment<L, C> {
+    fn new(mut clock: C, link: L, parts: ExecutiveParts) -> (Self, Endpoint) {
         let around = Self {
+            told_at: clock.now(),
             clock,
             link,
-            looped,
-            slots,
-            commands,
-            notices,
+            looped: parts.looped,
+            slots: (0..parts.channels).map(|_| None).collect(),
+            commands: parts.commands,
+            notices: parts.notices,
             unsent: VecDeque::with_capacity(UNSENT),
-            notified,
-            bells: Bells::new(doorbell),
-            published,
-            meter,
-            platform,
-            readiness,
+            notified: parts.notified,
+            bells: ApplicationBells::new(parts.doorbell),
+            published: parts.published,
+            meter: parts.meter,
+            platform: parts.platform,
+            readiness: parts.readiness,
             upcalls: None,
-            told_at,
             told_of_peers: 0,
             slept_at: None,
             leader: None,
-            waker,
+            waker: parts.waker,
         };
-        (around, endpoint)
+        (around, parts.endpoint)
+    }
+
+    /// Whether there is nothing to do for a thread whose bells wake it from now on; and an upcall is ready, if the sleep is held.
+    fn may_sleep(&self, sleep: &Sleep) -> bool {
+        let is_told = self.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
+        if is_told || !self.bells.is_silent() || !self.commands.is_empty() {
+            return false;
+        }
+        if sleep.is_held {
+            self.bells.hold();
+        }
+        !sleep.is_held || self.readiness.is_ready(now())
     }
 }
 
 impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Allocates all that it needs.
-    pub(crate) fn new(link: L, frames: F, parts: Parts) -> Self {
+    pub(crate) fn new(link: L, frames: F, parts: ExecutiveParts) -> Self {
         let (notified, stopped) = (Arc::clone(&parts.notified), Arc::clone(&parts.stopped));
         let config = Config { platform: parts.platform.clone(), channels: parts.channels, least_gap: LEAST_GAP };
-        let (around, endpoint) = Surroundings::new(SystemClock::default(), link, parts);
+        let (around, endpoint) = LiveEnvironment::new(SystemClock::default(), link, parts);
         let driver = Driver::new(now(), endpoint, frames, config);
-        Self { driver, around, spin: Spin::default(), notified, stopped }
+        Self { driver, around, spin: SpinState::default(), notified, stopped }
     }
 
     /// Runs until it is told to stop. `scheduling` is what the thread runs as, and `spin` what it does before it sleeps.
-    pub(crate) fn run(mut self, scheduling: Scheduling, spin: Spin) {
+    pub(crate) fn run(mut self, scheduling: Scheduling, spin: SpinState) {
         self.begin(scheduling, spin);
         for turn in 1.. {
             self.around.published.turns.store(turn, Ordering::Relaxed);
             match self.turn() {
-                Next::Again | Next::Look(_) => self.spin.worked(),
-                Next::Sleep(sleep) if self.spins(&sleep) => {}
-                Next::Sleep(sleep) => self.sleep(&sleep),
-                Next::Stop => break,
+                NextTurn::Again | NextTurn::Look(_) => self.spin.worked(),
+                NextTurn::Sleep(sleep) if self.spins(&sleep) => {}
+                NextTurn::Sleep(sleep) => self.sleep(&sleep),
+                NextTurn::Stop => break,
             }
         }
         self.end();
     }
 
     /// One turn of the driver. A sleep that a frame would end does not begin while one of the host to itself waits.
-    fn turn(&mut self) -> Next {
+    fn turn(&mut self) -> NextTurn {
         match self.driver.turn(&mut self.around) {
-            Next::Look(sleep) | Next::Sleep(sleep) if sleep.hears_frames && !self.around.looped.is_empty() => {
-                Next::Again
+            NextTurn::Look(sleep) | NextTurn::Sleep(sleep) if sleep.hears_frames && !self.around.looped.is_empty() => {
+                NextTurn::Again
             }
             next => next,
         }
     }
 
     /// The calling thread is the executive's.
-    fn begin(&mut self, scheduling: Scheduling, spin: Spin) {
+    fn begin(&mut self, scheduling: Scheduling, spin: SpinState) {
         self.spin = spin;
         let _ = sys::precise_timers();
         stopped::witness();
@@ -305,7 +300,6 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             realtime::begin_handlers();
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
-        self.driver.endpoint.seal();
         self.driver.start(now(), throttle);
         self.around.readiness.set_executive();
         self.around.clock.refresh(now());
@@ -317,11 +311,12 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.say_goodbye(now());
         let sampled = self.around.meter.finish(now());
         *self.around.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
-        self.driver.wake_applications(&mut self.around);
         if let Some(upcalls) = &mut self.around.upcalls {
             upcalls.close();
         }
         self.stopped.store(true, Ordering::SeqCst);
+        // Those who look now see that it has stopped.
+        self.driver.wake_applications(&mut self.around);
         self.notified.notify();
     }
 
@@ -354,26 +349,13 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     }
 
     /// Gets ready to sleep as of now: when, until when at the latest, and for how long. `None` if there is something to do.
-    fn fall_asleep(&mut self, sleep: &Sleep) -> Option<Asleep> {
+    fn fall_asleep(&mut self, sleep: &Sleep) -> Option<CurrentSleep> {
         self.publish();
-        let around = &mut self.around;
         if sleep.is_restricted {
-            around.published.restricted.fetch_add(1, Ordering::Relaxed);
+            self.around.published.restricted.fetch_add(1, Ordering::Relaxed);
         }
-        around.bells.going_to_sleep();
-        let is_told = around.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
-        if is_told || !around.bells.is_silent() || !around.commands.is_empty() {
-            around.bells.awake();
-            return None;
-        }
-        if sleep.is_held {
-            around.bells.hold();
-            if !around.readiness.is_ready(now()) {
-                around.bells.awake();
-                return None;
-            }
-        }
-        let asleep = self.begin_sleep(sleep);
+        self.around.bells.going_to_sleep();
+        let asleep = if self.around.may_sleep(sleep) { self.begin_sleep(sleep) } else { None };
         if asleep.is_none() {
             self.around.bells.awake();
         }
@@ -381,7 +363,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     }
 
     /// What was counted until now is told, and a sleep begins; `None` if there is something to do already.
-    fn begin_sleep(&mut self, sleep: &Sleep) -> Option<Asleep> {
+    fn begin_sleep(&mut self, sleep: &Sleep) -> Option<CurrentSleep> {
         let around = &mut self.around;
         around.publish_premises(now(), &self.driver.endpoint);
         let due = sleep.until.map(|(at, _)| at);
@@ -391,21 +373,21 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if due.is_some_and(|due| due <= asleep) {
             return None;
         }
-        around.meter.lap(&Work::of(Piece::Round, 1), asleep);
+        around.meter.lap(&WorkDone::of(Piece::Round, 1), asleep);
         around.slept_at = Some(asleep);
         // If preempted before blocking, the timeout is what is left.
-        Some(Asleep { since: asleep, due, timeout: due.map(|due| due.since(asleep) + fault::longer()) })
+        Some(CurrentSleep { since: asleep, due, timeout: due.map(|due| due.since(asleep) + fault::longer()) })
     }
 
     /// It has slept until now.
-    fn wake_up(&mut self, asleep: &Asleep, rung: bool) {
+    fn wake_up(&mut self, asleep: &CurrentSleep, rung: bool) {
         let around = &mut self.around;
         let awake = now();
         around.clock.slept(awake.since(asleep.since));
         if let Some(upcalls) = &mut around.upcalls {
             upcalls.begin_busy(asleep.due.map_or(awake, |due| due.min(awake)));
         }
-        // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
+        // Lateness counts from the timeout that was passed: that it was the wrong one is no excuse.
         self.driver.woke(awake, asleep.timeout.map(|timeout| asleep.since + timeout), rung, around);
     }
 
@@ -459,7 +441,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
 }
 
 /// A sleep that has begun.
-struct Asleep {
+struct CurrentSleep {
     since: Instant,
     /// When it should end, if no input ends it.
     due: Option<Instant>,

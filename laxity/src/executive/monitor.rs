@@ -18,7 +18,7 @@
 //! - **Who waits for the lock.** Who is inside leaves after the turn that it is in: a step, which the bounds contain for it could be the keeper's own, and a
 //!   change of threads, for which they contain the wake-up W twice. The lock passes the priority of who waits on to who is inside.
 //! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them.
-//! - **Who spins** ([`Spin`]) is the leader, if it is exactly as urgent as the keeper, without the lock: it looks whether there is a frame, or whether it is woken, instead of sleeping until then, and
+//! - **Who spins** ([`SpinState`]) is the leader, if it is exactly as urgent as the keeper, without the lock: it looks whether there is a frame, or whether it is woken, instead of sleeping until then, and
 //!   yields in between. All else is as if it slept, but that the keeper has to be kept from hearing frames ([`WaitSet::shut`]): the kernel passes
 //!   it over only for a thread that sleeps. Keeper and other threads sleep at once.
 //! - **Work is never left alone.** Who leaves with something to do, or something due before the keeper would wake up, wakes it first. All other sleeps than
@@ -33,11 +33,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Next, Sleep};
+use laxity_drive::{NextTurn, Sleep};
 use laxity_link::LinkOver;
-use laxity_link::sys::{self, PriorityGuard, PriorityLock, Protocol, Urgency, WaitSet, Wake, now};
+use laxity_link::sys::{self, LockProtocol, PriorityGuard, PriorityLock, Urgency, WaitSet, Wake, now};
 
-use super::{Asleep, Executive, Spin, SystemClock, spin};
+use super::{CurrentSleep, Executive, SpinState, SystemClock, spin};
 use crate::doorbell::Doorbell;
 use crate::realtime::Scheduling;
 
@@ -47,7 +47,7 @@ const MOST_TURNS: u32 = 64;
 const USES: u32 = 64;
 
 /// What threads of the application do of an executive's work.
-pub(crate) trait Inline: Send + Sync {
+pub(crate) trait InlineExecutive: Send + Sync {
     /// Whether the calling thread may do that.
     fn may_enter(&self) -> bool;
 
@@ -63,7 +63,7 @@ pub(crate) trait Inline: Send + Sync {
 }
 
 /// What is behind the lock.
-struct Inside<L, F> {
+struct MonitorState<L, F> {
     /// `None` once the host is over.
     executive: Option<Executive<L, F>>,
     /// A thread is the leader.
@@ -80,7 +80,7 @@ struct Inside<L, F> {
 
 /// An executive that several threads run, one at a time.
 pub(crate) struct Monitor<L, F> {
-    inside: PriorityLock<Inside<L, F>>,
+    inside: PriorityLock<MonitorState<L, F>>,
     /// What the leader waits for: its waker, and frames. Made before the keeper's set, so that it hears of frames in its place.
     leaders: WaitSet,
     /// What the keeper waits for: the doorbell, and frames.
@@ -101,7 +101,7 @@ pub(crate) struct Monitor<L, F> {
 /// What is known of the calling thread: of which monitor, how often it may still be used, whether it may enter, and whether it is less
 /// urgent than the keeper.
 #[derive(Clone, Copy)]
-struct Caller {
+struct CallingThread {
     monitor: usize,
     uses: u32,
     may_enter: bool,
@@ -111,8 +111,8 @@ struct Caller {
 }
 
 thread_local! {
-    static CALLER: Cell<Caller> = const {
-        Cell::new(Caller { monitor: 0, uses: 0, may_enter: false, is_less_urgent: false, may_spin: false })
+    static CALLER: Cell<CallingThread> = const {
+        Cell::new(CallingThread { monitor: 0, uses: 0, may_enter: false, is_less_urgent: false, may_spin: false })
     };
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     /// While the thread is inside, that of the keeper.
@@ -125,9 +125,9 @@ pub(crate) fn is_inside() -> bool {
 }
 
 /// Puts the urgency of the calling thread back when it is dropped, and with it that it is inside.
-struct Stay(Option<Urgency>);
+struct EntryGuard(Option<Urgency>);
 
-impl Drop for Stay {
+impl Drop for EntryGuard {
     fn drop(&mut self) {
         IS_INSIDE.set(false);
         if let Some(own) = self.0 {
@@ -137,18 +137,18 @@ impl Drop for Stay {
 }
 
 /// Someone who is inside.
-type Entered<'a, L, F> = PriorityGuard<'a, Inside<L, F>>;
+type MonitorGuard<'a, L, F> = PriorityGuard<'a, MonitorState<L, F>>;
 
-impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
-    /// One turn; [`Next::Stop`] also if the executive is gone, or has panicked.
-    fn turn(&mut self) -> Next {
-        let Self { executive: Some(executive), is_broken: false, .. } = self else { return Next::Stop };
+impl<L: LinkOver<F>, F: Frames> MonitorState<L, F> {
+    /// One turn; [`NextTurn::Stop`] also if the executive is gone, or has panicked.
+    fn turn(&mut self) -> NextTurn {
+        let Self { executive: Some(executive), is_broken: false, .. } = self else { return NextTurn::Stop };
         let turn = AssertUnwindSafe(|| executive.turn());
         let next = catch_unwind(turn).unwrap_or_else(|_| {
             self.is_broken = true;
-            Next::Stop
+            NextTurn::Stop
         });
-        if matches!(next, Next::Again | Next::Look(_)) {
+        if matches!(next, NextTurn::Again | NextTurn::Look(_)) {
             executive.spin.worked();
         }
         next
@@ -167,10 +167,6 @@ impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
             let _ = around.link.wait(around.bells.descriptor(), Some(Duration::ZERO));
         }
     }
-
-    fn received(&self) -> u64 {
-        self.executive.as_ref().map_or(0, |executive| executive.around.link.counters().received_frames)
-    }
 }
 
 impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
@@ -185,9 +181,9 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let keeping = if may_spin { WaitSet::with_gate } else { WaitSet::new };
         let keepers = keeping(doorbell.wake.as_fd(), &inputs)?;
         let executive = Some(executive);
-        let inside = Inside { executive, is_led: false, is_broken: false, idle: None, entries: 0, heard: None };
+        let inside = MonitorState { executive, is_led: false, is_broken: false, idle: None, entries: 0, heard: None };
         Ok(Self {
-            inside: PriorityLock::new(inside, Protocol::Inheritance)?,
+            inside: PriorityLock::new(inside, LockProtocol::Inheritance)?,
             leaders,
             keepers,
             is_deaf: AtomicBool::new(false),
@@ -201,7 +197,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Runs until it is told to stop, on the keeper's thread, which runs as `scheduling`; leaders spin as `spin` says.
-    pub(crate) fn keep(&self, scheduling: Scheduling, spin: Spin) {
+    pub(crate) fn keep(&self, scheduling: Scheduling, spin: SpinState) {
         if let Scheduling::Fifo(priority) = scheduling {
             self.ceiling.store(priority, Ordering::Relaxed);
         }
@@ -212,12 +208,12 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         loop {
             let next = inside.turn();
             match next {
-                Next::Stop => break,
+                NextTurn::Stop => break,
                 // A leader that has slept: what it waited for may be there.
                 _ if self.is_wanted() => inside = self.give_way(inside),
-                Next::Again | Next::Look(_) => {}
-                Next::Sleep(sleep) if inside.is_plain(&sleep) => inside = self.sleep(inside, &sleep),
-                Next::Sleep(sleep) => {
+                NextTurn::Again | NextTurn::Look(_) => {}
+                NextTurn::Sleep(sleep) if inside.is_plain(&sleep) => inside = self.sleep(inside, &sleep),
+                NextTurn::Sleep(sleep) => {
                     if let Some(executive) = &mut inside.executive {
                         executive.sleep(&sleep);
                     }
@@ -233,7 +229,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// The keeper sleeps, with the monitor free.
-    fn sleep<'a>(&'a self, mut inside: Entered<'a, L, F>, sleep: &Sleep) -> Entered<'a, L, F> {
+    fn sleep<'a>(&'a self, mut inside: MonitorGuard<'a, L, F>, sleep: &Sleep) -> MonitorGuard<'a, L, F> {
         inside.settle();
         let Some(executive) = &mut inside.executive else { return inside };
         let slept_at = executive.around.slept_at;
@@ -254,7 +250,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Lets another thread in, and takes the monitor back when it leaves.
-    fn give_way<'a>(&'a self, mut inside: Entered<'a, L, F>) -> Entered<'a, L, F> {
+    fn give_way<'a>(&'a self, mut inside: MonitorGuard<'a, L, F>) -> MonitorGuard<'a, L, F> {
         let entries = inside.entries;
         if let Some(executive) = &mut inside.executive {
             executive.driver.leave(now());
@@ -273,14 +269,15 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// The calling thread, which came in when so many had, has slept; or has spun before.
     fn awake(
         &self,
-        inside: &mut Entered<'_, L, F>,
-        asleep: &Asleep,
+        inside: &mut MonitorGuard<'_, L, F>,
+        asleep: &CurrentSleep,
         entries: u64,
         has_spun: bool,
         (rung, heard): (bool, bool),
     ) {
         if heard {
-            inside.heard = Some(inside.received());
+            let received = |executive: &Executive<L, F>| executive.around.link.counters().received_frames;
+            inside.heard = inside.executive.as_ref().map(received);
         }
         // What was spun is no part of what it was awake for, but of its processor time.
         let is_alone = inside.entries == entries && !has_spun;
@@ -300,7 +297,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// The lock, for a thread that has to have it; the keeper may sleep with it, or have much to do.
-    fn take(&self, is_keeper: bool) -> Entered<'_, L, F> {
+    fn take(&self, is_keeper: bool) -> MonitorGuard<'_, L, F> {
         self.inside.try_lock().unwrap_or_else(|| {
             self.wanted.fetch_add(1, Ordering::SeqCst);
             if !is_keeper {
@@ -317,14 +314,14 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// What is known of the calling thread.
-    fn caller(&self) -> Caller {
+    fn caller(&self) -> CallingThread {
         let (mut caller, monitor) = (CALLER.get(), std::ptr::from_ref(self).addr());
         if caller.monitor != monitor || caller.uses == 0 {
             let ceiling = self.ceiling.load(Ordering::Relaxed);
             let own = Urgency::of_thread().ok().and_then(Urgency::real_time).filter(|_| ceiling > 0);
             let stays = || sys::processors().iter().all(|processor| self.processors.contains(processor));
             let may_enter = own.is_some() && stays();
-            caller = Caller {
+            caller = CallingThread {
                 monitor,
                 uses: USES,
                 may_enter,
@@ -338,14 +335,14 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Enters, if no thread is inside. What is returned first is to be dropped last.
-    fn enter(&self) -> Option<(Stay, Entered<'_, L, F>)> {
+    fn enter(&self) -> Option<(EntryGuard, MonitorGuard<'_, L, F>)> {
         let caller = Some(self.caller()).filter(|caller| caller.may_enter)?;
         // From here on a signal handler stays out: it may interrupt this thread when it has the lock.
         IS_INSIDE.set(true);
-        let mut stay = Stay(None);
+        let mut stay = EntryGuard(None);
         let mut inside = self.inside.try_lock()?;
         if caller.is_less_urgent {
-            // Nothing was taken from the link yet that somebody could be kept from.
+            // Nothing was taken from the link yet, so nothing is withheld from another thread.
             let own = Urgency::of_thread().ok().filter(|own| own.real_time().is_some())?;
             own.with_priority(self.ceiling.load(Ordering::Relaxed)).take().ok()?;
             stay.0 = Some(own);
@@ -359,10 +356,10 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Leaves before a sleep, or with something to do.
-    fn leave(&self, mut inside: Entered<'_, L, F>, before: Option<Sleep>) {
+    fn leave(&self, mut inside: MonitorGuard<'_, L, F>, before: Option<Sleep>) {
         inside.idle = before.filter(|sleep| inside.is_plain(sleep));
         let is_left = inside.idle.is_none_or(|sleep| self.is_early(&sleep));
-        let Inside { executive, idle, .. } = &mut *inside;
+        let MonitorState { executive, idle, .. } = &mut *inside;
         if let Some(executive) = executive {
             executive.publish();
             if idle.is_some() {
@@ -388,11 +385,11 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// Waits for a frame in the keeper's place, at most until then, with the monitor free.
     fn wait<'a>(
         &'a self,
-        mut inside: Entered<'a, L, F>,
+        mut inside: MonitorGuard<'a, L, F>,
         sleep: &Sleep,
         place: u32,
         until: Instant,
-    ) -> Entered<'a, L, F> {
+    ) -> MonitorGuard<'a, L, F> {
         inside.settle();
         let entries = inside.entries;
         let Some(executive) = &mut inside.executive else { return inside };
@@ -435,7 +432,13 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         }
         let has_spun = spins.is_some();
         // What is due is the keeper's: that this thread sleeps longer is no lateness.
-        self.awake(&mut inside, &Asleep { since: blocked, timeout: None, ..asleep }, entries, has_spun, (false, heard));
+        self.awake(
+            &mut inside,
+            &CurrentSleep { since: blocked, timeout: None, ..asleep },
+            entries,
+            has_spun,
+            (false, heard),
+        );
         if let Some(executive) = &mut inside.executive {
             executive.around.leader = None;
         }
@@ -489,7 +492,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     }
 }
 
-impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
+impl<L: LinkOver<F> + Send, F: Frames + Send> InlineExecutive for Monitor<L, F> {
     fn may_enter(&self) -> bool {
         self.caller().may_enter
     }
@@ -502,13 +505,13 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         }
         for _ in 0..MOST_TURNS {
             match inside.turn() {
-                Next::Again if self.is_wanted() => break,
-                Next::Again => {}
-                Next::Look(sleep) | Next::Sleep(sleep) => {
+                NextTurn::Again if self.is_wanted() => break,
+                NextTurn::Again => {}
+                NextTurn::Look(sleep) | NextTurn::Sleep(sleep) => {
                     self.leave(inside, Some(sleep));
                     return true;
                 }
-                Next::Stop => break,
+                NextTurn::Stop => break,
             }
         }
         self.leave(inside, None);
@@ -519,15 +522,15 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         let Some((_stay, mut inside)) = self.enter() else { return false };
         let is_second = std::mem::replace(&mut inside.is_led, true);
         let (until, mut turns_left) = (now() + limit, MOST_TURNS);
-        let mut next = inside.idle.take().map_or_else(|| inside.turn(), Next::Sleep);
+        let mut next = inside.idle.take().map_or_else(|| inside.turn(), NextTurn::Sleep);
         let before = loop {
             match next {
-                Next::Stop => break None,
-                Next::Again | Next::Look(_) if self.is_wanted() || now() >= until => break None,
-                Next::Look(sleep) if has() => break Some(sleep),
-                Next::Again if has() && turns_left == 0 => break None,
-                Next::Again | Next::Look(_) => turns_left -= u32::from(has()),
-                Next::Sleep(sleep) => {
+                NextTurn::Stop => break None,
+                NextTurn::Again | NextTurn::Look(_) if self.is_wanted() || now() >= until => break None,
+                NextTurn::Look(sleep) if has() => break Some(sleep),
+                NextTurn::Again if has() && turns_left == 0 => break None,
+                NextTurn::Again | NextTurn::Look(_) => turns_left -= u32::from(has()),
+                NextTurn::Sleep(sleep) => {
                     if is_second || has() || now() >= until || !inside.is_plain(&sleep) {
                         break Some(sleep);
                     }

@@ -3,35 +3,36 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
+use laxity_core::clock::WallReading;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Decision, Expected, Found, HandledEarly, ReceiveCounters, TimeTaken};
-use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::receive::{EarlyHandling, ExpectedChannel, FinalJudgement, FrameTimes, ReceiveCounters, TimeLoss};
+use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work};
+use laxity_drive::{Clock, Delivery, Links, Meter, OutboundMessage, PassedPackets, Ports, WorkDone};
 use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
-use super::looped::Passing;
-use super::{Notice, Published, Surroundings};
-use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot, Told};
+use super::looped::LoopedPacket;
+use super::{LiveEnvironment, Notice, PublishedCounters};
+use crate::port::{ExecutivePort, InboundMessage, MessageInfo, ReceiveSlot, SendSlot};
 
-impl<L, C> Surroundings<L, C> {
+impl<L, C> LiveEnvironment<L, C> {
+    fn slot(&self, place: u32) -> Option<&ExecutivePort> {
+        self.slots.get(place as usize)?.as_deref()
+    }
+
     fn sender(&mut self, place: u32) -> Option<&mut SendSlot> {
-        match self.slots.get_mut(place as usize)?.as_deref_mut()? {
-            Slot::Send(slot) => Some(slot),
-            Slot::Receive(_) => None,
-        }
+        let slot = self.slots.get_mut(place as usize)?.as_deref_mut()?;
+        if let ExecutivePort::Send(slot) = slot { Some(slot) } else { None }
     }
 
     fn receiver(&mut self, place: u32) -> Option<&mut ReceiveSlot> {
-        match self.slots.get_mut(place as usize)?.as_deref_mut()? {
-            Slot::Receive(slot) => Some(slot),
-            Slot::Send(_) => None,
-        }
+        let slot = self.slots.get_mut(place as usize)?.as_deref_mut()?;
+        if let ExecutivePort::Receive(slot) = slot { Some(slot) } else { None }
     }
 
     /// Gives at most so many packets of the host to itself to the endpoint: how many there were.
@@ -44,21 +45,19 @@ impl<L, C> Surroundings<L, C> {
         endpoint: &mut Endpoint,
     ) -> usize {
         for found in 0..limit {
-            let Some(Passing { frame, len, address, since }) = self.looped.pop() else { return found };
+            let Some(LoopedPacket { frame, len, address, since }) = self.looped.pop() else { return found };
             if fault::is_on(Fault::DiscardReceived) {
                 frames.free(frame);
                 continue;
             }
-            let own = Found { at: now, arrived: Some(since), is_own: true, transit: None };
+            let own = FrameTimes { at: now, arrived: Some(since), is_own: true, transit: None };
             endpoint.handle_frame(own, link, address, frame, len, frames);
         }
         limit
     }
-}
 
-impl<L, C> Surroundings<L, C> {
     /// A handler in the kernel was done with messages: the endpoint has to know, and who looks at the channels.
-    fn handled(&mut self, now: Instant, early: &HandledEarly, endpoint: &mut Endpoint) {
+    fn handled(&mut self, now: Instant, early: &EarlyHandling, endpoint: &mut Endpoint) {
         let channel = endpoint.handle_handled(now, early.place, &early.handled);
         if let (Some(counters), Some(slot)) =
             (channel.and_then(|channel| endpoint.receive_counters(channel)), self.receiver(early.place))
@@ -76,22 +75,25 @@ impl<L, C> Surroundings<L, C> {
 }
 
 /// Publishes that the platform took so much at once.
-fn note_gap(published: &Published, platform: &Platform, taken: Duration) {
+fn note_gap(published: &PublishedCounters, platform: &Platform, taken: Duration) {
     if taken > platform.interference.within(taken) {
         published.gaps.fetch_add(1, Ordering::Relaxed);
     }
     published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
 }
 
-impl<L, C: Clock> Clock for Surroundings<L, C> {
+impl<L, C: Clock> Clock for LiveEnvironment<L, C> {
     fn now(&mut self) -> Instant {
         self.clock.now()
     }
-    fn after(&mut self, work: &Work) -> Instant {
+    fn after(&mut self, work: &WorkDone) -> Instant {
         self.clock.after(work)
     }
     fn jumps(&mut self, now: Instant) -> [u64; 2] {
         self.clock.jumps(now)
+    }
+    fn wall(&mut self) -> Option<WallReading> {
+        self.clock.wall()
     }
     fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
         self.clock.stolen(now, awake)
@@ -102,7 +104,7 @@ impl<L, C: Clock> Clock for Surroundings<L, C> {
 }
 
 /// One link, number zero.
-impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
+impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for LiveEnvironment<L, C> {
     fn links(&self) -> LinkId {
         1
     }
@@ -116,7 +118,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         let Transmit { frame, len, peer, .. } = packet;
         if self.looped.is_own(peer) {
             let since = self.clock.now();
-            return self.looped.push(Passing { frame, len, address: peer, since });
+            return self.looped.push(LoopedPacket { frame, len, address: peer, since });
         }
         self.link.transmit(frame, len, peer);
     }
@@ -124,23 +126,23 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         if fault::is_on(Fault::WithholdFlush) {
             return;
         }
-        // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
+        // An error of the whole link leaves the frames buffered; the next flush tries again, and the leases notice.
         let _ = self.link.flush(frames);
     }
     fn is_blocked(&self, _: LinkId) -> bool {
         self.link.wants_writable()
     }
-    fn staged(&self, _: LinkId) -> usize {
-        self.link.staged()
+    fn buffered(&self, _: LinkId) -> usize {
+        self.link.buffered()
     }
     fn rewrite(&mut self, _: LinkId, frames: &mut F, write: impl FnMut(&mut [u8])) {
         self.link.rewrite(frames, write);
     }
-    fn passed(&self, _: LinkId) -> Passed {
+    fn passed(&self, _: LinkId) -> PassedPackets {
         let counters = self.link.counters();
-        Passed {
-            // What the kernel refused has left us: the network, or the way to it, would not have it.
-            departed: counters.sent_frames + counters.send_dropped + self.link.staged() as u64 + self.looped.sent,
+        PassedPackets {
+            // A packet that the kernel refused has left this host's stages: the network, or the path to it, did not take it.
+            departed: counters.sent_frames + counters.send_dropped + self.link.buffered() as u64 + self.looped.sent,
             received: counters.received_frames + self.looped.received(),
             lost: self.link.lost(),
         }
@@ -165,7 +167,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
                     arrived.filter(|arrived| *arrived > slept_at).map_or(now, |arrived| arrived + platform.wake_up);
                 if now > due {
                     let taken = clock.delayed(due, now).min(now.since(due));
-                    endpoint.note_gap(now, TimeTaken::by_platform(taken));
+                    endpoint.note_gap(now, TimeLoss::by_platform(taken));
                     note_gap(published, platform, taken);
                 }
             }
@@ -173,7 +175,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
                 return frames.free(frame);
             }
             endpoint.handle_frame(
-                Found { at: now, arrived, is_own: false, transit: None },
+                FrameTimes { at: now, arrived, is_own: false, transit: None },
                 link,
                 peer,
                 frame,
@@ -201,7 +203,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
         found + self.receive_own(now, link, limit - found, frames, endpoint)
     }
 
-    fn expect(&mut self, _: LinkId, place: u32, expected: &Expected) -> bool {
+    fn expect(&mut self, _: LinkId, place: u32, expected: &ExpectedChannel) -> bool {
         self.link.expect(place, expected).is_ok()
     }
     fn expect_control(&mut self, _: LinkId, place: u32, peer: SocketAddr) -> bool {
@@ -212,7 +214,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
     }
 }
 
-impl<L, C: Clock> Ports for Surroundings<L, C> {
+impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
     fn look_begins(&mut self) {
         self.bells.look_begins();
     }
@@ -221,20 +223,18 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
         self.bells.next()
     }
 
-    fn take(&mut self, place: u32) -> Option<Outbound> {
+    fn take(&mut self, place: u32) -> Option<OutboundMessage> {
         let slot = self.sender(place)?;
         let outbound = slot.take()?;
-        if let Some((application, _)) = slot.bell() {
+        if let Some((application, _)) = slot.bell {
             self.bells.earn(application, 1);
         }
         Some(outbound)
     }
 
     fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration {
-        match self.slots.get(place as usize).and_then(Option::as_deref) {
-            Some(Slot::Send(slot)) => slot.put_at(now, begin).since(begin),
-            _ => Duration::ZERO,
-        }
+        let Some(ExecutivePort::Send(slot)) = self.slot(place) else { return Duration::ZERO };
+        slot.put_at(now, begin).since(begin)
     }
 
     fn take_returned(&mut self, place: u32, mut give: impl FnMut(MessageBuf)) -> bool {
@@ -247,15 +247,15 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
             returned += 1;
             give(message);
         });
-        if let Some((application, _)) = slot.bell().filter(|_| returned > 0) {
+        if let Some((application, _)) = slot.bell.filter(|_| returned > 0) {
             self.bells.earn(application, returned);
         }
         is_through
     }
 
-    fn submitted(&mut self, _: Instant, _: ChannelId, _: &Submitted) {}
+    fn submitted(&mut self, _: Instant, _: ChannelId, _: &AcceptedMessage) {}
 
-    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: Rejected, counters: &SendCounters) {
+    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: RejectedMessage, counters: &SendCounters) {
         if let Some(slot) = self.sender(channel.index()) {
             slot.give(rejected.message);
             slot.port.statistics.send(counters);
@@ -276,23 +276,18 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
     }
 
     fn spare(&self, place: u32) -> Duration {
-        let slot = self.slots.get(place as usize).and_then(Option::as_deref);
-        slot.map_or(Duration::ZERO, |slot| slot.port().statistics.spare())
+        self.slot(place).map_or(Duration::ZERO, |slot| slot.port().statistics.spare())
     }
 
     fn handler(&self, place: u32) -> Duration {
-        match self.slots.get(place as usize).and_then(Option::as_deref) {
-            Some(Slot::Receive(slot)) => slot.handling.as_ref().map_or(Duration::ZERO, |handling| handling.cost()),
-            _ => Duration::ZERO,
-        }
+        let Some(ExecutivePort::Receive(slot)) = self.slot(place) else { return Duration::ZERO };
+        slot.handling.as_ref().map_or(Duration::ZERO, |handling| handling.cost())
     }
 
     fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) -> Option<MessageBuf> {
         let Delivery { channel, delivered, evidence, beyond_bound } = delivery;
-        let slot = match self.slots.get_mut(channel.index() as usize)?.as_deref_mut()? {
-            Slot::Receive(slot) => slot,
-            Slot::Send(_) => return None,
-        };
+        let slot = self.slots.get_mut(channel.index() as usize)?.as_deref_mut()?;
+        let ExecutivePort::Receive(slot) = slot else { return None };
         let statistics = &slot.port.statistics;
         statistics.delivered(&delivered);
         let over_bound = beyond_bound.filter(|judged| judged.cause.breaks_promise());
@@ -300,7 +295,7 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
             statistics.over_bound();
         }
         statistics.receive(counters);
-        let told = Told {
+        let told = MessageInfo {
             sequence: delivered.sequence,
             logical_arrival: delivered.logical_arrival,
             sent: delivered.sent(),
@@ -309,7 +304,7 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
             evidence,
             over_bound,
         };
-        let inbound = Inbound { message: delivered.message, told };
+        let inbound = InboundMessage { message: delivered.message, told };
         if let Some(handling) = &mut slot.handling {
             let declared = handling.cost();
             let (is_done, took) = handling.run(&inbound);
@@ -323,9 +318,8 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
         None
     }
 
-    fn judged(&mut self, channel: ChannelId, decision: &Decision, spare: Duration, counters: &ReceiveCounters) {
-        let slot = self.slots.get(channel.index() as usize).and_then(Option::as_deref);
-        if let Some(Slot::Receive(slot)) = slot {
+    fn judged(&mut self, channel: ChannelId, decision: &FinalJudgement, spare: Duration, counters: &ReceiveCounters) {
+        if let Some(ExecutivePort::Receive(slot)) = self.slot(channel.index()) {
             slot.port.statistics.judged(decision, spare);
             slot.port.statistics.receive(counters);
         }
@@ -335,14 +329,14 @@ impl<L, C: Clock> Ports for Surroundings<L, C> {
         if self.leader == Some(place) {
             self.waker.wake();
         }
-        if let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) {
+        if let Some(slot) = self.slot(place) {
             slot.port().signal.notify();
         }
     }
 }
 
-impl<L, C> Meter for Surroundings<L, C> {
-    fn lap(&mut self, work: &Work, now: Instant) {
+impl<L, C> Meter for LiveEnvironment<L, C> {
+    fn lap(&mut self, work: &WorkDone, now: Instant) {
         self.meter.lap(work, now);
     }
     fn looked(&mut self, count: usize, now: Instant) {

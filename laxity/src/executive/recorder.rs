@@ -7,7 +7,7 @@
 
 use laxity_core::units::{Duration, Instant};
 
-use super::windows::Pairs;
+use super::windows::WindowPairs;
 
 /// Windows that are kept at most; of four bytes each.
 const MOST: u64 = 1 << 25;
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_millis(10);
 /// Stolen time of each window of one length, in the order of time.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    windows: Pairs,
+    windows: WindowPairs,
     values: Vec<u32>,
     /// Only every so manieth is kept.
     stride: u64,
@@ -31,7 +31,7 @@ pub struct Recorder {
 
 /// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct WindowRecord {
     /// How long each window is.
     pub length: Duration,
     /// Of every so manieth window what was stolen in it, ns.
@@ -58,7 +58,7 @@ impl Recorder {
         let stride = stride(expected, (most / recorders.max(1)).max(1));
         let kept = expected / stride;
         let values = Vec::with_capacity((kept + kept / 4 + 64) as usize);
-        Self { windows: Pairs::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }
+        Self { windows: WindowPairs::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }
     }
 
     /// So much was stolen until `end`.
@@ -77,13 +77,13 @@ impl Recorder {
 
     /// Goes on at `start` with a new window; the open one is forgotten.
     pub fn resume(&mut self, start: Instant) {
-        self.windows = Pairs::new(start, self.windows.length());
+        self.windows = WindowPairs::new(start, self.windows.length());
     }
 
     /// What was recorded.
-    pub fn finish(self) -> Recorded {
+    pub fn finish(self) -> WindowRecord {
         let Self { windows, values, stride, seen, largest, .. } = self;
-        Recorded { length: windows.length(), values, stride, windows: seen, largest }
+        WindowRecord { length: windows.length(), values, stride, windows: seen, largest }
     }
 
     /// So many windows in a row are over, and in each so much was stolen.
@@ -103,7 +103,7 @@ impl Recorder {
     }
 }
 
-impl Recorded {
+impl WindowRecord {
     /// Only the windows that lie between `from` and `until`, of those that began one after the other at `begin`. The largest stays that
     /// of all of them.
     pub fn between(mut self, begin: Instant, from: Instant, until: Instant) -> Self {
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_two_saw_at_once_counts_once() {
-        let recorded = |values: &[u32], largest| Recorded {
+        let recorded = |values: &[u32], largest| WindowRecord {
             length: Duration::from_nanos(100),
             values: values.to_vec(),
             stride: 1,

@@ -1,7 +1,7 @@
 //! Spinning: with nothing to do the executive looks on for a while before it sleeps, so that what comes soon costs no wake-up.
 //!
-//! - **Bounded.** It ends [`HostConfig::spin`](crate::HostConfig::spin) after there was last something to do.
-//! - **Never into the throttle.** A thread spins no longer than it has idled before: a [`Budget`] grows by the time in which the thread had no
+//! - **Bounded.** It ends [`AdvancedConfig::spin`](crate::AdvancedConfig::spin) after there was last something to do.
+//! - **Never into the throttle.** A thread spins no longer than it has idled before: a [`SpinBudget`] grows by the time in which the thread had no
 //!   processor, whatever it did otherwise, and of which at most C is kept. In any span of length T that is at most (T + C) / 2. The throttle lets
 //!   real-time threads run for a share r of each of its periods T. A thread whose own work takes no more than nine tenths of that, as the
 //!   executive's does (`laxity_drive`), idles for at least ((1 − 0.9 r) T − C) / 2 of each period, which is (1 − r) T or more if C is at most
@@ -23,14 +23,14 @@ const MOST_KEPT: Duration = Duration::from_millis(10);
 
 /// What a thread may still spin.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Budget {
+pub(crate) struct SpinBudget {
     left: Duration,
     /// When idle time was last added, and the thread's processor time then.
     at: Instant,
     own: Duration,
 }
 
-impl Budget {
+impl SpinBudget {
     /// Adds the time in which the thread did not run. `own` is its processor time until `now`; it keeps at most `most`.
     fn refill(&mut self, now: Instant, own: Duration, most: Duration) {
         let idle = now.since(self.at).saturating_sub(own.saturating_sub(self.own));
@@ -45,7 +45,7 @@ impl Budget {
 
 /// How an executive spins, and since when.
 #[derive(Debug, Default)]
-pub(crate) struct Spin {
+pub(crate) struct SpinState {
     /// From the last work on; zero never.
     limit: Duration,
     /// What a budget keeps.
@@ -58,7 +58,7 @@ pub(crate) struct Spin {
     is_real_time: bool,
 }
 
-impl Spin {
+impl SpinState {
     /// For an executive whose thread, the calling one, runs as `scheduling`; `is_inline` if applications' threads spin in its place.
     ///
     /// # Errors
@@ -104,7 +104,7 @@ impl Spin {
     pub(crate) fn until(
         &mut self,
         now: Instant,
-        budget: &mut Budget,
+        budget: &mut SpinBudget,
         own: impl FnOnce() -> Duration,
     ) -> Option<Instant> {
         let ends = self.ends(now).filter(|_| self.is_on())?;
@@ -113,7 +113,7 @@ impl Spin {
     }
 
     /// There is nothing to do: whether to take another turn all the same. `own` is the thread's processor time.
-    pub(crate) fn goes_on(&mut self, now: Instant, budget: &mut Budget, own: impl FnOnce() -> Duration) -> bool {
+    pub(crate) fn goes_on(&mut self, now: Instant, budget: &mut SpinBudget, own: impl FnOnce() -> Duration) -> bool {
         let is_over = self.ends(now).is_none();
         match self.looked.take() {
             Some(looked) => budget.spent(now.since(looked)),
@@ -163,23 +163,23 @@ mod tests {
         Duration::from_micros(micros)
     }
 
-    fn spin() -> Spin {
-        Spin { limit: LIMIT, most: MOST_KEPT, ..Spin::default() }
+    fn spin() -> SpinState {
+        SpinState { limit: LIMIT, most: MOST_KEPT, ..SpinState::default() }
     }
 
     /// A thread with its clocks, which spins by turns of a microsecond.
     struct Thread {
         now: Instant,
         own: Duration,
-        spin: Spin,
-        budget: Budget,
+        spin: SpinState,
+        budget: SpinBudget,
         spun: Duration,
     }
 
     impl Thread {
         fn new() -> Self {
             let (now, own) = (Instant::ZERO + us(1_000_000), us(1000));
-            Self { now, own, spin: spin(), budget: Budget::default(), spun: Duration::ZERO }
+            Self { now, own, spin: spin(), budget: SpinBudget::default(), spun: Duration::ZERO }
         }
 
         fn run(&mut self, took: Duration) {
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_leader_looks_until_the_limit_or_its_budget_is_over() {
-        let (mut spin, mut budget, now) = (spin(), Budget::default(), Instant::ZERO + us(1_000_000));
+        let (mut spin, mut budget, now) = (spin(), SpinBudget::default(), Instant::ZERO + us(1_000_000));
         let own = || Duration::ZERO;
         assert_eq!(spin.until(now, &mut budget, own), Some(now + LIMIT));
         assert_eq!(spin.until(now + us(50), &mut budget, own), Some(now + LIMIT), "the same spin goes on");
@@ -284,12 +284,12 @@ mod tests {
         budget.own = us(150);
         assert_eq!(spin.until(now + us(400), &mut budget, ran), None);
         assert_eq!(spin.until(now + us(420), &mut budget, ran), Some(now + us(440)), "20 µs of idling");
-        assert_eq!(Spin::default().until(now, &mut budget, own), None);
+        assert_eq!(SpinState::default().until(now, &mut budget, own), None);
     }
 
     #[test]
     fn without_a_limit_it_never_spins_and_inline_takes_real_time_threads() {
-        let spin = |limit, is_inline| Spin::new(limit, is_inline, Scheduling::Ordinary);
+        let spin = |limit, is_inline| SpinState::new(limit, is_inline, Scheduling::Ordinary);
         assert!(!spin(Duration::ZERO, true).unwrap().is_on());
         assert!(spin(LIMIT, true).unwrap_err().contains("real-time"));
         match spin(LIMIT, false) {

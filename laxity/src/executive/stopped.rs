@@ -14,7 +14,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 use rustix::event::{EventfdFlags, eventfd};
 
-use crate::signal::Signal;
+use crate::signal::Notifier;
 
 /// It runs for a moment when the process goes on, and before the executive asks.
 const ABOVE_ALL: u8 = 99;
@@ -26,7 +26,7 @@ const PATIENCE: StdDuration = StdDuration::from_micros(500);
 
 /// What asks the witness; nothing if there is none.
 static QUESTION: OnceLock<Option<OwnedFd>> = OnceLock::new();
-static ANSWERS: LazyLock<Signal> = LazyLock::new(Signal::default);
+static ANSWERS: LazyLock<Notifier> = LazyLock::new(Notifier::default);
 /// When the process went on last, ns; 0 before it was ever stopped.
 static WENT_ON: AtomicU64 = AtomicU64::new(0);
 

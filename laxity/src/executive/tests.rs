@@ -8,18 +8,18 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
-use laxity_core::endpoint::{Destination, Outgoing};
+use laxity_core::endpoint::{Destination, SendSetup};
 use laxity_core::frames::{FrameId, HeapFrames};
 use laxity_core::platform::BestEffort;
 use laxity_core::send::SendConfig;
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::emulated::EmulatedLink;
 use laxity_link::{Counters, Link, LinkEvent, Received};
-use laxity_sim::{AsPlanned, ChannelHandle, Decide, Gap, HostConfig, HostId, Observer, Plan, Seen, World};
+use laxity_sim::{ChannelHandle, ChannelPlan, Gap, HostConfig, HostId, Observation, Observer, World};
 use proptest::prelude::*;
 
 use super::*;
-use crate::calibration::Claims;
+use crate::calibration::WindowClaims;
 use crate::port::{self, ReceivePort, SendPort};
 
 /// Bytes of the check sequence that the simulator's wires carry behind each frame.
@@ -30,7 +30,7 @@ type Decision = (usize, &'static str, u64, Instant, Instant);
 
 /// The virtual time of one live host.
 #[derive(Debug)]
-struct Time {
+struct VirtualTime {
     number: usize,
     platform: Platform,
     now: Instant,
@@ -39,7 +39,7 @@ struct Time {
     decisions: Vec<Decision>,
 }
 
-impl Time {
+impl VirtualTime {
     fn spend(&mut self, what: &'static str, which: u64, cost: Duration) {
         let (start, mut end) = (self.now, self.now + cost);
         while let Some(gap) = self.gaps.pop_front_if(|gap| gap.start < end) {
@@ -52,13 +52,13 @@ impl Time {
 }
 
 #[derive(Clone, Debug)]
-struct ManualClock(Rc<RefCell<Time>>);
+struct ManualClock(Rc<RefCell<VirtualTime>>);
 
 impl Clock for ManualClock {
     fn now(&mut self) -> Instant {
         self.0.borrow().now
     }
-    fn after(&mut self, work: &Work) -> Instant {
+    fn after(&mut self, work: &WorkDone) -> Instant {
         let mut time = self.0.borrow_mut();
         let platform = &time.platform;
         match work.channel {
@@ -90,11 +90,11 @@ type Arrivals = Rc<RefCell<VecDeque<(Instant, SocketAddr, Vec<u8>)>>>;
 /// A link over an emulated wire.
 #[derive(Debug)]
 struct WireLink {
-    time: Rc<RefCell<Time>>,
+    time: Rc<RefCell<VirtualTime>>,
     address: SocketAddr,
     wire: Rc<RefCell<EmulatedLink>>,
     arrived: Arrivals,
-    staged: Vec<(FrameId, usize, SocketAddr)>,
+    buffered: Vec<(FrameId, usize, SocketAddr)>,
 }
 
 impl Link for WireLink {
@@ -105,10 +105,10 @@ impl Link for WireLink {
         self.wire.borrow().room(self.time.borrow().now)
     }
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
-        self.staged.push((frame, len, peer));
+        self.buffered.push((frame, len, peer));
     }
-    fn staged(&self) -> usize {
-        self.staged.len()
+    fn buffered(&self) -> usize {
+        self.buffered.len()
     }
     fn wants_writable(&self) -> bool {
         false
@@ -125,7 +125,7 @@ impl Link for WireLink {
 impl LinkOver<HeapFrames> for WireLink {
     fn flush(&mut self, frames: &mut HeapFrames) -> io::Result<usize> {
         let mut time = self.time.borrow_mut();
-        for (frame, len, peer) in self.staged.drain(..) {
+        for (frame, len, peer) in self.buffered.drain(..) {
             let cost = time.platform.link_cost;
             time.spend("hand-over", len as u64, cost);
             let mut bytes = frames.packet(&frame)[..len].to_vec();
@@ -162,12 +162,12 @@ impl LinkOver<HeapFrames> for WireLink {
 
 /// A live host but for its thread.
 struct LiveHost {
-    time: Rc<RefCell<Time>>,
+    time: Rc<RefCell<VirtualTime>>,
     wire: Rc<RefCell<EmulatedLink>>,
     arrived: Arrivals,
     driver: Driver<HeapFrames>,
-    around: Surroundings<WireLink, ManualClock>,
-    commands: rtrb::Producer<Command>,
+    around: LiveEnvironment<WireLink, ManualClock>,
+    commands: rtrb::Producer<ExecutiveCommand>,
     notices: rtrb::Consumer<Notice>,
     doorbell: Arc<Doorbell>,
     asleep: Option<Sleep>,
@@ -185,7 +185,7 @@ struct LiveHost {
 impl LiveHost {
     fn new(number: usize, config: &HostConfig, endpoint: Endpoint, channels: usize) -> Self {
         let platform = config.platform.clone();
-        let time = Rc::new(RefCell::new(Time {
+        let time = Rc::new(RefCell::new(VirtualTime {
             number,
             platform: platform.clone(),
             now: Instant::ZERO,
@@ -200,27 +200,27 @@ impl LiveHost {
             address: config.address,
             wire: Rc::clone(&wire),
             arrived: Rc::clone(&arrived),
-            staged: Vec::new(),
+            buffered: Vec::new(),
         };
         let (command_writer, commands) = rtrb::RingBuffer::new(64);
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024);
         let doorbell = Arc::new(Doorbell::new(config.channels).unwrap());
-        let parts = Parts {
+        let parts = ExecutiveParts {
             endpoint,
             platform: platform.clone(),
             channels: config.channels,
             commands,
             notices,
-            notified: Arc::new(Signal::default()),
+            notified: Arc::new(Notifier::default()),
             doorbell: Arc::clone(&doorbell),
-            published: Arc::new(Published::default()),
+            published: Arc::new(PublishedCounters::default()),
             stopped: Arc::new(AtomicBool::new(false)),
             readiness: Arc::default(),
-            looped: Looped::new(Own::One(config.address), 8),
-            meter: Meter::new(Instant::ZERO, &platform, &Claims::default(), None),
+            looped: LoopedPackets::new(OwnAddresses::One(config.address), 8),
+            meter: Meter::new(Instant::ZERO, &platform, &WindowClaims::default(), None),
             waker: Arc::new(Wake::new().unwrap()),
         };
-        let (around, endpoint) = Surroundings::new(ManualClock(Rc::clone(&time)), link, parts);
+        let (around, endpoint) = LiveEnvironment::new(ManualClock(Rc::clone(&time)), link, parts);
         let frames = HeapFrames::new(config.frames + 64, DATA_HEADER_BYTES + platform.packet as usize);
         let driver = Driver::new(
             Instant::ZERO,
@@ -298,7 +298,7 @@ impl LiveHost {
             let Some(send) = self.sends[channel].as_mut().filter(|_| self.accepted[channel]) else { continue };
             let mut message = send.free().expect("a buffer: what is sent conforms");
             message.set_len(bytes as usize);
-            send.put(laxity_drive::Outbound { message, arrival, waited: Duration::ZERO });
+            send.put(laxity_drive::OutboundMessage { message, arrival, waited: Duration::ZERO });
             self.doorbell.ring(&send.port);
         }
         if slept.is_some() {
@@ -318,32 +318,32 @@ impl LiveHost {
             }
         }
         match next {
-            Next::Sleep(sleep) if self.spun < self.spins && sleep.hears_frames => {
+            NextTurn::Sleep(sleep) if self.spun < self.spins && sleep.hears_frames => {
                 self.spun += 1;
                 self.driver.spin();
             }
-            Next::Sleep(sleep) if self.doorbell.is_silent() => self.asleep = Some(sleep),
+            NextTurn::Sleep(sleep) if self.doorbell.is_silent() => self.asleep = Some(sleep),
             _ => {}
         }
     }
 
-    fn command(&mut self, command: Command) {
+    fn command(&mut self, command: ExecutiveCommand) {
         self.commands.push(command).expect("room for a command");
     }
 }
 
 /// What both are given.
 #[derive(Clone, Debug)]
-struct Script {
+struct TestScript {
     platforms: [Platform; 2],
-    plans: Vec<(usize, Plan)>,
+    plans: Vec<(usize, ChannelPlan)>,
     messages: Vec<(Instant, usize, u32)>,
     gaps: Vec<(usize, Gap)>,
 }
 
 const UNTIL: Instant = Instant::from_nanos(60_000_000);
 
-impl Script {
+impl TestScript {
     fn configs(&self) -> [HostConfig; 2] {
         [0, 1].map(|host| {
             let address = SocketAddr::from(([10, 0, 0, 1 + host as u8], 7));
@@ -357,7 +357,7 @@ impl Script {
     fn simulated(&self) -> Vec<Decision> {
         let (mut world, ids, channels) = self.world();
         let receivers = channels.into_iter().zip(self.plans.iter().map(|(from, _)| 1 - from)).collect();
-        let log = Rc::new(RefCell::new(Log { ids, receivers, decisions: Vec::new() }));
+        let log = Rc::new(RefCell::new(DecisionLog { ids, receivers, decisions: Vec::new() }));
         world.set_observer(Box::new(Rc::clone(&log)));
         world.run_until(UNTIL);
         std::mem::take(&mut log.borrow_mut().decisions)
@@ -395,16 +395,20 @@ impl Script {
             let destination = Destination { link: 0, peer: configs[1 - from].address, name: plan.name };
             let queue = plan.send_messages * packets(service.max_message(), packet);
             let upstream = plan.stages.processor + plan.stages.link;
-            let pace = laxity_core::event::Pace {
+            let pace = laxity_core::event::SenderPace {
                 rate: configs[*from].platform.link.rate,
                 ahead: configs[*from].look_ahead,
                 spacing: configs[*from].platform.link.spacing,
             };
             let outgoing =
-                Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, queue).paced(pace);
+                SendSetup::new(destination, config, upstream, plan.lease, plan.send_messages, queue).paced(pace);
             let (send, slot) = port::sending(plan.send_messages as usize + 64, service.max_message() as usize);
             hosts[*from].sends[channel] = Some(send);
-            hosts[*from].command(Command::Open { ticket: channel as u64, outgoing, slot: Box::new(Slot::Send(slot)) });
+            hosts[*from].command(ExecutiveCommand::Open {
+                ticket: channel as u64,
+                outgoing,
+                slot: Box::new(ExecutivePort::Send(slot)),
+            });
         }
         for &(at, channel, bytes) in &self.messages {
             hosts[self.plans[channel].0].messages.push_back((at, channel, bytes));
@@ -433,23 +437,23 @@ impl Script {
                 continue;
             }
             hosts[host].turn(at, lateness);
-            self.control(&mut hosts[host], ids[host]);
+            self.control(&mut hosts[host]);
         }
         hosts.iter().flat_map(|host| std::mem::take(&mut host.time.borrow_mut().decisions)).collect()
     }
 
     /// What the control thread does about notices.
-    fn control(&self, host: &mut LiveHost, id: HostId) {
+    fn control(&self, host: &mut LiveHost) {
         while let Ok(notice) = host.notices.pop() {
             match notice {
                 Notice::Event(Event::Requested(request)) => {
                     let planned = self.plans.iter().position(|(_, plan)| plan.name == request.name).unwrap();
                     let plan = &self.plans[planned].1;
-                    let incoming = AsPlanned.decide(id, &request, plan, false).unwrap();
+                    let incoming = plan.receiving(&request, false);
                     let (receive, slot) = port::receiving(plan.receive_messages as usize);
                     host.receives.push((planned, receive));
-                    let slot = Box::new(Slot::Receive(slot));
-                    host.command(Command::Accept { ticket: 99, request, incoming, slot });
+                    let slot = Box::new(ExecutivePort::Receive(slot));
+                    host.command(ExecutiveCommand::Accept { ticket: 99, request, incoming, slot });
                 }
                 Notice::Installed { ticket, result: Ok(channel) } if ticket < self.plans.len() as u64 => {
                     host.opened[ticket as usize] = Some(channel);
@@ -457,7 +461,7 @@ impl Script {
                 Notice::Event(Event::Accepted { channel, .. }) => {
                     let number = host.opened.iter().position(|opened| *opened == Some(channel)).unwrap();
                     host.accepted[number] = true;
-                    host.command(Command::Begin { channel, stages: self.plans[number].1.stages });
+                    host.command(ExecutiveCommand::Begin { channel, stages: self.plans[number].1.stages });
                 }
                 Notice::Installed { result: Ok(_), .. } => {}
                 other => panic!("{other:?}"),
@@ -467,34 +471,36 @@ impl Script {
 }
 
 /// What the simulator's observer is told, as decisions.
-struct Log {
+struct DecisionLog {
     ids: [HostId; 2],
     /// Each channel, and the host that receives it.
     receivers: Vec<(ChannelHandle, usize)>,
     decisions: Vec<Decision>,
 }
 
-impl Log {
+impl DecisionLog {
     fn number(&self, host: HostId) -> usize {
         self.ids.iter().position(|id| *id == host).unwrap()
     }
 }
 
-impl Observer for Log {
-    fn observe(&mut self, seen: Seen) {
+impl Observer for DecisionLog {
+    fn observe(&mut self, seen: Observation) {
         let decision = match seen {
-            Seen::Worked { host, work, start, end } => {
+            Observation::Worked { host, work, start, end } => {
                 let (what, which) = match work {
-                    laxity_sim::Work::Step { kind, .. } => (kind.name(), u64::MAX),
-                    laxity_sim::Work::HandOver { .. } => ("hand-over", u64::MAX),
-                    laxity_sim::Work::Look => ("look", 0),
-                    laxity_sim::Work::Upcall { .. } => ("upcall", u64::MAX),
+                    laxity_sim::Activity::Step { kind, .. } => (kind.name(), u64::MAX),
+                    laxity_sim::Activity::HandOver { .. } => ("hand-over", u64::MAX),
+                    laxity_sim::Activity::Look => ("look", 0),
+                    laxity_sim::Activity::Upcall { .. } => ("upcall", u64::MAX),
                 };
                 (self.number(host), what, which, start, end)
             }
-            Seen::Slept { host, start, end } if end > start => (self.number(host), "asleep", 0, start, end),
-            Seen::Transmitted { host, bytes, start, end, .. } => (self.number(host), "wire", bytes as u64, start, end),
-            Seen::Delivered { channel, sequence, completion, .. } => {
+            Observation::Slept { host, start, end } if end > start => (self.number(host), "asleep", 0, start, end),
+            Observation::Transmitted { host, bytes, start, end, .. } => {
+                (self.number(host), "wire", bytes as u64, start, end)
+            }
+            Observation::Delivered { channel, sequence, completion, .. } => {
                 let number = self.receivers.iter().position(|(handle, _)| *handle == channel).unwrap();
                 let which = (number as u64) << 32 | sequence;
                 (self.receivers[number].1, "delivered", which, completion, completion)
@@ -509,7 +515,7 @@ fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-fn script() -> impl Strategy<Value = Script> {
+fn script() -> impl Strategy<Value = TestScript> {
     let channel = (0..2usize, 1..3u32, 1..4000u32, 1..5u64, any::<bool>());
     let platform = (1..6u32, 1..4u32, 1..20u64, 0..40u64, 1..8u32);
     let message = (2_000..50_000u64, any::<prop::sample::Index>(), 1..4000u32);
@@ -547,7 +553,13 @@ fn script() -> impl Strategy<Value = Script> {
                 };
                 let stages = SendingStages { processor: micros(deadline * 300), link: micros(deadline * 300) };
                 let overload = Overload::Drop;
-                (from, Plan { overload, ..Plan::new(&format!("c{number}"), service, stages, micros(deadline * 400)) })
+                (
+                    from,
+                    ChannelPlan {
+                        overload,
+                        ..ChannelPlan::new(&format!("c{number}"), service, stages, micros(deadline * 400))
+                    },
+                )
             })
             .collect();
         let mut messages: Vec<_> = messages
@@ -566,7 +578,7 @@ fn script() -> impl Strategy<Value = Script> {
         gaps.sort_by_key(|(_, gap)| gap.start);
         // Gaps do not overlap.
         gaps.dedup_by(|next, before| next.1.start < before.1.start + before.1.length);
-        Script { platforms, plans, messages, gaps }
+        TestScript { platforms, plans, messages, gaps }
     })
 }
 
@@ -600,7 +612,7 @@ proptest! {
         prop_assert!(live.iter().any(|decision| decision.1 == "hand-over"), "something happened");
         // A turn that finds nothing takes no time on this clock: a driver that spins decides the same. Not beside gaps, which delay who is
         // awake and not who sleeps through them.
-        let undisturbed = Script { gaps: Vec::new(), ..script };
+        let undisturbed = TestScript { gaps: Vec::new(), ..script };
         prop_assert_eq!(comparable(undisturbed.live(3)), comparable(undisturbed.live(0)));
     }
 }

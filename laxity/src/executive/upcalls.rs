@@ -5,14 +5,14 @@ use std::fmt::Debug;
 use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick};
-use laxity_drive::{Clock, Driver, Iterated, OnThread};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
+use laxity_drive::{Clock, Driver, IterationResult, UpcallRunner};
 use laxity_link::LinkOver;
 
-use super::Surroundings;
+use super::LiveEnvironment;
 
 /// The upcalls, and their handlers.
-pub(crate) trait Upcalls: Debug + Send {
+pub(crate) trait ExecutiveUpcalls: Debug + Send {
     /// The executive has them now; it is on its thread.
     fn is_here(&mut self);
 
@@ -35,22 +35,22 @@ pub(crate) trait Upcalls: Debug + Send {
     fn taken(&mut self, by_platform: Duration);
 
     /// Calls the handler.
-    fn iterate(&mut self, begin: Instant, pick: &Pick) -> Iterated;
+    fn iterate(&mut self, begin: Instant, pick: &PickedRun) -> IterationResult;
 
     /// The endpoint knows of it, and says what the run was if it is over.
-    fn iterated(&mut self, endpoint: &mut Endpoint, end: Instant, pick: &Pick, completed: Option<Completed>);
+    fn iterated(&mut self, endpoint: &mut Endpoint, end: Instant, pick: &PickedRun, completed: Option<CompletedRun>);
 }
 
-impl<F: Frames, L: LinkOver<F>, C: Clock> OnThread<F> for Surroundings<L, C> {
-    fn iterate(&mut self, now: Instant, upcall: &Pick) -> Iterated {
-        let over = Iterated { end: now, units: upcall.left, outcome: Outcome::Finished };
+impl<F: Frames, L: LinkOver<F>, C: Clock> UpcallRunner<F> for LiveEnvironment<L, C> {
+    fn iterate(&mut self, now: Instant, upcall: &PickedRun) -> IterationResult {
+        let over = IterationResult { end: now, units: upcall.left, outcome: RunOutcome::Finished };
         let iterated = self.upcalls.as_mut().map_or(over, |upcalls| upcalls.iterate(now, upcall));
         // It is no piece of ours, and held against its own cost.
         self.meter.skip(iterated.end);
         iterated
     }
 
-    fn iterated(&mut self, driver: &mut Driver<F>, now: Instant, upcall: &Pick, completed: Option<Completed>) {
+    fn iterated(&mut self, driver: &mut Driver<F>, now: Instant, upcall: &PickedRun, completed: Option<CompletedRun>) {
         if let Some(upcalls) = &mut self.upcalls {
             upcalls.iterated(&mut driver.endpoint, now, upcall, completed);
         }

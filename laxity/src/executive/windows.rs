@@ -62,14 +62,14 @@ impl Windows {
 /// A stall that falls on the border of two windows of one grid lies within one of the other: so it counts once over spans of up to half a window
 /// ([`laxity_core::platform::Interference::envelopes`]).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pairs {
+pub(crate) struct WindowPairs {
     first: Windows,
     second: Windows,
     /// Windows of the first grid that are over, of which those of the second are not: what was stolen in each, and in how many in a row.
     open: [(Duration, u64); 8],
 }
 
-impl Pairs {
+impl WindowPairs {
     /// `length` is not zero.
     pub(crate) fn new(start: Instant, length: Duration) -> Self {
         let half = Duration::from_nanos(length.as_nanos().div_ceil(2));
@@ -165,7 +165,7 @@ mod tests {
             length in 2u64..20, spans in prop::collection::vec((0u64..30, 0u64..50), 0..20), rest in 0u64..100,
         ) {
             let start = Instant::from_nanos(1000);
-            let mut pairs = Pairs::new(start, Duration::from_nanos(length));
+            let mut pairs = WindowPairs::new(start, Duration::from_nanos(length));
             let (mut closed, mut at, mut taken) = (Vec::new(), 0, Vec::new());
             let mut close = |stolen: Duration, count: u64| {
                 closed.extend(std::iter::repeat_n(stolen.as_nanos(), count as usize));

@@ -1,4 +1,4 @@
-//! The kinds of changes, and how each is undone.
+//! The kinds of changes, and their undoing.
 
 use std::io;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::value::Value;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Change {
-    /// Of a value of the kernel.
+    /// A value of the kernel.
     Value(Value),
-    /// Of the queueing discipline of an interface.
+    /// The queueing discipline of an interface.
     Guard(GuardedInterface),
 }
 
 impl Change {
-    /// Whether a journal may name it: only what Laxity changes is ever undone, whatever a journal says.
+    /// True if Laxity makes such changes. No other change in a journal is undone.
     pub fn is_known(&self) -> bool {
         match self {
             Self::Value(value) => value.is_known(),
@@ -27,8 +27,10 @@ impl Change {
         }
     }
 
-    /// Undoes it where it is still in force, in words; `None` where there is nothing to undo. What another program has changed since is left alone, and
-    /// said. To undo it twice is to undo it once.
+    /// Undoes the change if it is still in force, and returns the result in words; `None` if there is nothing to undo.
+    ///
+    /// A value that another program has changed since is left alone, and reported. Undoing a change twice has the effect of
+    /// undoing it once.
     ///
     /// # Errors
     /// If it cannot be undone. The error says what stays, and why.
@@ -40,7 +42,7 @@ impl Change {
     }
 }
 
-/// Undoes all of them, the last one first. In words what became of each, and whether nothing is left.
+/// Undoes all changes, the last one first. Says in words what became of each, and true if nothing is left.
 pub(super) fn undo_all(changes: &[Change], root: &Path) -> (Vec<String>, bool) {
     let (mut said, mut is_over) = (Vec::new(), true);
     for undone in changes.iter().rev().map(|change| change.undo(root)) {

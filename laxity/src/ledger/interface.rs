@@ -14,16 +14,16 @@ use crate::claims::NetworkNamespace;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuardedInterface {
-    /// Where it is.
+    /// Its network namespace.
     pub namespace: NetworkNamespace,
-    /// Its number there.
+    /// Its number in that namespace.
     pub interface: u32,
     /// Its name when it was guarded.
     pub name: String,
 }
 
 impl GuardedInterface {
-    /// Whether there can be such an interface.
+    /// True if such an interface is possible.
     pub fn is_known(&self) -> bool {
         self.interface != 0 && check_name(&self.name).is_ok()
     }
@@ -40,7 +40,7 @@ impl GuardedInterface {
             };
         }
         let mut netlink = Netlink::open().map_err(failed)?;
-        // To look takes no rights: what may not guard an interface has no guard to undo.
+        // Looking takes no rights: a process that may not guard an interface has no guard to undo.
         let found = netlink.root_discipline(*interface).map_err(failed)?;
         if found.is_none_or(|found| found.handle != GuardClasses::HANDLE) {
             return Ok(None);
@@ -50,7 +50,7 @@ impl GuardedInterface {
     }
 }
 
-/// Whether a process is in the namespace, or it has a name, as far as that can be seen.
+/// True if a process is in the namespace, or the namespace has a name, as far as this can be seen.
 fn is_there(root: &Path, namespace: &NetworkNamespace) -> bool {
     let entries =
         |directory: &str| fs::read_dir(root.join(directory)).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -4,14 +4,13 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::Change;
-use crate::claims::lock_file;
+use crate::claims::{OwnFile, lock_file, open, removed};
 use crate::process;
 
 const VERSION: u32 = 1;
@@ -72,12 +71,12 @@ impl Journal {
 
 /// Where journal and lock of one owner lie.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct JournalPath {
     directory: PathBuf,
     pub(super) name: String,
 }
 
-impl Place {
+impl JournalPath {
     /// `None` where an owner cannot have this name.
     pub(super) fn new(directory: &Path, name: &str) -> Option<Self> {
         let is_valid = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -96,18 +95,18 @@ impl Place {
     }
 
     /// Takes the lock; `None` if another owner has it for longer than `patience`.
-    pub(super) fn lock(&self, patience: Duration) -> io::Result<Option<Lock>> {
+    pub(super) fn lock(&self, patience: Duration) -> io::Result<Option<OwnFile>> {
         // Not `NAME.lock`: claims.lock is that of the claims.
         let path = self.directory.join(format!("{}.changes.lock", self.name));
         let file = lock_file(&path, patience)?;
-        Ok(file.map(|file| Lock { path, pid: std::process::id(), _file: file }))
+        Ok(file.map(|file| OwnFile::new(path, file)))
     }
 
     /// The journal, if there is one.
     pub(super) fn read(&self) -> io::Result<Option<Journal>> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidData, what);
         let irregular = || invalid("it is no regular file".to_owned());
-        let file = match open(OpenOptions::new().read(true), &self.file()) {
+        let file = match open(OpenOptions::new().read(true), &self.file(), 0o644) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => return Err(irregular()),
             other => other?,
@@ -127,8 +126,8 @@ impl Place {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "these are more changes than a journal holds"));
         }
         let temporary = self.directory.join(format!("{}.changes.new", self.name));
-        gone(fs::remove_file(&temporary))?;
-        let mut file = open(OpenOptions::new().write(true).create_new(true), &temporary)?;
+        removed(&temporary)?;
+        let mut file = open(OpenOptions::new().write(true).create_new(true), &temporary, 0o644)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&temporary, self.file())?;
@@ -136,54 +135,19 @@ impl Place {
     }
 
     pub(super) fn remove(&self) -> io::Result<()> {
-        gone(fs::remove_file(self.file()))
+        removed(&self.file())
     }
-}
-
-/// The lock of an owner. Dropping it takes its file away, and gives it back.
-#[derive(Debug)]
-pub(super) struct Lock {
-    path: PathBuf,
-    pid: u32,
-    _file: File,
-}
-
-impl Lock {
-    /// In a process that was forked it is the other one's.
-    pub(super) fn is_of_this_process(&self) -> bool {
-        self.pid == std::process::id()
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        if self.is_of_this_process() {
-            let _ = fs::remove_file(&self.path);
-        }
-    }
-}
-
-/// Removed, or not there anyway.
-fn gone(removed: io::Result<()>) -> io::Result<()> {
-    match removed {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other,
-    }
-}
-
-fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
-    options.mode(0o644).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Fake, runtime};
+    use super::super::tests::{FakeHost, runtime};
     use super::*;
 
     #[test]
     fn a_journal_comes_back_as_it_was_and_tells_whether_its_owner_lives() {
-        let fake = Fake::new("journal");
-        let place = Place::new(&fake.0, "doctor").unwrap();
+        let fake = FakeHost::new("journal");
+        let place = JournalPath::new(&fake.0, "doctor").unwrap();
         assert_eq!(place.read().unwrap(), None);
         place.remove().unwrap();
         let journal = Journal::new(vec![runtime("950000", "-1")]).unwrap();
@@ -200,8 +164,8 @@ mod tests {
 
     #[test]
     fn the_lock_is_one_owners_at_a_time_and_leaves_no_file() {
-        let fake = Fake::new("lock");
-        let place = Place::new(&fake.0, "doctor").unwrap();
+        let fake = FakeHost::new("lock");
+        let place = JournalPath::new(&fake.0, "doctor").unwrap();
         let held = place.lock(Duration::ZERO).unwrap();
         assert!(held.is_some() && place.lock(Duration::from_millis(20)).unwrap().is_none());
         // One that waits gets the lock of a new file.
@@ -221,10 +185,10 @@ mod tests {
         let directory = Path::new("/run/laxity");
         let long = "a".repeat(MOST_NAME + 1);
         for name in ["", ".", "..", "a/b", "../a", "a b", "a.b", "ä", "a\n", &long] {
-            assert!(Place::new(directory, name).is_none(), "{name:?}");
+            assert!(JournalPath::new(directory, name).is_none(), "{name:?}");
         }
         for name in ["doctor", "guard-4026531840-3", &long[1..]] {
-            assert!(Place::new(directory, name).is_some(), "{name:?}");
+            assert!(JournalPath::new(directory, name).is_some(), "{name:?}");
         }
     }
 }

@@ -4,9 +4,9 @@ use super::value::{HUGE_PAGES, RECEIVE_MOST, RUNTIME, Value, current};
 use super::*;
 
 /// A directory that looks like a host, and has its journals; gone at the end.
-pub(super) struct Fake(pub(super) PathBuf);
+pub(super) struct FakeHost(pub(super) PathBuf);
 
-impl Fake {
+impl FakeHost {
     pub(super) fn new(test: &str) -> Self {
         let path = std::env::temp_dir().join(format!("laxity-ledger-{test}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -25,7 +25,7 @@ impl Fake {
     fn says(&self, name: &str) -> String {
         current(&self.0, name).unwrap()
     }
-    fn own(&self, name: &str) -> Owned {
+    fn own(&self, name: &str) -> OwnedChanges {
         let (owned, lines) = self.ledger().own(name, Duration::ZERO).unwrap();
         assert!(lines.is_empty(), "{lines:?}");
         owned
@@ -34,10 +34,10 @@ impl Fake {
     fn left_by_the_dead(&self, name: &str, changes: Vec<Change>) {
         let mut journal = Journal::new(changes).unwrap();
         journal.start = 1;
-        Place::new(&self.0, name).unwrap().write(&journal).unwrap();
+        JournalPath::new(&self.0, name).unwrap().write(&journal).unwrap();
     }
     fn journal(&self, name: &str) -> PathBuf {
-        Place::new(&self.0, name).unwrap().file()
+        JournalPath::new(&self.0, name).unwrap().file()
     }
     /// Everything beside `proc` and `sys`.
     fn journals(&self) -> Vec<String> {
@@ -48,7 +48,7 @@ impl Fake {
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeHost {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -62,19 +62,19 @@ pub(super) fn runtime(old: &str, new: &str) -> Change {
     value(RUNTIME, old, new)
 }
 
-fn make(change: &Change, fake: &Fake) {
+fn make(change: &Change, fake: &FakeHost) {
     let Change::Value(value) = change else { panic!("{change:?}") };
     value.set(&fake.0).unwrap();
 }
 
 /// Its name and state, of each.
-fn states(found: &[Found]) -> Vec<(&str, State)> {
+fn states(found: &[JournalReport]) -> Vec<(&str, JournalState)> {
     found.iter().map(|found| (found.name.as_str(), found.state)).collect()
 }
 
 #[test]
 fn what_is_recorded_is_undone_from_the_last_to_the_first_and_once() {
-    let fake = Fake::new("undone");
+    let fake = FakeHost::new("undone");
     fake.file(RUNTIME, "950000\n").file(HUGE_PAGES, "[always] madvise never\n").file(RECEIVE_MOST, "1000\n");
     let mut owned = fake.own("doctor");
     let changes =
@@ -84,7 +84,7 @@ fn what_is_recorded_is_undone_from_the_last_to_the_first_and_once() {
         owned.record(vec![change.clone()]).unwrap();
         make(change, &fake);
     }
-    assert_eq!(Place::new(&fake.0, "doctor").unwrap().read().unwrap().unwrap().changes, changes);
+    assert_eq!(JournalPath::new(&fake.0, "doctor").unwrap().read().unwrap().unwrap().changes, changes);
     assert_eq!(fake.says(RUNTIME), "-1");
     let said = owned.undo();
     assert_eq!(said.len(), 3, "{said:?}");
@@ -102,13 +102,13 @@ fn what_is_recorded_is_undone_from_the_last_to_the_first_and_once() {
 
 #[test]
 fn what_another_program_changed_is_left_alone_and_said() {
-    let fake = Fake::new("meanwhile");
+    let fake = FakeHost::new("meanwhile");
     fake.file(RUNTIME, "500000\n").file(RECEIVE_MOST, "2000\n");
     let changes =
         vec![runtime("950000", "-1"), value(RECEIVE_MOST, "1000", "2000"), value(HUGE_PAGES, "always", "madvise")];
     fake.left_by_the_dead("doctor", changes);
     let found = fake.ledger().recover();
-    assert_eq!(states(&found), [("doctor", State::Stays)]);
+    assert_eq!(states(&found), [("doctor", JournalState::Stays)]);
     let said = &found[0].said;
     assert_eq!(said.len(), 3, "{said:?}");
     assert!(said[0].contains(HUGE_PAGES) && said[0].contains("could not be put back to always"), "{said:?}");
@@ -118,14 +118,14 @@ fn what_another_program_changed_is_left_alone_and_said() {
     // When the rest can be undone, too, nothing is left.
     fake.file(HUGE_PAGES, "always [madvise] never\n").file(RUNTIME, "950000\n");
     let found = fake.ledger().recover();
-    assert_eq!(states(&found), [("doctor", State::Undone)]);
+    assert_eq!(states(&found), [("doctor", JournalState::Undone)]);
     assert_eq!(found[0].said, [format!("/{HUGE_PAGES} is always again")]);
     assert!(fake.journals().is_empty());
 }
 
 #[test]
 fn owners_of_two_names_coexist_and_a_second_of_one_name_is_refused() {
-    let fake = Fake::new("names");
+    let fake = FakeHost::new("names");
     fake.file(RUNTIME, "-1\n").file(RECEIVE_MOST, "2000\n");
     let (mut doctor, mut guard) = (fake.own("doctor"), fake.own("guard-4026531840-3"));
     let refused = |pid| match fake.ledger().own("doctor", Duration::from_millis(20)) {
@@ -136,7 +136,7 @@ fn owners_of_two_names_coexist_and_a_second_of_one_name_is_refused() {
     doctor.record(vec![runtime("950000", "-1")]).unwrap();
     guard.record(vec![value(RECEIVE_MOST, "1000", "2000")]).unwrap();
     assert!(refused(Some(std::process::id())));
-    let at_work = [("doctor", State::AtWork), ("guard-4026531840-3", State::AtWork)];
+    let at_work = [("doctor", JournalState::AtWork), ("guard-4026531840-3", JournalState::AtWork)];
     assert_eq!(states(&fake.ledger().recover()), at_work);
     assert_eq!(states(&fake.ledger().look()), at_work);
     assert_eq!(fake.says(RUNTIME), "-1");
@@ -150,25 +150,25 @@ fn owners_of_two_names_coexist_and_a_second_of_one_name_is_refused() {
 
 #[test]
 fn only_what_the_dead_left_is_undone() {
-    let fake = Fake::new("recover");
+    let fake = FakeHost::new("recover");
     assert!(fake.ledger().recover().is_empty() && Ledger::at(&fake.0.join("none"), &fake.0).recover().is_empty());
     fake.file(RUNTIME, "-1\n").file(RECEIVE_MOST, "2000\n");
     fake.left_by_the_dead("doctor", vec![runtime("950000", "-1")]);
     let mut guard = fake.own("guard");
     guard.record(vec![value(RECEIVE_MOST, "1000", "2000")]).unwrap();
-    assert_eq!(states(&fake.ledger().look()), [("doctor", State::Dead), ("guard", State::AtWork)]);
+    assert_eq!(states(&fake.ledger().look()), [("doctor", JournalState::Dead), ("guard", JournalState::AtWork)]);
     let found = fake.ledger().recover();
-    assert_eq!(states(&found), [("doctor", State::Undone), ("guard", State::AtWork)]);
+    assert_eq!(states(&found), [("doctor", JournalState::Undone), ("guard", JournalState::AtWork)]);
     let pid = std::process::id();
     assert_eq!(found[0].lines(), [format!("doctor (pid {pid}) was killed; /{RUNTIME} is 950000 again")]);
     assert_eq!((found[1].owner(), found[1].lines().len()), (format!("guard (pid {pid})"), 0));
     assert_eq!((fake.says(RUNTIME), fake.says(RECEIVE_MOST)), ("950000".to_owned(), "2000".to_owned()));
-    assert_eq!(states(&fake.ledger().recover()), [("guard", State::AtWork)]);
+    assert_eq!(states(&fake.ledger().recover()), [("guard", JournalState::AtWork)]);
 }
 
 #[test]
 fn the_next_owner_of_a_name_undoes_what_the_dead_one_left() {
-    let fake = Fake::new("next");
+    let fake = FakeHost::new("next");
     fake.file(RUNTIME, "-1\n");
     fake.left_by_the_dead("doctor", vec![runtime("950000", "-1")]);
     let (owned, lines) = fake.ledger().own("doctor", Duration::ZERO).unwrap();
@@ -195,12 +195,12 @@ fn the_next_owner_of_a_name_undoes_what_the_dead_one_left() {
 
 #[test]
 fn locks_of_a_process_that_ends_are_waited_for() {
-    let fake = Fake::new("ending");
+    let fake = FakeHost::new("ending");
     fake.file(RUNTIME, "-1\n").file(RECEIVE_MOST, "2000\n");
     let mut guard = fake.own("guard");
     guard.record(vec![value(RECEIVE_MOST, "1000", "2000")]).unwrap();
     // Of process 1, whose lock is held a little longer.
-    let place = Place::new(&fake.0, "doctor").unwrap();
+    let place = JournalPath::new(&fake.0, "doctor").unwrap();
     let held = place.lock(Duration::ZERO).unwrap();
     let mut journal = Journal::new(vec![runtime("950000", "-1")]).unwrap();
     journal.pid = 1;
@@ -215,13 +215,13 @@ fn locks_of_a_process_that_ends_are_waited_for() {
     });
     // Not those of others.
     assert!(start.elapsed() < Duration::from_secs(10));
-    assert_eq!(states(&found), [("doctor", State::Undone), ("guard", State::AtWork)]);
+    assert_eq!(states(&found), [("doctor", JournalState::Undone), ("guard", JournalState::AtWork)]);
     assert_eq!(fake.says(RUNTIME), "950000");
 }
 
 #[test]
 fn journals_that_were_tampered_with_are_refused_and_stay() {
-    let fake = Fake::new("tampered");
+    let fake = FakeHost::new("tampered");
     fake.file(RUNTIME, "-1\n");
     let text = serde_json::to_string(&Journal::new(vec![runtime("950000", "-1")]).unwrap()).unwrap();
     for (from, to, expected) in [
@@ -237,7 +237,7 @@ fn journals_that_were_tampered_with_are_refused_and_stay() {
         assert_ne!(changed, text);
         fs::write(fake.journal("doctor"), &changed).unwrap();
         for found in [fake.ledger().recover(), fake.ledger().look()] {
-            assert_eq!(states(&found), [("doctor", State::Stays)]);
+            assert_eq!(states(&found), [("doctor", JournalState::Stays)]);
             assert!(found[0].lines()[0].contains(expected), "{expected:?}: {found:?}");
         }
         assert!(matches!(fake.ledger().own("doctor", Duration::ZERO), Err(LedgerError::InTheWay { .. })));
@@ -248,7 +248,7 @@ fn journals_that_were_tampered_with_are_refused_and_stay() {
 
 #[test]
 fn what_is_no_regular_file_or_has_no_valid_name_is_told_and_never_followed() {
-    let fake = Fake::new("irregular");
+    let fake = FakeHost::new("irregular");
     fake.file(RUNTIME, "-1\n");
     fake.left_by_the_dead("elsewhere", vec![runtime("950000", "-1")]);
     let elsewhere = fake.0.join("proc/elsewhere");
@@ -271,7 +271,7 @@ fn what_is_no_regular_file_or_has_no_valid_name_is_told_and_never_followed() {
     ];
     assert_eq!(found.len(), expected.len(), "{found:?}");
     for (found, (name, said)) in found.iter().zip(expected) {
-        assert_eq!((found.name.as_str(), found.state), (name, State::Stays), "{found:?}");
+        assert_eq!((found.name.as_str(), found.state), (name, JournalState::Stays), "{found:?}");
         assert!(found.said[0].contains(said), "{found:?}");
     }
     assert_eq!(fake.says(RUNTIME), "-1");
@@ -280,20 +280,20 @@ fn what_is_no_regular_file_or_has_no_valid_name_is_told_and_never_followed() {
 
 #[test]
 fn no_more_journals_are_read_than_there_may_be() {
-    let fake = Fake::new("many");
+    let fake = FakeHost::new("many");
     fake.file(RUNTIME, "-1\n");
     for number in 0..MOST_JOURNALS + 3 {
         fake.left_by_the_dead(&format!("owner-{number}"), Vec::new());
     }
     let found = fake.ledger().recover();
-    assert_eq!(found.iter().filter(|found| found.state == State::Undone).count(), MOST_JOURNALS);
+    assert_eq!(found.iter().filter(|found| found.state == JournalState::Undone).count(), MOST_JOURNALS);
     assert!(found.last().unwrap().said[0].contains("more than 256 journals"), "{:?}", found.last());
     assert_eq!(fake.ledger().recover().len(), 3);
 }
 
 #[test]
 fn what_is_not_known_is_not_recorded() {
-    let fake = Fake::new("unknown");
+    let fake = FakeHost::new("unknown");
     let mut owned = fake.own("doctor");
     let error = owned.record(vec![value("etc/passwd", "a", "b")]).unwrap_err();
     assert!(matches!(&error, LedgerError::Io { .. }) && error.to_string().contains("etc/passwd"), "{error}");

@@ -1,6 +1,6 @@
-//! A value of the kernel, in a file of `/proc` or `/sys`: which of them may be changed, and how one is changed and put back.
+//! A value of the kernel, in a file of `/proc` or `/sys`: the values that may be changed, and their change and restoration.
 //!
-//! A file is named without the leading `/`, and looked for below a root: that of the host, or a directory that looks like it.
+//! A file is named without the leading `/`, below a root: that of the host, or a directory that looks like it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -8,9 +8,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-/// How much of each period real-time threads may run, µs; -1: all of it.
+/// The time in each period for which real-time threads may run, in µs; -1 for all of it.
 pub const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
-/// For whom the kernel joins pages into huge ones on its own initiative.
+/// The policy for transparent huge pages: the processes for which the kernel joins pages on its own initiative.
 pub const HUGE_PAGES: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 /// The largest receive buffer that a socket may ask for, bytes.
 pub const RECEIVE_MOST: &str = "proc/sys/net/core/rmem_max";
@@ -18,7 +18,7 @@ pub const RECEIVE_MOST: &str = "proc/sys/net/core/rmem_max";
 pub const SEND_MOST: &str = "proc/sys/net/core/wmem_max";
 /// The directory with a directory `policyN` for each group of processors that have one speed.
 pub const POLICIES: &str = "sys/devices/system/cpu/cpufreq";
-/// The file of such a group that says what chooses its speed.
+/// The file in a directory of [`POLICIES`] with the policy that chooses the speed.
 pub const GOVERNOR: &str = "scaling_governor";
 
 /// A value that is changed.
@@ -27,19 +27,19 @@ pub const GOVERNOR: &str = "scaling_governor";
 pub struct Value {
     /// Its file, without the leading `/`.
     pub file: String,
-    /// What it was.
+    /// The value before the change.
     pub old: String,
-    /// What it becomes.
+    /// The value after the change.
     pub new: String,
 }
 
 impl Value {
-    /// Whether its file is one of those that may be changed.
+    /// True if its file is one of those that may be changed.
     pub fn is_known(&self) -> bool {
         is_known(&self.file)
     }
 
-    /// Whether this process may change it. Changes nothing.
+    /// Checks that this process may change it. Changes nothing.
     ///
     /// # Errors
     /// If it may not.
@@ -47,10 +47,10 @@ impl Value {
         OpenOptions::new().write(true).open(root.join(&self.file)).map(drop)
     }
 
-    /// Changes it, and looks whether it is changed.
+    /// Changes it, and checks the change.
     ///
     /// # Errors
-    /// If its file cannot be written, or is not [known](Self::is_known), or says something else afterwards.
+    /// If its file cannot be written, is not [known](Self::is_known), or has another value afterwards.
     pub fn set(&self, root: &Path) -> io::Result<()> {
         self.write(root, &self.new)
     }
@@ -79,10 +79,10 @@ impl Value {
     }
 }
 
-/// What a file says: its choice if it lists several, else all of it, without blanks around it.
+/// Reads the value in a file: the choice if it lists several, else the whole text without blanks around it.
 ///
 /// # Errors
-/// If it cannot be read.
+/// If the file cannot be read.
 pub fn current(root: &Path, file: &str) -> io::Result<String> {
     let bytes = fs::read(root.join(file))?;
     let text = String::from_utf8_lossy(&bytes);

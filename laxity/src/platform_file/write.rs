@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use laxity_core::platform::{Field, MachineModel, PARAMETERS, Parameter, Platform, TERMS, Terms};
 use laxity_core::units::Duration;
 
-/// The table of a file that [`super::read`] reads as the same platform, whatever the defaults are: it gives every key.
-/// (That best effort is not policed is said by leaving its two keys out, so the defaults may not police it either.)
+/// Writes a platform as a `[platform]` table with every key, which [`read`](super::read) reads as the same platform whatever the defaults are.
+///
+/// The two keys that police best effort are left out if it is not policed; then the defaults must not police it either.
 pub fn table(platform: &Platform) -> String {
     let mut text = "[platform]\n".to_owned();
     match platform.machine {

@@ -1,4 +1,4 @@
-//! What the executive's thread asks of the kernel, and what it got.
+//! Requests of the executive's thread to the kernel, and their results.
 
 use std::cell::Cell;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 
 use laxity_core::units::Duration;
 
-/// What the executive's thread runs as.
+/// The scheduling of the executive's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Scheduling {
     /// SCHED_FIFO with this priority.
@@ -17,10 +17,10 @@ pub enum Scheduling {
     Ordinary,
 }
 
-/// Locks what the process has and will have in memory.
+/// Locks the memory that the process has and will have.
 ///
 /// # Errors
-/// Without the right to lock without limit nothing is locked: with a small limit, later allocations would fail.
+/// If the process has no right to lock without limit. Then nothing is locked: with a small limit, later allocations would fail.
 pub fn lock_memory() -> io::Result<()> {
     use rustix::process::{Resource, geteuid, getrlimit};
     let unlimited = getrlimit(Resource::Memlock).current.is_none();
@@ -31,21 +31,21 @@ pub fn lock_memory() -> io::Result<()> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
 }
 
-/// Keeps all processors of this host from idling so deeply that they are slow to wake, as long as the file is open.
+/// Keeps all processors of this host out of deep idle states, from which they wake slowly, as long as the file is open.
 ///
 /// # Errors
-/// What the kernel says: as a rule only root may.
+/// The kernel's error: as a rule only root is permitted.
 pub fn keep_awake() -> io::Result<fs::File> {
     use std::io::Write as _;
     const FILE: &str = "/dev/cpu_dma_latency";
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{FILE}: {error}"));
     let mut file = fs::OpenOptions::new().write(true).open(FILE).map_err(named)?;
-    // The latency that is asked for, in microseconds.
+    // The requested latency, in microseconds.
     file.write_all(&0i32.to_ne_bytes()).map_err(named)?;
     Ok(file)
 }
 
-/// How much of each period real-time threads may run on this host (`sched_rt_runtime_us`), or `None` for all of it.
+/// The part of each period that real-time threads may run on this host (`sched_rt_runtime_us`); `None` for all of it.
 pub(crate) fn throttle() -> Option<(Duration, Duration)> {
     let read = |name: &str| -> Option<i64> {
         fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
@@ -55,16 +55,16 @@ pub(crate) fn throttle() -> Option<(Duration, Duration)> {
     (runtime < period).then(|| (Duration::from_micros(runtime), Duration::from_micros(period)))
 }
 
-/// Whether the machine has one processor only, as far as it says.
+/// True if the machine has one processor only, as far as it reports.
 pub(crate) fn has_one_processor() -> bool {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     online.trim().parse::<u32>().is_ok()
 }
 
-/// A number that nobody can guess: the key of tokens and keys.
+/// A random number for secrets: the key of tokens and keys.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn random() -> io::Result<u128> {
     let mut bytes = [0; size_of::<u128>()];
     let mut got = 0;
@@ -78,17 +78,18 @@ thread_local! {
     static IS_EXECUTIVE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The calling thread is an executive's: it may not wait for itself.
+/// Marks the calling thread as an executive's: it may not wait for itself.
 pub(crate) fn begin_executive() {
     IS_EXECUTIVE.set(true);
 }
 
-/// Whether the calling thread is an executive's, so that it is a handler, or an upcall, that calls.
+/// True if the calling thread is an executive's, so that the caller is a handler or an upcall.
 pub(crate) fn is_executive() -> bool {
     IS_EXECUTIVE.get()
 }
 
-/// The calling thread is one on which handlers may run: what WebAssembly needs once of a thread is made now, and not for a message.
+/// Prepares the calling thread for handlers: makes what WebAssembly needs once in each thread, so that no message has to wait for
+/// it.
 pub(crate) fn begin_handlers() {
     #[cfg(feature = "wasm")]
     wasmtime::Engine::tls_eager_initialize();

@@ -1,4 +1,5 @@
-//! Who may attach to an executive beside its own user and root, and how much of it they may have: files that only root, or that user, may write.
+//! The users that may attach to an executive beside its own user and root, and their quotas. The rules are in files that only
+//! root, or that user, may write.
 //!
 //! ```toml
 //! [[allow]]
@@ -22,46 +23,47 @@ use rustix::fs::OFlags;
 
 use super::MEMORY;
 use crate::executive::MAX_APPLICATIONS;
-use crate::source::{Entry, FileError, Source, Table};
+use crate::source::{Entry, FileError, SourceFile, Table};
 
-/// Where the files are that say who may attach.
+/// The directory of the files with the rules.
 pub const DIRECTORY: &str = "/etc/laxity";
 
-/// Most bytes of a file, and most rules of one.
+/// The limit of a file's bytes, and of its rules.
 const MOST_BYTES: u64 = 1 << 20;
 const MOST_RULES: usize = 1000;
-/// Of a share: one is a million.
+/// The unit of a share: one is a million.
 const PPM: u64 = 1_000_000;
-/// What a rule that leaves it out gives: a tenth.
+/// The share of a rule that states none: a tenth.
 const SHARE: u64 = PPM / 10;
 
-/// How much of an executive a user may have, with all its processes.
+/// The quota of a user: the part of an executive that all its processes may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Names by which it may receive; one that ends with `*` stands for all that begin so.
+    /// The names by which its processes may receive. A name that ends with `*` allows all names with that beginning.
     pub names: Vec<String>,
-    /// Processes that may be attached at once; 4 if nothing is said.
+    /// The number of processes that may be attached at once; 4 by default.
     pub processes: usize,
-    /// Channels that they may have together, sent and received; 16 if nothing is said.
+    /// The number of channels that they may have together, sent and received; 16 by default.
     pub channels: usize,
-    /// Bytes for the messages of each; `None` is what the executive gives to all.
+    /// The memory in bytes for the messages of each process; `None` is the executive's value for all.
     pub memory: Option<usize>,
-    /// The share of a processor that their guaranteed channels may take in the long run, parts per million; a tenth if nothing is said.
+    /// The share of a processor that their guaranteed channels may take in the long run, in parts per million; a tenth by
+    /// default.
     pub processor_ppm: u64,
-    /// Likewise, of the link.
+    /// The share of the link that their guaranteed channels may take in the long run, in parts per million; a tenth by default.
     pub link_ppm: u64,
 }
 
-/// Whom a rule is for.
+/// The subject of a rule: a user or a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whom {
+pub enum Principal {
     /// The user of that number.
     User(u32),
     /// Processes whose group has that number.
     Group(u32),
 }
 
-impl std::fmt::Display for Whom {
+impl std::fmt::Display for Principal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::User(user) => write!(f, "user {user}"),
@@ -70,18 +72,19 @@ impl std::fmt::Display for Whom {
     }
 }
 
-/// Who may attach.
+/// The rules that allow other users and groups to attach. The default has none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    rules: Vec<(Whom, Quota)>,
+    rules: Vec<(Principal, Quota)>,
 }
 
 impl Access {
-    /// Reads all files of a directory whose names end with `.toml`, in the order of their names. A directory that is not there lets no one in beside the executive's
-    /// own user, and root.
+    /// Reads all files of a directory whose names end with `.toml`, in the order of their names.
+    ///
+    /// Without the directory, only the executive's own user and root may attach.
     ///
     /// # Errors
-    /// One cannot be read, could have been written by others, or has a mistake.
+    /// If a file cannot be read, could have been written by other users, or contains a mistake.
     pub fn read(directory: &Path) -> Result<Self, FileError> {
         let failed = |path: &Path, error: io::Error| FileError {
             file: path.display().to_string(),
@@ -114,33 +117,34 @@ impl Access {
         Ok(access)
     }
 
-    /// Reads the text of one file.
+    /// Reads the rules in the text of one file.
     ///
     /// # Errors
-    /// A mistake in it.
+    /// If the text contains a mistake.
     pub fn parse(text: &str, file: &str) -> Result<Self, FileError> {
-        let source = Source { text, file };
+        let source = SourceFile { text, file };
         let root = source.parse()?;
         let root = Table::root(source, &root);
-        root.only(&["allow"], "[[allow]] tables")?;
+        root.only("allow")?;
         let rules = root.tables("allow", MOST_RULES)?.iter().map(rule).collect::<Result<_, _>>()?;
         Ok(Self { rules })
     }
 
-    /// What a process of that user and group may have: by the first rule for the user, else by the first one for the group; `None` if there is none.
+    /// The quota of a process of that user and group: by the first rule for the user, else by the first one for the group; `None`
+    /// without a rule.
     pub fn quota(&self, user: u32, group: u32) -> Option<&Quota> {
         let rule = |whom| self.rules.iter().find(|(of, _)| *of == whom).map(|(_, quota)| quota);
-        rule(Whom::User(user)).or_else(|| rule(Whom::Group(group)))
+        rule(Principal::User(user)).or_else(|| rule(Principal::Group(group)))
     }
 
-    /// The rules, in their order.
-    pub fn rules(&self) -> &[(Whom, Quota)] {
+    /// All rules, in their order.
+    pub fn rules(&self) -> &[(Principal, Quota)] {
         &self.rules
     }
 }
 
 impl Quota {
-    /// Whether it may receive by that name.
+    /// True if the quota allows receiving by that name.
     pub fn may_receive(&self, name: &str) -> bool {
         self.names.iter().any(|known| match known.strip_suffix('*') {
             Some(begin) => name.starts_with(begin),
@@ -149,12 +153,11 @@ impl Quota {
     }
 }
 
-fn rule(table: &Table<'_, '_>) -> Result<(Whom, Quota), FileError> {
-    const KEYS: [&str; 8] = ["user", "group", "names", "processes", "channels", "memory", "processor", "link"];
-    table.only(&KEYS, "user or group, names, processes, channels, memory, processor, link")?;
+fn rule(table: &Table<'_, '_>) -> Result<(Principal, Quota), FileError> {
+    table.only("user or group, names, processes, channels, memory, processor, link")?;
     let whom = match (table.get("user"), table.get("group")) {
-        (Some(user), None) => Whom::User(number(&user, "/etc/passwd")?),
-        (None, Some(group)) => Whom::Group(number(&group, "/etc/group")?),
+        (Some(user), None) => Principal::User(number(&user, "/etc/passwd")?),
+        (None, Some(group)) => Principal::Group(number(&group, "/etc/group")?),
         (Some(_), Some(group)) => return Err(group.error("a rule is for a user or for a group, not both".to_owned())),
         (None, None) => return Err(table.missing("user", "a user or a group")),
     };
@@ -163,7 +166,7 @@ fn rule(table: &Table<'_, '_>) -> Result<(Whom, Quota), FileError> {
             let expected = "a list of names such as [\"camera\", \"lidar-*\"]";
             let name = |entry: &Entry<'_, '_>| {
                 let name = entry.text("a name in quotes")?;
-                // What could be no name would let no channel in.
+                // A pattern that is no possible name would allow no channel.
                 match Name::new(name) {
                     Ok(_) => Ok(name.to_owned()),
                     Err(error) => Err(entry.error(format!("{name:?} can be no name: {error}"))),
@@ -182,22 +185,19 @@ fn rule(table: &Table<'_, '_>) -> Result<(Whom, Quota), FileError> {
         let parts = u128::from(entry.fraction()?.parts()) * u128::from(PPM);
         Ok((parts / u128::from(Probability::ONE.parts())) as u64)
     };
-    let memory = match table.get("memory") {
-        Some(entry) => Some(entry.within(entry.size()?, MEMORY[0] as u64..=MEMORY[1] as u64)? as usize),
-        None => None,
-    };
+    let memory = table.get("memory").map(|entry| entry.within(entry.size()?, MEMORY[0] as u64..=MEMORY[1] as u64));
     let quota = Quota {
         names,
         processes: count("processes", 4, MAX_APPLICATIONS as u64)?,
         channels: count("channels", 16, laxity_core::limits::MAX_CHANNELS as u64)?,
-        memory,
+        memory: memory.transpose()?.map(|bytes| bytes as usize),
         processor_ppm: share("processor")?,
         link_ppm: share("link")?,
     };
     Ok((whom, quota))
 }
 
-/// A number, or that of a name in a file of lines `name:…:number:…`. Users of a directory service are to be given by their numbers.
+/// A number, or that of a name in a file of lines `name:…:number:…`. Users of a directory service have to be given by number.
 fn number(entry: &Entry<'_, '_>, file: &str) -> Result<u32, FileError> {
     let Ok(name) = entry.text("") else { return entry.count() };
     let text = fs::read_to_string(file).map_err(|error| entry.error(format!("{file}: {error}")))?;
@@ -208,7 +208,7 @@ fn number(entry: &Entry<'_, '_>, file: &str) -> Result<u32, FileError> {
     found.ok_or_else(|| entry.error(format!("{} has no {name:?}", file)))
 }
 
-/// Whether only root, or this user, may remove and replace what is in a directory.
+/// True if only root, or this user, may remove and replace the files of a directory.
 pub(super) fn is_safe(directory: &Path) -> io::Result<bool> {
     let found = fs::metadata(directory)?;
     let is_ours = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
@@ -216,9 +216,9 @@ pub(super) fn is_safe(directory: &Path) -> io::Result<bool> {
     Ok(is_ours && (!is_shared || is_sticky))
 }
 
-/// The text of a file that only root, or this user, may have written.
+/// The text of a file that only root, or this user, can have written.
 fn own_text(path: &Path) -> io::Result<String> {
-    // A pipe without a writer is not waited for.
+    // The open does not wait for the writer of a pipe.
     let file: File = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     let user = rustix::process::geteuid().as_raw();

@@ -1,141 +1,101 @@
-//! An application that is attached, as the executive's process sees it.
+//! An application that is attached, in the executive's process.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::event::{End, Name};
-use laxity_link::sys::Wake;
 use laxity_shm::Region;
-use laxity_shm::ring::{Lie, Reader, Shape, Writer};
+use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
-use super::quotas::{Account, Share};
+use super::quotas::{QuotaHold, UserAccount};
 use crate::application::Application;
-use crate::attach::free::Free;
-use crate::attach::layout::{BELL_BYTES, CHANNELS, Place};
-use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
-use crate::attach::protocol::{Channel, Ended, Tell};
+use crate::attach::flags::ClientFlags;
+use crate::attach::free::FreeList;
+use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
+use crate::attach::mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
+use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedEnd, EncodedError};
 use crate::attach::socket::Socket;
-use crate::control::Shared;
-use crate::executive::Culprit;
+use crate::channel_executive::of_port;
+use crate::control::HostShared;
+use crate::error::Error;
 use crate::grant::Grant;
-use crate::home::of_port;
-use crate::port::{self, Counted, Port, ReceiveSlot, SendSlot};
-use crate::receiver::Accepted;
-
-/// That an application did what cannot be, or does not listen, and what ends its thread then.
-#[derive(Debug)]
-pub(super) struct Flag {
-    is_broken: AtomicBool,
-    /// It has gone, or was thrown out.
-    is_gone: AtomicBool,
-    /// The executive is about to end.
-    pub(super) leaves: AtomicBool,
-    pub(super) kill: Wake,
-}
-
-impl Flag {
-    pub(super) fn new() -> std::io::Result<Self> {
-        let no = || AtomicBool::new(false);
-        Ok(Self { is_broken: no(), is_gone: no(), leaves: no(), kill: Wake::new()? })
-    }
-
-    pub(super) fn blame(&self) {
-        self.is_broken.store(true, Ordering::SeqCst);
-        self.kill.wake();
-    }
-}
-
-impl Flag {
-    /// It has gone, or does not listen: that is no lie.
-    fn lose(&self) {
-        self.is_gone.store(true, Ordering::SeqCst);
-        self.kill.wake();
-    }
-}
-
-impl Culprit for Flag {
-    fn blame(&self) {
-        self.blame();
-    }
-}
+use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, SendSlot};
+use crate::receiver::AcceptedChannel;
 
 /// An application that is attached.
-pub(super) struct Client {
+#[derive(Debug)]
+pub(super) struct AttachedClient {
     pub(super) number: u32,
-    pid: u32,
-    command: String,
     pub(super) socket: Socket,
-    pub(super) flag: Arc<Flag>,
+    pub(super) flag: Arc<ClientFlags>,
     region: Arc<Region>,
-    /// What its user has and may have.
-    pub(super) account: Arc<Account>,
-    /// Channels that it waits for.
+    /// The quota of its user, and what is used of it.
+    pub(super) account: Arc<UserAccount>,
+    /// The number of channels that it waits for.
     openings: AtomicUsize,
-    held: Mutex<Held>,
+    held: Mutex<ClientState>,
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("pid", &self.pid).field("command", &self.command).finish_non_exhaustive()
-    }
-}
-
-/// What an application has.
-#[derive(Default)]
-pub(super) struct Held {
-    free: Free,
-    /// Places in its bell that are taken, one bit each.
+/// The channels and names of an application.
+#[derive(Debug, Default)]
+pub(super) struct ClientState {
+    free: FreeList,
+    /// The places in its bell that are taken, one bit each.
     places: u64,
-    pub(super) channels: BTreeMap<u32, Owned>,
+    pub(super) channels: BTreeMap<u32, ClientChannel>,
     pub(super) names: Vec<Name>,
-    /// It has gone: nothing is made for it any more.
+    /// True if it has gone: nothing is made for it any more.
     is_over: bool,
 }
 
 /// One channel of an application.
-pub(super) struct Owned {
+#[derive(Debug)]
+pub(super) struct ClientChannel {
     pub(super) port: Arc<Port>,
-    block: Arc<Block>,
-    /// What was granted, once the application was told.
+    block: Arc<MemoryBlock>,
+    /// The grant, once the application was told.
     grant: Option<Grant>,
-    /// That it has ended, if that was before.
+    /// The end, if it came before the grant.
     ended: Option<End>,
 }
 
-impl Owned {
-    pub(super) fn counted(&self) -> Option<Counted> {
-        let grant = self.grant.as_ref()?;
-        Some(Counted { sent: self.port.statistics.send_counters(), figures: of_port(&self.port, grant) })
-    }
-
-    pub(super) fn end(&self, place: u32, end: &End) -> Tell {
-        let figures = Box::new(self.counted().unwrap_or_default().into());
-        Tell::Ended { place, end: Ended::of(end), figures }
+impl ClientState {
+    /// The channel with that port, and its place in the bell.
+    fn channel_of(&mut self, port: &Arc<Port>) -> Option<(u32, &mut ClientChannel)> {
+        let mut channels = self.channels.iter_mut();
+        channels.find(|(_, channel)| Arc::ptr_eq(&channel.port, port)).map(|(place, channel)| (*place, channel))
     }
 }
 
-/// Memory of one channel, and its place in the application's bell; both are free again when neither the executive nor the application has it any more.
-pub(super) struct Block {
-    client: Weak<Client>,
-    flag: Arc<Flag>,
+impl ClientChannel {
+    pub(super) fn counted(&self) -> Option<ChannelCounters> {
+        let grant = self.grant.as_ref()?;
+        Some(ChannelCounters { sent: self.port.statistics.send_counters(), figures: of_port(&self.port, grant) })
+    }
+
+    pub(super) fn end(&self, place: u32, end: &End) -> AttachReply {
+        let figures = Box::new(self.counted().unwrap_or_default());
+        AttachReply::Ended { place, end: EncodedEnd::of(end), figures }
+    }
+}
+
+/// Memory of one channel, and its place in the application's bell. Both are free again when neither the executive nor the
+/// application uses the channel any more.
+#[derive(Debug)]
+pub(super) struct MemoryBlock {
+    client: Weak<AttachedClient>,
+    flag: Arc<ClientFlags>,
     number: u32,
-    memory: Place,
+    memory: ChannelMemory,
     bytes: usize,
     place: u32,
-    /// What the channel takes of its user's quota.
-    _share: Share,
+    /// The channel's part of its user's quota.
+    _share: QuotaHold,
 }
 
-impl fmt::Debug for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("memory", &self.memory).field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Block {
+impl Drop for MemoryBlock {
     fn drop(&mut self) {
         let Some(client) = self.client.upgrade() else { return };
         let mut held = client.held();
@@ -144,50 +104,31 @@ impl Drop for Block {
     }
 }
 
-impl Blames for Arc<Block> {
-    fn blame(&self, _: Lie) {
-        self.flag.blame();
-    }
-    fn is_blamed(&self) -> bool {
-        self.flag.is_broken.load(Ordering::Relaxed)
-    }
-    fn is_gone(&self) -> bool {
-        self.flag.is_gone.load(Ordering::Relaxed)
-    }
-    fn bell(&self) -> (u32, u32) {
-        (self.number, self.place)
+impl MemoryBlock {
+    /// The application, for a mailbox that keeps the block.
+    fn other_end(self: Arc<Self>) -> OtherEnd {
+        OtherEnd { flags: Arc::clone(&self.flag), _block: self }
     }
 }
 
-/// The application has no memory left for a channel.
+/// A refusal: the application has no memory left for a channel.
 pub(super) fn no_memory(is_sent: bool) -> Refusal {
     Refusal::new(Code::Memory, if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor })
 }
 
-impl Client {
-    /// An application that has mapped `region`, of so many bytes.
+impl AttachedClient {
+    /// An application that has mapped `region`, of `bytes` bytes.
     pub(super) fn new(
-        (number, pid, command): (u32, u32, &str),
-        (socket, flag): (Socket, Arc<Flag>),
+        number: u32,
+        (socket, flag): (Socket, Arc<ClientFlags>),
         (region, bytes): (Arc<Region>, usize),
-        account: Arc<Account>,
+        account: Arc<UserAccount>,
     ) -> Self {
-        let held = Held { free: Free::new(BELL_BYTES, bytes - BELL_BYTES), ..Held::default() };
-        let command = command.chars().filter(|c| !c.is_control()).take(64).collect();
-        Self {
-            number,
-            pid,
-            command,
-            socket,
-            flag,
-            region,
-            account,
-            openings: AtomicUsize::new(0),
-            held: Mutex::new(held),
-        }
+        let held = ClientState { free: FreeList::new(BELL_BYTES, bytes - BELL_BYTES), ..ClientState::default() };
+        Self { number, socket, flag, region, account, openings: AtomicUsize::new(0), held: Mutex::new(held) }
     }
 
-    /// It asks for a channel, for which it will have to wait; false if it waits for as many as it may have.
+    /// Counts a channel that it waits for; false if it waits for as many as allowed.
     pub(super) fn begin_opening(&self) -> bool {
         let most = CHANNELS as usize;
         let begun =
@@ -195,49 +136,51 @@ impl Client {
         begun.is_ok()
     }
 
-    /// It has an answer.
+    /// Counts the answer.
     pub(super) fn end_opening(&self) {
         self.openings.fetch_sub(1, Ordering::SeqCst);
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, Held> {
+    pub(super) fn held(&self) -> MutexGuard<'_, ClientState> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn is_broken(&self) -> bool {
-        self.flag.is_broken.load(Ordering::SeqCst)
-    }
-
-    /// Tells it something. One that does not listen is taken for gone.
-    pub(super) fn tell(&self, tell: &Tell) {
+    /// Sends it a message. An application that does not listen counts as gone.
+    pub(super) fn tell(&self, tell: &AttachReply) {
         if self.socket.send(tell, &[]).is_err() {
             self.flag.lose();
         }
     }
 
-    /// Whether a channel is open on which it sends.
+    /// Tells it that nothing comes of what it asked for.
+    pub(super) fn refuse(&self, ticket: u64, error: &Error) {
+        self.tell(&AttachReply::Refused { ticket, error: EncodedError::of(error) });
+    }
+
+    /// True if a channel is open on which it sends.
     pub(super) fn has_to_send(&self) -> bool {
-        // One that is still being opened has nothing.
-        let is_open =
-            |channel: &Owned| channel.block.memory.is_sent && channel.grant.is_some() && channel.port.end().is_none();
-        !self.is_broken() && self.held().channels.values().any(is_open)
+        // A channel that is still being opened does not count.
+        let is_open = |channel: &ClientChannel| {
+            channel.block.memory.is_sent && channel.grant.is_some() && channel.port.end().is_none()
+        };
+        !self.flag.is_broken() && self.held().channels.values().any(is_open)
     }
 
     pub(super) fn port(&self, place: u32) -> Option<Arc<Port>> {
         self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
     }
 
-    /// Memory for a channel, and a place in the bell.
+    /// Allocates memory for a channel, and a place in the bell.
     fn block(
         self: &Arc<Self>,
         messages: usize,
         bytes: usize,
         is_sent: bool,
-        share: Share,
-    ) -> Result<(Arc<Block>, Arc<Port>), Refusal> {
+        share: QuotaHold,
+    ) -> Result<(Arc<MemoryBlock>, Arc<Port>), Refusal> {
         let none = || no_memory(is_sent);
-        let shape = Shape { slots: messages, bytes };
-        let needed = Place { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
+        let shape = RingShape { slots: messages, bytes };
+        let needed = ChannelMemory { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
         let mut held = self.held();
         let place = held.places.trailing_ones();
         if place >= CHANNELS || held.is_over {
@@ -246,8 +189,8 @@ impl Client {
         let at = held.free.take(needed).ok_or_else(none)?;
         held.places |= 1 << place;
         drop(held);
-        let memory = Place { at, shape, is_sent };
-        let block = Arc::new(Block {
+        let memory = ChannelMemory { at, shape, is_sent };
+        let block = Arc::new(MemoryBlock {
             client: Arc::downgrade(self),
             flag: Arc::clone(&self.flag),
             number: self.number,
@@ -263,29 +206,33 @@ impl Client {
         if held.is_over {
             return Err(none());
         }
-        let owned = Owned { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
+        let owned = ClientChannel { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
         held.channels.insert(place, owned);
         drop(held);
         Ok((block, port))
     }
 
-    /// The application is told of its channel, and of its end, if that has come already; false if it has gone, or has let go of it. The order of what is told is that of
-    /// what happens: `held` is locked meanwhile.
-    pub(super) fn opened(&self, port: &Arc<Port>, grant: &Grant, tell: impl FnOnce(Channel) -> Tell) -> bool {
+    /// Tells the application of its channel, and of the channel's end if this has come already. False if the application has
+    /// gone, or has given the channel up. `held` is locked meanwhile, so that messages have the order of the events.
+    pub(super) fn opened(
+        &self,
+        port: &Arc<Port>,
+        grant: &Grant,
+        tell: impl FnOnce(EncodedChannel) -> AttachReply,
+    ) -> bool {
         let mut held = self.held();
-        let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
-        let Some((place, channel)) = channel else { return false };
+        let Some((place, channel)) = held.channel_of(port) else { return false };
         channel.grant = Some(grant.clone());
-        let Place { at, shape: Shape { slots, bytes }, .. } = channel.block.memory;
-        self.tell(&tell(Channel::new(*place, (at, slots, bytes), grant)));
+        let ChannelMemory { at, shape: RingShape { slots, bytes }, .. } = channel.block.memory;
+        self.tell(&tell(EncodedChannel::new(place, (at, slots, bytes), grant)));
         if let Some(end) = channel.ended.take() {
-            self.tell(&channel.end(*place, &end));
+            self.tell(&channel.end(place, &end));
         }
         true
     }
 
-    /// It has gone: what it has is closed.
-    pub(super) fn end(&self, shared: &Shared) {
+    /// Closes all that a departed application had.
+    pub(super) fn end(&self, shared: &HostShared) {
         self.flag.is_gone.store(true, Ordering::Relaxed);
         let mut held = self.held();
         held.is_over = true;
@@ -297,30 +244,34 @@ impl Client {
     }
 }
 
-impl Application for Client {
+impl Application for AttachedClient {
     fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal> {
         let share = self.account.take(takes, true)?;
         let (block, port) = self.block(messages, bytes, true, share)?;
         let memory = block.memory;
         let none = || no_memory(true);
-        let reader = memory.ring(&self.region).and_then(|ring| Reader::new(ring, memory.shape)).ok_or_else(none)?;
+        let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape)).ok_or_else(none)?;
         let rung = memory.rung(&self.region).ok_or_else(none)?;
-        Ok(port::slot_of_other(Box::new(FilledByOther::new(reader, rung, messages, bytes, block)), port))
+        let bell = Some((block.number, block.place));
+        let mailbox = Box::new(RemoteSendMailbox::new(reader, rung, messages, bytes, block.other_end()));
+        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), bell, port })
     }
 
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal> {
         let share = self.account.take(takes, false)?;
         let (block, port) = self.block(messages, bytes, false, share)?;
         let memory = block.memory;
-        let writer = memory.ring(&self.region).and_then(|ring| Writer::new(ring, memory.shape));
+        let writer = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let writer = writer.ok_or_else(|| no_memory(false))?;
-        Ok(port::receive_slot_of_other(Box::new(EmptiedByOther::new(writer, block)), port))
+        let bell = Some((block.number, block.place));
+        let mailbox = Box::new(RemoteReceiveMailbox::new(writer, block.other_end()));
+        Ok(ReceiveSlot { mailbox: Outlet::Other(mailbox), bell, port, handling: None })
     }
 
-    fn accepted(&self, accepted: Accepted) {
-        let Accepted { port, grant, unclaimed } = accepted;
-        // If it has gone, what is not taken is closed.
-        if self.opened(port.port(), &grant, |channel| Tell::Accepted { channel })
+    fn accepted(&self, accepted: AcceptedChannel) {
+        let AcceptedChannel { port, grant, unclaimed } = accepted;
+        // If it has gone, a channel that is not taken is closed.
+        if self.opened(port.port(), &grant, |channel| AttachReply::Accepted { channel })
             && let Some(unclaimed) = unclaimed
         {
             unclaimed.taken();
@@ -329,7 +280,7 @@ impl Application for Client {
 
     fn not_opened(&self, port: &Arc<Port>) {
         let mut held = self.held();
-        let place = held.channels.iter().find(|(_, channel)| Arc::ptr_eq(&channel.port, port)).map(|(place, _)| *place);
+        let place = held.channel_of(port).map(|(place, _)| place);
         let channel = place.and_then(|place| held.channels.remove(&place));
         drop(held);
         drop(channel);
@@ -337,17 +288,16 @@ impl Application for Client {
 
     fn ended(&self, port: &Arc<Port>, end: End) {
         let mut held = self.held();
-        let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
-        let Some((place, channel)) = channel else { return };
-        // Its sender has not closed it, but gone with the executive.
+        let Some((place, channel)) = held.channel_of(port) else { return };
+        // Its sender did not close it, but has gone with the executive.
         let leaves = !channel.block.memory.is_sent && self.flag.leaves.load(Ordering::SeqCst);
         let end = if leaves { End::PeerLost } else { end };
         if leaves {
-            // That may not have been told yet, and says what this end means.
-            self.tell(&Tell::Leaving);
+            // The executive's end may not have been told yet, and explains this one.
+            self.tell(&AttachReply::Leaving);
         }
         match channel.grant {
-            Some(_) => self.tell(&channel.end(*place, &end)),
+            Some(_) => self.tell(&channel.end(place, &end)),
             None => channel.ended = Some(end),
         }
     }

@@ -1,15 +1,39 @@
-//! The executive's side: it serves applications of other processes, which attach to it.
+//! Serving: a host lets applications in other processes use its executive ([`Host::serve`]).
 //!
-//! One thread accepts; each application has a thread that does what it asks for, and each opening one of its own, as applications' threads in this process would. Who
-//! may attach is who has the same user, or is root, or has a quota ([`access`]), by the kernel's word.
+//! They attach with [`Placement::Server`](crate::Placement::Server) or [`Placement::Auto`](crate::Placement::Auto), and messages
+//! go through shared memory. An application may attach if it runs as the same user or as root, or if its user or group has a quota
+//! ([`Access`]). The kernel states its user and group.
+//!
+//! ```
+//! use laxity::serving::ServeConfig;
+//! use laxity::{Host, HostConfig, Placement, Platform};
+//!
+//! # fn main() -> Result<(), laxity::Error> {
+//! # let directory = std::env::temp_dir().join(format!("laxity-serving-doc-{}", std::process::id()));
+//! # std::fs::create_dir_all(&directory).unwrap();
+//! # let socket = directory.join("server");
+//! # let config = HostConfig::emulated(Platform::assumed_host());
+//! # /*
+//! let config = HostConfig { placement: Placement::Thread, ..HostConfig::default() };
+//! # */
+//! let host = Host::start(config)?;
+//! let serving = host.serve(ServeConfig { socket: socket.clone(), ..ServeConfig::default() })?;
+//! // As a rule in another process:
+//! let config = HostConfig { placement: Placement::Server, server: Some(socket), ..HostConfig::default() };
+//! let application = Host::start(config)?;
+//! assert_eq!(application.address(), host.address());
+//! # drop((application, serving));
+//! # std::fs::remove_dir_all(&directory).unwrap();
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod access;
 mod client;
-mod place;
 mod quotas;
+mod socket;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -26,99 +50,104 @@ use laxity_link::sys::{self, PeerCredentials, Wake};
 use laxity_shm::Region;
 
 use self::access::{Access, Quota};
-use self::client::{Client, Flag, Owned, no_memory};
-use self::quotas::{Accounts, Joined};
+use self::client::{AttachedClient, ClientChannel, no_memory};
+use self::quotas::{ProcessHold, UserAccounts};
 use crate::application::{Application, Serves};
+use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES};
-use crate::attach::protocol::{Ask, Said, Spec, Status, Tell, Told, VERSION};
-use crate::attach::socket::{Came, Socket};
-use crate::control::Shared;
+use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedSpec, EncodedStatus, VERSION};
+use crate::attach::socket::{ReceiveResult, Socket};
+use crate::control::HostShared;
 use crate::error::Error;
-use crate::executive::{Bell, Command, Culprit, MAX_APPLICATIONS, Published};
-use crate::host::{Here, Host};
+use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS, PublishedCounters};
+use crate::host::{Host, LocalExecutive};
+use crate::listening::ListenTarget;
 use crate::platform_file;
 use crate::streams::{StreamError, StreamReport, Streams};
 
-pub use self::place::default_place;
-pub(crate) use self::place::{ServingPlace, claim, place_in, place_of_host};
+pub use self::socket::default_socket;
+pub(crate) use self::socket::{ServerSocket, claim, host_socket, socket_in};
 
-/// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
+/// The range of an application's memory, in bytes.
+///
+/// 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
 pub const MEMORY: [usize; 2] = [64 << 10, 1 << 30];
 
-/// How to serve.
+/// Options of an executive that serves other processes.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// The socket at which applications attach.
+    /// The path of the socket at which applications attach; [`default_socket`] by default.
     pub socket: PathBuf,
-    /// Who may attach beside this user and root, and how much they may have.
+    /// The other users that may attach, and their quotas; none by default. The executive's own user and root always may.
     pub access: Access,
-    /// Bytes of memory that each application has for the messages of its channels: [`MEMORY`]. It is taken when one attaches, and locked if the host's
-    /// memory is.
+    /// The memory in bytes of each application for the messages of its channels: 64 KiB to 1 GiB ([`MEMORY`]); 16 MiB by default.
+    ///
+    /// It is allocated when an application attaches, and locked if the host's memory is.
     pub memory: usize,
 }
 
 impl Default for ServeConfig {
-    /// [`default_place`], no other users, 16 MiB.
+    /// The socket [`default_socket`], no other users, and 16 MiB.
     fn default() -> Self {
-        Self { socket: default_place(), access: Access::default(), memory: 16 << 20 }
+        Self { socket: default_socket(), access: Access::default(), memory: 16 << 20 }
     }
 }
 
-/// Bytes of the stack of a thread that waits for a peer's answer: it is locked if the host's memory is.
+/// The stack of a thread that waits for a peer's answer, in bytes: it is locked if the host's memory is.
 const OPENING_STACK: usize = 256 << 10;
-/// Most names by which an application may receive.
+/// The largest number of names by which an application may receive.
 const MOST_NAMES: usize = 256;
-/// How long an application may take to map the memory.
+/// The time that an application may take to map the memory.
 const TO_MAP: StdDuration = StdDuration::from_secs(2);
-/// How often it is looked whether the executive has stopped.
+/// The interval of checks that the executive still runs.
 const LOOK: StdDuration = StdDuration::from_millis(500);
 
-/// How long applications may take to send on what they have sent, when the executive is about to end.
+/// The time for applications to send on their messages when the executive is about to end.
 const TO_LEAVE: StdDuration = StdDuration::from_secs(2);
 
-/// Serves until it is dropped. Then what applications have sent is sent on, for two seconds at most, and they lose their channels.
+/// A running server, as [`Host::serve`] returns it. It serves until it is dropped.
+///
+/// Then it sends the messages that applications have handed over, for two seconds at most, and the applications lose their channels.
 #[derive(Debug)]
-pub struct Serving {
-    server: Arc<Server>,
+pub struct ServerHandle {
+    server: Arc<ServerShared>,
     thread: Option<JoinHandle<()>>,
-    /// Held as long as it serves there.
-    _place: ServingPlace,
+    /// Held as long as it serves at the socket.
+    _place: ServerSocket,
 }
 
-/// What the threads of a server share.
-struct Server {
-    shared: Arc<Shared>,
-    published: Arc<Published>,
-    told: Box<dyn Fn() -> Told + Send + Sync>,
-    status: Box<dyn Fn() -> Status + Send + Sync>,
-    /// For as long as the host has them.
+/// The state that the threads of a server share.
+#[derive(Debug)]
+struct ServerShared {
+    shared: Arc<HostShared>,
+    published: Arc<PublishedCounters>,
+    /// What applications are told of the host.
+    told: EncodedHost,
+    /// For as long as the host has streams.
     streams: Option<Weak<Streams>>,
     access: Access,
-    accounts: Accounts,
+    accounts: UserAccounts,
     memory: usize,
-    applications: Mutex<BTreeMap<u32, Arc<Client>>>,
-    /// It lets no application in any more.
+    applications: Mutex<BTreeMap<u32, Arc<AttachedClient>>>,
+    /// True if no further application may attach.
     leaves: AtomicBool,
     stopped: AtomicBool,
     stop: Wake,
 }
 
-/// The number of the next application: none is used twice, so that what comes late is no other application's.
+/// The number of the next application. None is used twice, so that late events are not taken for another application's.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("memory", &self.memory).finish_non_exhaustive()
-    }
-}
-
 impl Host {
-    /// Serves applications of other processes: they attach at a socket, and their channels are this host's.
+    /// Serves applications in other processes until the returned handle is dropped. They attach at a socket, and their channels share
+    /// this host's executive and link.
     ///
     /// # Errors
-    /// Another process serves there already, the socket cannot be made, the memory is out of range, or this host is itself attached, or has no thread of its own.
-    pub fn serve(&self, config: ServeConfig) -> Result<Serving, Error> {
-        if self.here()?.shared.inline.is_some() {
+    /// [`Error::Serves`] if another process serves there already, [`Error::ServesMemory`] if the memory is out of range,
+    /// [`Error::Elsewhere`] if this host is itself attached, [`Error::ServesInline`] if it has no thread of its own,
+    /// [`Error::System`] if the socket cannot be made.
+    pub fn serve(&self, config: ServeConfig) -> Result<ServerHandle, Error> {
+        if self.local()?.shared.inline.is_some() {
             return Err(Error::ServesInline);
         }
         if !(MEMORY[0]..=MEMORY[1]).contains(&config.memory) {
@@ -128,52 +157,45 @@ impl Host {
         self.serve_at(place, config.access, config.memory, true)
     }
 
-    /// Likewise, at a place that is claimed; `stays` if it is there to serve.
+    /// As [`Host::serve`], at a claimed socket. `stays` is true if the process is there to serve.
     pub(crate) fn serve_at(
         &self,
-        place: ServingPlace,
+        place: ServerSocket,
         access: Access,
         memory: usize,
         stays: bool,
-    ) -> Result<Serving, Error> {
-        let Here { shared, published, streams, .. } = self.here()?;
-        let system = |what| move |source| Error::System { what, source };
-        let bells = Arc::clone(shared.bells().map_err(system("creating an epoll set"))?);
-        let stop = Wake::new().map_err(system("creating the wake-up event"))?;
-        let (standing, address, platform) = (self.standing().clone(), self.address(), self.platform().clone());
-        let has_key = self.has_key;
-        let told = move || Told {
+    ) -> Result<ServerHandle, Error> {
+        let LocalExecutive { shared, published, streams, .. } = self.local()?;
+        let bells = Arc::clone(shared.bells().map_err(Error::system("creating an epoll set"))?);
+        let stop = Wake::new().map_err(Error::system("creating the wake-up event"))?;
+        let status = self.status();
+        let told = EncodedHost {
             pid: std::process::id(),
-            address,
+            // Read as each application attaches: /proc may not be there yet.
+            clock: 0,
+            address: self.address(),
             stays,
-            is_xdp: standing.link == LinkKind::Xdp,
-            has_key,
-            platform: platform_file::table(&platform),
-            level: standing.backing.level(),
-            why: standing.backing.why().to_vec(),
-            scheduling: standing.scheduling,
-            memory_locked: standing.memory_locked,
-            kept_awake: standing.kept_awake,
-            notes: standing.notes.clone(),
-        };
-        let counted = Arc::clone(published);
-        let status = move || {
-            let longest = Duration::from_nanos(counted.largest_gap.load(Ordering::Relaxed));
-            let premises = counted.premises.lock().unwrap_or_else(PoisonError::into_inner);
-            Status::new((counted.gaps.load(Ordering::Relaxed), longest), &premises)
+            is_xdp: status.link == LinkKind::Xdp,
+            has_key: self.has_key,
+            platform: platform_file::table(self.platform()),
+            level: status.backing.level(),
+            why: status.backing.why().to_vec(),
+            scheduling: status.scheduling,
+            memory_locked: status.memory_locked,
+            kept_awake: status.kept_awake,
+            notes: status.notes.clone(),
         };
         if !access.rules().is_empty() {
             place.open_to_others()?;
         }
         let listener = Arc::clone(&place.listener);
-        let server = Arc::new(Server {
+        let server = Arc::new(ServerShared {
             shared: Arc::clone(shared),
             published: Arc::clone(published),
-            told: Box::new(told),
-            status: Box::new(status),
+            told,
             streams: streams.as_ref().map(Arc::downgrade),
             access,
-            accounts: Accounts::default(),
+            accounts: UserAccounts::default(),
             memory,
             applications: Mutex::new(BTreeMap::new()),
             leaves: AtomicBool::new(false),
@@ -182,23 +204,24 @@ impl Host {
         });
         let accepting = Arc::clone(&server);
         let thread = std::thread::Builder::new().name("laxity-serve".to_owned());
-        let thread = thread.spawn(move || accepting.accept(&listener)).map_err(system("starting a thread"));
-        let serving = Serving { server, thread: Some(thread?), _place: place };
-        shared.command(Command::Serve(bells));
+        let thread = thread.spawn(move || accepting.accept(&listener)).map_err(Error::system("starting a thread"));
+        let serving = ServerHandle { server, thread: Some(thread?), _place: place };
+        shared.command(ExecutiveCommand::Serve(bells));
         Ok(serving)
     }
 }
 
-impl Serving {
-    /// False once the executive has ended, and with it everything that it serves.
+impl ServerHandle {
+    /// False once the executive has ended, and with it the service.
     pub fn is_running(&self) -> bool {
         !self.server.shared.is_stopped()
     }
 
-    /// Whether the executive works: it is woken, and takes a turn within `limit`. One that does not is stuck, or does not get its processor: what watches
-    /// this process had better start it anew.
+    /// True if the executive works: it is woken, and takes a turn within `limit`.
+    ///
+    /// One that does not is stuck, or does not get its processor. The supervisor of this process should restart it.
     pub fn is_alive(&self, limit: StdDuration) -> bool {
-        let Server { shared, published, .. } = &*self.server;
+        let ServerShared { shared, published, .. } = &*self.server;
         let (before, until) = (published.turns.load(Ordering::Relaxed), StdInstant::now() + limit);
         while self.is_running() {
             shared.doorbell.poke();
@@ -213,14 +236,16 @@ impl Serving {
         false
     }
 
-    /// Lets no application in any more, and serves those that are there until what they had sent is sent on. For whom the host ends before this does: the next one to
-    /// serve takes its place when this is dropped, and its port.
+    /// Ends the service: no further application may attach, and those attached are served until their messages are sent on.
+    ///
+    /// For programs whose host ends before this handle is dropped. The next process to serve takes the socket and the port when
+    /// this is dropped.
     pub fn end(&mut self) {
         self.leave();
     }
 }
 
-impl Serves for Serving {
+impl Serves for ServerHandle {
     fn leave(&mut self) {
         let server = &self.server;
         if sys::forks() != server.shared.forks {
@@ -230,9 +255,9 @@ impl Serves for Serving {
         server.stop.wake();
         let Some(thread) = self.thread.take() else { return };
         let _ = thread.join();
-        let applications: Vec<Arc<Client>> = server.applications().values().cloned().collect();
+        let applications: Vec<Arc<AttachedClient>> = server.applications().values().cloned().collect();
         applications.iter().for_each(|client| client.flag.leaves.store(true, Ordering::SeqCst));
-        applications.iter().for_each(|client| client.tell(&Tell::Leaving));
+        applications.iter().for_each(|client| client.tell(&AttachReply::Leaving));
         let until = StdInstant::now() + TO_LEAVE;
         while applications.iter().any(|client| client.has_to_send()) && StdInstant::now() < until && self.is_running() {
             std::thread::sleep(StdDuration::from_millis(1));
@@ -240,30 +265,23 @@ impl Serves for Serving {
     }
 }
 
-impl Drop for Serving {
+impl Drop for ServerHandle {
     fn drop(&mut self) {
         if sys::forks() != self.server.shared.forks {
             return;
         }
         self.leave();
         self.server.stopped.store(true, Ordering::SeqCst);
-        let applications: Vec<Arc<Client>> = self.server.applications().values().cloned().collect();
+        let applications: Vec<Arc<AttachedClient>> = self.server.applications().values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
     }
 }
 
-/// Who may attach, and what its user may have.
-struct Allowed {
-    process: u32,
-    user: u32,
-    quota: Option<Quota>,
-}
-
 /// A place among the applications of an executive, as long as it is held.
-struct Seat(Arc<Shared>);
+struct ApplicationSlot(Arc<HostShared>);
 
-impl Seat {
-    fn take(shared: &Arc<Shared>) -> Option<Self> {
+impl ApplicationSlot {
+    fn take(shared: &Arc<HostShared>) -> Option<Self> {
         let taken = shared
             .served
             .applications
@@ -272,14 +290,14 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for ApplicationSlot {
     fn drop(&mut self) {
         self.0.served.applications.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-impl Server {
-    fn applications(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<Client>>> {
+impl ServerShared {
+    fn applications(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AttachedClient>>> {
         self.applications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -289,189 +307,173 @@ impl Server {
 
     fn accept(self: &Arc<Self>, listener: &OwnedFd) {
         use laxity_link::sys::{Interest, wait};
-        let look = Duration::from_nanos(u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX));
         while !self.is_over() && !self.leaves.load(Ordering::SeqCst) {
             let waited = [(listener.as_fd(), Interest::Readable), (self.stop.as_fd(), Interest::Readable)];
-            if !wait(&waited, Some(look)).is_ok_and(|ready| ready.readable(0)) {
+            if !wait(&waited, Some(LOOK.into())).is_ok_and(|ready| ready.readable(0)) {
                 continue;
             }
             let Ok(socket) = Socket::accept(listener) else {
-                // No descriptor is left: there may be one in a moment.
+                // No descriptor is free: there may be one in a moment.
                 std::thread::sleep(StdDuration::from_millis(10));
                 continue;
             };
             // Before it has a place or a thread.
             let Some(allowed) = self.allowed(&socket) else { continue };
-            let Some(seat) = Seat::take(&self.shared) else {
+            let Some(seat) = ApplicationSlot::take(&self.shared) else {
                 let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
-                let _ = socket.send(&Tell::NotAttached { status: 3, why }, &[]);
+                not_attached(&socket, 3, why);
                 continue;
             };
             let server = Arc::clone(self);
             let thread = std::thread::Builder::new().name("laxity-client".to_owned());
-            // Without a thread the socket is closed, which the application sees.
-            let _ = thread.spawn(move || server.attend(socket, &allowed, seat));
+            // Without a thread the socket is closed, and the application sees this.
+            let _ = thread.spawn(move || server.attend(socket, allowed, seat));
         }
     }
 
-    /// Does what one application asks for, until it goes.
-    fn attend(self: Arc<Self>, socket: Socket, allowed: &Allowed, seat: Seat) {
+    /// Carries out the requests of one application, until it goes.
+    fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: ApplicationSlot) {
         let Some((client, joined)) = self.attach(socket, allowed) else { return };
-        let leaving = Leaving { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
-        while !client.is_broken() && !self.is_over() {
-            match client.socket.receive::<Ask>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
-                Ok(Came::Message(ask, _)) => self.answer(&client, ask),
-                Ok(Came::Nothing) if client.flag.kill.drain() => break,
-                Ok(Came::Nothing) => {}
-                Ok(Came::Gone) | Err(_) => break,
+        let leaving =
+            DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
+        while !client.flag.is_broken() && !self.is_over() {
+            match client.socket.receive::<AttachRequest>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
+                Ok(ReceiveResult::Message(ask, _)) => self.answer(&client, ask),
+                Ok(ReceiveResult::Nothing) if client.flag.kill.drain() => break,
+                Ok(ReceiveResult::Nothing) => {}
+                Ok(ReceiveResult::Gone) | Err(_) => break,
             }
         }
         drop(leaving);
     }
 
-    /// Who asks, if that one may attach; else it is told.
-    fn allowed(&self, socket: &Socket) -> Option<Allowed> {
-        let PeerCredentials { process, user, group } = socket.peer().ok()?;
+    /// The user of the asking process and the user's quota, if it may attach; else it is told.
+    fn allowed(&self, socket: &Socket) -> Option<(u32, Option<Quota>)> {
+        let PeerCredentials { user, group, .. } = socket.peer().ok()?;
         let own = rustix::process::geteuid().as_raw();
         let is_own = user == own || user == 0;
         let quota = if is_own { None } else { self.access.quota(user, group).cloned() };
         if !is_own && quota.is_none() {
             let why =
                 format!("user {user} may not attach: this executive is of user {own}, and no rule lets others in");
-            let _ = socket.send(&Tell::NotAttached { status: 4, why }, &[]);
+            not_attached(socket, 4, why);
             return None;
         }
-        Some(Allowed { process, user, quota })
+        Some((user, quota))
     }
 
-    /// Lets an application in, unless its user has as many as it may have.
-    fn attach(&self, socket: Socket, allowed: &Allowed) -> Option<(Arc<Client>, Joined)> {
+    /// Lets an application attach, unless its user has as many as allowed.
+    fn attach(
+        &self,
+        socket: Socket,
+        (user, quota): (u32, Option<Quota>),
+    ) -> Option<(Arc<AttachedClient>, ProcessHold)> {
         let until = StdInstant::now() + TO_MAP;
         let refuse = |status, why: String| {
-            let _ = socket.send(&Tell::NotAttached { status, why }, &[]);
+            not_attached(&socket, status, why);
+            None
         };
-        let &Allowed { process, user, ref quota } = allowed;
-        let quota = quota.as_ref();
-        let account = self.accounts.of(user, quota);
+        let account = self.accounts.of(user, quota.as_ref());
         if account.is_barred() {
-            refuse(
-                4,
-                format!(
-                    "a process of user {user} did not keep to the rules of the shared memory, and was thrown out just now"
-                ),
-            );
-            return None;
+            let what = "did not keep to the rules of the shared memory, and was thrown out just now";
+            return refuse(4, format!("a process of user {user} {what}"));
         }
         let joined = match account.join() {
             Ok(joined) => joined,
             Err(most) => {
-                refuse(
-                    3,
-                    format!("{most} processes of user {user} are attached, which is as many as its quota allows"),
-                );
-                return None;
+                let what = "attached, which is as many as its quota allows";
+                return refuse(3, format!("{most} processes of user {user} are {what}"));
             }
         };
         let next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
-            match socket.receive::<Ask>(None, Some(left)) {
+            match socket.receive::<AttachRequest>(None, Some(left)) {
                 // A signal came.
-                Ok(Came::Nothing) if !left.is_zero() => {}
+                Ok(ReceiveResult::Nothing) if !left.is_zero() => {}
                 came => break came,
             }
         };
-        let Ok(Came::Message(Ask::Attach { version, command }, _)) = next() else { return None };
+        let Ok(ReceiveResult::Message(AttachRequest::Attach { version, .. }, _)) = next() else { return None };
         if version != VERSION {
-            refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
-            return None;
+            return refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
         }
         let bytes = BELL_BYTES + quota.and_then(|quota| quota.memory).unwrap_or(self.memory);
         let made = || -> std::io::Result<_> {
             let (region, descriptor) = Region::make(c"laxity", bytes)?;
-            Ok((region, descriptor, Wake::new()?, Arc::new(Flag::new()?)))
+            Ok((region, descriptor, Wake::new()?, Arc::new(ClientFlags::new()?)))
         };
         let (region, descriptor, bell, flag) = match made() {
             Ok(made) => made,
-            Err(error) => {
-                refuse(5, format!("memory and wake-ups for one more application: {error}"));
-                return None;
-            }
+            Err(error) => return refuse(5, format!("memory and wake-ups for one more application: {error}")),
         };
-        socket.send(&Tell::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
-        let Ok(Came::Message(Ask::Mapped, _)) = next() else { return None };
+        socket.send(&AttachReply::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
+        let Ok(ReceiveResult::Message(AttachRequest::Mapped, _)) = next() else { return None };
         if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, bytes)) {
-            refuse(5, format!("the shared memory: {error}"));
-            return None;
+            return refuse(5, format!("the shared memory: {error}"));
         }
         drop(descriptor);
         let region = Arc::new(region);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let doorbell = layout::bell(&region, bell).ok()?;
-        let client = Client::new((number, process, &command), (socket, flag), (region, bytes), account);
-        let client = Arc::new(client);
+        let client = Arc::new(AttachedClient::new(number, (socket, flag), (region, bytes), account));
         let mut applications = self.applications();
         if self.leaves.load(Ordering::SeqCst) {
-            // Who collects them to tell them so has done that.
+            // The component that collects them for the application has done this.
             return None;
         }
         applications.insert(number, Arc::clone(&client));
         drop(applications);
-        self.shared.command(Command::Attach(Box::new(Bell::new(
-            number,
-            doorbell,
-            Arc::clone(&client.flag) as Arc<dyn Culprit>,
-        ))));
-        client.tell(&Tell::Attached(Box::new((self.told)())));
+        let bell = ApplicationBell::new(number, doorbell, Arc::clone(&client.flag));
+        self.shared.command(ExecutiveCommand::Attach(Box::new(bell)));
+        let told = EncodedHost { clock: sys::clock_identity(), ..self.told.clone() };
+        client.tell(&AttachReply::Attached(Box::new(told)));
         Some((client, joined))
     }
 
-    fn answer(self: &Arc<Self>, client: &Arc<Client>, ask: Ask) {
+    fn answer(self: &Arc<Self>, client: &Arc<AttachedClient>, ask: AttachRequest) {
         match ask {
-            Ask::Attach { .. } | Ask::Mapped => client.flag.blame(),
-            Ask::Open { ticket, .. } | Ask::Listen { ticket, .. } if self.leaves.load(Ordering::SeqCst) => {
+            AttachRequest::Attach { .. } | AttachRequest::Mapped => client.flag.blame(),
+            AttachRequest::Open { ticket, .. } | AttachRequest::Listen { ticket, .. }
+                if self.leaves.load(Ordering::SeqCst) =>
+            {
                 let gone = Error::ExecutiveEnded { pid: std::process::id() };
-                client.tell(&Tell::Leaving);
-                client.tell(&Tell::Refused { ticket, error: Said::of(&gone) });
+                client.tell(&AttachReply::Leaving);
+                client.refuse(ticket, &gone);
             }
-            Ask::Open { ticket, peer, name, spec } => {
-                // The peer may take seconds, in which the application goes on asking.
-                let refused = |error: &Error| client.tell(&Tell::Refused { ticket, error: Said::of(error) });
+            AttachRequest::Open { ticket, peer, name, spec } => {
+                // The peer may take seconds, in which the application can make further requests.
                 if !client.begin_opening() {
-                    return refused(&Error::refused_here(no_memory(true), None));
+                    return client.refuse(ticket, &Error::refused_here(no_memory(true), None));
                 }
                 let (server, asker) = (Arc::clone(self), Arc::clone(client));
                 let open = move || {
                     server.open(&asker, ticket, peer, &name, &spec);
                     asker.end_opening();
                 };
-                if std::thread::Builder::new()
-                    .name("laxity-open".to_owned())
-                    .stack_size(OPENING_STACK)
-                    .spawn(open)
-                    .is_err()
-                {
+                let thread = std::thread::Builder::new().name("laxity-open".to_owned()).stack_size(OPENING_STACK);
+                if thread.spawn(open).is_err() {
                     client.end_opening();
-                    refused(&Error::Stopped);
+                    client.refuse(ticket, &Error::Stopped);
                 }
             }
-            Ask::Listen { ticket, name, from } => {
+            AttachRequest::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
                     let may = |quota: &Quota| quota.may_receive(name.as_str());
                     if !client.account.quota().is_none_or(may) || client.held().names.len() >= MOST_NAMES {
                         let refusal = Refusal::new(Code::Quota, Stage::ReceivingProcessor);
                         return Err(Error::refused_here(refusal, None));
                     }
-                    let application = Arc::clone(client) as Arc<dyn Application>;
-                    self.shared.listen_for(name, from.map(|from| from.to_canonical()), application)?;
+                    let application = ListenTarget::Remote(Arc::clone(client) as Arc<dyn Application>);
+                    self.shared.listen_as(name, from.map(|from| from.to_canonical()), application)?;
                     client.held().names.push(name);
                     Ok(())
                 });
-                client.tell(&match listens {
-                    Ok(()) => Tell::Listens { ticket },
-                    Err(error) => Tell::Refused { ticket, error: Said::of(&error) },
-                });
+                match listens {
+                    Ok(()) => client.tell(&AttachReply::Listens { ticket }),
+                    Err(error) => client.refuse(ticket, &error),
+                }
             }
-            Ask::Unlisten { name } => {
+            AttachRequest::Unlisten { name } => {
                 let Ok(name) = Name::new(&name) else { return };
                 let mut held = client.held();
                 if let Some(at) = held.names.iter().position(|known| *known == name) {
@@ -480,77 +482,92 @@ impl Server {
                     self.shared.unlisten(name);
                 }
             }
-            Ask::Close { place } => {
+            AttachRequest::Close { place } => {
                 if let Some(port) = client.port(place) {
                     self.shared.close_port(&port);
                 }
             }
-            Ask::Forget { place } => {
+            AttachRequest::Forget { place } => {
                 let forgotten = client.held().channels.remove(&place);
                 if let Some(forgotten) = forgotten {
                     self.shared.close_port(&forgotten.port);
                 }
             }
-            Ask::Figures { ticket, place } => {
-                let figures = client.held().channels.get(&place).and_then(Owned::counted);
-                client.tell(&Tell::Counted { ticket, figures: figures.map(|counted| Box::new(counted.into())) });
+            AttachRequest::Figures { ticket, place } => {
+                let figures = client.held().channels.get(&place).and_then(ClientChannel::counted);
+                client.tell(&AttachReply::Counted { ticket, figures: figures.map(Box::new) });
             }
-            Ask::AddStream { ticket, spec } => {
+            AttachRequest::AddStream { ticket, spec } => {
                 self.answer_streams(client, ticket, |streams| streams.add(*spec).map(|one| vec![one]));
             }
-            Ask::RemoveStream { ticket, name } => {
+            AttachRequest::RemoveStream { ticket, name } => {
                 self.answer_streams(client, ticket, |streams| streams.remove(&name).map(|one| vec![one]));
             }
-            Ask::Streams { ticket } => self.answer_streams(client, ticket, |streams| Ok(streams.list())),
-            Ask::Status { ticket } => client.tell(&Tell::Status { ticket, status: Box::new((self.status)()) }),
+            AttachRequest::Streams { ticket } => self.answer_streams(client, ticket, |streams| Ok(streams.list())),
+            AttachRequest::Status { ticket } => {
+                client.tell(&AttachReply::Status { ticket, status: Box::new(self.status()) })
+            }
         }
     }
 
-    /// What is asked of streams is for root and this user.
+    /// Requests about streams are for root and this user.
     fn answer_streams(
         &self,
-        client: &Client,
+        client: &AttachedClient,
         ticket: u64,
         work: impl FnOnce(&Streams) -> Result<Vec<StreamReport>, StreamError>,
     ) {
         let kept = || self.streams.as_ref().and_then(Weak::upgrade).ok_or(StreamError::NotKept);
         let streams = client.account.quota().map_or_else(kept, |_| Err(StreamError::NotPermitted));
-        client.tell(&match streams.and_then(|streams| work(&streams)) {
-            Ok(streams) => Tell::Streams { ticket, streams },
-            Err(error) => Tell::Refused { ticket, error: Said::of(&error.into()) },
-        });
+        match streams.and_then(|streams| work(&streams)) {
+            Ok(streams) => client.tell(&AttachReply::Streams { ticket, streams }),
+            Err(error) => client.refuse(ticket, &error.into()),
+        }
     }
 
-    fn open(&self, client: &Arc<Client>, ticket: u64, peer: SocketAddr, name: &str, spec: &Spec) {
+    /// What the executive has counted beside channels.
+    fn status(&self) -> EncodedStatus {
+        let PublishedCounters { gaps, largest_gap, premises, .. } = &*self.published;
+        let longest = Duration::from_nanos(largest_gap.load(Ordering::Relaxed));
+        let premises = premises.lock().unwrap_or_else(PoisonError::into_inner);
+        EncodedStatus::new((gaps.load(Ordering::Relaxed), longest), &premises)
+    }
+
+    fn open(&self, client: &Arc<AttachedClient>, ticket: u64, peer: SocketAddr, name: &str, spec: &EncodedSpec) {
         let application = || Arc::clone(client) as Arc<dyn Application>;
         let opened = spec.spec().map_err(Error::from);
         match opened.and_then(|spec| self.shared.open_for(application(), peer, name, spec)) {
-            // If the application has gone meanwhile, the channel goes, too.
-            Ok((port, grant)) if !client.opened(&port, &grant, |channel| Tell::Opened { ticket, channel }) => {
+            // If the application has gone meanwhile, its channel goes, too.
+            Ok((port, grant)) if !client.opened(&port, &grant, |channel| AttachReply::Opened { ticket, channel }) => {
                 self.shared.close_port(&port);
             }
             Ok(_) => {}
-            Err(error) => client.tell(&Tell::Refused { ticket, error: Said::of(&error) }),
+            Err(error) => client.refuse(ticket, &error),
         }
     }
 }
 
-/// An application that leaves, in order or not: what it has is closed, and then its place is another one's.
-struct Leaving {
-    server: Arc<Server>,
-    client: Arc<Client>,
-    _joined: Joined,
-    _seat: Seat,
+/// Tells a process that it may not attach.
+fn not_attached(socket: &Socket, status: u8, why: String) {
+    let _ = socket.send(&AttachReply::NotAttached { status, why }, &[]);
 }
 
-impl Drop for Leaving {
+/// An application that leaves, in order or not: its channels are closed, and then its place is free.
+struct DetachGuard {
+    server: Arc<ServerShared>,
+    client: Arc<AttachedClient>,
+    _joined: ProcessHold,
+    _seat: ApplicationSlot,
+}
+
+impl Drop for DetachGuard {
     fn drop(&mut self) {
         let Self { server, client, .. } = self;
-        if client.is_broken() {
+        if client.flag.is_broken() {
             client.account.bar();
         }
         server.applications().remove(&client.number);
         client.end(&server.shared);
-        server.shared.command(Command::Detach(client.number));
+        server.shared.command(ExecutiveCommand::Detach(client.number));
     }
 }

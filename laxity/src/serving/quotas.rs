@@ -1,4 +1,4 @@
-//! What the users of an executive have of it, against what each may have.
+//! The use of an executive by its users, against their quotas.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,43 +8,44 @@ use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 
 use super::access::Quota;
 
-/// One user's. Without a quota, as the executive's own user and root are, it has what admission grants.
+/// The account of one user. Without a quota (root and the executive's own user) it has what admission grants.
 #[derive(Debug)]
-pub(super) struct Account {
+pub(super) struct UserAccount {
     quota: Option<Quota>,
-    used: Mutex<Used>,
+    used: Mutex<UserUsage>,
 }
 
 #[derive(Debug, Default)]
-struct Used {
+struct UserUsage {
     processes: usize,
     channels: usize,
     processor_ppm: u64,
     link_ppm: u64,
-    /// Until then none of its processes may attach.
+    /// The time until which none of its processes may attach.
     barred: Option<Instant>,
 }
 
-/// How long none of a user's processes may attach after one has been thrown out: what each may cost until it is found out is not had again at once.
+/// The time for which none of a user's processes may attach after one was thrown out, so that the cost until it is found out is
+/// not paid again at once.
 const BARRED: Duration = Duration::from_secs(1);
 
-/// All of them, by user.
+/// The accounts of all users.
 #[derive(Debug, Default)]
-pub(super) struct Accounts(Mutex<BTreeMap<u32, Arc<Account>>>);
+pub(super) struct UserAccounts(Mutex<BTreeMap<u32, Arc<UserAccount>>>);
 
-impl Accounts {
-    /// That of a user, who has `quota`.
-    pub(super) fn of(&self, user: u32, quota: Option<&Quota>) -> Arc<Account> {
+impl UserAccounts {
+    /// The account of a user, who has `quota`.
+    pub(super) fn of(&self, user: u32, quota: Option<&Quota>) -> Arc<UserAccount> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Users who have nothing are forgotten: there are as many as there are processes at most.
+        // Users without processes are forgotten, so there are as many accounts as processes at most.
         accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.is_barred());
-        let new = || Arc::new(Account { quota: quota.cloned(), used: Mutex::default() });
+        let new = || Arc::new(UserAccount { quota: quota.cloned(), used: Mutex::default() });
         Arc::clone(accounts.entry(user).or_insert_with(new))
     }
 }
 
-impl Account {
-    fn used(&self) -> MutexGuard<'_, Used> {
+impl UserAccount {
+    fn used(&self) -> MutexGuard<'_, UserUsage> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +53,7 @@ impl Account {
         self.quota.as_ref()
     }
 
-    /// One of its processes was thrown out. The executive's own user, and root, are taken for mistaken, not hostile.
+    /// Notes that one of its processes was thrown out. The executive's own user, and root, are taken for mistaken, not hostile.
     pub(super) fn bar(&self) {
         if self.quota.is_some() {
             self.used().barred = Some(Instant::now() + BARRED);
@@ -66,22 +67,22 @@ impl Account {
     /// Counts a process.
     ///
     /// # Errors
-    /// So many are attached, which is as many as may be.
-    pub(super) fn join(self: &Arc<Self>) -> Result<Joined, usize> {
+    /// The user has as many processes as allowed; how many.
+    pub(super) fn join(self: &Arc<Self>) -> Result<ProcessHold, usize> {
         let mut used = self.used();
         match &self.quota {
             Some(quota) if used.processes >= quota.processes => return Err(used.processes),
             _ => used.processes += 1,
         }
         drop(used);
-        Ok(Joined(Arc::clone(self)))
+        Ok(ProcessHold(Arc::clone(self)))
     }
 
     /// Counts a channel that takes so much in the long run.
     ///
     /// # Errors
     /// [`Code::Quota`].
-    pub(super) fn take(self: &Arc<Self>, takes: Utilisation, is_sent: bool) -> Result<Share, Refusal> {
+    pub(super) fn take(self: &Arc<Self>, takes: Utilisation, is_sent: bool) -> Result<QuotaHold, Refusal> {
         let processor = if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor };
         let refused = |stage| Err(Refusal::new(Code::Quota, stage));
         let mut used = self.used();
@@ -97,30 +98,30 @@ impl Account {
                 return refused(Stage::Link);
             }
         }
-        *used = Used { channels: used.channels + 1, processor_ppm, link_ppm, ..*used };
+        *used = UserUsage { channels: used.channels + 1, processor_ppm, link_ppm, ..*used };
         drop(used);
-        Ok(Share { account: Arc::clone(self), takes })
+        Ok(QuotaHold { account: Arc::clone(self), takes })
     }
 }
 
 /// A process, as long as it is attached.
 #[derive(Debug)]
-pub(super) struct Joined(Arc<Account>);
+pub(super) struct ProcessHold(Arc<UserAccount>);
 
-impl Drop for Joined {
+impl Drop for ProcessHold {
     fn drop(&mut self) {
         self.0.used().processes -= 1;
     }
 }
 
-/// What a channel takes, as long as it is held.
+/// The share of a channel, as long as it is held.
 #[derive(Debug)]
-pub(super) struct Share {
-    account: Arc<Account>,
+pub(super) struct QuotaHold {
+    account: Arc<UserAccount>,
     takes: Utilisation,
 }
 
-impl Drop for Share {
+impl Drop for QuotaHold {
     fn drop(&mut self) {
         let mut used = self.account.used();
         used.channels -= 1;
@@ -137,12 +138,12 @@ mod tests {
     fn what_is_taken_comes_back() {
         let quota =
             Quota { names: Vec::new(), processes: 1, channels: 2, memory: None, processor_ppm: 100, link_ppm: 50 };
-        let accounts = Accounts::default();
+        let accounts = UserAccounts::default();
         let account = accounts.of(1, Some(&quota));
         let joined = account.join().unwrap();
         assert_eq!(accounts.of(1, Some(&quota)).join().unwrap_err(), 1);
         let takes = |processor, link| Utilisation { processor, link };
-        let refused = |account: &Arc<Account>, takes| {
+        let refused = |account: &Arc<UserAccount>, takes| {
             let refusal = account.take(takes, true).unwrap_err();
             assert_eq!(refusal.code, Code::Quota);
             refusal.stage
@@ -160,6 +161,6 @@ mod tests {
         // Another user has its own; one without a quota is not limited.
         assert!(accounts.of(2, Some(&quota)).join().is_ok());
         let root = accounts.of(0, None);
-        let _much: Vec<Share> = (0..100).map(|_| root.take(takes(1_000_000, 0), true).unwrap()).collect();
+        let _much: Vec<QuotaHold> = (0..100).map(|_| root.take(takes(1_000_000, 0), true).unwrap()).collect();
     }
 }

@@ -1,29 +1,49 @@
-//! Streams: prioritised paths through the kernel for flows that are not Laxity's, of kernel sockets that do not know of it `[rio]`.
+//! Streams: prioritised paths through the kernel for the packets of ordinary sockets, of programs that do not use Laxity `[rio]`.
 //!
-//! A host reserves a share of its processor, and with a [guard](crate::GuardConfig) as much of its link, for all of its streams together ([`StreamsConfig`]). It is in every bound from the
-//! start, used or not, as what a [dropped frame](crate::DropAllowance) costs is. A stream is admitted if what it declares fits into what is left of that:
-//! so it changes the bound of no channel.
+//! A host reserves a share of its processor, and with a [guard](crate::GuardConfig) of its link, for all of its streams together
+//! ([`StreamsConfig`]). The share is in every bound from the start, used or not, as the cost of [dropped
+//! frames](crate::DropAllowance) is. A stream is admitted if its declaration fits into the rest of the share, so it changes the
+//! bound of no channel.
+//!
+//! ```no_run
+//! use laxity::streams::{Flow, Protocol, StreamSpec};
+//! use laxity::{Host, HostConfig, StreamsConfig, ms};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let config = HostConfig { streams: Some(StreamsConfig::default()), ..HostConfig::default() };
+//! let host = Host::start(config)?;
+//! // Up to 5 packets in every 10 ms that come in for this UDP port.
+//! let mut spec = StreamSpec::new("control", 5, ms(10).into());
+//! spec.flow = Flow { protocol: Some(Protocol::Udp), local_port: Some(9000), ..Flow::default() };
+//! let report = host.add_stream(spec)?;
+//! println!("{} packets so far", report.packets);
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! | | |
 //! |---|---|
-//! | in | packets of the flow are told apart in the driver and processed by a kernel thread of their own, with the stream's priority ([`laxity_link::xdp::steer`]) |
-//! | out | with a guard they have a class of their own, whose rate is what the stream declares; what is beyond that waits |
-//! | low latency | the thread has its priority whenever a packet comes `[rio §2.0.2]`. Beyond `packets` in a `period`, packets are dropped, or they wait: the thread is an ordinary one for a while |
-//! | periodic | the thread has its priority from the beginning of each period for as long as `packets` may take, and is an ordinary one in between `[rio §2.0.3]` |
+//! | incoming | the driver gives packets of the flow to a kernel thread of their own, which has the stream's priority ([`laxity_link::xdp::steer`]) |
+//! | outgoing | with a guard, packets have a class of their own with the declared rate; packets beyond it wait |
+//! | low latency | the thread has its priority whenever a packet comes `[rio §2.0.2]`; packets beyond the declaration are dropped, or wait |
+//! | periodic | the thread has its priority at the beginning of each period, for the time of `packets` packets; else it is ordinary `[rio §2.0.3]` |
 //!
-//! A thread above the executive takes from its processor: so a watch more urgent than all of them makes a thread an ordinary one that has had what
-//! it was admitted to have. Applications have the priority of their stream if they ask for it themselves (`chrt -f PRIORITY`).
+//! Threads above the executive take from its processor. Therefore a watch with a higher priority than all of them makes a thread
+//! an ordinary one once it has used the time that was admitted. An application that is to have the priority of its stream asks
+//! for it itself (`chrt -f PRIORITY`).
 //!
-//! **Assumes** what a packet costs ([`StreamSpec::cost`]), watches it, and says what it saw. What it takes to tell packets apart, for all that come in, and the network stack's work that is
-//! not in the thread (acknowledgements that an application sends, timers), are not counted.
+//! **Assumes** the cost of a packet ([`StreamSpec::cost`]), watches it, and reports what it saw. Two costs are not counted:
+//! telling packets apart, for all that come in; and work of the network stack outside the thread (acknowledgements that an
+//! application sends, timers).
 //!
-//! **Leaves out**: more than one interface; what a stream's packets wait for behind others in the device's own queues.
+//! **Leaves out** more than one interface, and the waiting of a stream's packets behind others in the device's own queues.
 
 mod error;
 mod watch;
 
 use std::io;
 use std::net::IpAddr;
+use std::ops::RangeBounds;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -32,45 +52,46 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use laxity_link::netlink::{GuardClasses, Interface, Netlink};
 use laxity_link::sys::{self, PriorityLock};
-use laxity_link::xdp::steer::{Counts, Policing, Steering, THREADS, is_called};
 pub use laxity_link::xdp::steer::{Flow, Protocol};
+use laxity_link::xdp::steer::{InterfaceStreams, PolicingRate, StreamCounts, THREADS, is_called};
 use serde::{Deserialize, Serialize};
 
-use crate::guard::Watched;
+use crate::guard::GuardWatch;
 use error::system;
 
 pub use error::StreamError;
 
-/// What streams may take is counted in each such span.
+/// The span in which the time of streams is counted.
 pub(crate) const AGGREGATE: Duration = Duration::from_millis(20);
-/// How often it is looked whether a stream of low latency takes more than it may.
+/// The interval of looks at streams of low latency.
 const TICK: Duration = Duration::from_micros(500);
-/// How late a look may be, assumed: a wake-up, and the look before it.
+/// The lateness of a look, assumed: a wake-up, and the look before it.
 const LATE: Duration = Duration::from_micros(100);
-/// What a look takes at most, assumed.
+/// The time of a look at most, assumed.
 const LOOK_COST: Duration = Duration::from_micros(10);
-/// More urgent than any stream.
+/// A priority above that of any stream.
 const WATCH_PRIORITY: u8 = 98;
-/// So many looks are in an [`AGGREGATE`] and one more, if none is late.
+/// The looks in an [`AGGREGATE`] and one more, if none is late.
 const LOOKS: usize = 41;
-/// Of a name.
+/// The length of a name.
 const MOST_NAME: usize = 32;
 const PPM: u64 = 1_000_000;
 
-/// What a host keeps for streams.
+/// The share of a host that is reserved for streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamsConfig {
-    /// The share of a processor, and with a guard of the link, that all streams have together, in parts per million: [`SHARES`](Self::SHARES).
+    /// The share of a processor, and with a guard of the link, for all streams together, in parts per million: 10,000 to 500,000
+    /// ([`SHARES`](Self::SHARES)); 100,000 by default.
     pub share_ppm: u64,
-    /// The processor of the kernel threads of all streams; `None` for the first that the process may use.
+    /// The processor of the kernel threads of all streams; `None` (the default) for the first that the process may use.
     pub processor: Option<usize>,
-    /// A processor on which what comes in and is neither Laxity's nor of a stream is processed by an ordinary kernel thread, so that it is no more urgent
-    /// than other work; `None` leaves it to the kernel's interrupts.
+    /// The processor of an ordinary kernel thread that processes all other incoming packets, neither Laxity's nor of a stream, so
+    /// that they are no more urgent than other work. `None` leaves them to the kernel's interrupts.
     pub others: Option<usize>,
 }
 
 impl StreamsConfig {
-    /// The least and the largest share: 1 and 50 %.
+    /// The least and the largest share, in parts per million: 1 % and 50 %.
     pub const SHARES: [u64; 2] = [10_000, 500_000];
 
     /// # Errors
@@ -81,75 +102,76 @@ impl StreamsConfig {
         if (least..=most).contains(&found) { Ok(()) } else { Err(StreamError::Share { found }) }
     }
 
-    /// Taken from the processor: so much in each such span, as interference.
+    /// The time of streams, as interference: the span, and the time in each.
     pub(crate) fn interference(&self) -> (Duration, Duration) {
         (AGGREGATE, AGGREGATE.mul_ratio(self.share_ppm, PPM))
     }
 }
 
 impl Default for StreamsConfig {
-    /// A tenth; others as usual.
+    /// A share of a tenth, on the first processor that the process may use; other packets as usual.
     fn default() -> Self {
         Self { share_ppm: PPM / 10, processor: None, others: None }
     }
 }
 
-/// When the packets of a stream are processed.
+/// The time at which the packets of a stream are processed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum StreamClass {
-    /// As soon as they come.
+    /// As soon as they arrive.
     #[default]
     LowLatency,
     /// From the beginning of each period on.
     Periodic,
 }
 
-/// What becomes of packets that come in beyond what a stream declares.
+/// The treatment of incoming packets beyond the declaration of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Excess {
-    /// They are processed by an ordinary thread, in their order.
+    /// An ordinary thread processes them, in order.
     #[default]
     Waits,
     /// They are dropped in the driver.
     Dropped,
 }
 
-/// A stream, as it is asked for.
+/// The declaration of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamSpec {
     /// Its name: 1 to 32 letters, digits, `-`, `_` and `.`.
     pub name: String,
-    /// What all its packets have in common; something.
+    /// The properties that all its packets share. At least one must be set.
     pub flow: Flow,
-    /// When its packets are processed.
+    /// The time at which its packets are processed.
     pub class: StreamClass,
-    /// So many packets at least one,
+    /// The largest number of packets in each period, for each direction; at least one.
     pub packets: u32,
-    /// in each such span, 1 ms to 1 s, in either direction.
+    /// The length of the period, 1 ms to 1 s.
     pub period: Duration,
-    /// Bytes of a packet on the way out, headers included; `None` for the largest that the interface has.
+    /// The size of an outgoing packet in bytes, headers included; `None` for the largest of the interface.
     pub bytes: Option<u32>,
-    /// What becomes of more that come in. Of a periodic stream they always wait.
+    /// The treatment of incoming packets beyond the declaration; [`Excess::Waits`] by default, and always for a periodic stream.
     pub excess: Excess,
-    /// SCHED_FIFO priority of its kernel thread, 1 to 97.
+    /// The SCHED_FIFO priority of its kernel thread, 1 to 97; 60 by default, below that of an executive.
     pub priority: u8,
-    /// What the kernel takes for a packet that comes in, in its thread, at most on average: assumed, and watched.
+    /// The largest mean time that the kernel thread takes for an incoming packet: assumed, and compared with
+    /// [`StreamReport::largest_cost`]; 50 µs by default.
     pub cost: Duration,
 }
 
 impl StreamSpec {
-    /// The usual cost of a packet: that of one that comes alone and wakes the thread; of those that come together it is less.
+    /// The usual cost of a packet: that of a single one that wakes the thread. Packets that arrive together cost less.
     pub const COST: Duration = Duration::from_micros(50);
-    /// The usual priority: below an executive's.
+    /// The usual priority: below that of an executive.
     pub const PRIORITY: u8 = 60;
     /// The shortest and the longest period.
     pub const PERIODS: [Duration; 2] = [Duration::from_millis(1), Duration::from_secs(1)];
 
-    /// A stream of low latency, whose excess waits. Its flow is still to be said.
+    /// Declares a stream of low latency whose excess waits. Set its [`flow`](field@Self::flow) next.
     pub fn new(name: &str, packets: u32, period: Duration) -> Self {
         Self {
             name: name.to_owned(),
@@ -170,18 +192,18 @@ impl StreamSpec {
         Flow { local, remote, ..self.flow }
     }
 
-    /// What its thread may take in a period, as urgent as it is.
+    /// The time of its thread in a period, at its priority.
     fn budget(&self) -> Duration {
         self.cost * self.packets.into()
     }
 
-    /// What its thread is to take in any [`AGGREGATE`] at most: one overlaps so many periods.
+    /// The time of its thread in any [`AGGREGATE`] at most, which overlaps so many periods.
     fn declared(&self) -> Duration {
         self.budget() * (AGGREGATE.div_ceil(self.period) + 1)
     }
 
-    /// What it may take, with what it takes until it is noticed that it has more, at either end of the aggregate; a slot of a periodic one may end late, and begins and ends with
-    /// a look of its own.
+    /// The time of its thread in an [`AGGREGATE`], with what it takes at either end until the watch notices an excess. The slot
+    /// of a periodic stream may end late, and has a look of its own at its beginning and end.
     fn within_aggregate(&self) -> Duration {
         let periods = AGGREGATE.div_ceil(self.period) + 1;
         let more = match self.class {
@@ -191,7 +213,7 @@ impl StreamSpec {
         self.declared() + more
     }
 
-    /// Bytes a second, as the guard counts them; `largest` is the largest packet of the interface.
+    /// Bytes a second, as the guard counts them. `largest` is the largest packet of the interface.
     fn rate(&self, classes: &GuardClasses, largest: u32) -> u64 {
         let each = classes.counted_bytes(self.bytes.unwrap_or(largest));
         let bytes = u128::from(each) * u128::from(self.packets);
@@ -200,78 +222,68 @@ impl StreamSpec {
     }
 
     /// # Errors
-    /// What cannot be, whatever else there is.
+    /// The declaration is not valid on any host.
     fn check(&self) -> Result<(), StreamError> {
-        let mistaken = |field: &'static str, found: String, expected: &'static str| {
-            Err(StreamError::Field { field, found, expected })
-        };
         let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-        if self.name.is_empty() || self.name.len() > MOST_NAME || !self.name.bytes().all(is_letter) {
-            let found = self.name.chars().take(MOST_NAME).collect::<String>();
-            return mistaken("name", format!("{found:?}"), "1 to 32 letters, digits, `-`, `_` and `.`");
-        }
-        if self.flow == Flow::default() {
-            return mistaken(
-                "flow",
-                "none".to_owned(),
-                "an address, a port, a protocol, a code point or a control group",
-            );
-        }
-        if let Some(any) = [self.flow.local, self.flow.remote].into_iter().flatten().find(IpAddr::is_unspecified) {
-            return mistaken("address", any.to_string(), "the address of a host; without one it is any");
-        }
-        if self.flow.dscp.is_some_and(|dscp| dscp > 63) {
-            return mistaken("dscp", self.flow.dscp.unwrap_or(0).to_string(), "0 to 63");
-        }
+        let is_name = (1..=MOST_NAME).contains(&self.name.len()) && self.name.bytes().all(is_letter);
+        let begin = || self.name.chars().take(MOST_NAME).collect::<String>();
+        let Flow { local, remote, dscp, cgroup, .. } = self.flow;
+        let any = [local, remote].into_iter().flatten().find(IpAddr::is_unspecified);
         let [shortest, longest] = Self::PERIODS;
-        if !(shortest..=longest).contains(&self.period) {
-            return mistaken("period", self.period.to_string(), "1ms to 1s");
+        let is_cost = !self.cost.is_zero() && self.cost <= Duration::from_millis(1);
+        let what_packets_share = "an address, a port, a protocol, a code point or a control group";
+        // A part, its value if it is not valid, and what would be.
+        let parts = [
+            ("name", (!is_name).then(|| format!("{:?}", begin())), "1 to 32 letters, digits, `-`, `_` and `.`"),
+            ("flow", (self.flow == Flow::default()).then(|| "none".to_owned()), what_packets_share),
+            ("address", any.map(|any| any.to_string()), "the address of a host; without one it is any"),
+            ("dscp", beyond(dscp, ..=63), "0 to 63"),
+            ("period", beyond(Some(self.period), shortest..=longest), "1ms to 1s"),
+            ("packets", beyond(Some(self.packets), 1..=MOST_PACKETS), "1 to 1000000"),
+            ("priority", beyond(Some(self.priority), 1..WATCH_PRIORITY), "1 to 97"),
+            ("cgroup", beyond(cgroup, 1..), "the number of a control group"),
+            ("bytes", beyond(self.bytes, 1..=65_535), "1 to 65535"),
+            ("cost", (!is_cost).then(|| self.cost.to_string()), "more than 0, and 1ms at most"),
+        ];
+        match parts.into_iter().find_map(|(field, found, expected)| Some((field, found?, expected))) {
+            Some((field, found, expected)) => Err(StreamError::Field { field, found, expected }),
+            None => Ok(()),
         }
-        if !(1..=MOST_PACKETS).contains(&self.packets) {
-            return mistaken("packets", self.packets.to_string(), "1 to 1000000");
-        }
-        if !(1..WATCH_PRIORITY).contains(&self.priority) {
-            return mistaken("priority", self.priority.to_string(), "1 to 97");
-        }
-        if self.flow.cgroup == Some(0) {
-            return mistaken("cgroup", "0".to_owned(), "the number of a control group");
-        }
-        if self.bytes.is_some_and(|bytes| !(1..=65_535).contains(&bytes)) {
-            return mistaken("bytes", self.bytes.unwrap_or(0).to_string(), "1 to 65535");
-        }
-        if self.cost.is_zero() || self.cost > Duration::from_millis(1) {
-            return mistaken("cost", self.cost.to_string(), "more than 0, and 1ms at most");
-        }
-        Ok(())
     }
 }
 
-/// Most packets of a stream in a period.
+/// The value, if it is there and out of its range.
+fn beyond<T: PartialOrd + ToString>(value: Option<T>, range: impl RangeBounds<T>) -> Option<String> {
+    value.filter(|value| !range.contains(value)).map(|value| value.to_string())
+}
+
+/// The largest number of packets of a stream in a period.
 const MOST_PACKETS: u32 = 1_000_000;
 
-/// What a stream has done, and how it fares.
+/// The figures and the state of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamReport {
-    /// As it was admitted.
+    /// The declaration that was admitted.
     pub spec: StreamSpec,
     /// The interface.
     pub interface: String,
-    /// What it may send, bytes a second on the wire; `None` without a guard: what leaves is as that of other programs.
+    /// The largest rate of outgoing packets, in bytes a second on the wire. `None` without a guard: then they are sent as the packets
+    /// of other programs.
     pub rate: Option<u64>,
-    /// Packets that came in.
+    /// Incoming packets.
     pub packets: u64,
-    /// Those of them beyond what it declares.
+    /// Incoming packets beyond the declaration.
     pub excess: u64,
-    /// How often its thread was made an ordinary one because of them.
+    /// The number of times that its thread lost its priority for a while because of packets beyond the declaration.
     pub demoted: u64,
-    /// The largest mean cost of a hundred packets or more that came in one or more seconds; zero if fewer have come.
+    /// The largest mean cost of a packet, over a hundred or more that came in one or more seconds; zero if fewer have come.
     pub largest_cost: Duration,
-    /// Its thread, the interface, the program on it or the guard is gone.
+    /// True if its thread, the interface, the program on it or the guard is gone.
     pub is_lost: bool,
 }
 
 impl StreamReport {
-    /// What is not as it was admitted, in words.
+    /// The reason, in words, why the stream does not work as it was admitted; `None` if it does.
     pub fn problem(&self) -> Option<String> {
         let StreamReport { spec, largest_cost, .. } = self;
         if self.is_lost {
@@ -290,68 +302,68 @@ impl StreamReport {
     }
 }
 
-/// The streams of a host. Dropping it takes them away.
+/// The streams of a host. Dropping it removes them.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    state: Arc<PriorityLock<State>>,
-    /// Of one change at a time: what waits for the kernel is done without the lock that the watch waits for.
-    changing: Mutex<Changing>,
+    state: Arc<PriorityLock<WatchState>>,
+    /// The lock of one change at a time. Waiting for the kernel is done without the lock that the watch needs.
+    changing: Mutex<StreamControl>,
     is_over: Arc<AtomicBool>,
     watch: Option<JoinHandle<()>>,
     interface: Interface,
-    /// Of a guard.
-    guard: Option<(GuardClasses, Watched)>,
+    /// The classes and the watch of the guard.
+    guard: Option<(GuardClasses, GuardWatch)>,
     /// The processor of their kernel threads.
     processor: usize,
-    /// What they have of the processor in an [`AGGREGATE`].
+    /// Their processor time in an [`AGGREGATE`].
     whole: Duration,
-    /// Why the watch is not as urgent as it should be.
+    /// The reason why the watch has a lower priority than it should.
     pub(crate) note: Option<String>,
-    /// That which made it, and not one that was forked from it.
+    /// The process that made it, to tell it from a forked copy.
     process: u32,
 }
 
 #[derive(Debug)]
-struct Changing {
+struct StreamControl {
     netlink: Netlink,
-    steering: Steering,
+    steering: InterfaceStreams,
 }
 
-/// What the watch looks at.
-struct State {
-    counts: Counts,
-    streams: Vec<Stream>,
-    /// What streams may still have taken that are gone: until when, and how much.
+/// The state of the watch.
+struct WatchState {
+    counts: StreamCounts,
+    streams: Vec<StreamEntry>,
+    /// The time that removed streams may still have taken: until when, and how much.
     gone: Vec<(Instant, Duration)>,
 }
 
-struct Stream {
+struct StreamEntry {
     spec: StreamSpec,
     place: usize,
     thread: i32,
     rate: Option<u64>,
-    /// When it was added: periods begin there.
+    /// The time when it was added, at which its periods begin.
     begin: Instant,
     is_urgent: bool,
-    /// Until when it is an ordinary one.
+    /// The time until which it is an ordinary one.
     demoted_until: Instant,
     demoted: u64,
     seen_excess: u64,
-    /// What it had taken of a processor when that was looked at last.
+    /// Its processor time at the last look.
     taken: Duration,
-    /// How much of that as urgent as it is, from look to look, in turn.
+    /// The part of that at its priority, from look to look, in turn.
     urgently: [Duration; LOOKS],
     look: usize,
-    /// When the last of these began.
+    /// The time when the last of these began.
     looked: Instant,
-    /// What it had taken, for how many packets, when its cost was looked at last.
+    /// Its processor time, and its packets, when the cost was last looked at.
     sampled: (Duration, u64),
     largest_cost: Duration,
     is_lost: bool,
 }
 
 impl Streams {
-    /// Puts what they may take into a platform's bounds, and says so.
+    /// Adds the time of streams to a platform's bounds, and notes it.
     pub(crate) fn reserve(
         config: Option<&StreamsConfig>,
         platform: &mut Platform,
@@ -366,11 +378,11 @@ impl Streams {
         )))
     }
 
-    /// Of an interface, whose guard has these classes; in its network namespace.
+    /// Makes the streams of an interface whose guard has these classes, in its network namespace.
     pub(crate) fn new(
-        mut steering: Steering,
+        mut steering: InterfaceStreams,
         interface: Interface,
-        guard: Option<(GuardClasses, Watched)>,
+        guard: Option<(GuardClasses, GuardWatch)>,
         config: &StreamsConfig,
     ) -> Result<Self, StreamError> {
         if guard.is_some() {
@@ -382,14 +394,14 @@ impl Streams {
         let (_, whole) = config.interference();
         let processor = config.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
         let netlink = Netlink::open().map_err(system("a question about interfaces"))?;
-        let state = State { counts: steering.counts(), streams: Vec::new(), gone: Vec::new() };
-        let changing = Mutex::new(Changing { netlink, steering });
-        let state = PriorityLock::new(state, sys::Protocol::Inheritance).map_err(system("a lock"))?;
+        let state = WatchState { counts: steering.counts(), streams: Vec::new(), gone: Vec::new() };
+        let changing = Mutex::new(StreamControl { netlink, steering });
+        let state = PriorityLock::new(state, sys::LockProtocol::Inheritance).map_err(system("a lock"))?;
         let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
         let watched = (Arc::clone(&state), Arc::clone(&is_over));
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
-            // Where it runs, their threads do not, so that the kernel knows what they have had.
+            // Their threads do not run on the watch's processor, so that the kernel knows their time.
             let _ = tell.send(sys::pin(processor).and_then(|()| sys::real_time(WATCH_PRIORITY)).err());
             watch::run(&watched.0, &watched.1);
         });
@@ -404,7 +416,7 @@ impl Streams {
         Ok(Self { state, changing, is_over, watch, interface, guard, processor, whole, note, process })
     }
 
-    /// Admits a stream, and makes its paths. What it has done so far.
+    /// Admits a stream, and makes its paths. Returns its first report.
     pub(crate) fn add(&self, spec: StreamSpec) -> Result<StreamReport, StreamError> {
         spec.check()?;
         let mut changing = self.changing();
@@ -412,16 +424,19 @@ impl Streams {
         let before = sys::kernel_threads(is_ours).map_err(system("the kernel's threads"))?;
         let rate = self.admit(&mut self.state.lock(), &spec)?;
         let is_dropped = spec.class == StreamClass::LowLatency && spec.excess == Excess::Dropped;
-        let policing = Policing { packets: spec.packets, period: spec.period, is_dropped };
+        let policing = PolicingRate { packets: spec.packets, period: spec.period, is_dropped };
         let place = changing.steering.add(&spec.flow(), Some(&policing), self.processor);
         let place = place.map_err(system("a path for the stream's packets"))?;
         let name = changing.steering.thread_name(place).unwrap_or_default();
-        // One of an earlier stream at this place may not have ended yet.
+        // The thread of an earlier stream at this place may not have ended yet.
         let is_new = |thread: &i32| !before.contains(thread);
         let found = sys::kernel_threads(|found| is_called(&name, found));
         let thread = found.and_then(|found| match found.into_iter().filter(is_new).collect::<Vec<_>>()[..] {
             [thread] => Ok(thread),
-            _ => Err(unseen()),
+            _ => {
+                let why = "it cannot be seen here (in another namespace of processes?)";
+                Err(io::Error::new(io::ErrorKind::NotFound, why))
+            }
         });
         let begun = thread.map_err(system("the stream's kernel thread"));
         let begun = begun.and_then(|thread| self.begin(&mut changing, &spec, (place, thread), rate));
@@ -434,10 +449,10 @@ impl Streams {
         begun
     }
 
-    /// Gives the path at `place` its thread's priority, and its class on the way out.
+    /// Gives the thread of the path at `place` its priority, and its class for outgoing packets.
     fn begin(
         &self,
-        Changing { netlink, steering }: &mut Changing,
+        StreamControl { netlink, steering }: &mut StreamControl,
         spec: &StreamSpec,
         (place, thread): (usize, i32),
         rate: Option<u64>,
@@ -449,10 +464,10 @@ impl Streams {
             steering.set_class(place, class).map_err(system("the class of what leaves of the stream"))?;
         }
         let mut state = self.state.lock();
-        // Also of a periodic one, which would not get it later.
+        // Also for a periodic stream, which would not get it later.
         sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
         let (begin, taken) = (sys::now(), sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO));
-        let stream = Stream {
+        let stream = StreamEntry {
             spec: spec.clone(),
             place,
             thread,
@@ -475,10 +490,10 @@ impl Streams {
         Ok(report)
     }
 
-    /// Whether there is room for it: what it may send, if there is a guard.
+    /// Checks that there is room for the stream. Returns the rate that it may send at, if there is a guard.
     ///
-    /// Of the processor: what all streams may take in an aggregate, and what looking takes.
-    fn admit(&self, state: &mut State, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
+    /// The processor must have the time that all streams may take in an aggregate, and that of the looks.
+    fn admit(&self, state: &mut WatchState, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
         if state.streams.iter().any(|stream| stream.spec.name == spec.name) {
             return Err(StreamError::NameInUse(spec.name.clone()));
         }
@@ -490,7 +505,7 @@ impl Streams {
             let (field, expected) = ("local address", "one of the executive's interface, or none");
             return Err(StreamError::Field { field, found: local.to_string(), expected });
         }
-        if state.streams.len() >= Steering::MOST {
+        if state.streams.len() >= InterfaceStreams::MOST {
             return Err(StreamError::Full);
         }
         let time = sys::now();
@@ -515,47 +530,47 @@ impl Streams {
         if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
     }
 
-    /// Takes a stream away: what it has done.
+    /// Removes a stream, and returns its last report.
     pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
         let mut changing = self.changing();
         let mut state = self.state.lock();
         let at = state.streams.iter().position(|stream| stream.spec.name == name);
         let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
         let report = self.report(&state.counts, &stream);
-        // What it has taken just now counts for as long as the next one could take as much again.
+        // Its recent time counts for as long as the next stream could take as much again.
         state.gone.push((sys::now() + AGGREGATE, stream.spec.within_aggregate()));
         drop(state);
-        // It ends when it has processed what waits, which is no more urgent than other work.
+        // It ends after it has processed what waits, at no higher priority than other work.
         let _ = sys::ordinary(stream.thread);
         self.undo(&mut changing, stream.place, stream.rate);
         Ok(report)
     }
 
-    /// All of them.
+    /// The reports of all streams.
     pub(crate) fn list(&self) -> Vec<StreamReport> {
-        // Without interface or program the threads stay, and get no packets.
+        // Without the interface or the program the threads remain, and get no packets.
         let found = self.changing().netlink.interface_by_index(self.interface.index);
         let is_gone = found.is_ok_and(|found| found.is_none_or(|found| found.program.is_none()));
         let is_gone = is_gone || self.guard.as_ref().is_some_and(|(_, guard)| !guard.is_there());
         let state = self.state.lock();
-        let report = |stream: &Stream| self.report(&state.counts, stream);
+        let report = |stream: &StreamEntry| self.report(&state.counts, stream);
         let reports = state.streams.iter().map(report);
         reports.map(|report| StreamReport { is_lost: report.is_lost || is_gone, ..report }).collect()
     }
 
-    /// Packets go their usual way again. What the kernel does not do now it does when this process ends.
-    fn undo(&self, Changing { netlink, steering }: &mut Changing, place: usize, rate: Option<u64>) {
+    /// Sends packets on their usual path again. What the kernel does not undo now, it undoes when this process ends.
+    fn undo(&self, StreamControl { netlink, steering }: &mut StreamControl, place: usize, rate: Option<u64>) {
         let _ = steering.remove(place);
         if rate.is_some() {
             let _ = netlink.remove_stream(self.interface.index, place as u8);
         }
     }
 
-    fn changing(&self) -> MutexGuard<'_, Changing> {
+    fn changing(&self) -> MutexGuard<'_, StreamControl> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, counts: &Counts, stream: &Stream) -> StreamReport {
+    fn report(&self, counts: &StreamCounts, stream: &StreamEntry) -> StreamReport {
         let (packets, excess) = counts.counted(stream.place);
         StreamReport {
             spec: stream.spec.clone(),
@@ -587,8 +602,4 @@ impl Drop for Streams {
             self.undo(&mut changing, stream.place, stream.rate);
         }
     }
-}
-
-fn unseen() -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, "it cannot be seen here (in another namespace of processes?)")
 }

@@ -1,27 +1,26 @@
-//! The thread that keeps the kernel threads of streams to what was admitted.
+//! The thread that keeps the kernel threads of streams within their admitted time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, PriorityLock, now};
-use laxity_link::xdp::steer::Counts;
+use laxity_link::xdp::steer::StreamCounts;
 
-use super::{AGGREGATE, Excess, State, Stream, StreamClass, TICK};
+use super::{AGGREGATE, Excess, StreamClass, StreamEntry, TICK, WatchState};
 
-/// How often the cost of packets is looked at.
+/// The interval at which the cost of packets is looked at.
 const SAMPLE: Duration = Duration::from_secs(1);
-/// A mean of fewer says little.
+/// The least number of packets whose mean says something.
 const FEWEST: u64 = 100;
 
-/// Looks after them until it is over.
-pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
+/// Watches the streams until `is_over`.
+pub(super) fn run(state: &PriorityLock<WatchState>, is_over: &AtomicBool) {
     let mut sample_at = now() + SAMPLE;
     while !is_over.load(Ordering::Relaxed) {
         let next = {
             let mut state = state.lock();
             let time = now();
-            let State { counts, streams, .. } = &mut *state;
+            let WatchState { counts, streams, .. } = &mut *state;
             if time >= sample_at {
                 sample_at = time + SAMPLE;
                 streams.iter_mut().for_each(|stream| stream.sample(counts));
@@ -29,13 +28,13 @@ pub(super) fn run(state: &PriorityLock<State>, is_over: &AtomicBool) {
             streams.iter_mut().map(|stream| stream.look(counts, time)).min().unwrap_or(Instant::MAX)
         };
         let next = next.min(sample_at);
-        std::thread::park_timeout(StdDuration::from_nanos(next.since(now()).as_nanos()));
+        std::thread::park_timeout(next.since(now()).into());
     }
 }
 
-impl Stream {
-    /// Makes its thread as urgent as it is to be now; when to look again.
-    fn look(&mut self, counts: &Counts, time: Instant) -> Instant {
+impl StreamEntry {
+    /// Gives its thread the priority that is due now. Returns the time of the next look.
+    fn look(&mut self, counts: &StreamCounts, time: Instant) -> Instant {
         if self.is_lost {
             return Instant::MAX;
         }
@@ -59,9 +58,9 @@ impl Stream {
         }
     }
 
-    /// Whether it takes more than it may: packets have come beyond what was declared, and are not dropped; or its thread has had more than was admitted, whatever
-    /// its packets cost.
-    fn has_more(&mut self, counts: &Counts, time: Instant) -> bool {
+    /// True if it exceeds its declaration: packets that came beyond it are not dropped, or its thread has had more than the
+    /// admitted time, whatever its packets cost.
+    fn has_more(&mut self, counts: &StreamCounts, time: Instant) -> bool {
         let (_, excess) = counts.counted(self.place);
         let has_excess =
             std::mem::replace(&mut self.seen_excess, excess) != excess && self.spec.excess == Excess::Waits;
@@ -91,14 +90,14 @@ impl Stream {
             false => sys::ordinary(self.thread),
         };
         if let Err(error) = done {
-            // What is refused now is tried again with the next look.
+            // A refused change is tried again at the next look.
             self.is_lost = error.raw_os_error() == Some(libc::ESRCH);
             self.is_urgent = !is_urgent;
         }
     }
 
-    /// What its packets have taken since the last time, on average.
-    fn sample(&mut self, counts: &Counts) {
+    /// The mean time of its packets since the last look.
+    fn sample(&mut self, counts: &StreamCounts) {
         let Ok(taken) = sys::processor_time_of_process(self.thread) else {
             self.is_lost = true;
             return;

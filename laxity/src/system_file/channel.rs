@@ -1,12 +1,12 @@
 //! One `[[channel]]` table, in any of its three spellings.
 
-use laxity_core::admission::answer::{Ends, Request, Role};
+use laxity_core::admission::answer::{AdmissionRequest, AnsweringEnds, Role};
 use laxity_core::contract::{Contract, ContractError};
 use laxity_core::limits::MAX_BURST;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
-use super::Channel;
+use super::DeclaredChannel;
 use crate::source::{Entry, FileError, Table};
 use crate::text::DisplayRate;
 
@@ -32,71 +32,50 @@ fn spellings(key: &str) -> u8 {
     }
 }
 
-/// A value of the contract, the key that it comes from, and where that stands.
-struct Found<T> {
-    value: T,
-    key: &'static str,
-    at: usize,
-}
+/// Largest message, interval and burst: the contract without what all spellings share.
+type ParsedTraffic = (u64, Duration, u32);
 
-/// The contract without what all spellings share.
-struct Traffic {
-    max_message: Found<u64>,
-    interval: Found<Duration>,
-    burst: Found<u32>,
-}
-
-pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, FileError> {
+/// Reads a `[[channel]]` table in a file of another kind. Call [`check_handler`] afterwards. The keys `beside` are left to the caller, and
+/// stand for the key `role`, which is not allowed there.
+///
+/// # Errors
+/// The first mistake in the table.
+pub fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<DeclaredChannel, FileError> {
     let spelling = spelling(table, beside)?;
     let name = match table.get("name") {
         Some(name) => name.name()?,
         None => format!("channel {}", table.number + 1),
     };
-    let ends = match table.get("role") {
-        Some(role) => {
-            Ends::Only(role.word(&[("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)])?)
-        }
-        None => Ends::Both,
-    };
-    let min_message = given(table, "min_message", Entry::size)?;
-    let deadline = needed(table, "deadline", "a span of time such as \"40ms\"", Entry::span)?;
-    let traffic = match spelling {
+    let roles = [("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)];
+    let ends = table.get("role").map_or(Ok(AnsweringEnds::Both), |role| role.word(&roles).map(AnsweringEnds::Only))?;
+    let min_message = table.get("min_message").map_or(Ok(1), |entry| entry.size())?;
+    let deadline = table.need("deadline", "a span of time such as \"40ms\"")?.span()?;
+    let (max_message, interval, burst) = match spelling {
         spelling if spelling & OURS != 0 => ours(table)?,
         spelling if spelling & BUCKET != 0 => bucket(table)?,
         _ => frames(table)?,
     };
-    let contract = Contract::new(
-        traffic.max_message.value,
-        min_message.as_ref().map_or(1, |min| min.value),
-        traffic.interval.value,
-        traffic.burst.value.into(),
-        deadline.value,
-    )
-    .map_err(|error| blame(table, &error, &traffic, (&min_message, &deadline)))?;
-    let contract = match table.get("tolerate") {
-        Some(entry) => contract.tolerate(entry.fraction()?).map_err(|error| entry.error(format!("channel.{error}")))?,
-        None => contract,
-    };
-    let contract = match table.get("handler") {
-        Some(entry) => contract.with_handler(handler(&entry, ends)?),
-        None => contract,
-    };
-    let peak = given(table, "p", Entry::rate)?.map(|peak| peak.value);
-    Ok(Channel { name, request: Request { contract, ends }, peak })
-}
-
-/// What a handler of the messages takes at the host that receives them.
-fn handler(entry: &Entry<'_, '_>, ends: Ends) -> Result<Duration, FileError> {
-    if !matches!(ends, Ends::Both | Ends::Only(Role::Receives)) {
-        return Err(
-            entry.error(format!("{} is for who receives, expected channel.role = \"receive\", or none", entry.key))
-        );
+    let mut contract = Contract::new(max_message, min_message, interval, burst.into(), deadline)
+        .map_err(|error| blame(table, &error))?;
+    if let Some(entry) = table.get("tolerate") {
+        contract = contract.tolerate(entry.fraction()?).map_err(|error| entry.error(format!("channel.{error}")))?;
     }
-    entry.span()
+    if let Some(entry) = table.get("handler") {
+        if !matches!(ends, AnsweringEnds::Both | AnsweringEnds::Only(Role::Receives)) {
+            let problem = "is for who receives, expected channel.role = \"receive\", or none";
+            return Err(entry.error(format!("{} {problem}", entry.key)));
+        }
+        contract = contract.with_handler(entry.span()?);
+    }
+    let peak = table.get("p").map(|entry| entry.rate()).transpose()?;
+    Ok(DeclaredChannel { name, request: AdmissionRequest { contract, ends }, peak })
 }
 
-/// Whether its handler, if there is one, fits into a step of the host that receives it.
-pub(super) fn check_handler(table: &Table<'_, '_>, contract: &Contract, platform: &Platform) -> Result<(), FileError> {
+/// Checks that the handler of a channel's messages, if the table has one, fits into a step of the host that receives them.
+///
+/// # Errors
+/// If it does not fit.
+pub fn check_handler(table: &Table<'_, '_>, contract: &Contract, platform: &Platform) -> Result<(), FileError> {
     let Some(entry) = table.get("handler") else { return Ok(()) };
     let (found, most) = (contract.handler(), platform.longest_handler());
     if found.is_zero() || found > most {
@@ -109,7 +88,7 @@ pub(super) fn check_handler(table: &Table<'_, '_>, contract: &Contract, platform
     Ok(())
 }
 
-/// The spellings that the keys of a table leave possible. The keys `beside` are somebody else's, who has no role.
+/// The spellings that the keys of a table leave possible. The keys `beside` belong to another reader and have no role here.
 fn spelling(table: &Table<'_, '_>, beside: &[&str]) -> Result<u8, FileError> {
     let (mut possible, mut before) = (ANY, Vec::<&str>::new());
     for entry in table.entries() {
@@ -152,27 +131,6 @@ fn is_what_it_should_be(entry: &Entry<'_, '_>) -> Result<(), FileError> {
     }
 }
 
-type Read<'t, 'i, T> = fn(&Entry<'t, 'i>) -> Result<T, FileError>;
-
-/// A value, if it is there.
-fn given<'t, 'i, T>(
-    table: &Table<'t, 'i>,
-    key: &'static str,
-    read: Read<'t, 'i, T>,
-) -> Result<Option<Found<T>>, FileError> {
-    table.get(key).map(|entry| Ok(Found { value: read(&entry)?, key, at: entry.at() })).transpose()
-}
-
-/// A value that must be there.
-fn needed<'t, 'i, T>(
-    table: &Table<'t, 'i>,
-    key: &'static str,
-    expected: &str,
-    read: Read<'t, 'i, T>,
-) -> Result<Found<T>, FileError> {
-    given(table, key, read)?.ok_or_else(|| table.missing(key, expected))
-}
-
 /// A count of messages, from 1.
 fn messages(entry: &Entry<'_, '_>) -> Result<u32, FileError> {
     match entry.count()? {
@@ -189,88 +147,75 @@ fn messages_per_second(entry: &Entry<'_, '_>) -> Result<Duration, FileError> {
     }
 }
 
-fn ours(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
+fn ours(table: &Table<'_, '_>) -> Result<ParsedTraffic, FileError> {
     const INTERVAL: &str = "a span of time such as \"50ms\", or messages per second such as \"20/s\"";
-    let max_message = needed(table, "max_message", "a size such as \"60KiB\"", Entry::size)?;
-    let interval = match given(table, "max_rate", messages_per_second)? {
-        Some(interval) => interval,
-        None => needed(table, "interval", INTERVAL, Entry::interval)?,
+    let max_message = table.need("max_message", "a size such as \"60KiB\"")?.size()?;
+    let interval = match table.get("max_rate") {
+        Some(rate) => messages_per_second(&rate)?,
+        None => table.need("interval", INTERVAL)?.interval()?,
     };
-    let burst = given(table, "burst", messages)?.unwrap_or(Found { value: 1, key: "burst", at: table.at });
-    Ok(Traffic { max_message, interval, burst })
+    Ok((max_message, interval, table.get("burst").map_or(Ok(1), |burst| messages(&burst))?))
 }
 
-fn bucket(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
-    let rate = needed(table, "r", "a rate such as \"1.2MB/s\"", Entry::rate)?;
-    let bucket = needed(table, "b", "a size such as \"720KiB\"", Entry::size)?;
-    let packet = needed(table, "M", "a size such as \"60KiB\"", Entry::size)?;
-    let bytes = rate.value.as_bytes_per_second();
+fn bucket(table: &Table<'_, '_>) -> Result<ParsedTraffic, FileError> {
+    let rate = table.need("r", "a rate such as \"1.2MB/s\"")?.rate()?;
+    let of_bucket = table.need("b", "a size such as \"720KiB\"")?;
+    let bucket = of_bucket.size()?;
+    let packet = table.need("M", "a size such as \"60KiB\"")?.size()?;
+    let bytes = rate.as_bytes_per_second();
     if let Some(entry) = table.get("p")
         && let peak = entry.rate()?
-        && peak < rate.value
+        && peak < rate
     {
         let (found, least) = (DisplayRate(peak.as_bytes_per_second()), DisplayRate(bytes));
         return Err(entry.expected(found, format!("at least {least}, the rate r")));
     }
-    if let (0, Some(entry)) = (bucket.value, table.get("b")) {
-        return Err(entry.expected("0B", "at least 1B"));
+    if bucket == 0 {
+        return Err(of_bucket.expected("0B", "at least 1B"));
     }
     // ⌊M/r⌋ and ⌈b/M⌉; an M of nothing is reported with the other sizes.
-    let nanos = u128::from(packet.value) * u128::from(NANOS_PER_SECOND) / u128::from(bytes);
+    let nanos = u128::from(packet) * u128::from(NANOS_PER_SECOND) / u128::from(bytes);
     let interval = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-    let burst = u32::try_from(bucket.value.div_ceil(packet.value.max(1))).unwrap_or(u32::MAX);
-    Ok(Traffic {
-        max_message: packet,
-        interval: Found { value: interval, key: "r", at: rate.at },
-        burst: Found { value: burst, key: "b", at: bucket.at },
-    })
+    Ok((packet, interval, u32::try_from(bucket.div_ceil(packet.max(1))).unwrap_or(u32::MAX)))
 }
 
-fn frames(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
-    let interval = needed(table, "interval", "a span of time such as \"1ms\"", Entry::interval)?;
-    let frames = needed(table, "max_frames", "a whole number such as 4", messages)?;
-    let size = needed(table, "max_frame_size", "a size such as \"1500B\"", Entry::size)?;
-    let each = Duration::from_nanos(interval.value.as_nanos() / u64::from(frames.value));
-    Ok(Traffic { max_message: size, interval: Found { value: each, ..interval }, burst: frames })
+fn frames(table: &Table<'_, '_>) -> Result<ParsedTraffic, FileError> {
+    let interval = table.need("interval", "a span of time such as \"1ms\"")?.interval()?;
+    let frames = messages(&table.need("max_frames", "a whole number such as 4")?)?;
+    let size = table.need("max_frame_size", "a size such as \"1500B\"")?.size()?;
+    Ok((size, Duration::from_nanos(interval.as_nanos() / u64::from(frames)), frames))
 }
 
 /// The error of a contract, said of the key that the value comes from.
-fn blame(
-    table: &Table<'_, '_>,
-    error: &ContractError,
-    traffic: &Traffic,
-    (min_message, deadline): (&Option<Found<u64>>, &Found<Duration>),
-) -> FileError {
-    let max = (traffic.max_message.key, traffic.max_message.at);
-    let (key, at) = match *error {
-        ContractError::Size { field: "min_message", .. } => min_message.as_ref().map_or(max, |min| (min.key, min.at)),
-        ContractError::Size { .. } => max,
-        ContractError::Span { field: "interval", .. } => (traffic.interval.key, traffic.interval.at),
-        ContractError::Span { .. } => (deadline.key, deadline.at),
-        ContractError::Burst { .. } => (traffic.burst.key, traffic.burst.at),
-        ContractError::Queue { .. } => (deadline.key, deadline.at),
-        // Of best effort, which no channel of a file is.
-        ContractError::NoBestEffort | ContractError::Packets { .. } | ContractError::Tolerance { .. } => max,
+fn blame(table: &Table<'_, '_>, error: &ContractError) -> FileError {
+    // In any spelling one of them is there.
+    let keys: &[&str] = match error {
+        ContractError::Size { field: "min_message", .. } => &["min_message", "max_message", "M", "max_frame_size"],
+        ContractError::Span { field: "interval", .. } => &["interval", "max_rate", "r"],
+        ContractError::Span { .. } | ContractError::Queue { .. } => &["deadline"],
+        ContractError::Burst { .. } => &["b", "burst", "max_frames"],
+        _ => &["max_message", "M", "max_frame_size"],
     };
-    let key = format!("channel.{key}");
-    let problem = match *error {
+    let Some(entry) = keys.iter().find_map(|key| table.get(key)) else {
+        return table.source.error(table.at, "channel", format!("channel: {error}"));
+    };
+    let key = &entry.key;
+    entry.error(match *error {
         ContractError::Size { found, least, most, .. } => {
             format!("{key} is {found} bytes, expected {least} to {most} bytes")
         }
-        ContractError::Span { found, least, most, .. } if key.ends_with(".r") => {
-            format!("{key} and channel.M make an interval of {found}, expected {least} to {most}")
+        ContractError::Span { found, least, most, .. } => {
+            let is = match entry.name {
+                "r" => " and channel.M make an interval of",
+                "max_rate" => " makes an interval of",
+                "interval" if table.get("max_frames").is_some() => " over channel.max_frames makes an interval of",
+                _ => " is",
+            };
+            format!("{key}{is} {found}, expected {least} to {most}")
         }
-        ContractError::Span { found, least, most, .. } if key.ends_with(".max_rate") => {
-            format!("{key} makes an interval of {found}, expected {least} to {most}")
-        }
-        ContractError::Span { field: "interval", found, least, most } if table.get("max_frames").is_some() => {
-            format!("{key} over channel.max_frames makes an interval of {found}, expected {least} to {most}")
-        }
-        ContractError::Span { found, least, most, .. } => format!("{key} is {found}, expected {least} to {most}"),
         ContractError::Burst { found, most } => {
             format!("{key} over channel.M makes a burst of {found} messages, expected 1 to {most}")
         }
         _ => format!("{key}: {error}"),
-    };
-    table.source.error(at, &key, problem)
+    })
 }

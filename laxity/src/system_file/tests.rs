@@ -1,10 +1,10 @@
-use laxity_core::admission::answer::{Ends, Role};
+use laxity_core::admission::answer::{AnsweringEnds, Role};
 use laxity_core::platform::MachineModel;
 use proptest::prelude::*;
 
 use super::*;
 
-fn channel(lines: &str) -> Channel {
+fn channel(lines: &str) -> DeclaredChannel {
     parse(&format!("[[channel]]\ndeadline = \"40ms\"\n{lines}"), "system.toml").unwrap().channels.remove(0)
 }
 
@@ -63,8 +63,8 @@ fn channels_in_the_order_of_the_file() {
     let channels = system.channels;
     let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
     assert_eq!(names, ["camera", "channel 2", "channel 3"]);
-    let ends: Vec<Ends> = channels.iter().map(|channel| channel.request.ends).collect();
-    assert_eq!(ends, [Ends::Both, Ends::Only(Role::Relays), Ends::Only(Role::Receives)]);
+    let ends: Vec<AnsweringEnds> = channels.iter().map(|channel| channel.request.ends).collect();
+    assert_eq!(ends, [AnsweringEnds::Both, AnsweringEnds::Only(Role::Relays), AnsweringEnds::Only(Role::Receives)]);
     let camera = channels[0].request.contract;
     assert_eq!((camera.max_message(), camera.min_message(), camera.burst()), (61_440, 1024, 12));
     assert_eq!((camera.interval(), camera.deadline()), (Duration::from_millis(50), Duration::from_millis(40)));
@@ -110,7 +110,7 @@ fn upcalls_and_their_defaults() {
         batch = 10
         block = 5
     "#;
-    let upcall = |name: &str, period, cost, batch, block| Upcall {
+    let upcall = |name: &str, period, cost, batch, block| DeclaredUpcall {
         name: name.to_owned(),
         period: Duration::from_millis(period),
         cost: Duration::from_millis(cost),

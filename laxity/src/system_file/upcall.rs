@@ -3,11 +3,11 @@
 use laxity_core::limits::{MAX_INTERVAL, MAX_PACKETS_PER_MESSAGE, MIN_INTERVAL};
 use laxity_core::units::Duration;
 
-use super::Upcall;
+use super::DeclaredUpcall;
 use crate::source::{Entry, FileError, Table};
 
-pub(super) fn read(table: &Table<'_, '_>) -> Result<Upcall, FileError> {
-    table.only(&["name", "period", "cost", "batch", "block"], "name, period, cost, batch or block")?;
+pub(super) fn read(table: &Table<'_, '_>) -> Result<DeclaredUpcall, FileError> {
+    table.only("name, period, cost, batch or block")?;
     let name = match table.get("name") {
         Some(name) => name.name()?,
         None => format!("upcall {}", table.number + 1),
@@ -28,5 +28,5 @@ pub(super) fn read(table: &Table<'_, '_>) -> Result<Upcall, FileError> {
         },
         None => batch,
     };
-    Ok(Upcall { name, period, cost, batch, block })
+    Ok(DeclaredUpcall { name, period, cost, batch, block })
 }

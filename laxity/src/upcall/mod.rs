@@ -1,10 +1,13 @@
-//! Real-time upcalls: an application's own code that runs every period, under the same guarantee as its channels [rtu §4].
+//! Real-time upcalls: functions of an application that run every period, under the same guarantee as its channels [rtu §4].
 //!
-//! An upcall declares its period, what a run takes of the processor, how many units of work that is, and how many of them it does in one
-//! piece. It is admitted, or refused with what would fit. All upcalls of an [`Upcalls`] run on one thread, which the executive of its
-//! [`Host`] preempts anywhere; among themselves they yield only between two pieces (iterations), and so need no locks.
+//! An upcall declares its period, the processor time of a run, the units of work in a run, and the units that it does without yielding
+//! (an iteration). It is admitted, or refused with the values that would fit.
 //!
-//! | The paper's Table 1 | Here |
+//! All upcalls of an [`Upcalls`] run on one thread, which the executive of its [`Host`] can preempt at any point. Among themselves they
+//! yield only between two iterations, and so need no locks. [`Host::upcalls`] starts such a thread for a host, so that upcalls and
+//! channels are admitted together; [`Upcalls::start`] starts one without a host.
+//!
+//! | Table 1 of the paper `[rtu]` | Here |
 //! |---|---|
 //! | `rts_creat` | [`Upcalls::create`], [`Upcalls::create_aperiodic`], [`Upcalls::periodic`] |
 //! | `rts_run`, `rts_suspend`, `rts_close` | [`Upcall::run`], [`Upcall::suspend`], dropping the [`Upcall`] |
@@ -12,7 +15,7 @@
 //!
 //! ```
 //! use laxity::upcall::{Progress, UpcallSpec, Upcalls, UpcallsConfig};
-//! use laxity_core::units::Duration;
+//! use laxity::units::Duration;
 //! use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 //! use std::sync::Arc;
 //!
@@ -20,7 +23,7 @@
 //! let upcalls = Upcalls::start(UpcallsConfig::default())?;
 //! let total = Arc::new(AtomicU64::new(0));
 //! let sum = Arc::clone(&total);
-//! // Every 20 ms, 1 ms of the processor, ten units, two in one piece.
+//! // Every 20 ms, at most 1 ms of the processor for ten units of work, two of them without yielding.
 //! let spec = UpcallSpec::every(Duration::from_millis(20)).taking(Duration::from_millis(1)).batch(10).block(2);
 //! let upcall = upcalls.create("sum", spec, move |run| {
 //!     let progress = run.each(|unit| {
@@ -36,20 +39,23 @@
 //! # }
 //! ```
 //!
-//! **What a handler may do.** Anything that a thread may: it has the right to be late, and then it is named as the cause. What it takes
-//! beyond its declared cost, and what it sleeps, is counted as its excess, and by its policy ([`Overrun`]) it is demoted or stopped. A handler
-//! that panics, or fails ([`Progress::Failed`]), is stopped. One that does not give its thread back keeps it until it does; what it takes beyond twice its cost it takes at
-//! ordinary priority, so that channels and other processes do not notice. A handler may create, run, suspend and close upcalls, itself too:
-//! that is done when it returns. It must not wait for upcalls of its own thread: [`Error::InHandler`].
+//! **Rules for handlers.** The handler of an upcall may do anything that a thread may. If it is late, the figures name it as the cause.
+//! Processor time beyond the declared cost, and time in which it sleeps, count as its excess, and its policy ([`Overrun`]) may demote or
+//! stop it. A handler that panics, or fails ([`Progress::Failed`]), is stopped.
 //!
-//! After a page fault, or whatever else interrupted it, a run goes on where it was, before any other upcall [rtu §6.1.2]: there is one
-//! thread.
+//! A handler that does not return keeps its thread. Beyond twice its cost it runs at ordinary priority, so that it does not delay
+//! channels and other processes.
+//!
+//! A handler may create, run, suspend and close upcalls, also its own; this takes effect when it returns. It must not wait for upcalls of its own thread:
+//! [`Error::InHandler`].
+//! After a page fault or another interruption a run continues where it was, before any other upcall [rtu §6.1.2]: there is one thread.
 
 mod admitter;
 mod on_executive;
 mod periodic;
 mod reader;
 mod run;
+mod spec;
 mod table;
 mod thread;
 mod timer;
@@ -63,7 +69,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::upcalls::{Kind, UpcallSet};
+use laxity_core::admission::upcalls::{UpcallKind, UpcallSet};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::Upcall as Timing;
@@ -71,149 +77,62 @@ use laxity_link::LinkKind;
 use laxity_link::sys::now;
 
 pub use periodic::{Periodic, Tick};
-pub use run::{Progress, Run};
+pub use run::{Progress, UpcallRun};
+pub use spec::{Overrun, UpcallGrant, UpcallSpec, UpcallsConfig};
 
-pub use crate::upcall_figures::{State, UpcallFigures, UpcallMisses};
+pub use crate::upcall_figures::{UpcallFigures, UpcallMisses, UpcallState};
 
 use crate::calibration::{Costs, Level};
-use crate::control::Shared;
 use crate::error::Error;
+use crate::executive::ExecutiveCommand;
 use crate::host::Host;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
-use crate::standing::Standing;
-use crate::upcall_figures::Record;
-use crate::upcall_reservations::Reservation;
+use crate::upcall_figures::UpcallRecord;
+use crate::upcall_reservations::UpcallReservation;
 use admitter::Admitter;
-use on_executive::OnExecutive;
-use reader::Source;
-use table::{Command, Handler, Slot, Table, Wires};
-use thread::Runner;
-use watch::Watch;
-
-/// What happens to an upcall when a run has taken more than it declared. It is counted and told in any case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Overrun {
-    /// Nothing more: others may miss because of it, and say so.
-    #[default]
-    Count,
-    /// From its next release on it comes behind all other periodic upcalls.
-    Demote,
-    /// It runs no more.
-    Stop,
-}
-
-/// What an upcall declares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpcallSpec {
-    period: Duration,
-    cost: Duration,
-    batch: u32,
-    block: Option<u32>,
-    overrun: Overrun,
-}
-
-impl UpcallSpec {
-    /// A run in every `period` (1 ns to an hour), to be done by its end. What a run takes has to be said with
-    /// [`taking`](UpcallSpec::taking); until then it is all of the period.
-    pub fn every(period: Duration) -> Self {
-        Self { period, cost: period, batch: 1, block: None, overrun: Overrun::Count }
-    }
-    /// What a run takes of the processor at most: 1 ns to the period.
-    #[must_use]
-    pub fn taking(self, cost: Duration) -> Self {
-        Self { cost, ..self }
-    }
-    /// B_p: units of work in a run at most; 1 by default.
-    #[must_use]
-    pub fn batch(self, batch: u32) -> Self {
-        Self { batch, ..self }
-    }
-    /// b_p: units between two points where it yields, 1 to the batch; by default all of them.
-    #[must_use]
-    pub fn block(self, block: u32) -> Self {
-        Self { block: Some(block), ..self }
-    }
-    /// What happens when a run has taken more than it declared.
-    #[must_use]
-    pub fn on_overrun(self, overrun: Overrun) -> Self {
-        Self { overrun, ..self }
-    }
-
-    fn timing(&self) -> Result<Timing, Error> {
-        Ok(Timing::new(self.period, self.cost, self.batch, self.block.unwrap_or(self.batch))?)
-    }
-}
-
-/// How the thread of upcalls is set up.
-#[derive(Clone, Debug)]
-pub struct UpcallsConfig {
-    /// The costs that admission reasons with, for upcalls without a host; `None` takes those of this host, see
-    /// [`HostConfig::costs`](crate::HostConfig::costs). Below a host they are the host's.
-    pub costs: Option<Costs>,
-    /// The SCHED_FIFO priority to ask for (1 to 98), which is below that of the executive; `None` stays an ordinary thread.
-    pub fifo_priority: Option<u8>,
-    /// The processor to keep to; `None` any. One process has upcalls on a processor: that is checked among those that keep to one.
-    pub processor: Option<usize>,
-    /// Most upcalls at once, 1 to [`laxity_core::limits::MAX_UPCALLS`].
-    pub capacity: usize,
-    /// Whether to lock the process's memory, where that is permitted without limit.
-    pub lock_memory: bool,
-}
-
-impl Default for UpcallsConfig {
-    /// Room for 256, below an executive as it comes, memory locked where permitted.
-    fn default() -> Self {
-        Self { costs: None, fifo_priority: Some(60), processor: None, capacity: 256, lock_memory: true }
-    }
-}
-
-/// The answer yes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UpcallGrant {
-    /// How long a run may take from its release until it is done, with all that is admitted now; it may grow to the period. Of an aperiodic
-    /// upcall: from when it is asked for, if nothing else aperiodic waits.
-    pub bound: Option<Duration>,
-    /// How far this host stands behind that.
-    pub level: Level,
-}
+use on_executive::TrustedUpcalls;
+use reader::ReadDescriptor;
+use table::{RunHandler, Slot, ThreadShared, ThreadUpcalls, UpcallCommand};
+use thread::UpcallThread;
+use watch::WatchedDescriptor;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What is known of an upcall outside its thread.
-struct Entry {
-    record: Arc<Record>,
+/// The state of an upcall outside its thread.
+struct UpcallEntry {
+    record: Arc<UpcallRecord>,
     timing: Timing,
-    kind: Kind,
-    reservation: Reservation,
-    /// Its thread was told to forget it; until it has, it may run.
+    kind: UpcallKind,
+    reservation: UpcallReservation,
+    /// True if the thread was told to forget the upcall, which may still run until then.
     closing: bool,
 }
 
-/// What handles and the thread share.
-struct Inner {
+/// The state that handles and the thread share.
+struct UpcallsShared {
     admitter: Admitter,
     level: Level,
     scheduling: Scheduling,
     throttle: Option<(Duration, Duration)>,
-    wires: Arc<Wires>,
-    watch: Arc<Watch>,
-    commands: Mutex<rtrb::Producer<Command>>,
+    wires: Arc<ThreadShared>,
+    watch: Arc<WatchedDescriptor>,
+    commands: Mutex<rtrb::Producer<UpcallCommand>>,
     garbage: Mutex<rtrb::Consumer<Box<Slot>>>,
-    entries: Mutex<Vec<Option<Entry>>>,
+    entries: Mutex<Vec<Option<UpcallEntry>>>,
     processor: Option<usize>,
     fifo_priority: Option<u8>,
 }
 
 /// The upcalls of one thread. Dropping it closes them all and ends the thread.
 pub struct Upcalls {
-    inner: Arc<Inner>,
+    inner: Arc<UpcallsShared>,
     thread: Option<JoinHandle<()>>,
-    /// Of the host that it is below: whether it has a thread of upcalls.
-    of_host: Option<Arc<AtomicBool>>,
-    /// Shows that no other process has upcalls on the processor.
+    /// Set if it belongs to a host.
+    _place: Option<HostPlace>,
+    /// A claim, so that no other process has upcalls on the processor.
     _claim: Option<std::os::unix::net::UnixListener>,
 }
 
@@ -223,15 +142,30 @@ impl std::fmt::Debug for Upcalls {
     }
 }
 
-/// An upcall. Dropping it closes it.
+/// The place that a host has for one thread of upcalls, as long as it is held.
+struct HostPlace(Arc<AtomicBool>);
+
+impl HostPlace {
+    fn take(is_taken: &Arc<AtomicBool>) -> Result<Self, Error> {
+        if is_taken.swap(true, Ordering::SeqCst) { Err(Error::UpcallsStarted) } else { Ok(Self(Arc::clone(is_taken))) }
+    }
+}
+
+impl Drop for HostPlace {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// A handle of an upcall. Dropping it closes the upcall.
 pub struct Upcall {
-    inner: Arc<Inner>,
+    inner: Arc<UpcallsShared>,
     place: u32,
     grant: UpcallGrant,
-    /// Of an aperiodic one: how long all runs may take that were asked for and are not done, ns.
+    /// For an aperiodic upcall: the processor time of all requested runs that are not done, ns.
     backlog: Option<Arc<AtomicU64>>,
-    /// The descriptor that it reads, if it does.
-    source: Option<Arc<Source>>,
+    /// The descriptor that it reads, if it reads one.
+    source: Option<Arc<ReadDescriptor>>,
 }
 
 impl std::fmt::Debug for Upcall {
@@ -241,65 +175,26 @@ impl std::fmt::Debug for Upcall {
 }
 
 impl Upcalls {
-    /// Upcalls that share their processor with no executive of this process.
+    /// Starts a thread of upcalls on a processor that no executive of this process shares.
     ///
     /// # Errors
-    /// The configuration cannot be, another process has upcalls on that processor, or the system is out of resources.
+    /// [`Error::Upcall`] if the configuration is not valid, [`Error::ProcessorHeld`] if another process has upcalls on that processor, [`Error::System`] if
+    /// the system is out of resources.
     pub fn start(config: UpcallsConfig) -> Result<Self, Error> {
         let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(LinkKind::Udp), Ok)?;
         let platform = costs.platform;
         platform.validate()?;
         let admitter = Admitter::Alone { platform: Box::new(platform.clone()), set: Mutex::new(UpcallSet::default()) };
-        Self::launch(config, admitter, platform, Arc::new(Readiness::default()), Level::None)
+        Self::launch(config, admitter, &platform, (Arc::default(), Level::None), None)
     }
 
-    /// Upcalls on the thread of the executive that `shared` is of.
-    pub(crate) fn on(shared: &Arc<Shared>, of_host: Arc<AtomicBool>, standing: &Standing) -> Result<Self, Error> {
-        let system = |what| move |source| Error::System { what, source };
-        let (readiness, bell) = (Arc::new(Readiness::default()), Some(Arc::clone(&shared.doorbell)));
-        let wires = Wires::new(readiness, bell, true).map_err(system("creating the wake-up event"))?;
-        let (wires, capacity) = (Arc::new(wires), laxity_core::limits::MAX_TRUSTED_UPCALLS);
-        let (command_writer, commands) = rtrb::RingBuffer::new(64 + 4 * capacity);
-        let (garbage, garbage_reader) = rtrb::RingBuffer::new(capacity);
-        let table = Table::new(capacity, Arc::clone(&wires), commands, garbage);
-        let upcalls = Box::new(OnExecutive::new(table, &shared.platform));
-        shared.command(crate::executive::Command::Upcalls(upcalls));
-        let inner = Inner {
-            admitter: Admitter::Executive(Arc::clone(shared)),
-            level: standing.backing.level(),
-            scheduling: standing.scheduling,
-            throttle: matches!(standing.scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten(),
-            wires,
-            watch: Arc::new(Watch::default()),
-            commands: Mutex::new(command_writer),
-            garbage: Mutex::new(garbage_reader),
-            entries: Mutex::new((0..capacity).map(|_| None).collect()),
-            processor: None,
-            fifo_priority: None,
-        };
-        Ok(Self { inner: Arc::new(inner), thread: None, of_host: Some(of_host), _claim: None })
-    }
-
-    /// Upcalls below the executive that `shared` is of.
-    pub(crate) fn below(
-        shared: &Arc<Shared>,
-        readiness: Arc<Readiness>,
-        of_host: Arc<AtomicBool>,
-        config: UpcallsConfig,
-        level: Level,
-    ) -> Result<Self, Error> {
-        let admitter = Admitter::Host(Arc::clone(shared));
-        let mut upcalls = Self::launch(config, admitter, shared.platform.clone(), readiness, level)?;
-        upcalls.of_host = Some(of_host);
-        Ok(upcalls)
-    }
-
+    /// Upcalls on a thread of their own. With a real-time priority they have `level`.
     fn launch(
         config: UpcallsConfig,
         admitter: Admitter,
-        platform: Platform,
-        readiness: Arc<Readiness>,
-        level: Level,
+        platform: &Platform,
+        (readiness, level): (Arc<Readiness>, Level),
+        place: Option<HostPlace>,
     ) -> Result<Self, Error> {
         if !(1..=laxity_core::limits::MAX_UPCALLS).contains(&config.capacity) {
             let (found, most) = (config.capacity as u64, laxity_core::limits::MAX_UPCALLS as u64);
@@ -307,20 +202,11 @@ impl Upcalls {
         }
         let claim = config.processor.map(claim).transpose()?;
         if config.lock_memory {
-            // What is not permitted shows as late runs.
+            // A lack of rights shows as late runs.
             let _ = realtime::lock_memory();
         }
-        let system = |what| move |source| Error::System { what, source };
-        let bell = match &admitter {
-            Admitter::Host(shared) | Admitter::Executive(shared) => Some(Arc::clone(&shared.doorbell)),
-            Admitter::Alone { .. } => None,
-        };
-        let wires = Wires::new(readiness, bell, false).map_err(system("creating the wake-up event"))?;
-        let wires = Arc::new(wires);
-        let (command_writer, commands) = rtrb::RingBuffer::new(64 + 4 * config.capacity);
-        let (garbage, garbage_reader) = rtrb::RingBuffer::new(config.capacity);
-        let watch = Arc::new(Watch::default());
-        let runner = Runner::new(config.capacity, &platform, Arc::clone(&wires), Arc::clone(&watch), commands, garbage);
+        let (mut inner, table) = UpcallsShared::new(admitter, readiness, config.capacity)?;
+        let runner = UpcallThread::new(config.capacity, platform, table, Arc::clone(&inner.watch));
         let (report, reported) = mpsc::sync_channel(1);
         let (fifo, processor) = (config.fifo_priority, config.processor);
         let thread = std::thread::Builder::new().name("laxity-upcalls".to_owned()).spawn(move || {
@@ -330,65 +216,56 @@ impl Upcalls {
                 runner.run(fifo.filter(|_| matches!(scheduling, Scheduling::Fifo(_))));
             }
         });
-        let thread = thread.map_err(system("starting the thread of the upcalls"))?;
+        let thread = thread.map_err(Error::system("starting the thread of the upcalls"))?;
         let (scheduling, _, pinned) = reported.recv().unwrap_or((Scheduling::Ordinary, None, None));
         let real_time = matches!(scheduling, Scheduling::Fifo(_));
-        let inner = Inner {
-            admitter,
-            level: if real_time { level } else { Level::None },
-            scheduling,
-            throttle: real_time.then(realtime::throttle).flatten(),
-            wires,
-            watch,
-            commands: Mutex::new(command_writer),
-            garbage: Mutex::new(garbage_reader),
-            entries: Mutex::new((0..config.capacity).map(|_| None).collect()),
-            processor,
-            fifo_priority: fifo.filter(|_| real_time),
-        };
-        let upcalls = Self { inner: Arc::new(inner), thread: Some(thread), of_host: None, _claim: claim };
+        inner.runs_as(scheduling, if real_time { level } else { Level::None });
+        (inner.processor, inner.fifo_priority) = (processor, fifo.filter(|_| real_time));
+        let upcalls = Self { inner: Arc::new(inner), thread: Some(thread), _place: place, _claim: claim };
         if let Some(source) = pinned {
-            return Err(Error::System { what: "keeping the upcalls to a processor", source });
+            return Err(Error::system("keeping the upcalls to a processor")(source));
         }
-        watch::start(&upcalls.inner.watch, real_time).map_err(system("starting the thread that watches upcalls"))?;
+        watch::start(&upcalls.inner.watch, real_time)
+            .map_err(Error::system("starting the thread that watches upcalls"))?;
         Ok(upcalls)
     }
 
-    /// What their thread runs as.
+    /// The scheduling of the upcalls' thread.
     pub fn scheduling(&self) -> Scheduling {
         self.inner.scheduling
     }
 
-    /// Creates a periodic upcall, which is suspended at first. `handler` is called when a run begins, and again when one goes on that had
-    /// yielded.
+    /// Creates a periodic upcall, which is suspended at first.
+    ///
+    /// `handler` is called when a run begins, and again to continue a run that yielded.
     ///
     /// # Errors
-    /// The specification cannot be ([`Error::Upcall`]), or admission refuses ([`Error::UpcallRefused`]).
+    /// [`Error::Upcall`] if the specification is not valid, [`Error::UpcallRefused`] if admission refuses it.
     pub fn create(
         &self,
         name: &str,
         spec: UpcallSpec,
-        handler: impl FnMut(&mut Run<'_>) -> Progress + Send + 'static,
+        handler: impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
-        self.inner.create(name, spec, Kind::Periodic, Handler::Here(Box::new(handler)))
+        self.inner.create(name, spec, UpcallKind::Periodic, RunHandler::Local(Box::new(handler)))
     }
 
-    /// Creates an upcall that runs when it is asked for ([`Upcall::post`]), in the time that periodic ones leave [rtu §9]. Its period is only
-    /// the largest cost that makes sense.
+    /// Creates an aperiodic upcall, which runs on request ([`Upcall::post`]) in the time that periodic upcalls leave [rtu §9].
+    /// Its period only limits its cost.
     ///
     /// # Errors
-    /// As [`Upcalls::create`]: an iteration delays periodic upcalls.
+    /// As [`Upcalls::create`]: its iterations delay periodic upcalls.
     pub fn create_aperiodic(
         &self,
         name: &str,
         spec: UpcallSpec,
-        handler: impl FnMut(&mut Run<'_>) -> Progress + Send + 'static,
+        handler: impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
-        self.inner.create(name, spec, Kind::Aperiodic, Handler::Here(Box::new(handler)))
+        self.inner.create(name, spec, UpcallKind::Aperiodic, RunHandler::Local(Box::new(handler)))
     }
 
-    /// Makes the calling thread one whose loop runs every period, as an upcall of one unit: [`Periodic::wait`] ends when it is its turn. It
-    /// gets the scheduling and the processor of the upcalls' thread.
+    /// Makes the calling thread run a loop every period, as an upcall of one unit: [`Periodic::wait`] returns at the thread's turn. The
+    /// thread gets the scheduling and the processor of the upcalls' thread.
     ///
     /// # Errors
     /// As [`Upcalls::create`].
@@ -396,8 +273,10 @@ impl Upcalls {
         Periodic::new(self, name, spec)
     }
 
-    /// Waits until one of `upcalls` is not active any more (finished, suspended, stopped, closed), at most `timeout`: which, by their
-    /// places in the list; none after the timeout.
+    /// Waits until one of `upcalls` is not active any more (finished, suspended, stopped or closed), for `timeout` at most.
+    /// `None` waits without limit.
+    ///
+    /// Returns the indices of such upcalls in the list; none after the timeout.
     ///
     /// # Errors
     /// [`Error::InHandler`] on the thread of the upcalls, which would wait for itself.
@@ -406,7 +285,7 @@ impl Upcalls {
         let until = timeout.map(|timeout| StdInstant::now() + timeout);
         loop {
             let seen = self.inner.wires.changed.seen();
-            let inactive = |&(_, upcall): &(usize, &&Upcall)| upcall.state() != State::Active;
+            let inactive = |&(_, upcall): &(usize, &&Upcall)| upcall.state() != UpcallState::Active;
             let found: Vec<usize> = upcalls.iter().enumerate().filter(inactive).map(|(place, _)| place).collect();
             let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));
             if !found.is_empty() || left.is_some_and(|left| left.is_zero()) {
@@ -416,11 +295,11 @@ impl Upcalls {
         }
     }
 
-    /// What was counted of each upcall that exists.
+    /// Returns the figures of all existing upcalls.
     pub fn figures(&self) -> Vec<UpcallFigures> {
         let places: Vec<u32> = {
             let entries = locked(&self.inner.entries);
-            let exists = |entry: &Option<Entry>| entry.as_ref().is_some_and(|entry| !entry.closing);
+            let exists = |entry: &Option<UpcallEntry>| entry.as_ref().is_some_and(|entry| !entry.closing);
             (0..).zip(entries.iter()).filter(|(_, entry)| exists(entry)).map(|(place, _)| place).collect()
         };
         places.into_iter().filter_map(|place| self.inner.figures(place)).collect()
@@ -430,137 +309,134 @@ impl Upcalls {
 impl Drop for Upcalls {
     fn drop(&mut self) {
         self.inner.forget_descriptors();
-        self.inner.command(Command::Stop);
+        self.inner.command(UpcallCommand::Stop);
         self.inner.watch.stop();
         if self.thread.is_none() && !self.inner.wires.is_own_thread() {
-            self.inner.watch.ends_within(StdDuration::from_secs(1), || self.inner.wires.is_over());
+            watch::ends_soon(|| self.inner.wires.is_over());
         }
-        // A handler that does not give its thread back keeps it.
+        // A handler that does not return keeps its thread.
         if let Some(thread) = self.thread.take()
-            && self.inner.watch.ends_within(StdDuration::from_secs(1), || thread.is_finished())
+            && watch::ends_soon(|| thread.is_finished())
         {
             let _ = thread.join();
         }
-        let entries: Vec<Option<Entry>> = locked(&self.inner.entries).drain(..).collect();
+        let entries: Vec<Option<UpcallEntry>> = locked(&self.inner.entries).drain(..).collect();
         for entry in entries.into_iter().flatten() {
-            entry.record.set_state(State::Closed);
+            entry.record.set_state(UpcallState::Closed);
             self.inner.admitter.release(entry.reservation);
         }
         self.inner.wires.changed.notify();
-        if let Some(of_host) = &self.of_host {
-            of_host.store(false, Ordering::SeqCst);
-        }
     }
 }
 
 impl Host {
-    /// Starts the thread of this host's upcalls, which the executive preempts: they are admitted together with its channels.
+    /// Starts the thread of this host's upcalls, which the executive can preempt. They are admitted together with its channels.
     ///
     /// # Errors
-    /// As [`Upcalls::start`]; [`Error::UpcallsStarted`] if this host has such a thread.
+    /// As [`Upcalls::start`]; [`Error::UpcallsStarted`] if this host has such a thread already.
     pub fn upcalls(&self, config: UpcallsConfig) -> Result<Upcalls, Error> {
-        let here = self.here()?;
-        if here.has_upcalls.swap(true, Ordering::SeqCst) {
-            return Err(Error::UpcallsStarted);
-        }
-        let (level, readiness) = (self.standing.backing.level(), Arc::clone(&here.readiness));
-        let started = Upcalls::below(&here.shared, readiness, Arc::clone(&here.has_upcalls), config, level);
-        started.inspect_err(|_| here.has_upcalls.store(false, Ordering::SeqCst))
+        let here = self.local()?;
+        let place = HostPlace::take(&here.has_upcalls)?;
+        let (admitter, platform) = (Admitter::Host(Arc::clone(&here.shared)), &here.shared.platform);
+        let level = self.status.backing.level();
+        Upcalls::launch(config, admitter, platform, (Arc::clone(&here.readiness), level), Some(place))
     }
-}
 
-impl Host {
-    /// Upcalls on the executive's own thread, among the handlers of channels: without the changes of thread that those of
-    /// [`Host::upcalls`] pay, and no longer behind protocol work than their deadlines say. For code that is trusted: the
-    /// executive serves nothing during an iteration, no more than [`HostConfig::longest_iteration`](crate::HostConfig::longest_iteration), and a handler that does not
-    /// return stops the host. Only periodic ones ([`Upcalls::create`]); a handler yields after each iteration.
+    /// Starts upcalls on the executive's own thread, where they are scheduled together with the work of channels, by deadline. At most 64
+    /// are possible.
+    ///
+    /// They save the changes of thread of [`Host::upcalls`]. They are for trusted code: the executive serves nothing during an iteration,
+    /// which may take [`AdvancedConfig::longest_iteration`](crate::AdvancedConfig::longest_iteration) at most, and a handler that does not
+    /// return stops the host. Only periodic upcalls are possible ([`Upcalls::create`]), and a handler yields after each iteration.
     ///
     /// # Errors
-    /// [`Error::NotOnExecutive`] if the host was not started for it; [`Error::UpcallsStarted`] if this host has them already.
+    /// [`Error::NotOnExecutive`] if the host was not started for them; [`Error::UpcallsStarted`] if this host has them already.
     pub fn trusted_upcalls(&self) -> Result<Upcalls, Error> {
-        let here = self.here()?;
+        let here = self.local()?;
         if here.shared.platform.upcall_step.is_zero() {
             return Err(Error::NotOnExecutive);
         }
-        if here.has_trusted_upcalls.swap(true, Ordering::SeqCst) {
-            return Err(Error::UpcallsStarted);
-        }
-        let started = Upcalls::on(&here.shared, Arc::clone(&here.has_trusted_upcalls), &self.standing);
-        started.inspect_err(|_| here.has_trusted_upcalls.store(false, Ordering::SeqCst))
+        let (place, shared) = (HostPlace::take(&here.has_trusted_upcalls)?, &here.shared);
+        let capacity = laxity_core::limits::MAX_TRUSTED_UPCALLS;
+        let (mut inner, table) = UpcallsShared::new(Admitter::Executive(Arc::clone(shared)), Arc::default(), capacity)?;
+        shared.command(ExecutiveCommand::Upcalls(Box::new(TrustedUpcalls::new(table, &shared.platform))));
+        inner.runs_as(self.status.scheduling, self.status.backing.level());
+        Ok(Upcalls { inner: Arc::new(inner), thread: None, _place: Some(place), _claim: None })
     }
 }
 
-/// When an aperiodic run will be done.
+/// The answer to a request for an aperiodic run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Posted {
-    /// By then, at the latest; `None` if that has no bound.
+pub struct ExpectedEnd {
+    /// The latest time by which the run is done; `None` without a bound.
     pub by: Option<Instant>,
-    /// Whether that is in time; `None` if it was not asked.
+    /// True if that is within the limit that was given to [`Upcall::post`]; `None` without a limit.
     pub in_time: Option<bool>,
 }
 
 impl Upcall {
-    /// What was granted.
+    /// The grant of the upcall.
     pub fn grant(&self) -> UpcallGrant {
         self.grant
     }
 
-    /// Releases it now and every period from now on; a reader listens to its descriptor from now on.
+    /// Releases the upcall now and every period from now on. A reader listens to its descriptor from now on.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if its thread has ended, [`Error::UpcallEnded`] if it panicked, failed or was stopped, or is aperiodic.
+    /// [`Error::Stopped`] if its thread has ended; [`Error::UpcallEnded`] if the upcall panicked, failed, was stopped, or is aperiodic.
     pub fn run(&self) -> Result<(), Error> {
         self.run_from(now())
     }
 
-    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC), before which no reader is released: upcalls of several threads or hosts can keep a phase to each other.
+    /// As [`Upcall::run`], from `first` on (CLOCK_MONOTONIC); a reader is not released earlier. With it upcalls of several threads or hosts can keep a phase.
     ///
     /// # Errors
     /// As [`Upcall::run`].
     pub fn run_from(&self, first: Instant) -> Result<(), Error> {
         let record = self.inner.record(self.place).ok_or(Error::Stopped)?;
         match record.state() {
-            State::Suspended | State::Active if self.backlog.is_none() => {}
+            UpcallState::Suspended | UpcallState::Active if self.backlog.is_none() => {}
             state => return Err(Error::UpcallEnded { name: record.name.clone(), state: state.into() }),
         }
-        record.set_state(State::Active);
-        self.inner.send(Command::Run { place: self.place, first })
+        record.set_state(UpcallState::Active);
+        self.inner.send(UpcallCommand::Run { place: self.place, first })
     }
 
-    /// Asks for a run of an aperiodic upcall, as soon as no periodic one wants the processor. Says by when it will be done, and with
-    /// `within` whether that is in time; it runs in any case.
+    /// Requests a run of an aperiodic upcall, as soon as no periodic one needs the processor.
+    ///
+    /// The answer states the latest time of the run's end, and whether that is within `within` from now. The run takes place in any case.
     ///
     /// # Errors
-    /// As [`Upcall::run`]; [`Error::UpcallEnded`] if it is periodic.
-    pub fn post(&self, within: Option<Duration>) -> Result<Posted, Error> {
+    /// As [`Upcall::run`]; [`Error::UpcallEnded`] if the upcall is periodic.
+    pub fn post(&self, within: Option<Duration>) -> Result<ExpectedEnd, Error> {
         let record = self.inner.record(self.place).ok_or(Error::Stopped)?;
-        let (State::Suspended | State::Active, Some(backlog)) = (record.state(), &self.backlog) else {
+        let (UpcallState::Suspended | UpcallState::Active, Some(backlog)) = (record.state(), &self.backlog) else {
             return Err(Error::UpcallEnded { name: record.name.clone(), state: record.state().into() });
         };
-        record.set_state(State::Active);
+        record.set_state(UpcallState::Active);
         let asked = now();
         let own = record.bound.load(Ordering::Relaxed);
         let before = backlog.fetch_add(own.min(1 << 62), Ordering::Relaxed);
         let takes = own.checked_add(before).filter(|&takes| takes < 1 << 62).map(Duration::from_nanos);
-        self.inner.send(Command::Post { place: self.place })?;
+        self.inner.send(UpcallCommand::Post { place: self.place })?;
         let in_time = within.map(|within| takes.is_some_and(|takes| takes <= within));
-        Ok(Posted { by: takes.map(|takes| asked + takes), in_time })
+        Ok(ExpectedEnd { by: takes.map(|takes| asked + takes), in_time })
     }
 
-    /// Releases it no more. A run that has yielded is given up; one that is running ends first.
+    /// Releases the upcall no more. A run that yielded is given up; one that is running ends first.
     ///
     /// # Errors
     /// [`Error::Stopped`] if its thread has ended.
     pub fn suspend(&self) -> Result<(), Error> {
-        self.inner.send(Command::Suspend { place: self.place })
+        self.inner.send(UpcallCommand::Suspend { place: self.place })
     }
 
-    /// What it does.
-    pub fn state(&self) -> State {
-        self.inner.record(self.place).map_or(State::Closed, |record| record.state())
+    /// The state of the upcall.
+    pub fn state(&self) -> UpcallState {
+        self.inner.record(self.place).map_or(UpcallState::Closed, |record| record.state())
     }
 
-    /// What was counted of it so far.
+    /// Returns the figures of the upcall so far.
     ///
     /// # Errors
     /// [`Error::Stopped`] if its [`Upcalls`] is gone.
@@ -572,17 +448,50 @@ impl Upcall {
 impl Drop for Upcall {
     fn drop(&mut self) {
         if let Some(Some(entry)) = locked(&self.inner.entries).get_mut(self.place as usize) {
-            entry.record.set_state(State::Closed);
+            entry.record.set_state(UpcallState::Closed);
             entry.closing = true;
         }
         self.source.iter().for_each(|source| source.close());
-        self.inner.command(Command::Close { place: self.place });
+        self.inner.command(UpcallCommand::Close { place: self.place });
         self.inner.wires.changed.notify();
     }
 }
 
-impl Inner {
-    /// Gives back what closed upcalls held, as far as their thread has left them.
+impl UpcallsShared {
+    /// For at most `capacity` upcalls, with what their thread owns. How that runs is not known yet.
+    fn new(admitter: Admitter, readiness: Arc<Readiness>, capacity: usize) -> Result<(Self, ThreadUpcalls), Error> {
+        let (bell, is_executive) = match &admitter {
+            Admitter::Host(shared) => (Some(Arc::clone(&shared.doorbell)), false),
+            Admitter::Executive(shared) => (Some(Arc::clone(&shared.doorbell)), true),
+            Admitter::Alone { .. } => (None, false),
+        };
+        let wires = ThreadShared::new(readiness, bell, is_executive);
+        let wires = Arc::new(wires.map_err(Error::system("creating the wake-up event"))?);
+        let (commands, command_reader) = rtrb::RingBuffer::new(64 + 4 * capacity);
+        let (garbage_writer, garbage) = rtrb::RingBuffer::new(capacity);
+        let table = ThreadUpcalls::new(capacity, Arc::clone(&wires), command_reader, garbage_writer);
+        let shared = Self {
+            admitter,
+            level: Level::None,
+            scheduling: Scheduling::Ordinary,
+            throttle: None,
+            wires,
+            watch: Arc::default(),
+            commands: Mutex::new(commands),
+            garbage: Mutex::new(garbage),
+            entries: Mutex::new((0..capacity).map(|_| None).collect()),
+            processor: None,
+            fifo_priority: None,
+        };
+        Ok((shared, table))
+    }
+
+    fn runs_as(&mut self, scheduling: Scheduling, level: Level) {
+        let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
+        (self.scheduling, self.throttle, self.level) = (scheduling, throttle, level);
+    }
+
+    /// Frees what closed upcalls held, if their thread has released them.
     fn reap(&self) {
         while let Ok(slot) = locked(&self.garbage).pop() {
             let entry = locked(&self.entries).get_mut(slot.place as usize).and_then(Option::take);
@@ -592,7 +501,7 @@ impl Inner {
         }
     }
 
-    fn record(&self, place: u32) -> Option<Arc<Record>> {
+    fn record(&self, place: u32) -> Option<Arc<UpcallRecord>> {
         locked(&self.entries).get(place as usize)?.as_ref().map(|entry| Arc::clone(&entry.record))
     }
 
@@ -602,14 +511,14 @@ impl Inner {
         Some(record.figures(now(), self.watch.stuck(), name_of))
     }
 
-    /// Tells the thread; false if it is gone, or so much else waits for it.
-    fn command(&self, command: Command) -> bool {
+    /// Sends a command to the thread; false if the thread is gone, or too many commands wait.
+    fn command(&self, command: UpcallCommand) -> bool {
         let told = locked(&self.commands).push(command).is_ok();
         self.wires.ring();
         told
     }
 
-    fn send(&self, command: Command) -> Result<(), Error> {
+    fn send(&self, command: UpcallCommand) -> Result<(), Error> {
         if self.wires.is_over() || !self.command(command) { Err(Error::Stopped) } else { Ok(()) }
     }
 
@@ -617,22 +526,18 @@ impl Inner {
         if self.wires.is_own_thread() { Err(Error::InHandler) } else { Ok(()) }
     }
 
-    /// Real-time threads share what the kernel's throttle leaves them: nine tenths of it are promised.
-    fn check_throttle(&self, newcomer: Timing, kind: Kind) -> Result<(), Error> {
+    /// Checks the kernel's throttle: nine tenths of what it leaves real-time threads are promised.
+    fn check_throttle(&self, newcomer: Timing, kind: UpcallKind) -> Result<(), Error> {
         let Some((runtime, period)) = self.throttle else { return Ok(()) };
         let share = |timing: &Timing| {
             (u128::from(timing.cost().as_nanos()) * 1_000_000).div_ceil(u128::from(timing.period().as_nanos()))
         };
-        let entries = locked(&self.entries);
-        let others = entries.iter().flatten().filter(|entry| entry.kind == Kind::Periodic);
-        let newcomer = if kind == Kind::Periodic { share(&newcomer) } else { 0 };
-        let others = match &self.admitter {
-            Admitter::Executive(_) => 0,
-            Admitter::Host(_) | Admitter::Alone { .. } => others.map(|entry| share(&entry.timing)).sum::<u128>(),
-        };
-        // Giving way on the link takes a while.
-        drop(entries);
-        let wanted = others + newcomer;
+        let mut wanted = if kind == UpcallKind::Periodic { share(&newcomer) } else { 0 };
+        if !matches!(self.admitter, Admitter::Executive(_)) {
+            let entries = locked(&self.entries);
+            let others = entries.iter().flatten().filter(|entry| entry.kind == UpcallKind::Periodic);
+            wanted += others.map(|entry| share(&entry.timing)).sum::<u128>();
+        }
         let left = u128::from(runtime.as_nanos()) * 900_000 / u128::from(period.as_nanos().max(1));
         let ppm = |share: u128| u64::try_from(share).unwrap_or(u64::MAX);
         let above = u128::from(self.admitter.above_ppm());
@@ -642,16 +547,22 @@ impl Inner {
         Ok(())
     }
 
-    fn create(self: &Arc<Self>, name: &str, spec: UpcallSpec, kind: Kind, handler: Handler) -> Result<Upcall, Error> {
+    fn create(
+        self: &Arc<Self>,
+        name: &str,
+        spec: UpcallSpec,
+        kind: UpcallKind,
+        handler: RunHandler,
+    ) -> Result<Upcall, Error> {
         self.reap();
-        let is_plain = kind == Kind::Periodic && !matches!(handler, Handler::There(_));
+        let is_plain = kind == UpcallKind::Periodic && !matches!(handler, RunHandler::Remote(_));
         if matches!(self.admitter, Admitter::Executive(_)) && !is_plain {
             return Err(Error::NotOnExecutive);
         }
         let timing = spec.timing()?;
         self.check_throttle(timing, kind)?;
-        let period = (kind == Kind::Periodic).then(|| timing.period());
-        let record = Arc::new(Record::new(name, period, timing.cost()));
+        let period = (kind == UpcallKind::Periodic).then(|| timing.period());
+        let record = Arc::new(UpcallRecord::new(name, period, timing.cost()));
         let reservation = self.admitter.reserve(timing, kind, &record)?;
         let mut entries = locked(&self.entries);
         let Some(place) = entries.iter().position(Option::is_none) else {
@@ -659,32 +570,31 @@ impl Inner {
             self.admitter.release(reservation);
             return Err(Error::TooManyUpcalls);
         };
-        let closing = false;
-        entries[place] = Some(Entry { record: Arc::clone(&record), timing, kind, reservation, closing });
+        entries[place] = Some(UpcallEntry { record: Arc::clone(&record), timing, kind, reservation, closing: false });
         drop(entries);
-        let backlog = (kind == Kind::Aperiodic).then(|| Arc::new(AtomicU64::new(0)));
+        let backlog = (kind == UpcallKind::Aperiodic).then(|| Arc::new(AtomicU64::new(0)));
         // Below limits::MAX_UPCALLS.
         let place = place as u32;
         self.admitter.publish(locked(&self.entries).iter().flatten());
         let grant = UpcallGrant { bound: record.bound(), level: self.level };
-        // From here on dropping it gives all of this back.
+        // From here on dropping the handle releases all of this.
         let source = handler.source().cloned();
         let upcall = Upcall { inner: Arc::clone(self), place, grant, backlog: backlog.clone(), source };
-        let stage = if let Reservation::OnThread(_, stage) = reservation { stage } else { timing.period() };
+        let stage = if let UpcallReservation::OnThread(_, stage) = reservation { stage } else { timing.period() };
         let slot = Box::new(Slot::new(place, (timing, stage), spec.overrun, handler, record, backlog));
-        self.send(Command::Create { slot })?;
+        self.send(UpcallCommand::Create { slot })?;
         Ok(upcall)
     }
 }
 
-/// A name that only one process can have: while it listens there, it has the upcalls of that processor.
+/// Claims a name that only one process can have: while it listens there, it has the upcalls of that processor.
 fn claim(processor: usize) -> Result<std::os::unix::net::UnixListener, Error> {
     use std::os::linux::net::SocketAddrExt;
-    let system = |source| Error::System { what: "claiming a processor for upcalls", source };
+    let system = || Error::system("claiming a processor for upcalls");
     let name = format!("laxity-upcalls-{processor}");
-    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).map_err(system)?;
+    let address = std::os::unix::net::SocketAddr::from_abstract_name(name).map_err(system())?;
     std::os::unix::net::UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => Error::ProcessorHeld { processor },
-        _ => system(error),
+        _ => system()(error),
     })
 }

@@ -6,42 +6,42 @@ use std::sync::atomic::Ordering;
 use laxity_core::endpoint::Endpoint;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Pick, UpcallId};
-use laxity_drive::Iterated;
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, UpcallId};
+use laxity_drive::IterationResult;
 use laxity_link::sys::{self, now};
 
-use super::table::{Busy, Ended, Handler, LEAST_EXCESS, Order, Slot, Table, Verdict};
-use super::{Overrun, Run};
-use crate::executive::Upcalls;
-use crate::upcall_figures::{State, add};
+use super::table::{BusyPeriod, LEAST_EXCESS, RunHandler, RunOrder, Slot, ThreadUpcalls};
+use super::{Overrun, UpcallRun};
+use crate::executive::ExecutiveUpcalls;
+use crate::upcall_figures::UpcallState;
 
 /// What the executive owns of them.
-pub(super) struct OnExecutive {
-    table: Table,
+pub(super) struct TrustedUpcalls {
+    table: ThreadUpcalls,
     /// It begins when the executive wakes up.
-    busy: Busy,
+    busy: BusyPeriod,
     /// What the platform took in it, by evidence, beyond what a round may take.
     by_platform: Duration,
     /// As far as it was taken since the last iteration began.
     in_iteration: Duration,
     /// The upcall whose iteration has just ended: for how long it had no processor, and what it is if it runs no more.
-    ran: Option<(Box<Slot>, Duration, Option<State>)>,
+    ran: Option<(Box<Slot>, Duration, Option<UpcallState>)>,
 }
 
-impl std::fmt::Debug for OnExecutive {
+impl std::fmt::Debug for TrustedUpcalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OnExecutive").finish_non_exhaustive()
     }
 }
 
-impl OnExecutive {
-    pub(super) fn new(table: Table, platform: &Platform) -> Self {
+impl TrustedUpcalls {
+    pub(super) fn new(table: ThreadUpcalls, platform: &Platform) -> Self {
         let (by_platform, in_iteration) = (Duration::ZERO, Duration::ZERO);
-        Self { table, busy: Busy::new(platform.interference.clone()), by_platform, in_iteration, ran: None }
+        Self { table, busy: BusyPeriod::new(platform.interference.clone()), by_platform, in_iteration, ran: None }
     }
 }
 
-impl Upcalls for OnExecutive {
+impl ExecutiveUpcalls for TrustedUpcalls {
     fn is_here(&mut self) {
         let _ = self.table.wires.thread.set(std::thread::current().id());
         self.begin_busy(now());
@@ -80,27 +80,26 @@ impl Upcalls for OnExecutive {
         self.in_iteration += by_platform;
     }
 
-    fn iterate(&mut self, begin: Instant, pick: &Pick) -> Iterated {
-        let over = Iterated { end: begin, units: pick.left, outcome: Outcome::Finished };
+    fn iterate(&mut self, begin: Instant, pick: &PickedRun) -> IterationResult {
+        let over = IterationResult { end: begin, units: pick.left, outcome: RunOutcome::Finished };
         let Some(mut slot) = self.table.take(pick.id) else { return over };
-        if pick.begins {
-            slot.begins(begin, pick.release);
-        }
-        if pick.skipped > 0 {
-            // They did not begin in their period.
-            add(&slot.record.skipped, pick.skipped);
-            self.busy.judge(begin, &slot, self.by_platform).count(&slot.record, pick.skipped);
-        }
+        slot.picked(begin, pick, |slot| self.busy.judge(begin, slot, self.by_platform));
         self.in_iteration = Duration::ZERO;
         let own = sys::thread_processor_time();
-        let mut run =
-            Run { pick: *pick, done: 0, next_release: begin, look_at: begin, queue: None, wires: &self.table.wires };
+        let mut run = UpcallRun {
+            pick: *pick,
+            done: 0,
+            next_release: begin,
+            look_at: begin,
+            queue: None,
+            wires: &self.table.wires,
+        };
         let progress = match &mut slot.handler {
-            Handler::Here(handler) | Handler::Reads(handler, _) => {
+            RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
                 catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok()
             }
             // A loop of its own has a thread of its own.
-            Handler::There(_) => None,
+            RunHandler::Remote(_) => None,
         };
         let units = run.done;
         let (end, used) = (now(), sys::thread_processor_time().saturating_sub(own));
@@ -110,48 +109,42 @@ impl Upcalls for OnExecutive {
         self.busy.exceeded(&mut slot, used.saturating_sub(declared));
         let (outcome, state) = slot.outcome(progress);
         self.ran = Some((slot, end.since(begin).saturating_sub(used), state));
-        Iterated { end, units, outcome }
+        IterationResult { end, units, outcome }
     }
 
-    fn iterated(&mut self, endpoint: &mut Endpoint, end: Instant, pick: &Pick, completed: Option<Completed>) {
+    fn iterated(&mut self, endpoint: &mut Endpoint, end: Instant, pick: &PickedRun, completed: Option<CompletedRun>) {
         let Some((mut slot, away, state)) = self.ran.take() else { return };
         // What the platform did not take, the handler waited by itself.
         if away > LEAST_EXCESS {
             self.busy.exceeded(&mut slot, away.saturating_sub(self.in_iteration));
         }
         if slot.is_over_cost() && slot.overrun == Overrun::Demote {
-            endpoint.demote_upcall(pick.id);
+            endpoint.upcalls_mut().demote(pick.id);
         }
         if let Some(completed) = completed {
-            let judge = || self.busy.judge(end, &slot, self.by_platform);
-            match slot.completed(&completed, end) {
-                Ended::InTime => {}
-                Ended::Late => judge().count(&slot.record, 1),
-                Ended::BeyondBound if matches!(judge(), Verdict::Laxity) => add(&slot.record.over_bound, 1),
-                Ended::BeyondBound => {}
-            }
+            slot.completed(&completed, end, || self.busy.judge(end, &slot, self.by_platform));
         }
         self.table.put(slot, state, endpoint);
     }
 }
 
-impl Order for Endpoint {
+impl RunOrder for Endpoint {
     fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
-        self.create_upcall(slot.timing, slot.stage, 0)
+        self.upcalls_mut().create(slot.timing, slot.stage, 0)
     }
     fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
-        self.run_upcall(now, id, first);
+        self.upcalls_mut().run(now, id, first);
     }
     // Only periodic ones are created here.
     fn post(&mut self, _: Instant, _: UpcallId) {}
     fn suspend(&mut self, id: UpcallId) {
-        self.suspend_upcall(id);
+        self.upcalls_mut().suspend(id);
     }
     fn close(&mut self, id: UpcallId) {
-        self.close_upcall(id);
+        self.upcalls_mut().close(id);
     }
     fn is_active(&self, id: UpcallId) -> bool {
-        self.is_upcall_active(id)
+        self.upcalls().is_active(id)
     }
 }
 

@@ -1,77 +1,57 @@
-//! A loop of one's own that runs every period: `periodic.wait()`.
+//! A loop of an application's own thread that runs every period: `periodic.wait()`.
 //!
-//! It is an upcall of one unit whose work a thread of the application does: the thread of the upcalls wakes it and waits until it comes back.
-//! So it is in the same order as all others, needs no locks against them, and costs two changes of thread more.
+//! It is an upcall of one unit whose work a thread of the application does: the upcalls' thread wakes it and waits until it comes
+//! back. So it has its place in the order of upcalls, needs no locks against them, and costs two more changes of thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use laxity_core::admission::upcalls::Kind;
+use laxity_core::admission::upcalls::UpcallKind;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::Pick;
+use laxity_core::upcall::PickedRun;
 use laxity_drive::Clock;
 use laxity_link::sys::{self, now};
 
-use super::table::Handler;
+use super::table::RunHandler;
 use super::{Upcall, UpcallFigures, UpcallGrant, UpcallSpec, Upcalls};
 use crate::error::Error;
 use crate::executive::SystemClock;
-use crate::signal::Signal;
+use crate::signal::Notifier;
 
-/// It is the upcalls' turn.
+/// It is the turn of the upcalls, as at first.
 const HERE: u32 = 0;
-/// It is the loop's turn.
+/// It is the turn of the loop.
 const THERE: u32 = 1;
 
-/// Whose turn it is.
-#[derive(Debug)]
-pub(super) struct Baton {
+/// The turn, passed between the upcalls and a loop.
+#[derive(Debug, Default)]
+pub(super) struct PeriodTurn {
     turn: AtomicU32,
     closed: AtomicBool,
     /// Notified when it is the loop's turn.
-    to_loop: Signal,
+    to_loop: Notifier,
     /// Notified when it is the upcalls' turn again.
-    to_thread: Signal,
-    /// The loop's thread.
-    thread: AtomicI32,
+    to_thread: Notifier,
+    /// The thread of the loop.
+    pub(super) thread: i32,
     release: AtomicU64,
     deadline: AtomicU64,
     skipped: AtomicU64,
-    /// What the loop took of the processor, and how long it slept by itself, ns.
+    /// The processor time of the loop, and the time for which it slept by itself, ns.
     used: AtomicU64,
     blocked: AtomicU64,
 }
 
-impl Baton {
-    fn new() -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            turn: AtomicU32::new(HERE),
-            closed: AtomicBool::new(false),
-            to_loop: Signal::default(),
-            to_thread: Signal::default(),
-            thread: AtomicI32::new(sys::thread_id()),
-            release: zero(),
-            deadline: zero(),
-            skipped: zero(),
-            used: zero(),
-            blocked: zero(),
-        }
-    }
-
-    pub(super) fn thread(&self) -> i32 {
-        self.thread.load(Ordering::Relaxed)
-    }
-
-    /// Neither the loop nor the upcall waits for the other any more.
+impl PeriodTurn {
+    /// Ends the waiting of the loop and of the upcall for each other.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.to_loop.notify();
         self.to_thread.notify();
     }
 
-    /// Lets the loop run once, and waits until it is done: what it took of the processor, and how long it slept by itself.
-    pub(super) fn pass(&self, pick: &Pick) -> (Duration, Duration) {
+    /// Lets the loop run once, and waits until it is done. Returns its processor time, and the time for which it slept by itself.
+    pub(super) fn pass(&self, pick: &PickedRun) -> (Duration, Duration) {
         let nanos = |at: Option<Instant>| at.map_or(0, Instant::as_nanos);
         self.release.store(nanos(pick.release), Ordering::Relaxed);
         self.deadline.store(nanos(pick.deadline), Ordering::Relaxed);
@@ -83,8 +63,8 @@ impl Baton {
         (took(&self.used), took(&self.blocked))
     }
 
-    /// False if it was closed meanwhile.
-    fn wait_for(&self, turn: u32, signal: &Signal) -> bool {
+    /// False if the baton was closed meanwhile.
+    fn wait_for(&self, turn: u32, signal: &Notifier) -> bool {
         loop {
             let seen = signal.seen();
             if self.closed.load(Ordering::SeqCst) {
@@ -98,24 +78,25 @@ impl Baton {
     }
 }
 
-/// When it is the loop's turn.
+/// A turn of a periodic loop: one release, as [`Periodic::wait`] returns it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tick {
-    /// When the run was released (CLOCK_MONOTONIC).
+    /// The time of its release (CLOCK_MONOTONIC).
     pub release: Instant,
-    /// By when it has to be done, that is, by when the loop has to come back to [`Periodic::wait`].
+    /// The deadline: the time by which the loop has to return to [`Periodic::wait`].
     pub deadline: Instant,
-    /// Periods that passed since the last tick in which it had no turn.
+    /// The number of periods since the last turn that had no turn.
     pub skipped: u64,
 }
 
-/// A loop that runs every period, on the thread that made it. Dropping it makes the thread an ordinary one.
+/// A loop that runs every period, on the thread that made it ([`Upcalls::periodic`]). Dropping it ends the loop and gives the thread
+/// ordinary scheduling.
 #[derive(Debug)]
 pub struct Periodic {
     upcall: Upcall,
-    baton: Arc<Baton>,
+    baton: Arc<PeriodTurn>,
     clock: SystemClock,
-    /// When this turn began, and the thread's processor time then.
+    /// The beginning of this turn, and the thread's processor time then.
     began: Option<(Instant, Duration)>,
     is_real_time: bool,
 }
@@ -124,12 +105,11 @@ impl Periodic {
     pub(super) fn new(upcalls: &Upcalls, name: &str, spec: UpcallSpec) -> Result<Self, Error> {
         let inner = &upcalls.inner;
         inner.check_thread()?;
-        let baton = Arc::new(Baton::new());
+        let baton = Arc::new(PeriodTurn { thread: sys::thread_id(), ..PeriodTurn::default() });
         let spec = UpcallSpec { batch: 1, block: Some(1), ..spec };
-        let upcall = inner.create(name, spec, Kind::Periodic, Handler::There(Arc::clone(&baton)))?;
+        let upcall = inner.create(name, spec, UpcallKind::Periodic, RunHandler::Remote(Arc::clone(&baton)))?;
         if let Some(processor) = inner.processor {
-            let pinned = sys::pin(processor);
-            pinned.map_err(|source| Error::System { what: "keeping the loop to a processor", source })?;
+            sys::pin(processor).map_err(Error::system("keeping the loop to a processor"))?;
         }
         let _ = sys::precise_timers();
         let is_real_time = inner.fifo_priority.is_some_and(|priority| sys::real_time(priority).is_ok());
@@ -139,17 +119,18 @@ impl Periodic {
         Ok(Self { upcall, baton, clock, began: None, is_real_time })
     }
 
-    /// Says that the work of this period is done, and waits for the next.
+    /// Ends the work of this period, and waits for the next turn.
     ///
     /// # Errors
-    /// [`Error::UpcallEnded`] if it was stopped, because it took more than it declared; [`Error::Stopped`] if the upcalls are gone.
+    /// [`Error::UpcallEnded`] if the upcall was stopped because it took more than it declared; [`Error::Stopped`] if the upcalls
+    /// are gone.
     pub fn wait(&mut self) -> Result<Tick, Error> {
         if let Some((began, own)) = self.began.take() {
             let (end, used) = (now(), sys::thread_processor_time().saturating_sub(own));
             let stolen = self.clock.stolen(end, end.since(began));
             let blocked = end.since(began).saturating_sub(used + stolen);
             self.baton.used.store(used.as_nanos(), Ordering::Relaxed);
-            // To wake up from the wait took some of it.
+            // Waking up from the wait took a part of it.
             let blocked = if blocked > super::table::LEAST_EXCESS { blocked } else { Duration::ZERO };
             self.baton.blocked.store(blocked.as_nanos(), Ordering::Relaxed);
             self.baton.turn.store(HERE, Ordering::SeqCst);
@@ -166,11 +147,11 @@ impl Periodic {
             if self.baton.closed.load(Ordering::SeqCst) {
                 return Err(Error::Stopped);
             }
-            if state != super::State::Active {
+            if state != super::UpcallState::Active {
                 let name = self.upcall.figures().map_or_else(|_| String::new(), |figures| figures.name);
                 return Err(Error::UpcallEnded { name, state: state.into() });
             }
-            // Stopping an upcall does not wake this loop: it looks now and then.
+            // A stopped upcall does not wake this loop, so the loop checks now and then.
             self.baton.to_loop.wait(seen, Some(std::time::Duration::from_millis(100)));
         }
         let begin = now();
@@ -182,12 +163,12 @@ impl Periodic {
         Ok(Tick { release, deadline, skipped: self.baton.skipped.load(Ordering::Relaxed) })
     }
 
-    /// What was granted.
+    /// The grant of the loop.
     pub fn grant(&self) -> UpcallGrant {
         self.upcall.grant()
     }
 
-    /// What was counted of it so far.
+    /// Returns the figures of the loop so far.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the upcalls are gone.

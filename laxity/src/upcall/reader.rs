@@ -1,12 +1,13 @@
 //! Readers: upcalls that a descriptor releases, whose handlers are those of messages [events §3.2].
 //!
-//! A socket, a pipe, a terminal, an eventfd, a timerfd: whatever can be waited for and read. The thread of the upcalls hears all of them through one
-//! epoll set, which ends its sleep, and reads the one whose turn it is. To the order of upcalls, and to admission, a reader is a periodic upcall that is suspended after each run and
-//! released anew when its descriptor has something, but no sooner than an interval after its last release. Fewer releases than that are
-//! no more work, so what admits periodic upcalls admits it.
+//! Any descriptor that can be waited for and read will do: a socket, a pipe, a terminal, an eventfd, a timerfd. The thread of the
+//! upcalls waits for all of them with one epoll set, which ends its sleep, and reads the one whose turn it is. For the order of
+//! upcalls and for admission, a reader is a periodic upcall that is suspended after each run. It is released anew when its
+//! descriptor has something, but no sooner than an interval after its last release. Fewer releases are no more work, so the
+//! admission test of periodic upcalls holds.
 //!
-//! A descriptor is listened to once: what the kernel has told of it is not told again until a run is over. So one that always has something costs
-//! what was admitted, and the thread sleeps in between.
+//! The thread listens to a descriptor once: the kernel reports it again only after a run. So a descriptor that always has
+//! something costs what was admitted, and the thread sleeps in between.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -14,7 +15,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-use laxity_core::admission::upcalls::Kind;
+use laxity_core::admission::upcalls::UpcallKind;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::UpcallError;
 use laxity_link::sys::ReadySet;
@@ -22,42 +23,50 @@ use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{SocketType, sockopt};
 
 use super::admitter::Admitter;
-use super::table::{Handler as Does, LOOKS};
-use super::{Inner, Progress, Run, Upcall, UpcallSpec, Upcalls, locked};
+use super::table::{LOOKS, RunHandler};
+use super::{Progress, Upcall, UpcallRun, UpcallSpec, Upcalls, UpcallsShared, locked};
 use crate::error::Error;
-use crate::executive::Command;
+use crate::executive::ExecutiveCommand;
 use crate::handler::{Handler, HandlerSpec, HandlerState, HandlerWatch};
 
-/// Most bytes of a read.
+/// The largest size of a read, in bytes.
 const MOST_BYTES: usize = 64 << 10;
 
-/// What a run takes beside its handler: to hear of the descriptor, to read it, and to listen to it again. A microsecond each, and one for each look in vain.
+/// The time of a run beside its handler: reporting the descriptor, reading it, and listening to it again. One microsecond each,
+/// and one for each look in vain.
 const AROUND: Duration = Duration::from_micros(12 + LOOKS);
-/// What a byte that is read takes.
+/// The time to read one byte.
 const BYTE: Duration = Duration::from_nanos(1);
 
 impl Upcalls {
-    /// Creates a reader: an upcall that has a [`Handler`] called with what it read from `descriptor`, when that has something, at most once
-    /// in every `interval`. It is suspended at first: [`Upcall::run`] listens to the descriptor, [`Upcall::suspend`] ends that, and dropping the [`Upcall`] closes it.
+    /// Creates a reader: an upcall that reads `descriptor` and calls a [`Handler`] with what it read, at most once in every
+    /// `interval`.
     ///
-    /// **The message** is what one read returns that does not wait: up to `largest` bytes (1 to 65,536); of a datagram, what is beyond them is lost. What is left is the
-    /// next message. It counts as sent at the release ([`Event::sent`](crate::handler::Event::sent)). The handler may reply, and what it returns does not matter.
+    /// It is suspended at first. [`Upcall::run`] listens to the descriptor, [`Upcall::suspend`] ends that, and dropping the
+    /// [`Upcall`] closes the descriptor.
     ///
-    /// **Its deadline** is `interval` after its release, and that is when the thread saw that there is something, or `interval` after the release before, whichever is later. How long
-    /// the descriptor had something until then is unknown. A thread that sleeps is woken; one that is busy looks at the beginning of a round, or between two
-    /// iterations of an upcall, if its last look was an eighth of the shortest interval ago.
+    /// **The message** is the result of one read that does not wait: up to `largest` bytes (1 to 65,536). The rest is the next
+    /// message; of a datagram, the rest is lost. The message counts as sent at the release
+    /// ([`Event::sent`](crate::handler::Event::sent)). The handler may reply; its return value has no effect.
     ///
-    /// **It ends** when the handler does, as one of a timer does. At the end of the file, or when a read fails, it is [`State::Stopped`](super::State::Stopped), and the
-    /// [`HandlerWatch`] says which ([`HandlerState::EndOfFile`], [`HandlerState::ReadFailed`]). A datagram socket has no end: errors that the network reports there are passed over.
+    /// **Its deadline** is `interval` after its release. The release is the time at which the thread saw that there is something
+    /// to read, or `interval` after the former release, whichever is later. The time for which the descriptor was readable before that
+    /// is unknown. A sleeping thread is woken. A busy one looks at the beginning of a round, or between two iterations of an upcall, if
+    /// its last look was at least an eighth of the shortest interval ago.
     ///
-    /// The descriptor does not block from here on, and neither does what shares its open file: a duplicate, or the standard input of another process.
+    /// **It ends** when the handler does, as a timer does. At the end of the file, or when a read fails, its state is
+    /// [`UpcallState::Stopped`](super::UpcallState::Stopped), and the [`HandlerWatch`] says which ([`HandlerState::EndOfFile`],
+    /// [`HandlerState::ReadFailed`]). A datagram socket has no end, and errors that the network reports there are ignored.
+    ///
+    /// The descriptor becomes non-blocking, and so does everything that shares its open file: a duplicate, or the standard input
+    /// of another process.
     ///
     /// ```
     /// use std::io::Write;
     ///
     /// use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
     /// use laxity::upcall::{Upcalls, UpcallsConfig};
-    /// use laxity_core::units::Duration;
+    /// use laxity::units::Duration;
     ///
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let upcalls = Upcalls::start(UpcallsConfig::default())?;
@@ -66,7 +75,7 @@ impl Upcalls {
     ///     event.set(0, event.get(0) + event.message().len() as u64);
     ///     Disposition::Done
     /// });
-    /// // Every 20 ms at most, 64 bytes at most, 100 µs of the processor.
+    /// // At most one run in 20 ms, with at most 64 bytes and 100 µs of the processor.
     /// let (interval, spec) = (Duration::from_millis(20), HandlerSpec::taking(Duration::from_micros(100)));
     /// let (reader, watch) = upcalls.create_reader("sensor", sensor.into(), 64, interval, spec, handler)?;
     /// reader.run()?;
@@ -81,8 +90,10 @@ impl Upcalls {
     /// ```
     ///
     /// # Errors
-    /// As [`Upcalls::create`]; [`Error::Upcall`] if `largest` cannot be; [`Error::Descriptor`] of a regular file, a directory, or what is not open for reading; [`Error::ReplyElsewhere`] if the handler is to reply on a channel of another host; [`Error::Module`] of one in
-    /// WebAssembly; [`Error::System`] if the kernel refuses to wait for it.
+    /// As [`Upcalls::create`]. [`Error::Upcall`] if `largest` is out of range. [`Error::Descriptor`] for a regular file, a
+    /// directory, or a descriptor that is not open for reading. [`Error::ReplyElsewhere`] if the handler is to reply on a channel
+    /// of another host. [`Error::Module`] for a handler in WebAssembly. [`Error::System`] if the kernel cannot wait for the
+    /// descriptor.
     pub fn create_reader(
         &self,
         name: &str,
@@ -98,11 +109,11 @@ impl Upcalls {
             );
         }
         self.inner.admitter.check_reply(&handler)?;
-        let source = Arc::new(Source::open(self.inner.descriptors()?, descriptor)?);
+        let source = Arc::new(ReadDescriptor::open(self.inner.descriptors()?, descriptor)?);
         let (mut handler, watch) = handler.into_upcall(spec, largest)?;
-        // Written to, so that all of its pages are there.
+        // Written to, so that all of its pages exist.
         let (mut buffer, from) = (vec![u8::MAX; largest].into_boxed_slice(), Arc::clone(&source));
-        let run = move |run: &mut Run<'_>| {
+        let run = move |run: &mut UpcallRun<'_>| {
             run.done(1);
             match from.read(&mut buffer) {
                 Ok(None) => {}
@@ -117,17 +128,17 @@ impl Upcalls {
                     handler.end(how);
                 }
             }
-            // Until its descriptor, if it is still in the set, has something again.
+            // Until its descriptor has something again, if it is still in the set.
             Progress::Finished
         };
         let cost = spec.cost() + AROUND + BYTE * largest as u64;
-        let run = Does::Reads(Box::new(run), source);
-        Ok((self.inner.create(name, UpcallSpec::every(interval).taking(cost), Kind::Periodic, run)?, watch))
+        let run = RunHandler::Reads(Box::new(run), source);
+        Ok((self.inner.create(name, UpcallSpec::every(interval).taking(cost), UpcallKind::Periodic, run)?, watch))
     }
 }
 
-impl Inner {
-    /// The descriptors that are read, which the thread waits for from now on.
+impl UpcallsShared {
+    /// The set of descriptors to read, for which the thread waits from now on.
     fn descriptors(&self) -> Result<Arc<ReadySet>, Error> {
         let heard = || -> io::Result<Arc<ReadySet>> {
             let set = match self.wires.descriptors.get() {
@@ -140,15 +151,15 @@ impl Inner {
             if let Admitter::Executive(shared) = &self.admitter {
                 let bells = shared.bells()?;
                 if bells.include(set)? {
-                    shared.command(Command::Serve(Arc::clone(bells)));
+                    shared.command(ExecutiveCommand::Serve(Arc::clone(bells)));
                 }
             }
             Ok(Arc::clone(set))
         };
-        heard().map_err(|source| Error::System { what: "creating an epoll set", source })
+        heard().map_err(Error::system("creating an epoll set"))
     }
 
-    /// The executive does not wait for them any more: its upcalls end, and no look follows a wake-up.
+    /// Ends the executive's waiting for them: its upcalls end, and no look follows a wake-up.
     pub(super) fn forget_descriptors(&self) {
         if let (Admitter::Executive(shared), Some(set)) = (&self.admitter, self.wires.descriptors.get())
             && let Ok(bells) = shared.bells()
@@ -160,18 +171,18 @@ impl Inner {
 
 /// A descriptor that an upcall reads.
 ///
-/// Its thread reads it, its handle closes it, and neither waits for the other but for a read that does not wait: the lock is free while the handler runs. While it is
-/// being closed the thread finds nothing.
-pub(super) struct Source {
+/// Its thread reads it and its handle closes it. Neither waits for the other, except for a read that does not block: the lock is
+/// free while the handler runs. While the descriptor is being closed, the thread finds nothing.
+pub(super) struct ReadDescriptor {
     set: Arc<ReadySet>,
     file: Mutex<Option<File>>,
-    /// It is at its end: it is never listened to again.
+    /// True at its end: the thread never listens to it again.
     has_left: AtomicBool,
-    /// It has no end, and its errors are the network's.
+    /// True if it has no end, and its errors are those of the network.
     is_datagram: bool,
 }
 
-impl Source {
+impl ReadDescriptor {
     fn open(set: Arc<ReadySet>, descriptor: OwnedFd) -> Result<Self, Error> {
         let system = |source| Error::System { what: "waiting for the descriptor of an upcall", source };
         let flags = fcntl_getfl(&descriptor).map_err(|error| system(error.into()))?;
@@ -193,12 +204,12 @@ impl Source {
         Ok(source)
     }
 
-    /// Does this to the descriptor, unless it is closed.
+    /// Calls `work` with the descriptor, unless it is closed.
     fn with<T>(&self, work: impl FnOnce(&File) -> T) -> Option<T> {
         self.file.try_lock().ok()?.as_ref().map(work)
     }
 
-    /// What is there to be read: nothing, or how it has ended.
+    /// Reads: nothing, the bytes, or the state in which it ended.
     fn read<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>, HandlerState> {
         match self.with(|mut file| file.read(buffer)) {
             Some(Ok(0)) if !self.is_datagram => Err(HandlerState::EndOfFile),
@@ -209,17 +220,17 @@ impl Source {
         }
     }
 
-    /// The next time that it has something releases the upcall at that place; false if it never will again.
+    /// Lets the descriptor release the upcall at that place when it next has something; false if it never will.
     pub(super) fn listen(&self, place: u32) -> bool {
         !self.has_left.load(SeqCst) && self.with(|file| self.set.listen(file, place).is_ok()).unwrap_or(false)
     }
 
-    /// Until it is listened to again it releases nothing.
+    /// Lets it release nothing until the thread listens to it again.
     pub(super) fn ignore(&self) {
         self.with(|file| self.set.remove(file));
     }
 
-    /// It releases nothing any more.
+    /// Lets it release nothing any more.
     fn leave(&self) {
         self.has_left.store(true, SeqCst);
         self.with(|file| self.set.remove(file));
@@ -228,12 +239,12 @@ impl Source {
     /// Closes it.
     pub(super) fn close(&self) {
         let file = locked(&self.file).take();
-        // What shares its open file would keep it in the set.
+        // A duplicate of its open file would keep it in the set.
         file.iter().for_each(|file| self.set.remove(file));
     }
 }
 
-impl Drop for Source {
+impl Drop for ReadDescriptor {
     fn drop(&mut self) {
         self.close();
     }

@@ -1,4 +1,5 @@
-//! What a thread of upcalls owns of them, and how it judges what was late: the same for a thread of their own and for the executive's.
+//! The upcalls that a thread owns, and the judgement of late runs; the same for a thread of upcalls and for the executive's
+//! thread.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -6,20 +7,21 @@ use std::thread::ThreadId;
 
 use laxity_core::platform::Interference;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Completed, Outcome, Upcall as Timing, UpcallId};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall as Timing, UpcallId};
 use laxity_link::sys::ReadySet;
 
-use super::periodic::Baton;
-use super::reader::Source;
-use super::{Overrun, Progress, Run};
+use super::periodic::PeriodTurn;
+use super::reader::ReadDescriptor;
+use super::{Overrun, Progress, UpcallRun};
 use crate::doorbell::Doorbell;
 use crate::readiness::Readiness;
-use crate::signal::Signal;
+use crate::signal::Notifier;
+use crate::statistics::add;
 use crate::sync::Wake;
-use crate::upcall_figures::{Record, State, add};
+use crate::upcall_figures::{UpcallRecord, UpcallState};
 
-/// What handles ask the thread for.
-pub(super) enum Command {
+/// The requests of handles to the thread.
+pub(super) enum UpcallCommand {
     Create { slot: Box<Slot> },
     Run { place: u32, first: Instant },
     Post { place: u32 },
@@ -29,21 +31,21 @@ pub(super) enum Command {
 }
 
 /// A function that does the work of a run.
-pub(super) type Function = Box<dyn FnMut(&mut Run<'_>) -> Progress + Send>;
+pub(super) type Function = Box<dyn FnMut(&mut UpcallRun<'_>) -> Progress + Send>;
 
-/// Who does the work of a run.
-pub(super) enum Handler {
+/// The code that does the work of a run.
+pub(super) enum RunHandler {
     /// A function, on the thread of the upcalls.
-    Here(Function),
-    /// Likewise, released not by the time but by its descriptor, once each time that this is listened to.
-    Reads(Function, Arc<Source>),
+    Local(Function),
+    /// As `Local`, but released by its descriptor instead of the time, once each time that the thread listens to it.
+    Reads(Function, Arc<ReadDescriptor>),
     /// A thread with a loop of its own, which is woken and waited for.
-    There(Arc<Baton>),
+    Remote(Arc<PeriodTurn>),
 }
 
-impl Handler {
+impl RunHandler {
     /// The descriptor that releases the upcall, if one does.
-    pub(super) fn source(&self) -> Option<&Arc<Source>> {
+    pub(super) fn source(&self) -> Option<&Arc<ReadDescriptor>> {
         if let Self::Reads(_, source) = self { Some(source) } else { None }
     }
 }
@@ -52,20 +54,20 @@ impl Handler {
 pub(super) struct Slot {
     pub(super) place: u32,
     pub(super) timing: Timing,
-    /// How long after its release a run is to be done, as far as its order among others goes.
+    /// The time after its release by which a run is to be done, for its order among others.
     pub(super) stage: Duration,
     pub(super) overrun: Overrun,
-    pub(super) handler: Handler,
-    pub(super) record: Arc<Record>,
+    pub(super) handler: RunHandler,
+    pub(super) record: Arc<UpcallRecord>,
     backlog: Option<Arc<AtomicU64>>,
     id: Option<UpcallId>,
-    /// By its descriptor it is not released before.
+    /// The descriptor does not release it earlier.
     earliest: Instant,
-    /// What the run that has begun took of the processor so far.
+    /// The processor time of the run in progress.
     pub(super) used: Duration,
-    /// What it took in this busy period beyond what it declared, sleep included.
+    /// The time in this busy period beyond the declared one, sleep included.
     excess: Duration,
-    /// Which busy period that is.
+    /// The number of that busy period.
     excess_in: u64,
 }
 
@@ -74,8 +76,8 @@ impl Slot {
         place: u32,
         (timing, stage): (Timing, Duration),
         overrun: Overrun,
-        handler: Handler,
-        record: Arc<Record>,
+        handler: RunHandler,
+        record: Arc<UpcallRecord>,
         backlog: Option<Arc<AtomicU64>>,
     ) -> Self {
         let (used, excess) = (Duration::ZERO, Duration::ZERO);
@@ -83,8 +85,8 @@ impl Slot {
         Self { place, timing, stage, overrun, handler, record, backlog, id, earliest, used, excess, excess_in }
     }
 
-    /// Its descriptor had something to read at `now`: it is released, but no sooner than a period after its last release.
-    fn ready(&self, now: Instant, order: &mut impl Order) {
+    /// Releases the upcall, whose descriptor had something to read at `now`, but no sooner than a period after its last release.
+    fn ready(&self, now: Instant, order: &mut impl RunOrder) {
         if let Some(id) = self.id.filter(|id| !order.is_active(*id)) {
             let release = now.max(self.earliest);
             self.record.release.store(release.as_nanos(), Ordering::Relaxed);
@@ -92,45 +94,52 @@ impl Slot {
         }
     }
 
-    /// A run begins at `begin` that was released then, if it is periodic.
-    pub(super) fn begins(&mut self, begin: Instant, release: Option<Instant>) {
-        self.used = Duration::ZERO;
-        if let Some(release) = release {
+    /// Notes that the thread has picked it at `begin`; `judge` finds the cause of runs that did not begin in their period.
+    pub(super) fn picked(&mut self, begin: Instant, pick: &PickedRun, judge: impl FnOnce(&Self) -> LateCause) {
+        if pick.begins {
+            self.used = Duration::ZERO;
+        }
+        if let Some(release) = pick.release.filter(|_| pick.begins) {
             self.earliest = release + self.timing.period();
             self.record.release.store(release.as_nanos(), Ordering::Relaxed);
             self.record.jitter.record(begin.since(release).as_nanos());
         }
+        if pick.skipped > 0 {
+            add(&self.record.skipped, pick.skipped);
+            judge(self).count(&self.record, pick.skipped);
+        }
     }
 
-    /// What `units` may take after `done` others; an iteration at least.
+    /// The declared time of `units` after `done` others; one iteration at least.
     pub(super) fn declared(&self, done: u32, units: u32) -> Duration {
         let part = self.timing.cost().mul_ratio((done + units).into(), self.timing.batch().into());
         part.max(self.timing.quantum())
     }
 
-    /// Whether the run goes on after its handler has returned, or panicked (no progress), and what the upcall is if it runs no more.
-    pub(super) fn outcome(&self, progress: Option<Progress>) -> (Outcome, Option<State>) {
+    /// Decides whether the run continues after its handler has returned or panicked (no progress), and gives the new state of an
+    /// upcall that ends.
+    pub(super) fn outcome(&self, progress: Option<Progress>) -> (RunOutcome, Option<UpcallState>) {
         let state = match progress {
-            None | Some(Progress::Failed) => Some(State::Panicked),
-            Some(_) if self.is_over_cost() && self.overrun == Overrun::Stop => Some(State::Stopped),
-            Some(Progress::Finished) => Some(State::Suspended),
+            None | Some(Progress::Failed) => Some(UpcallState::Panicked),
+            Some(_) if self.is_over_cost() && self.overrun == Overrun::Stop => Some(UpcallState::Stopped),
+            Some(Progress::Finished) => Some(UpcallState::Suspended),
             Some(Progress::Yield | Progress::Done) => None,
         };
         let outcome = match (progress, state) {
-            (_, Some(_)) => Outcome::Finished,
-            (Some(Progress::Yield), None) => Outcome::Yields,
-            _ => Outcome::Done,
+            (_, Some(_)) => RunOutcome::Finished,
+            (Some(Progress::Yield), None) => RunOutcome::Yields,
+            _ => RunOutcome::Done,
         };
         (outcome, state)
     }
 
-    /// Whether the run took more than it declared.
+    /// True if the run took more than it declared.
     pub(super) fn is_over_cost(&self) -> bool {
         self.used > self.timing.cost()
     }
 
-    /// A run was done at `end`: counts it.
-    pub(super) fn completed(&self, completed: &Completed, end: Instant) -> Ended {
+    /// Counts a run that was done at `end`; `judge` finds the cause if that is after its deadline, or its bound.
+    pub(super) fn completed(&self, completed: &CompletedRun, end: Instant, judge: impl FnOnce() -> LateCause) {
         let record = &self.record;
         add(&record.completed, 1);
         record.cost.record(self.used.as_nanos());
@@ -139,48 +148,39 @@ impl Slot {
             let own = record.bound.load(Ordering::Relaxed).min(1 << 62);
             let _ = backlog.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| Some(all.saturating_sub(own)));
         }
-        let (Some(release), Some(deadline)) = (completed.release, completed.deadline) else { return Ended::InTime };
+        let (Some(release), Some(deadline)) = (completed.release, completed.deadline) else { return };
         record.done(release, deadline, end);
         record.release.store(deadline.as_nanos(), Ordering::Relaxed);
-        match record.bound.load(Ordering::Relaxed) {
-            _ if end > deadline => {
-                add(&record.late, 1);
-                Ended::Late
-            }
-            bound if end.since(release).as_nanos() > bound => Ended::BeyondBound,
-            _ => Ended::InTime,
+        let is_beyond_bound = end.since(release).as_nanos() > record.bound.load(Ordering::Relaxed);
+        if end > deadline {
+            add(&record.late, 1);
+            judge().count(record, 1);
+        } else if is_beyond_bound && matches!(judge(), LateCause::Laxity) {
+            add(&record.over_bound, 1);
         }
     }
 }
 
-/// When a run was done.
-pub(super) enum Ended {
-    InTime,
-    /// By its deadline, but after its bound.
-    BeyondBound,
-    Late,
-}
-
-/// What the thread shares with handles and with the executive.
+/// The state that the thread shares with handles and with the executive.
 #[derive(Debug)]
-pub(super) struct Wires {
-    /// A command waits: a handler yields.
+pub(super) struct ThreadShared {
+    /// True while a command waits: handlers then yield.
     pub(super) flag: AtomicBool,
     pub(super) wake: Wake,
-    /// Notified when an upcall is no more active.
-    pub(super) changed: Signal,
+    /// Notified when an upcall is no longer active.
+    pub(super) changed: Notifier,
     pub(super) readiness: Arc<Readiness>,
-    /// Those that upcalls read, once there may be some.
+    /// The descriptors that upcalls read, once there may be some.
     pub(super) descriptors: OnceLock<Arc<ReadySet>>,
-    /// Of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
+    /// The bell of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
     pub(super) bell: Option<Arc<Doorbell>>,
-    /// Whether they are.
+    /// True if the upcalls are on the executive's thread.
     is_executive: bool,
     pub(super) thread: OnceLock<ThreadId>,
     pub(super) over: AtomicBool,
 }
 
-impl Wires {
+impl ThreadShared {
     pub(super) fn new(
         readiness: Arc<Readiness>,
         bell: Option<Arc<Doorbell>>,
@@ -190,7 +190,7 @@ impl Wires {
         Ok(Self {
             flag: AtomicBool::new(false),
             wake: Wake::new()?,
-            changed: Signal::default(),
+            changed: Notifier::default(),
             readiness,
             descriptors: OnceLock::new(),
             bell,
@@ -200,7 +200,7 @@ impl Wires {
         })
     }
 
-    /// A command waits.
+    /// Tells the thread that a command waits.
     pub(super) fn ring(&self) {
         self.flag.store(true, Ordering::SeqCst);
         match &self.bell {
@@ -219,18 +219,18 @@ impl Wires {
     }
 }
 
-/// Whose fault it is that a run is late.
-pub(super) enum Verdict {
+/// The component at fault for a late run.
+pub(super) enum LateCause {
     Upcall(u32),
     Platform,
     Laxity,
 }
 
-/// Iterations that take longer than they may by no more than this are not asked about.
+/// An iteration that is too long by no more than this is not examined.
 pub(super) const LEAST_EXCESS: Duration = Duration::from_micros(20);
 
-/// In which order upcalls run: a queue of their own, or the executive's.
-pub(super) trait Order {
+/// The order in which upcalls run: a queue of their own, or the executive's.
+pub(super) trait RunOrder {
     fn create(&mut self, slot: &Slot) -> Option<UpcallId>;
     fn run(&mut self, now: Instant, id: UpcallId, first: Instant);
     fn post(&mut self, now: Instant, id: UpcallId);
@@ -239,39 +239,39 @@ pub(super) trait Order {
     fn is_active(&self, id: UpcallId) -> bool;
 }
 
-/// How often a thread that is never done with what it has to do looks at descriptors, in the shortest period of those that they release.
+/// The number of looks at descriptors by a thread that is always busy, in the shortest period of the upcalls that they release.
 pub(super) const LOOKS: u64 = 8;
 
 /// The upcalls of a thread.
-pub(super) struct Table {
+pub(super) struct ThreadUpcalls {
     slots: Box<[Option<Box<Slot>>]>,
     /// The place of each upcall in `slots`, by its place in the queue.
     places: Box<[u32]>,
-    commands: rtrb::Consumer<Command>,
+    commands: rtrb::Consumer<UpcallCommand>,
     garbage: rtrb::Producer<Box<Slot>>,
-    pub(super) wires: Arc<Wires>,
-    /// When descriptors are looked at again, and how long after that; `None` if there are none.
+    pub(super) wires: Arc<ThreadShared>,
+    /// The time of the next look at descriptors, and the interval; `None` without descriptors.
     look_at: Instant,
     looks_every: Option<Duration>,
 }
 
-impl Table {
+impl ThreadUpcalls {
     pub(super) fn new(
         capacity: usize,
-        wires: Arc<Wires>,
-        commands: rtrb::Consumer<Command>,
+        wires: Arc<ThreadShared>,
+        commands: rtrb::Consumer<UpcallCommand>,
         garbage: rtrb::Producer<Box<Slot>>,
     ) -> Self {
         let (slots, places) = ((0..capacity).map(|_| None).collect(), vec![0; capacity].into_boxed_slice());
         Self { slots, places, commands, garbage, wires, look_at: Instant::ZERO, looks_every: None }
     }
 
-    /// Does what handles ask for; false if that is to stop.
-    pub(super) fn obey(&mut self, now: Instant, order: &mut impl Order) -> bool {
+    /// Carries out the requests of handles; false if one is to stop.
+    pub(super) fn obey(&mut self, now: Instant, order: &mut impl RunOrder) -> bool {
         while let Ok(command) = self.commands.pop() {
             match command {
-                Command::Stop => return false,
-                Command::Create { mut slot } => {
+                UpcallCommand::Stop => return false,
+                UpcallCommand::Create { mut slot } => {
                     let place = slot.place as usize;
                     if let Some(id) = order.create(&slot) {
                         slot.id = Some(id);
@@ -283,7 +283,7 @@ impl Table {
                         }
                     }
                 }
-                Command::Run { place, first } => {
+                UpcallCommand::Run { place, first } => {
                     let slot = self.slots.get_mut(place as usize).and_then(Option::as_deref_mut);
                     if let Some(slot) = slot.filter(|slot| slot.handler.source().is_some()) {
                         slot.earliest = slot.earliest.max(first);
@@ -293,19 +293,19 @@ impl Table {
                         order.run(now, id, first);
                     }
                 }
-                Command::Post { place } => {
+                UpcallCommand::Post { place } => {
                     if let Some((id, _)) = self.known(place) {
                         order.post(now, id);
                     }
                 }
-                Command::Suspend { place } => {
+                UpcallCommand::Suspend { place } => {
                     if let Some((id, record)) = self.known(place) {
                         order.suspend(id);
                         self.source(place).inspect(|source| source.ignore());
-                        self.end(&record, State::Suspended);
+                        self.end(&record, UpcallState::Suspended);
                     }
                 }
-                Command::Close { place } => {
+                UpcallCommand::Close { place } => {
                     if let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) {
                         if let Some(id) = slot.id {
                             order.close(id);
@@ -313,7 +313,7 @@ impl Table {
                         if slot.handler.source().is_some() {
                             self.plan_looks();
                         }
-                        // There is room for every slot; memory is freed by who creates or drops.
+                        // There is room for every slot; the thread that creates or drops an upcall frees memory.
                         let _ = self.garbage.push(slot);
                     }
                 }
@@ -322,12 +322,12 @@ impl Table {
         true
     }
 
-    fn known(&self, place: u32) -> Option<(UpcallId, Arc<Record>)> {
+    fn known(&self, place: u32) -> Option<(UpcallId, Arc<UpcallRecord>)> {
         let slot = self.slots.get(place as usize)?.as_ref()?;
         Some((slot.id?, Arc::clone(&slot.record)))
     }
 
-    fn source(&self, place: u32) -> Option<&Arc<Source>> {
+    fn source(&self, place: u32) -> Option<&Arc<ReadDescriptor>> {
         self.slots.get(place as usize)?.as_ref()?.handler.source()
     }
 
@@ -336,7 +336,7 @@ impl Table {
         let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) else { return };
         slot.record.release.store(u64::MAX, Ordering::Relaxed);
         if !slot.handler.source().is_some_and(|source| source.listen(place)) {
-            self.end(&slot.record, State::Stopped);
+            self.end(&slot.record, UpcallState::Stopped);
         }
     }
 
@@ -346,8 +346,8 @@ impl Table {
         self.looks_every = readers.map(|slot| slot.timing.period().mul_ratio(1, LOOKS)).min();
     }
 
-    /// Releases upcalls whose descriptors have something to read. To be called whenever another one may be picked: it looks if it is time to.
-    pub(super) fn look(&mut self, now: Instant, order: &mut impl Order) {
+    /// Releases upcalls whose descriptors have something to read, if a look is due. Called whenever another upcall may be picked.
+    pub(super) fn look(&mut self, now: Instant, order: &mut impl RunOrder) {
         let (Some(every), Some(set)) = (self.looks_every, self.wires.descriptors.get()) else { return };
         if now >= self.look_at {
             self.look_at = now + every;
@@ -359,12 +359,12 @@ impl Table {
         }
     }
 
-    /// The thread has slept: it looks next time.
+    /// Makes the next look due, because the thread has slept.
     pub(super) fn look_next(&mut self) {
         self.look_at = Instant::ZERO;
     }
 
-    /// When it looks again.
+    /// The time of the next look.
     pub(super) fn looks_at(&self) -> Instant {
         self.looks_every.map_or(Instant::MAX, |_| self.look_at)
     }
@@ -374,42 +374,42 @@ impl Table {
         self.slots[self.places[id.index()] as usize].take()
     }
 
-    /// It has run; if it runs no more, what it is now.
-    pub(super) fn put(&mut self, slot: Box<Slot>, state: Option<State>, order: &impl Order) {
+    /// Puts an upcall back after it has run, with its new state if it has ended.
+    pub(super) fn put(&mut self, slot: Box<Slot>, state: Option<UpcallState>, order: &impl RunOrder) {
         let is_active = slot.id.is_some_and(|id| order.is_active(id));
         let place = slot.place;
         match state {
-            // The next time is its descriptor's to say.
-            Some(State::Suspended) if slot.handler.source().is_some() => {
+            // The next release is up to its descriptor.
+            Some(UpcallState::Suspended) if slot.handler.source().is_some() => {
                 self.slots[place as usize] = Some(slot);
                 return self.listen(place);
             }
             Some(state) => self.end(&slot.record, state),
-            None if !is_active => self.end(&slot.record, State::Suspended),
+            None if !is_active => self.end(&slot.record, UpcallState::Suspended),
             None => {}
         }
         self.slots[place as usize] = Some(slot);
     }
 
-    /// The upcall is active no more.
-    fn end(&self, record: &Record, state: State) {
-        if record.state() != State::Closed {
+    /// Marks the upcall as no longer active.
+    fn end(&self, record: &UpcallRecord, state: UpcallState) {
+        if record.state() != UpcallState::Closed {
             record.set_state(state);
         }
         record.release.store(u64::MAX, Ordering::Relaxed);
         self.wires.changed.notify();
     }
 
-    /// Takes them out of their order.
-    pub(super) fn suspend_all(&self, order: &mut impl Order) {
+    /// Removes all upcalls from their order.
+    pub(super) fn suspend_all(&self, order: &mut impl RunOrder) {
         self.slots.iter().flatten().filter_map(|slot| slot.id).for_each(|id| order.close(id));
     }
 
-    /// None of them runs any more.
+    /// Closes all upcalls.
     pub(super) fn close(&mut self) {
         for slot in self.slots.iter().flatten() {
-            slot.record.set_state(State::Closed);
-            if let Handler::There(baton) = &slot.handler {
+            slot.record.set_state(UpcallState::Closed);
+            if let RunHandler::Remote(baton) = &slot.handler {
                 baton.close();
             }
         }
@@ -418,26 +418,26 @@ impl Table {
     }
 }
 
-/// A time in which the thread was never done with what it had to do, and who took more in it than was granted.
-pub(super) struct Busy {
+/// A busy period: a time in which the thread always had work, with the upcalls that exceeded their grants in it.
+pub(super) struct BusyPeriod {
     number: u64,
     pub(super) since: Instant,
-    /// Who took most beyond what it declared.
+    /// The upcall with the largest excess.
     culprit: Option<(u32, Duration)>,
     interference: Interference,
 }
 
-impl Busy {
+impl BusyPeriod {
     pub(super) fn new(interference: Interference) -> Self {
         Self { number: 0, since: Instant::ZERO, culprit: None, interference }
     }
 
-    /// Another one begins.
+    /// Begins another busy period.
     pub(super) fn begin(&mut self, since: Instant) {
         (self.number, self.since, self.culprit) = (self.number + 1, since, None);
     }
 
-    /// An upcall took so much more than it declared, sleep included.
+    /// Notes that an upcall took `over` more than it declared, sleep included.
     pub(super) fn exceeded(&mut self, slot: &mut Slot, over: Duration) {
         if over.is_zero() {
             return;
@@ -451,9 +451,10 @@ impl Busy {
         }
     }
 
-    /// Who took most, in this busy period, beyond what was granted: an upcall beyond its cost, or the platform, which took `by_platform` by
-    /// what the kernel counts, beyond its envelope. If neither did, it is a bug of ours.
-    pub(super) fn judge(&self, now: Instant, slot: &Slot, by_platform: Duration) -> Verdict {
+    /// Finds the largest excess in this busy period: an upcall beyond its cost, or the platform beyond its envelope.
+    /// `by_platform` is the time that the platform took, by the kernel's counters. If there is neither, the cause is a bug of
+    /// Laxity.
+    pub(super) fn judge(&self, now: Instant, slot: &Slot, by_platform: Duration) -> LateCause {
         let own = if slot.excess_in == self.number { slot.excess } else { Duration::ZERO };
         let (place, upcall) = match self.culprit {
             Some((place, most)) if most > own => (place, most),
@@ -461,16 +462,16 @@ impl Busy {
         };
         let platform = by_platform.saturating_sub(self.interference.within(now.since(self.since)));
         match upcall.max(platform) {
-            Duration::ZERO => Verdict::Laxity,
-            most if most == upcall => Verdict::Upcall(place),
-            _ => Verdict::Platform,
+            Duration::ZERO => LateCause::Laxity,
+            most if most == upcall => LateCause::Upcall(place),
+            _ => LateCause::Platform,
         }
     }
 }
 
-impl Verdict {
-    /// So many runs of this upcall were late because of it.
-    pub(super) fn count(&self, record: &Record, runs: u64) {
+impl LateCause {
+    /// Counts `runs` late runs of this upcall because of it.
+    pub(super) fn count(&self, record: &UpcallRecord, runs: u64) {
         match self {
             Self::Upcall(place) => {
                 record.culprit.store(place + 1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
-use laxity_core::admission::upcalls::Denied;
+use laxity_core::admission::upcalls::UpcallDenial;
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn it_runs_every_period_until_it_is_suspended_and_again_afterwards() {
         Progress::Done
     });
     let upcall = upcall.unwrap();
-    assert_eq!(upcall.state(), State::Suspended);
+    assert_eq!(upcall.state(), UpcallState::Suspended);
     assert_eq!(upcalls.sleep_until_any(&[&upcall], None).unwrap(), [0], "it is not active");
     upcall.run().unwrap();
     until("five runs", || count.load(SeqCst) >= 5);
@@ -121,7 +121,7 @@ fn what_does_not_fit_is_refused_with_what_would() {
     // 2 ms of interference, 200 µs of waking up.
     let refused = error(UpcallSpec::every(ms(10)).taking(ms(8)));
     let Error::UpcallRefused { refusal } = &refused else { panic!("{refused}") };
-    assert!(matches!(refusal.why, Denied::Late(_)), "{refused}");
+    assert!(matches!(refusal.why, UpcallDenial::Late(_)), "{refused}");
     assert_eq!(refused.exit_status(), 3);
     let fits = refusal.fitting_cost.unwrap();
     let granted = create(UpcallSpec::every(ms(10)).taking(fits)).unwrap();
@@ -144,7 +144,7 @@ fn a_handler_that_panics_is_stopped_and_the_others_go_on() {
     other.run().unwrap();
     panics.run().unwrap();
     assert_eq!(upcalls.sleep_until_any(&[&other, &panics], LONG).unwrap(), [1]);
-    assert_eq!(panics.state(), State::Panicked);
+    assert_eq!(panics.state(), UpcallState::Panicked);
     let before = count.load(SeqCst);
     until("the other one runs on", || count.load(SeqCst) >= before + 3);
     let error = panics.run().unwrap_err();
@@ -162,7 +162,7 @@ fn a_handler_that_fails_is_stopped_like_one_that_panics() {
     let fails = fails.unwrap();
     fails.run().unwrap();
     assert_eq!(upcalls.sleep_until_any(&[&fails], LONG).unwrap(), [0]);
-    assert_eq!(fails.state(), State::Panicked);
+    assert_eq!(fails.state(), UpcallState::Panicked);
     assert!(matches!(fails.run(), Err(Error::UpcallEnded { state: "panicked", .. })));
     assert_eq!((count.load(SeqCst), fails.figures().unwrap().completed), (1, 1));
 }
@@ -182,12 +182,12 @@ fn who_takes_more_than_it_declared_is_counted_demoted_or_stopped() {
     };
     let stopped = greedy(Overrun::Stop);
     assert_eq!(upcalls.sleep_until_any(&[&stopped], LONG).unwrap(), [0]);
-    assert_eq!(stopped.state(), State::Stopped);
+    assert_eq!(stopped.state(), UpcallState::Stopped);
     assert_eq!(stopped.figures().unwrap().over_cost, 1);
     for policy in [Overrun::Count, Overrun::Demote] {
         let upcall = greedy(policy);
         until("three runs", || upcall.figures().unwrap().over_cost >= 3);
-        assert_eq!(upcall.state(), State::Active);
+        assert_eq!(upcall.state(), UpcallState::Active);
     }
 }
 
@@ -287,7 +287,7 @@ fn an_aperiodic_one_runs_when_it_is_asked_for_and_says_whether_it_is_in_time() {
     assert_eq!(job.post(None).unwrap().in_time, None);
     until("three runs", || count.load(SeqCst) == 3);
     assert!(job.run().is_err() && periodic.post(None).is_err());
-    until("it is suspended again", || job.state() == State::Suspended);
+    until("it is suspended again", || job.state() == UpcallState::Suspended);
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn a_loop_ends_when_its_upcalls_do() {
     let (send, receive) = mpsc::channel();
     let inner = Arc::clone(&upcalls.inner);
     let thread = std::thread::spawn(move || {
-        let other = Upcalls { inner, thread: None, of_host: None, _claim: None };
+        let other = Upcalls { inner, thread: None, _place: None, _claim: None };
         let mut periodic = other.periodic("loop", spec(20)).unwrap();
         periodic.wait().unwrap();
         send.send(()).unwrap();
@@ -345,7 +345,7 @@ fn dropping_everything_ends_the_thread_and_handles_say_so() {
     let upcall = upcalls.create("x", spec(20), |_| Progress::Done).unwrap();
     upcall.run().unwrap();
     drop(upcalls);
-    assert_eq!(upcall.state(), State::Closed);
+    assert_eq!(upcall.state(), UpcallState::Closed);
     assert!(matches!(upcall.run(), Err(Error::Stopped)));
     assert!(upcall.figures().is_err());
 }

@@ -1,4 +1,4 @@
-//! The thread of upcalls: takes the first of the queue, calls its handler, and judges what was late.
+//! The thread of upcalls: takes the first upcall of the queue, calls its handler, and judges late runs.
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,54 +7,51 @@ use std::sync::atomic::Ordering;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{Pick, UpcallId, Upcalls as Queue};
+use laxity_core::upcall::{PickedRun, UpcallId, Upcalls as Queue};
 use laxity_drive::Clock;
 use laxity_link::sys::{self, Interest, now};
 
-use super::table::{Busy, Command, Ended, Handler, LEAST_EXCESS, Order, Slot, Table, Verdict, Wires};
-use super::watch::Watch;
-use super::{Overrun, Progress, Run};
+use super::table::{BusyPeriod, LEAST_EXCESS, LateCause, RunHandler, RunOrder, Slot, ThreadUpcalls};
+use super::watch::WatchedDescriptor;
+use super::{Overrun, Progress, UpcallRun};
 use crate::executive::{SystemClock, stopped};
 use crate::realtime;
-use crate::upcall_figures::add;
 
-/// What the thread owns.
-pub(super) struct Runner {
+/// The state that the thread owns.
+pub(super) struct UpcallThread {
     queue: Queue,
-    table: Table,
-    watch: Arc<Watch>,
+    table: ThreadUpcalls,
+    watch: Arc<WatchedDescriptor>,
     wake_up: Duration,
     clock: SystemClock,
     /// The thread's processor time when it was last read.
     own: Duration,
     /// It begins when the thread wakes up.
-    busy: Busy,
-    /// How much later than it may it woke up.
+    busy: BusyPeriod,
+    /// The time by which it woke up too late.
     woke_late: Duration,
-    /// What others took in this busy period, by evidence, and until when that is known.
+    /// The time that others took in this busy period, by evidence, and the time up to which it is known.
     stolen: Duration,
     stolen_until: Instant,
-    /// What the executive had had of a processor when it began.
+    /// The executive's processor time at the beginning of the busy period.
     executive: Duration,
 }
 
-impl Runner {
+impl UpcallThread {
     pub(super) fn new(
         capacity: usize,
         platform: &Platform,
-        wires: Arc<Wires>,
-        watch: Arc<Watch>,
-        commands: rtrb::Consumer<Command>,
-        garbage: rtrb::Producer<Box<Slot>>,
+        table: ThreadUpcalls,
+        watch: Arc<WatchedDescriptor>,
     ) -> Self {
         Self {
             queue: Queue::new(capacity),
-            table: Table::new(capacity, wires, commands, garbage),
+            table,
             watch,
             wake_up: platform.wake_up,
             clock: SystemClock::default(),
             own: Duration::ZERO,
-            busy: Busy::new(platform.interference.clone()),
+            busy: BusyPeriod::new(platform.interference.clone()),
             woke_late: Duration::ZERO,
             stolen: Duration::ZERO,
             stolen_until: Instant::ZERO,
@@ -68,7 +65,7 @@ impl Runner {
         stopped::witness();
         realtime::begin_handlers();
         let _ = self.table.wires.thread.set(std::thread::current().id());
-        self.watch.set_thread(sys::thread_id(), fifo);
+        self.watch.set_priority(fifo);
         let start = now();
         self.clock.refresh(start);
         self.wakes(start, start);
@@ -87,15 +84,15 @@ impl Runner {
         self.table.close();
     }
 
-    /// Says what the executive has to make way for: this run, or only the next release of a periodic upcall.
-    fn announce(&self, pick: &Pick) {
+    /// Announces the time from which the executive has to give way: this run, or the next release of a periodic upcall.
+    fn announce(&self, pick: &PickedRun) {
         match pick.release {
             Some(_) => self.table.wires.readiness.set(Some(Instant::ZERO)),
             None => self.make_way(self.queue.next_release()),
         }
     }
 
-    /// Nothing is ready until `next`: the executive may go on with what it had left.
+    /// Announces that nothing is ready until `next`, so that the executive may use its remaining time.
     fn make_way(&self, next: Option<Instant>) {
         self.table.wires.readiness.set(next);
         if let Some(bell) = &self.table.wires.bell {
@@ -123,7 +120,7 @@ impl Runner {
         self.wakes(next.map_or(awake, |next| next.min(awake)), awake);
     }
 
-    /// A busy period begins that should have begun at `due`.
+    /// Begins a busy period that should have begun at `due`.
     fn wakes(&mut self, due: Instant, awake: Instant) {
         self.busy.begin(due);
         (self.stolen, self.stolen_until) = (Duration::ZERO, awake);
@@ -133,28 +130,21 @@ impl Runner {
         self.own = sys::thread_processor_time();
     }
 
-    /// Calls the handler of what was picked.
-    fn call(&mut self, begin: Instant, pick: &Pick) {
+    /// Calls the handler of the upcall that was picked.
+    fn call(&mut self, begin: Instant, pick: &PickedRun) {
         let Some(mut slot) = self.table.take(pick.id) else { return };
         let place = slot.place;
-        if pick.begins {
-            slot.begins(begin, pick.release);
-        }
-        if pick.skipped > 0 {
-            // They did not begin in their period.
-            add(&slot.record.skipped, pick.skipped);
-            self.judge(begin, &slot).count(&slot.record, pick.skipped);
-        }
+        slot.picked(begin, pick, |slot| self.judge(begin, slot));
         let next_release = self.queue.next_release().unwrap_or(Instant::MAX);
         let look_at = self.table.looks_at();
         let limit = slot.timing.cost() * 2 + super::watch::PATIENCE;
         let (outcome, units, used, blocked, end, was_stuck);
         self.announce(pick);
         match &mut slot.handler {
-            Handler::Here(handler) | Handler::Reads(handler, _) => {
+            RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
                 self.watch.begin(place, sys::thread_id(), self.own, limit);
                 let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
-                let mut run = Run { pick: *pick, done: 0, next_release, look_at, queue, wires };
+                let mut run = UpcallRun { pick: *pick, done: 0, next_release, look_at, queue, wires };
                 outcome = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
                 units = run.done;
                 was_stuck = self.watch.end();
@@ -164,15 +154,15 @@ impl Runner {
                 let away = end.since(begin).saturating_sub(used);
                 blocked = if away > LEAST_EXCESS { away.saturating_sub(self.taken(end)) } else { Duration::ZERO };
             }
-            Handler::There(baton) => {
-                let thread = baton.thread();
-                self.watch.begin(place, thread, sys::processor_time_of(thread).unwrap_or_default(), limit);
+            RunHandler::Remote(baton) => {
+                let own = sys::processor_time_of(baton.thread).unwrap_or_default();
+                self.watch.begin(place, baton.thread, own, limit);
                 (used, blocked) = baton.pass(pick);
                 was_stuck = self.watch.end();
                 end = now();
                 (outcome, units) = (Ok(Progress::Done), 1);
                 self.own = sys::thread_processor_time();
-                // That this thread waited meanwhile is no mistake of anybody's.
+                // That this thread waited meanwhile is not a mistake of any upcall.
                 self.clock.stolen(end, Duration::ZERO);
                 self.stolen_until = end;
             }
@@ -180,7 +170,7 @@ impl Runner {
         slot.used += used;
         // What was done may take its part of C.
         let declared = slot.declared(pick.done, units);
-        // What others took of a thread that did not give itself back is its own doing, too: it had lost its priority.
+        // What others took of a thread that did not give itself back also counts as its own: it had lost its priority.
         let over = match was_stuck {
             true => end.since(begin).saturating_sub(declared),
             false => slot.used.saturating_sub(declared) + blocked,
@@ -193,33 +183,32 @@ impl Runner {
         self.returned(end, pick, slot, (outcome.ok(), units));
     }
 
-    /// A handler has returned, or panicked (no progress).
-    fn returned(&mut self, end: Instant, pick: &Pick, slot: Box<Slot>, (progress, units): (Option<Progress>, u32)) {
+    /// Handles the return of a handler, or its panic (no progress).
+    fn returned(
+        &mut self,
+        end: Instant,
+        pick: &PickedRun,
+        slot: Box<Slot>,
+        (progress, units): (Option<Progress>, u32),
+    ) {
         let (outcome, state) = slot.outcome(progress);
         if slot.is_over_cost() && slot.overrun == Overrun::Demote {
             self.queue.demote(pick.id);
         }
         if let Some(completed) = self.queue.ran(end, units, outcome) {
-            match slot.completed(&completed, end) {
-                Ended::InTime => {}
-                Ended::Late => self.judge(end, &slot).count(&slot.record, 1),
-                Ended::BeyondBound if matches!(self.judge(end, &slot), Verdict::Laxity) => {
-                    add(&slot.record.over_bound, 1);
-                }
-                Ended::BeyondBound => {}
-            }
+            slot.completed(&completed, end, || self.judge(end, &slot));
         }
         self.table.put(slot, state, &self.queue);
     }
 
     /// The executive's own time is not the platform's.
-    fn judge(&mut self, now: Instant, slot: &Slot) -> Verdict {
+    fn judge(&mut self, now: Instant, slot: &Slot) -> LateCause {
         self.taken(now);
         let executive = self.table.wires.readiness.executive_time().saturating_sub(self.executive);
         self.busy.judge(now, slot, self.stolen.saturating_sub(executive) + self.woke_late)
     }
 
-    /// What others took since this was last asked.
+    /// The time that others took since the last call.
     fn taken(&mut self, now: Instant) -> Duration {
         let awake = now.since(std::mem::replace(&mut self.stolen_until, now));
         let stolen = self.clock.stolen(now, awake);
@@ -228,9 +217,9 @@ impl Runner {
     }
 }
 
-impl Order for Queue {
+impl RunOrder for Queue {
     fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
-        Self::create(self, slot.timing)
+        Self::create(self, slot.timing, slot.stage, 0)
     }
     fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
         Self::run(self, now, id, first);

@@ -1,21 +1,23 @@
-//! Timers: periodic upcalls whose handlers are those of messages [events §2].
+//! Timers: periodic upcalls with the handlers of messages [events §2].
 
 use laxity_core::units::{Duration, Instant};
 
-use super::{Progress, Run, Upcall, UpcallSpec, Upcalls};
+use super::{Progress, Upcall, UpcallRun, UpcallSpec, Upcalls};
 use crate::error::Error;
 use crate::handler::{Handler, HandlerSpec, HandlerWatch};
 
-/// What calling a handler takes beside it.
+/// The time of a call beside the handler's own.
 const AROUND: Duration = Duration::from_micros(5);
 
 impl Upcalls {
-    /// Creates a timer: an upcall that has a [`Handler`] called every `period`, which may be what a channel's messages have, too. Its
-    /// message is when it was released, ns of CLOCK_MONOTONIC in eight bytes, the least first; it may reply, and what it returns does
-    /// not matter. If it ends by itself the upcall runs no more.
+    /// Creates a timer: an upcall that calls a [`Handler`] every `period`. The same handlers can serve a channel's messages.
+    ///
+    /// Its message is the time of the release in ns of CLOCK_MONOTONIC, in eight bytes, least significant first. The handler may
+    /// reply; its return value has no effect. If the handler ends by itself, the upcall does not run any more.
     ///
     /// # Errors
-    /// As [`Upcalls::create`]; [`Error::ReplyElsewhere`] if it is to reply on a channel of another host; [`Error::Module`] of a handler in WebAssembly.
+    /// As [`Upcalls::create`]. [`Error::ReplyElsewhere`] if the handler is to reply on a channel of another host.
+    /// [`Error::Module`] for a handler in WebAssembly.
     pub fn create_timer(
         &self,
         name: &str,
@@ -25,7 +27,7 @@ impl Upcalls {
     ) -> Result<(Upcall, HandlerWatch), Error> {
         self.inner.admitter.check_reply(&handler)?;
         let (mut timer, watch) = handler.into_upcall(spec, size_of::<u64>())?;
-        let run = move |run: &mut Run<'_>| {
+        let run = move |run: &mut UpcallRun<'_>| {
             run.done(1);
             let release = run.release().unwrap_or(Instant::ZERO);
             let goes_on = timer.call(&release.as_nanos().to_le_bytes(), release, run.skipped());

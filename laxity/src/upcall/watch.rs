@@ -1,8 +1,8 @@
-//! The watch over the upcalls: a handler that does not give its thread back must not take all of a processor.
+//! The watch over the upcalls: a handler that does not return must not take all of a processor.
 //!
-//! A thread above that of the upcalls looks every [`UPCALL_WATCH`] how much of the processor the handler that is running has taken. Beyond
-//! twice its cost, and [`PATIENCE`], its thread goes on as an ordinary one until the handler returns: the other threads on that processor run
-//! before it, and the kernel's real-time throttle, which would stop the executive too, stays out of reach.
+//! A thread above that of the upcalls checks every [`UPCALL_WATCH`] how much processor time the running handler has taken. Beyond
+//! twice its cost, and [`PATIENCE`], its thread becomes an ordinary one until the handler returns. Then other threads on that
+//! processor run before it, and the kernel's real-time throttle, which would also stop the executive, is not reached.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -12,38 +12,36 @@ use laxity_core::limits::UPCALL_WATCH;
 use laxity_core::units::Duration;
 use laxity_link::sys;
 
-use crate::signal::Signal;
+use crate::signal::Notifier;
 
-/// What a handler may take beyond twice its cost before it counts as one that does not come back.
+/// The time beyond twice its cost after which a handler counts as one that does not return.
 pub(super) const PATIENCE: Duration = Duration::from_millis(2);
 
-/// The priority of the watching thread: above those that it watches, below the witness of a stopped process.
+/// The priority of the watching thread: above the threads that it watches, below the witness of a stopped process.
 const ABOVE: u8 = 98;
 
-/// What is watched.
+/// The state that is watched.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct WatchedDescriptor {
     /// Handler calls so far; odd while one is running.
     calls: AtomicU64,
     place: AtomicU32,
-    /// The thread that does the work, and its processor time when it began, ns.
+    /// The thread that does the work, and its processor time at the beginning, ns.
     thread: AtomicI32,
     began: AtomicU64,
-    /// What it may take, ns.
+    /// The limit of its processor time, ns.
     limit: AtomicU64,
-    /// The call that was found to be beyond that; zero if none is.
+    /// The call that was found beyond its limit; zero if none.
     stuck: AtomicU64,
-    /// The upcalls' real-time priority, plus one; zero if they have none.
+    /// The upcalls' real-time priority, plus one; zero without one.
     priority: AtomicU32,
-    own: AtomicI32,
     stop: AtomicBool,
-    signal: Signal,
+    signal: Notifier,
 }
 
-impl Watch {
-    /// The thread of the upcalls.
-    pub(super) fn set_thread(&self, thread: i32, fifo: Option<u8>) {
-        self.own.store(thread, Ordering::SeqCst);
+impl WatchedDescriptor {
+    /// The real-time priority of the upcalls' thread.
+    pub(super) fn set_priority(&self, fifo: Option<u8>) {
         self.priority.store(fifo.map_or(0, |priority| u32::from(priority) + 1), Ordering::SeqCst);
     }
 
@@ -56,7 +54,7 @@ impl Watch {
         self.calls.fetch_add(1, Ordering::Release);
     }
 
-    /// It has returned. True if its thread had been made an ordinary one: it is what it was again.
+    /// Notes that the handler has returned. True if its thread had been made an ordinary one; it has its priority again.
     pub(super) fn end(&self) -> bool {
         self.calls.fetch_add(1, Ordering::SeqCst);
         let was_stuck = self.stuck.swap(0, Ordering::SeqCst) != 0;
@@ -66,31 +64,19 @@ impl Watch {
         was_stuck
     }
 
-    /// Which upcall has the thread and does not give it back.
+    /// The upcall that has the thread and does not give it back.
     pub(super) fn stuck(&self) -> Option<u32> {
         let stuck = self.stuck.load(Ordering::SeqCst);
         (stuck != 0 && stuck == self.calls.load(Ordering::SeqCst)).then(|| self.place.load(Ordering::Relaxed))
     }
 
-    /// Watches no more.
+    /// Ends the watch.
     pub(super) fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
         self.signal.notify();
     }
 
-    /// Waits until something is over, at most `patience`; whether it is.
-    pub(super) fn ends_within(&self, patience: StdDuration, is_over: impl Fn() -> bool) -> bool {
-        let until = StdInstant::now() + patience;
-        while !is_over() {
-            if StdInstant::now() >= until {
-                return false;
-            }
-            std::thread::sleep(StdDuration::from_micros(200));
-        }
-        true
-    }
-
-    /// The thread that did the work gets its priority again.
+    /// Gives the thread that did the work its priority back.
     fn promote(&self) {
         if let Some(priority) = self.priority.load(Ordering::SeqCst).checked_sub(1) {
             let _ = sys::real_time_of(self.thread.load(Ordering::Relaxed), priority as u8);
@@ -110,7 +96,7 @@ impl Watch {
         }
         self.stuck.store(call, Ordering::SeqCst);
         let _ = sys::ordinary(thread);
-        // It may have returned meanwhile, before it was told that its thread is an ordinary one.
+        // The handler may have returned meanwhile, before it was told that its thread is an ordinary one.
         if self.calls.load(Ordering::SeqCst) != call {
             self.stuck.store(0, Ordering::SeqCst);
             self.promote();
@@ -118,8 +104,20 @@ impl Watch {
     }
 }
 
+/// Waits for an end, for a second at most; true if it came.
+pub(super) fn ends_soon(is_over: impl Fn() -> bool) -> bool {
+    let until = StdInstant::now() + StdDuration::from_secs(1);
+    while !is_over() {
+        if StdInstant::now() >= until {
+            return false;
+        }
+        std::thread::sleep(StdDuration::from_micros(200));
+    }
+    true
+}
+
 /// Starts the thread that watches.
-pub(super) fn start(watch: &Arc<Watch>, real_time: bool) -> std::io::Result<()> {
+pub(super) fn start(watch: &Arc<WatchedDescriptor>, real_time: bool) -> std::io::Result<()> {
     let watch = Arc::clone(watch);
     let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).stack_size(64 << 10);
     thread.spawn(move || {

@@ -16,7 +16,7 @@ use rustix::net::{
 use serde_json::{Value, json};
 
 /// Of what is spoken.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 pub const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
 /// SplitMix64.
@@ -45,9 +45,9 @@ impl Random {
 }
 
 /// A connection without the library.
-pub struct Raw(pub OwnedFd);
+pub struct RawConnection(pub OwnedFd);
 
-impl Raw {
+impl RawConnection {
     pub fn connect(path: &Path) -> Self {
         let flags = SocketFlags::CLOEXEC;
         let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
@@ -81,7 +81,7 @@ impl Raw {
         if got == 0 { None } else { Some((serde_json::from_slice(&bytes[..got]).unwrap(), descriptors)) }
     }
 
-    /// As [`Raw::say`], with descriptors that it was not asked for.
+    /// As [`RawConnection::say`], with descriptors that it was not asked for.
     pub fn say_with(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> bool {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(250))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);

@@ -18,24 +18,28 @@ use super::invalid;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// More than the kernel puts into one datagram.
 const DATAGRAM: usize = 64 << 10;
-/// How often a list is asked for that changed while it was read.
+/// The number of times that a list is asked for that changed while it was read.
 const TRIES: usize = 16;
 
-/// A socket of rtnetlink.
-pub(super) struct Exchange {
+/// A connection to the kernel's tables of one network namespace. One request at a time.
+pub struct Netlink {
     socket: Socket,
     sequence: u32,
     answer: Vec<u8>,
 }
 
-impl std::fmt::Debug for Exchange {
+impl std::fmt::Debug for Netlink {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Exchange").field("sequence", &self.sequence).finish_non_exhaustive()
+        f.debug_struct("Netlink").field("sequence", &self.sequence).finish_non_exhaustive()
     }
 }
 
-impl Exchange {
-    pub(super) fn open() -> io::Result<Self> {
+impl Netlink {
+    /// Connects to the tables of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
@@ -68,10 +72,11 @@ impl Exchange {
     fn answers(&mut self, is_list: bool) -> io::Result<Option<Vec<Message>>> {
         let (mut answers, mut is_whole) = (Vec::new(), true);
         loop {
-            let Some(length) = self.receive()? else { continue };
-            for (kind, bytes) in messages(&self.answer[..length], self.sequence) {
-                is_whole &= kind.flags & NLM_F_DUMP_INTR == 0;
-                match NetlinkMessage::<Message>::deserialize(bytes) {
+            let length = self.receive()?;
+            let is_ours = |message: &NetlinkBuffer<&[u8]>| message.sequence_number() == self.sequence;
+            for message in messages(&self.answer[..length]).filter(is_ours) {
+                is_whole &= message.flags() & NLM_F_DUMP_INTR == 0;
+                match NetlinkMessage::<Message>::deserialize(message.into_inner()) {
                     Ok(NetlinkMessage { payload: NetlinkPayload::InnerMessage(message), .. }) => answers.push(message),
                     Ok(NetlinkMessage { payload: NetlinkPayload::Error(error), .. }) if error.code.is_some() => {
                         return Err(error.to_io());
@@ -92,48 +97,32 @@ impl Exchange {
         }
     }
 
-    /// The length of the next datagram; `None` if it is not the kernel's.
-    fn receive(&mut self) -> io::Result<Option<usize>> {
-        let (length, from) = loop {
+    /// The length of the kernel's next datagram.
+    fn receive(&mut self) -> io::Result<usize> {
+        loop {
             match self.socket.recv_from(&mut self.answer.as_mut_slice(), libc::MSG_TRUNC) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     return Err(io::Error::new(io::ErrorKind::TimedOut, "the kernel does not answer (rtnetlink)"));
                 }
-                received => break received?,
+                // Of another process.
+                Ok((_, from)) if from.port_number() != 0 => {}
+                Ok((length, _)) if length > self.answer.len() => {
+                    return Err(invalid("an answer of the kernel is longer than any should be"));
+                }
+                received => return received.map(|(length, _)| length),
             }
-        };
-        if from.port_number() != 0 {
-            return Ok(None);
         }
-        if length > self.answer.len() {
-            return Err(invalid("an answer of the kernel is longer than any should be"));
-        }
-        Ok(Some(length))
     }
 }
 
-/// What stands in the header of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kind {
-    pub(super) number: u16,
-    pub(super) flags: u16,
-}
-
-/// The messages of a datagram that answer question `sequence`, up to the first that cannot be.
-fn messages(datagram: &[u8], sequence: u32) -> impl Iterator<Item = (Kind, &[u8])> {
-    all_messages(datagram).filter(move |(_, found, _)| *found == sequence).map(|(kind, _, bytes)| (kind, bytes))
-}
-
-/// The messages of a datagram with their sequence numbers, up to the first that cannot be.
-pub(super) fn all_messages(mut datagram: &[u8]) -> impl Iterator<Item = (Kind, u32, &[u8])> {
+/// The messages of a datagram, up to the first that cannot be.
+pub(super) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
     std::iter::from_fn(move || {
-        let header = NetlinkBuffer::new_checked(datagram).ok()?;
-        let (length, sequence) = (header.length() as usize, header.sequence_number());
-        let kind = Kind { number: header.message_type(), flags: header.flags() };
+        let length = NetlinkBuffer::new_checked(datagram).ok()?.length() as usize;
         let message = datagram.get(..length)?;
         datagram = datagram.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, sequence, message))
+        Some(NetlinkBuffer::new(message))
     })
 }
 

@@ -10,7 +10,7 @@
 //!
 //! htb serves what is within its rate first, by priority, so Laxity, which never sends faster than R − floor, never waits for a packet of
 //! others that has not been handed to the device yet; others have the floor in any case, and beyond it only what the link's bucket has left.
-//! What is in the device and on the wire of theirs is at most [`GuardClasses::foreign_bytes`] at any time, as long as the wire is no slower than R, which
+//! Their bytes in the device and on the wire are at most [`GuardClasses::foreign_bytes`] at any time, as long as the wire is no slower than R, which
 //! is to be less than it is said to be ([`GuardClasses::shaped`]): `docs/guard.md` has the argument. A packet counts as on an Ethernet wire, with a VLAN's tag,
 //! and with what the kernel's rounding to nanoseconds may lose.
 //!
@@ -27,7 +27,7 @@ use netlink_packet_route::tc::{TcAttribute, TcHandle, TcMessage, TcOption};
 
 use super::{Netlink, is};
 
-/// What an Ethernet frame takes of a wire beside what the kernel counts: a VLAN's tag, checksum, preamble, gap.
+/// The bytes that an Ethernet frame takes of a wire beside those that the kernel counts: a VLAN's tag, checksum, preamble, gap.
 const WIRE: u32 = 28;
 /// An Ethernet header. A tag may be in the packet, too.
 const HEADER: u32 = 18;
@@ -46,7 +46,7 @@ const TICK_NANOS: u64 = 64;
 const NANOS: u64 = 1_000_000_000;
 /// Laxity's class holds as much time of its rate, so that it never runs dry.
 const AHEAD_NANOS: u64 = NANOS / 10;
-/// What may wait of others: so much time of the link, within these bytes.
+/// The most of others' packets that may wait: so much time of the link, within these bytes.
 const QUEUE_NANOS: u64 = NANOS / 10;
 const QUEUE: std::ops::RangeInclusive<u64> = 64 << 10..=4 << 20;
 /// Packets of Laxity that may wait, whatever the interface's own queue is: its link scheduler never lets so many.
@@ -68,18 +68,18 @@ pub struct RootDiscipline {
 pub struct GuardClasses {
     /// R: the link's rate, bytes a second.
     pub rate: u64,
-    /// What others have in any case, bytes a second: more than zero, less than R.
+    /// The rate that others have in any case, bytes a second: more than zero, less than R.
     pub floor: u64,
-    /// What others have at most, to begin with: R where Laxity's packets pass the discipline, too, and take what they need first; the floor where they pass by it
+    /// The largest rate of others, to begin with: R where Laxity's packets pass the discipline, too, and take what they need first; the floor where they pass by it
     /// ([`Netlink::set_ceiling`]).
     pub ceiling: u64,
     /// Bytes of the largest IP packet of the interface.
     pub mtu: u32,
-    /// What is reserved for streams.
+    /// The rates that are reserved for streams.
     pub streams: StreamClasses,
 }
 
-/// What the streams of a guarded interface have together.
+/// The rates that the streams of a guarded interface have together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamClasses {
     /// Bytes a second. Laxity has as much less.
@@ -94,8 +94,8 @@ impl GuardClasses {
     /// The class of Laxity: the SO_PRIORITY of its socket.
     pub const OWN_CLASS: u32 = Self::HANDLE | LAXITY as u32;
 
-    /// The rate that a link is to be shaped to that is said to be of `nominal` bytes a second: 0.4 % less. What a wire is slower than it is said to be, as two
-    /// clocks differ, would add up for as long as others send.
+    /// The rate to which a link of `nominal` bytes a second is shaped: 0.4 % less. If the wire is slower than its nominal rate, because two
+    /// clocks differ, a queue would otherwise grow for as long as others send.
     pub fn shaped(nominal: u64) -> u64 {
         nominal - nominal / 256
     }
@@ -115,19 +115,19 @@ impl GuardClasses {
         HtbClass { rate: self.floor, ceiling, burst: self.largest().into(), priority: 2 }
     }
 
-    /// Bytes of others that may be in the device and on the wire before a packet of Laxity, at most: the bucket of the link, that of their
+    /// The most bytes of others that may be in the device and on the wire before a packet of Laxity: the bucket of the link, that of their
     /// class and of each stream's, each up to a tick larger than it was asked for, and a packet beyond each.
     pub fn foreign_bytes(&self) -> u64 {
         let buckets = 2 + u64::from(self.streams.most);
         2 * buckets * u64::from(self.largest()) + nanos_of(buckets * TICK_NANOS, self.rate) + 1
     }
 
-    /// What an Ethernet frame of so many bytes takes of a wire, bytes.
+    /// The bytes that an Ethernet frame of so many bytes takes of a wire.
     pub(crate) fn on_the_wire(frame: usize) -> u64 {
         (frame as u64).max(SHORTEST.into()) + u64::from(WIRE)
     }
 
-    /// Bytes that count for an IP packet of so many.
+    /// The bytes that count for an IP packet of `packet` bytes.
     pub fn counted_bytes(&self, packet: u32) -> u32 {
         packet.saturating_add(ETHERNET_HEADER).max(SHORTEST.into()).saturating_add(self.overhead().into())
     }
@@ -159,7 +159,7 @@ impl Netlink {
     }
 
     fn root_disciplines(&mut self, question: TcMessage) -> io::Result<Vec<(u32, RootDiscipline)>> {
-        let answers = self.exchange.ask(Message::GetQueueDiscipline(question), NLM_F_DUMP)?;
+        let answers = self.ask(Message::GetQueueDiscipline(question), NLM_F_DUMP)?;
         let found = answers.into_iter().filter_map(|answer| {
             let Message::NewQueueDiscipline(TcMessage { header, attributes, .. }) = answer else { return None };
             let kind = attributes.into_iter().find_map(|attribute| match attribute {
@@ -175,8 +175,8 @@ impl Netlink {
     /// Guards an interface whose discipline at the root is the kernel's own.
     ///
     /// # Errors
-    /// `AlreadyExists` if the interface has a discipline that was set up, whatever made it; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
-    /// or tbf; no such interface. What was made before the error is removed again.
+    /// `AlreadyExists` if the interface has a discipline that was set up by any program; `PermissionDenied`; `NotFound` or `Unsupported` where the kernel has no htb
+    /// or tbf; no such interface. A guard that was made in part is removed again.
     pub fn guard(&mut self, interface: u32, classes: &GuardClasses) -> io::Result<()> {
         let GuardClasses { rate, floor, ceiling, .. } = *classes;
         let packet = classes.largest();
@@ -209,7 +209,7 @@ impl Netlink {
         })
     }
 
-    /// What others have of a guarded interface at most from here on, bytes a second: no less than their floor, which it is taken for if it is less.
+    /// Sets the largest rate of others at a guarded interface, bytes a second. A rate below their floor counts as the floor.
     ///
     /// # Errors
     /// `NotFound` or `InvalidInput` where the interface has no guard; `PermissionDenied`.
@@ -222,7 +222,7 @@ impl Netlink {
         self.change(Message::NewTrafficClass(class), 0)
     }
 
-    /// Gives stream `number` of a guarded interface a class of so many bytes a second, and no more: what it sends beyond that waits.
+    /// Gives stream `number` of a guarded interface a class of so many bytes a second, and no more: packets beyond that wait.
     ///
     /// # Errors
     /// `AlreadyExists` if it has one; `NotFound` or `InvalidInput` where the interface has no guard; as [`guard`](Self::guard).
@@ -240,7 +240,7 @@ impl Netlink {
         )
     }
 
-    /// Removes the class of stream `number`; what waits in it is lost. False if there is none.
+    /// Removes the class of stream `number`; packets that wait in it are lost. False if there is none.
     ///
     /// # Errors
     /// As [`unguard`](Self::unguard).
@@ -255,7 +255,7 @@ impl Netlink {
     /// # Errors
     /// As [`interfaces`](Self::interfaces).
     pub fn class_packets(&mut self, interface: u32) -> io::Result<Vec<(u32, u64)>> {
-        let answers = self.exchange.ask(Message::GetTrafficClass(about(interface)?), NLM_F_DUMP)?;
+        let answers = self.ask(Message::GetTrafficClass(about(interface)?), NLM_F_DUMP)?;
         let found = answers.into_iter().filter_map(|answer| {
             let Message::NewTrafficClass(TcMessage { header, attributes, .. }) = answer else { return None };
             let packets = attributes.iter().find_map(|attribute| match attribute {
@@ -267,7 +267,7 @@ impl Netlink {
         Ok(found.collect())
     }
 
-    /// Removes the guard of an interface: the kernel's own discipline is back. False if there is none: nothing else is ever removed.
+    /// Removes the guard of an interface: the kernel's own discipline is back. False if there is none: no other discipline is ever removed.
     ///
     /// # Errors
     /// `PermissionDenied`, and the kernel's other refusals.
@@ -339,7 +339,7 @@ fn htb_default() -> Vec<u8> {
     [3, 10, u32::from(OTHERS), 0, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
 }
 
-/// `struct tc_ratespec`. What does not fit is said beside it in 64 bits.
+/// `struct tc_ratespec`. A rate that does not fit is given beside it in 64 bits.
 fn rate_spec(rate: u64, overhead: u16) -> [u8; 12] {
     let mut bytes = [0; 12];
     let shortest = if overhead == 0 { 0 } else { overhead.saturating_add(SHORTEST) };
@@ -355,7 +355,7 @@ fn nanos_of(nanos: u64, rate: u64) -> u64 {
     u64::try_from(u128::from(rate) * u128::from(nanos) / u128::from(NANOS)).unwrap_or(u64::MAX)
 }
 
-/// How long so many bytes take, in psched's unit, rounded up.
+/// The time that so many bytes take, in psched's unit, rounded up.
 fn ticks(bytes: u64, rate: u64) -> u32 {
     let nanos = (u128::from(bytes) * u128::from(NANOS)).div_ceil(u128::from(rate.max(1)));
     u32::try_from(nanos.div_ceil(u128::from(TICK_NANOS))).unwrap_or(u32::MAX)

@@ -1,13 +1,13 @@
 //! Interfaces, addresses, routes and neighbours, as the kernel's tables have them (rtnetlink).
 //!
 //! For set-up and for a thread beside the data path: every call allocates and waits for the kernel. A [`Netlink`] and a
-//! [`Watch`] speak of the network namespace that their thread was in when they were opened, wherever it goes later.
+//! [`NetlinkWatch`] speak of the network namespace that their thread was in when they were opened, wherever it goes later.
 //!
-//! What the kernel says is checked: a message of somebody else, an answer to another question, one that was cut or cannot be
-//! read. In a list, what cannot be read is left out, since it may concern a device of a kind that nobody here knows; where one
+//! The kernel's messages are checked: a message of another sender, an answer to another question, one that was cut or cannot be
+//! read. In a list, an entry that cannot be read is left out, since it may concern a device of a kind that this code does not know; where one
 //! thing was asked for, it is an error.
 //!
-//! Left out: rules, tables other than what a lookup finds, link-local destinations (they need an interface to be looked up with).
+//! Left out: rules, tables other than those that a lookup finds, link-local destinations (they need an interface to be looked up with).
 
 use std::io;
 use std::net::IpAddr;
@@ -17,6 +17,7 @@ use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVlan, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp,
+    State as OperationalState,
 };
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
@@ -29,8 +30,9 @@ mod guard;
 mod tests;
 mod watch;
 
+pub use exchange::Netlink;
 pub use guard::{GuardClasses, RootDiscipline, StreamClasses};
-pub use watch::Watch;
+pub use watch::NetlinkWatch;
 
 /// The longest name that an interface can have, bytes.
 pub const NAME_MAX: usize = 15;
@@ -46,10 +48,12 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Bytes of the largest IP packet.
     pub mtu: u32,
-    /// Whether it was set up.
+    /// True if it was set up.
     pub is_up: bool,
-    /// Whether it runs: set up, and connected.
+    /// True if it runs: set up, and connected.
     pub runs: bool,
+    /// True if its driver says that it works (`operstate` is `up`). Many virtual devices run and say nothing.
+    pub is_operating: bool,
     /// The interface below a VLAN, by its number (0 if that is in another namespace), and the VLAN.
     pub vlan: Option<(u32, u16)>,
     /// Its kind if it is a virtual one: `veth`, `bridge` and so on.
@@ -60,30 +64,30 @@ pub struct Interface {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
-/// Where packets to an address leave.
+/// The route of packets to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The interface. For an address of this host it is the loopback interface, whichever interface has the address.
     pub interface: u32,
-    /// To whom they are handed there: a gateway, or the address itself.
+    /// The host to which they are handed there: a gateway, or the address itself.
     pub next_hop: IpAddr,
-    /// Who they are from, if nobody says otherwise.
+    /// Their source, unless the sender chooses another one.
     pub source: Option<IpAddr>,
-    /// The address is one of this host: the packets reach no network.
+    /// True if the address is one of this host: the packets reach no network.
     pub is_local: bool,
-    /// Whether they go to one neighbour; false for broadcast and multicast.
+    /// True if they go to one neighbour; false for broadcast and multicast.
     pub is_unicast: bool,
-    /// The largest IP packet that the route was set up for, bytes, if that was said. What the kernel has learned of the path for a
-    /// while is not in it: anybody can send the message that teaches it.
+    /// The largest IP packet that the route was set up for, bytes, if that was said. The size that the kernel has learned of the path for a
+    /// while is not in it: any host can send the message that teaches it.
     pub mtu: Option<u32>,
 }
 
-/// How far a neighbour's address at the link layer can be relied on.
+/// The reliability of a neighbour's address at the link layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NeighbourState {
     /// Confirmed of late, or set by hand.
     Confirmed,
-    /// Known, not confirmed of late; nobody asks.
+    /// Known, not confirmed of late; the kernel does not ask.
     Stale,
     /// Known, and the kernel is about to ask, or asks.
     Probing,
@@ -98,9 +102,9 @@ pub enum NeighbourState {
 pub struct Neighbour {
     /// Its address at the link layer, if that is known and of that form.
     pub mac: Option<[u8; 6]>,
-    /// How far to rely on it.
+    /// Its reliability.
     pub state: NeighbourState,
-    /// Set by hand, or not to be asked for: it never becomes stale.
+    /// True if it was set by hand, or is not to be asked for: it never becomes stale.
     pub is_permanent: bool,
 }
 
@@ -112,27 +116,13 @@ impl Neighbour {
     }
 }
 
-/// A connection to the kernel's tables of one network namespace. One request at a time.
-#[derive(Debug)]
-pub struct Netlink {
-    exchange: exchange::Exchange,
-}
-
 impl Netlink {
-    /// Connects to the tables of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// The kernel gives no socket.
-    pub fn open() -> io::Result<Self> {
-        Ok(Self { exchange: exchange::Exchange::open()? })
-    }
-
     /// All interfaces.
     ///
     /// # Errors
     /// The kernel's; `TimedOut` if it does not answer; `InvalidData` if its tables change faster than they can be read.
     pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
-        let links = self.exchange.ask(Message::GetLink(without_statistics()), NLM_F_DUMP)?;
+        let links = self.ask(Message::GetLink(without_statistics()), NLM_F_DUMP)?;
         let mut found: Vec<Interface> = links.iter().filter_map(interface).collect();
         self.add_addresses(&mut found)?;
         Ok(found)
@@ -172,7 +162,7 @@ impl Netlink {
     }
 
     fn one_interface(&mut self, question: LinkMessage) -> io::Result<Option<Interface>> {
-        let answers = match self.exchange.ask(Message::GetLink(question), 0) {
+        let answers = match self.ask(Message::GetLink(question), 0) {
             Err(error) if is(&error, libc::ENODEV) => return Ok(None),
             answers => answers?,
         };
@@ -185,7 +175,7 @@ impl Netlink {
     }
 
     fn add_addresses(&mut self, interfaces: &mut [Interface]) -> io::Result<()> {
-        for message in self.exchange.ask(Message::GetAddress(AddressMessage::default()), NLM_F_DUMP)? {
+        for message in self.ask(Message::GetAddress(AddressMessage::default()), NLM_F_DUMP)? {
             let Message::NewAddress(message) = message else { continue };
             let Some(interface) = interfaces.iter_mut().find(|interface| interface.index == message.header.index)
             else {
@@ -196,8 +186,8 @@ impl Netlink {
         Ok(())
     }
 
-    /// Where packets to `to` leave, of which `from` is the source, or which the kernel chooses one for. A lookup, no probe: that
-    /// the next hop answers is another question.
+    /// The route by which packets to `to` leave, of which `from` is the source, or which the kernel chooses one for. It is a lookup, no probe: whether
+    /// the next hop answers is not known.
     ///
     /// # Errors
     /// No route (`NetworkUnreachable`, `HostUnreachable`), or one that forbids it; `InvalidInput` if the addresses are of two
@@ -215,20 +205,20 @@ impl Netlink {
             question.header.source_prefix_length = bits(from);
             question.attributes.push(RouteAttribute::Source(from.into()));
         }
-        let answers = self.exchange.ask(Message::GetRoute(question), 0)?;
+        let answers = self.ask(Message::GetRoute(question), 0)?;
         let found = answers.iter().find_map(|answer| route(answer, to));
         // The kernel does not repeat a source that it was given.
         let found = found.map(|found| Route { source: found.source.or(from), ..found });
         found.ok_or_else(|| invalid("no route in the answer about one"))
     }
 
-    /// What is known of the neighbour that has this address; `None` if the kernel has not heard of it.
+    /// The kernel's entry of the neighbour that has this address; `None` if the kernel has not heard of it.
     ///
     /// # Errors
     /// No such interface; else as [`interfaces`](Self::interfaces).
     pub fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
         let question = of_neighbour(interface, address);
-        let answers = match self.exchange.ask(Message::GetNeighbour(question), 0) {
+        let answers = match self.ask(Message::GetNeighbour(question), 0) {
             Err(error) if is(&error, libc::ENOENT) => return Ok(None),
             answers => answers?,
         };
@@ -256,7 +246,7 @@ impl Netlink {
     /// # Errors
     /// `PermissionDenied` without CAP_NET_ADMIN in the network namespace, and the kernel's other refusals.
     pub fn change(&mut self, message: Message, flags: u16) -> io::Result<()> {
-        self.exchange.ask(message, flags).map(drop)
+        self.ask(message, flags).map(drop)
     }
 }
 
@@ -292,6 +282,7 @@ fn interface(message: &Message) -> Option<Interface> {
             LinkAttribute::IfName(name) => found.name.clone_from(name),
             LinkAttribute::Address(mac) => found.mac = mac.as_slice().try_into().unwrap_or_default(),
             LinkAttribute::Mtu(mtu) => found.mtu = *mtu,
+            LinkAttribute::OperState(state) => found.is_operating = *state == OperationalState::Up,
             LinkAttribute::Link(index) => below = *index,
             LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
             LinkAttribute::LinkInfo(info) => {
@@ -311,14 +302,9 @@ fn interface(message: &Message) -> Option<Interface> {
 
 fn vlan_of(info: &[LinkInfo]) -> Option<u16> {
     let is_vlan = info.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Vlan)));
-    let data = info.iter().find_map(|info| match info {
-        LinkInfo::Data(InfoData::Vlan(data)) => Some(data),
-        _ => None,
-    })?;
-    let id = data.iter().find_map(|data| match data {
-        InfoVlan::Id(id) => Some(*id),
-        _ => None,
-    })?;
+    let data =
+        info.iter().find_map(|info| if let LinkInfo::Data(InfoData::Vlan(data)) = info { Some(data) } else { None })?;
+    let id = data.iter().find_map(|data| if let InfoVlan::Id(id) = data { Some(*id) } else { None })?;
     is_vlan.then_some(id)
 }
 
@@ -336,15 +322,13 @@ fn program(xdp: &[LinkXdp]) -> Option<u32> {
 
 /// Reads an address: on a link between two, the other end's is beside it.
 fn address(message: &AddressMessage) -> Option<(IpAddr, u8)> {
-    let own = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Local(address) => Some(*address),
+    let rank = |attribute: &AddressAttribute| match attribute {
+        AddressAttribute::Local(address) => Some((0, *address)),
+        AddressAttribute::Address(address) => Some((1, *address)),
         _ => None,
-    });
-    let any = message.attributes.iter().find_map(|attribute| match attribute {
-        AddressAttribute::Address(address) => Some(*address),
-        _ => None,
-    });
-    let (address, prefix) = (own.or(any)?, message.header.prefix_len);
+    };
+    let (_, address) = message.attributes.iter().filter_map(rank).min()?;
+    let prefix = message.header.prefix_len;
     (prefix <= bits(address)).then_some((address, prefix))
 }
 
@@ -423,7 +407,7 @@ const fn bits(address: IpAddr) -> u8 {
 /// Checks that an interface can have this name.
 ///
 /// # Errors
-/// `InvalidInput`, and why.
+/// `InvalidInput`, with the reason.
 pub fn check_name(name: &str) -> io::Result<()> {
     let can_be = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':' || byte >= 0x80;
     if name.is_empty() || name.len() > NAME_MAX || name == "." || name == ".." || !name.bytes().all(can_be) {

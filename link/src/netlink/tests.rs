@@ -55,7 +55,7 @@ fn said() -> Vec<Vec<u8>> {
         loop {
             let (datagram, _) = socket.recv_from_full().unwrap();
             // NLMSG_ERROR, NLMSG_DONE.
-            let is_last = exchange::all_messages(&datagram).any(|(kind, _, _)| matches!(kind.number, 2 | 3));
+            let is_last = exchange::messages(&datagram).any(|message| matches!(message.message_type(), 2 | 3));
             said.push(datagram);
             if is_last {
                 break;
@@ -68,7 +68,8 @@ fn said() -> Vec<Vec<u8>> {
 /// Reads all that is in a datagram in every way. How much that was.
 fn read(datagram: &[u8]) -> usize {
     let mut found = 0;
-    for (_, _, bytes) in exchange::all_messages(datagram) {
+    for message in exchange::messages(datagram) {
+        let bytes = message.into_inner();
         let Ok(message) = netlink_packet_core::NetlinkMessage::<Message>::deserialize(bytes) else { continue };
         let netlink_packet_core::NetlinkPayload::InnerMessage(message) = message.payload else { continue };
         found += usize::from(interface(&message).is_some());

@@ -1,4 +1,4 @@
-//! That something changed in the kernel's tables, without what: they are read again.
+//! Notices of changes in the kernel's tables, without their contents: the tables are read again.
 
 use std::io;
 use std::ops::RangeInclusive;
@@ -19,19 +19,19 @@ const LIMIT: usize = 1024;
 const DATAGRAM: usize = 8 << 10;
 
 /// Hears of changes in the tables of the network namespace in which it was opened. Readable when there are some; never blocks.
-pub struct Watch {
+pub struct NetlinkWatch {
     socket: Socket,
     datagram: Vec<u8>,
 }
 
-impl std::fmt::Debug for Watch {
+impl std::fmt::Debug for NetlinkWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 
-impl Watch {
-    /// Hears of every change from here on.
+impl NetlinkWatch {
+    /// A watch of all changes from here on.
     ///
     /// # Errors
     /// The kernel gives no such socket.
@@ -42,18 +42,18 @@ impl Watch {
         Ok(Self { socket, datagram: vec![0; DATAGRAM] })
     }
 
-    /// Whether anything changed since the last call, or may have, because the kernel could not keep all of it for us. Reads 1024
+    /// True if anything changed since the last call, or may have changed, because the kernel could not keep all of it for us. Reads 1024
     /// datagrams at most; if there are more, it is still readable.
     ///
     /// # Errors
-    /// The socket's; nothing can be heard any more.
+    /// The socket's: then no change can be heard any more.
     pub fn drain(&mut self) -> io::Result<bool> {
         let mut changed = false;
         for _ in 0..LIMIT {
             match self.socket.recv_from(&mut self.datagram.as_mut_slice(), libc::MSG_TRUNC) {
                 Ok((length, from)) if from.port_number() == 0 => {
                     let read = &self.datagram[..length.min(self.datagram.len())];
-                    let mut kinds = exchange::all_messages(read).map(|(kind, _, _)| kind.number);
+                    let mut kinds = exchange::messages(read).map(|message| message.message_type());
                     // Of a message that is longer than what was read, the type is lost with it.
                     changed |= read.len() < length || kinds.any(|kind| TYPES.contains(&kind));
                 }
@@ -68,7 +68,7 @@ impl Watch {
     }
 }
 
-impl AsFd for Watch {
+impl AsFd for NetlinkWatch {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -59,7 +59,7 @@ impl Address {
         }
     }
 
-    /// What the kernel wrote. Anything but IPv4 and IPv6 becomes `[::]:0`, which is no peer.
+    /// The address that the kernel wrote. Anything but IPv4 and IPv6 becomes `[::]:0`, which is no peer.
     pub(super) fn read(&self) -> SocketAddr {
         // SAFETY: both variants are plain data that may have any value, all bytes are initialised by `empty`, and both begin
         // with the family.

@@ -1,5 +1,5 @@
 //! Many datagrams in one system call. The arrays are made once; every pointer in them is written anew before each call, so
-//! none that is older than the call is ever followed.
+//! that no older pointer is ever followed.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -73,7 +73,7 @@ impl SendBatch {
             header.msg_hdr.msg_iovlen = 1;
             count += 1;
         }
-        // SAFETY: `count` headers were filled above. Their addresses and slices are in boxes that `self` owns and nobody moves;
+        // SAFETY: `count` headers were filled above. Their addresses and slices are in boxes that `self` owns and does not move;
         // the bytes are borrowed for 'a, which outlives this call. No control data is given.
         let sent =
             unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
@@ -81,18 +81,18 @@ impl SendBatch {
     }
 }
 
-/// What is known of one received datagram beside its bytes.
+/// The values of one received datagram beside its bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     pub(crate) len: usize,
     /// It was longer than the frame.
     pub(crate) truncated: bool,
     pub(crate) peer: SocketAddr,
-    /// How many datagrams the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
+    /// The number of datagrams that the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
     pub(crate) drops: Option<u32>,
     /// The type of service (IPv4) or traffic class (IPv6), if it was asked for; else 0.
     pub(crate) tos: u8,
-    /// When the kernel had it, by CLOCK_REALTIME, ns since the epoch.
+    /// The time at which the kernel had it, by CLOCK_REALTIME, ns since the epoch.
     pub(crate) stamp: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! The clock of the live system, and which clock it is.
+//! The clock of the live system, and its identity.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::process_clock::{from_kernel, has_process_clock, has_stepped};
 
-/// Now: CLOCK_MONOTONIC in nanoseconds, or what the process's own clock makes of it ([`super::process_clock`]).
+/// Now: CLOCK_MONOTONIC in nanoseconds, or the reading of the process's own clock ([`super::process_clock`]).
 #[inline]
 pub fn now() -> Instant {
     from_kernel(kernel_now())
@@ -17,10 +17,15 @@ pub fn now() -> Instant {
 
 /// CLOCK_MONOTONIC in nanoseconds.
 pub(super) fn kernel_now() -> Instant {
-    let time = clock_gettime(ClockId::Monotonic);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
+    Instant::from_nanos(nanos(ClockId::Monotonic))
+}
+
+/// The reading of a clock, ns.
+#[inline]
+fn nanos(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let [seconds, nanos] = [time.tv_sec, time.tv_nsec].map(|part| u64::try_from(part).unwrap_or(0));
+    seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos)
 }
 
 /// A reading of CLOCK_REALTIME, or of another clock, between two of CLOCK_MONOTONIC, whatever clock the process has.
@@ -28,7 +33,7 @@ pub(super) fn kernel_now() -> Instant {
 pub(crate) struct WallReading {
     /// CLOCK_MONOTONIC when it was over.
     pub(crate) at: Instant,
-    /// How far it was ahead of CLOCK_MONOTONIC, ns: at least,
+    /// The time by which it was ahead of CLOCK_MONOTONIC, ns: at least,
     pub(crate) least_ahead: i128,
     /// and at most.
     pub(crate) most_ahead: i128,
@@ -36,9 +41,7 @@ pub(crate) struct WallReading {
 
 /// CLOCK_REALTIME, ns since the epoch. It is the same on all hosts of a machine: in no time namespace, and not under a process's own clock.
 pub fn wall_now() -> u64 {
-    let wall = clock_gettime(ClockId::Realtime);
-    let seconds = u64::try_from(wall.tv_sec).unwrap_or(0);
-    seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(u64::try_from(wall.tv_nsec).unwrap_or(0))
+    nanos(ClockId::Realtime)
 }
 
 /// Reads both clocks, again if the thread was interrupted meanwhile, a few times at most.
@@ -46,28 +49,28 @@ pub(crate) fn wall_reading() -> WallReading {
     reading_of(ClockId::Realtime)
 }
 
-/// [`now`]'s jumps: CLOCK_MONOTONIC stands still while the host is suspended, and CLOCK_BOOTTIME goes on, so that how far they are apart tells
+/// The jumps of [`now`]: CLOCK_MONOTONIC stands still while the host is suspended, and CLOCK_BOOTTIME goes on, so the difference between them tells
 /// of it. A virtual machine that its own host stops is not seen. A process's own clock may step ahead, too.
 #[derive(Debug, Default)]
-pub struct Jumps {
-    /// How far CLOCK_BOOTTIME is ahead, at most, ns.
+pub struct ClockJumps {
+    /// The largest time by which CLOCK_BOOTTIME was ahead, ns.
     apart: Option<i128>,
     suspensions: u64,
 }
 
-impl Jumps {
-    /// How many were seen by a reading of [`now`] so far, and how often it jumped ahead, as only the laboratory's does; those of the host before the first call were none. One that is shorter than a
-    /// millisecond is none either.
+impl ClockJumps {
+    /// The number of suspensions that readings of [`now`] showed so far, and the number of jumps ahead, which only the laboratory's clock
+    /// makes. Those of the host before the first call do not count, and none that is shorter than a millisecond.
     pub fn seen(&mut self, now: Instant) -> [u64; 2] {
         let before = if has_process_clock() { kernel_now() } else { now };
         // They are not farther apart than this. Else the thread may have been interrupted since `now` was read.
-        if boot_time() - i128::from(before.as_nanos()) > self.limit() {
+        if i128::from(nanos(ClockId::Boottime)) - i128::from(before.as_nanos()) > self.limit() {
             self.judge(reading_of(ClockId::Boottime));
         }
         [self.suspensions, has_stepped().into()]
     }
 
-    /// How far they are apart at most without a suspension that counts.
+    /// The largest difference between them without a suspension that counts.
     fn limit(&self) -> i128 {
         const LEAST: i128 = 1_000_000;
         self.apart.map_or(i128::MIN, |apart| apart + LEAST)
@@ -83,19 +86,13 @@ impl Jumps {
     }
 }
 
-fn boot_time() -> i128 {
-    let time = clock_gettime(ClockId::Boottime);
-    i128::from(time.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(time.tv_nsec)
-}
-
 /// A reading of another clock between two of CLOCK_MONOTONIC, of a few that with the least time in between.
 fn reading_of(clock: ClockId) -> WallReading {
     const ATTEMPTS: usize = 3;
     const QUICK: Duration = Duration::from_micros(1);
     let read = || {
-        let (before, wall, after) = (kernel_now(), clock_gettime(clock), kernel_now());
-        let wall = i128::from(wall.tv_sec) * i128::from(NANOS_PER_SECOND) + i128::from(wall.tv_nsec);
-        let ahead_of = |reading: Instant| wall - i128::from(reading.as_nanos());
+        let (before, wall, after) = (kernel_now(), nanos(clock), kernel_now());
+        let ahead_of = |reading: Instant| i128::from(wall) - i128::from(reading.as_nanos());
         (after.since(before), WallReading { at: after, least_ahead: ahead_of(after), most_ahead: ahead_of(before) })
     };
     let mut best = read();
@@ -110,7 +107,7 @@ fn reading_of(clock: ClockId) -> WallReading {
     best.1
 }
 
-/// How often the calling thread has given its processor up by itself so far: it slept or waited. (The kernel's count of voluntary
+/// The number of times that the calling thread has given its processor up by itself so far: it slept or waited. (The kernel's count of voluntary
 /// context switches; one that is preempted, or yields, does not.)
 pub fn times_waited() -> u64 {
     // SAFETY: zero is a value of plain numbers, and the kernel writes a whole rusage.
@@ -122,33 +119,27 @@ pub fn times_waited() -> u64 {
     u64::try_from(usage.ru_nvcsw).unwrap_or(0)
 }
 
-/// How long the calling thread has had a processor so far (CLOCK_THREAD_CPUTIME_ID). Time that the hypervisor takes is not in
+/// The time for which the calling thread has had a processor so far (CLOCK_THREAD_CPUTIME_ID). Time that the hypervisor takes is not in
 /// it where the kernel accounts for it; interrupts are.
 pub fn thread_processor_time() -> Duration {
-    processor_time(ClockId::ThreadCPUTime)
+    Duration::from_nanos(nanos(ClockId::ThreadCPUTime))
 }
 
-/// How long all threads of this process together have had processors so far.
+/// The time for which all threads of this process together have had processors so far.
 pub fn process_processor_time() -> Duration {
-    processor_time(ClockId::ProcessCPUTime)
+    Duration::from_nanos(nanos(ClockId::ProcessCPUTime))
 }
 
-fn processor_time(clock: ClockId) -> Duration {
-    let time = clock_gettime(clock);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// Sets the timer slack of the calling thread to 1 ns, so that [`wait`](super::wait) ends when it was told to. The usual slack
+/// Sets the timer slack of the calling thread to 1 ns, so that [`wait`](super::wait) ends at the given time. The usual slack
 /// is 50 µs; threads with a real-time policy have none anyway.
 ///
 /// # Errors
-/// What the kernel says; Linux always allows it for the calling thread.
+/// The kernel's; Linux always allows it for the calling thread.
 pub fn precise_timers() -> io::Result<()> {
     Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
 }
 
-/// Which clock [`now`] reads: equal in two processes exactly if their readings compare, that is in one boot of one kernel and
+/// The identity of the clock that [`now`] reads: equal in two processes exactly if their readings can be compared, that is in one boot of one kernel and
 /// in one time namespace. 0 if it cannot be found out, which equals nothing, not even another 0.
 pub fn clock_identity() -> u64 {
     identity(Path::new("/proc/sys/kernel/random/boot_id"), Path::new("/proc/self/ns/time")).unwrap_or(0)
@@ -171,7 +162,7 @@ fn identity(boot: &Path, namespace: &Path) -> Option<u64> {
     Some(hash.max(1))
 }
 
-/// How far CLOCK_MONOTONIC is ahead of that of the first time namespace, ns. BPF programs and kernel threads tell the time by the latter.
+/// The time by which CLOCK_MONOTONIC is ahead of that of the first time namespace, ns. BPF programs and kernel threads tell the time by the latter.
 ///
 /// # Errors
 /// `/proc` does not say: the process has made a time namespace for its children that is not its own, and the kernel tells the offsets of that
@@ -201,7 +192,7 @@ pub(crate) fn ahead_of_first_namespace() -> io::Result<i64> {
 /// As `/proc/self/ns/time` names the first one: PROC_TIME_INIT_INO of the kernel.
 const FIRST_NAMESPACE: &str = "time:[4026531834]";
 
-/// What `timens_offsets` says of CLOCK_MONOTONIC, ns: seconds, and nanoseconds on top of them.
+/// The offset of CLOCK_MONOTONIC in `timens_offsets`, ns: seconds, and nanoseconds on top of them.
 fn offset_of_monotonic(told: &str) -> Option<i64> {
     let mut words =
         told.lines().find_map(|line| line.trim_start().strip_prefix("monotonic "))?.split_ascii_whitespace();
@@ -247,7 +238,7 @@ mod tests {
     }
 
     fn suspensions(readings: &[WallReading]) -> Vec<u64> {
-        let mut jumps = Jumps::default();
+        let mut jumps = ClockJumps::default();
         readings.iter().map(|&reading| (jumps.judge(reading), jumps.suspensions).1).collect()
     }
 
@@ -267,7 +258,7 @@ mod tests {
 
     #[test]
     fn apart_is_the_least_that_was_seen() {
-        let mut jumps = Jumps::default();
+        let mut jumps = ClockJumps::default();
         assert_eq!(jumps.limit(), i128::MIN);
         for (ahead, limit) in [(400, 1_000_450), (300, 1_000_350), (900, 1_000_350), (1_100_000, 2_100_050)] {
             jumps.judge(reading(ahead, 100));

@@ -1,22 +1,19 @@
-//! What a network device can do and is set to: the ethtool calls, and whether AF_XDP may be had.
+//! The abilities and settings of a network device: the ethtool calls.
 //! Everything here only reads; `features` changes.
 
 use std::ffi::{CStr, c_char};
 use std::io;
 use std::mem::zeroed;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+use super::done;
 
 /// From the kernel's uapi/linux/ethtool.h.
 const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
-const ETHTOOL_GRXCSUM: u32 = 0x14;
-const ETHTOOL_GTXCSUM: u32 = 0x16;
-const ETHTOOL_GTSO: u32 = 0x1e;
-const ETHTOOL_GGSO: u32 = 0x23;
-const ETHTOOL_GGRO: u32 = 0x2b;
 
 /// An offload of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,36 +30,54 @@ pub enum Offload {
     GenericReceive,
 }
 
-impl Offload {
-    const fn command(self) -> u32 {
+/// A setting that is one number, `struct ethtool_value`.
+pub(super) enum Setting {
+    /// 1 if it is on.
+    Offload(Offload),
+    /// ETH_FLAG_TXVLAN and so on.
+    Flags,
+}
+
+impl Setting {
+    /// The commands that get and set it: ETHTOOL_GRXCSUM and so on.
+    const fn commands(&self) -> [u32; 2] {
         match self {
-            Self::ReceiveChecksum => ETHTOOL_GRXCSUM,
-            Self::TransmitChecksum => ETHTOOL_GTXCSUM,
-            Self::TransmitSegmentation => ETHTOOL_GTSO,
-            Self::GenericSegmentation => ETHTOOL_GGSO,
-            Self::GenericReceive => ETHTOOL_GGRO,
+            Self::Offload(Offload::ReceiveChecksum) => [0x14, 0x15],
+            Self::Offload(Offload::TransmitChecksum) => [0x16, 0x17],
+            Self::Offload(Offload::TransmitSegmentation) => [0x1e, 0x1f],
+            Self::Offload(Offload::GenericSegmentation) => [0x23, 0x24],
+            Self::Offload(Offload::GenericReceive) => [0x2b, 0x2c],
+            Self::Flags => [0x25, 0x26],
         }
+    }
+
+    pub(super) fn get(&self, device: &str) -> io::Result<u32> {
+        Self::exchange(device, self.commands()[0], 0)
+    }
+
+    pub(super) fn set(&self, device: &str, value: u32) -> io::Result<()> {
+        Self::exchange(device, self.commands()[1], value).map(drop)
+    }
+
+    fn exchange(device: &str, command: u32, value: u32) -> io::Result<u32> {
+        let mut question = [command, value];
+        // SAFETY: ethtool_value is these two numbers, and all commands above take it.
+        unsafe { ask(device, &mut question)? };
+        Ok(question[1])
     }
 }
 
-/// How long a device may keep interrupts back.
+/// The time for which a device may keep interrupts back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coalescing {
     /// After the first packet received, µs.
     pub receive_micros: u32,
-    /// Packets received after which it waits no longer; 0 for no such number.
+    /// The number of received packets after which it waits no longer; 0 for no such number.
     pub receive_frames: u32,
     /// After the first packet sent, µs.
     pub transmit_micros: u32,
-    /// The device chooses the times by itself.
+    /// True if the device chooses the times by itself.
     pub adaptive_receive: bool,
-}
-
-/// `struct ethtool_value`.
-#[repr(C)]
-pub(super) struct Value {
-    pub(super) command: u32,
-    pub(super) data: u32,
 }
 
 /// `struct ethtool_drvinfo`.
@@ -126,10 +141,7 @@ pub(super) unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
     request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
     // SAFETY: the request names the device with a terminated string and points to `question`, which the caller vouches for;
     // both outlive the call.
-    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    done(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) })
 }
 
 /// The name of a device's driver.
@@ -160,18 +172,15 @@ pub fn speed(device: &str) -> io::Result<Option<u32>> {
     Ok(Some(speed).filter(|&speed| speed != 0 && speed != u32::MAX))
 }
 
-/// Whether an offload is switched on.
+/// True if an offload is switched on.
 ///
 /// # Errors
 /// `Unsupported` where the device knows no such thing; no such device.
 pub fn offload(device: &str, offload: Offload) -> io::Result<bool> {
-    let mut value = Value { command: offload.command(), data: 0 };
-    // SAFETY: Value is ethtool_value.
-    unsafe { ask(device, &mut value)? };
-    Ok(value.data != 0)
+    Ok(Setting::Offload(offload).get(device)? != 0)
 }
 
-/// How long a device may keep interrupts back.
+/// The time for which a device may keep interrupts back.
 ///
 /// # Errors
 /// `Unsupported` where the device knows no such thing; no such device.
@@ -187,61 +196,6 @@ pub fn coalescing(device: &str) -> io::Result<Coalescing> {
         transmit_micros: found.transmit_micros,
         adaptive_receive: found.adaptive_receive != 0,
     })
-}
-
-/// Whether this process may open a socket for AF_XDP. It is closed again and was bound to nothing.
-///
-/// # Errors
-/// EPERM without CAP_NET_RAW, EAFNOSUPPORT where the kernel has none.
-pub fn xdp_socket() -> io::Result<()> {
-    let _socket: OwnedFd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    Ok(())
-}
-
-/// Whether this process may load an XDP program: one of two instructions that lets every packet pass is loaded, attached to
-/// nothing, and given up again.
-///
-/// # Errors
-/// EPERM without CAP_BPF and CAP_NET_ADMIN, ENOSYS where the kernel has no bpf().
-pub fn xdp_program() -> io::Result<()> {
-    const BPF_PROG_LOAD: libc::c_int = 5;
-    const BPF_PROG_TYPE_XDP: u32 = 6;
-    // r0 = XDP_PASS; exit. An instruction is code, registers, offset, immediate.
-    const PASS: [u64; 2] = [instruction(0xb7, 2), instruction(0x95, 0)];
-    /// The first fields of `union bpf_attr` for BPF_PROG_LOAD.
-    #[repr(C)]
-    struct Load {
-        kind: u32,
-        instructions: u32,
-        code: u64,
-        licence: u64,
-        log_level: u32,
-        log_size: u32,
-        log: u64,
-    }
-    let load = Load {
-        kind: BPF_PROG_TYPE_XDP,
-        instructions: 2,
-        code: PASS.as_ptr() as u64,
-        licence: c"GPL".as_ptr() as u64,
-        log_level: 0,
-        log_size: 0,
-        log: 0,
-    };
-    // SAFETY: `load` has the layout of the attribute's beginning and says its size; the program and the licence outlive the call.
-    let loaded = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
-    if loaded < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
-    drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(loaded as _) });
-    Ok(())
-}
-
-/// An instruction on register 0, as the kernel reads it from memory.
-const fn instruction(code: u8, immediate: i32) -> u64 {
-    let immediate = immediate.to_ne_bytes();
-    u64::from_ne_bytes([code, 0, 0, 0, immediate[0], immediate[1], immediate[2], immediate[3]])
 }
 
 #[cfg(test)]

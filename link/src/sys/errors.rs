@@ -11,9 +11,9 @@ use super::address::Address;
 /// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkError {
-    /// Where the packet was going.
+    /// The destination of the packet.
     pub(crate) peer: SocketAddr,
-    /// What was wrong, as an errno.
+    /// The error, as an errno.
     pub(crate) errno: i32,
     /// It was this host's own kernel that refused the packet in the call that sent it, which therefore failed too.
     pub(crate) local: bool,

@@ -1,89 +1,61 @@
-//! What a network device can be set to by ethtool calls: offloads off and on, and how many queues it has; and whether its driver
+//! The settings of a network device that ethtool calls change: offloads off and on, and the number of queues; and whether its driver
 //! takes XDP programs.
 
 use std::io;
 
+use netlink_packet_core::NlasIterator;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::device::{Offload, Value, ask};
+use super::device::{Offload, Setting, ask};
 
 /// From the kernel's uapi/linux/ethtool.h.
-const ETHTOOL_SRXCSUM: u32 = 0x15;
-const ETHTOOL_STXCSUM: u32 = 0x17;
-const ETHTOOL_STSO: u32 = 0x1f;
-const ETHTOOL_SGSO: u32 = 0x24;
-const ETHTOOL_GFLAGS: u32 = 0x25;
-const ETHTOOL_SFLAGS: u32 = 0x26;
-const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
-
-const fn setter(offload: Offload) -> u32 {
-    match offload {
-        Offload::ReceiveChecksum => ETHTOOL_SRXCSUM,
-        Offload::TransmitChecksum => ETHTOOL_STXCSUM,
-        Offload::TransmitSegmentation => ETHTOOL_STSO,
-        Offload::GenericSegmentation => ETHTOOL_SGSO,
-        Offload::GenericReceive => ETHTOOL_SGRO,
-    }
-}
 
 /// Switches an offload on or off.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot, no such device.
 pub fn set_offload(device: &str, offload: Offload, on: bool) -> io::Result<()> {
-    let mut value = Value { command: setter(offload), data: on.into() };
-    // SAFETY: Value is ethtool_value.
-    unsafe { ask(device, &mut value) }
+    Setting::Offload(offload).set(device, on.into())
 }
 
-/// Switches off that the device keeps a VLAN's tag beside the packet instead of in it, in both directions.
+/// Makes the device keep a VLAN's tag in the packet instead of beside it, in both directions.
 ///
 /// # Errors
 /// As [`set_offload`].
 pub fn keep_vlan_tags(device: &str) -> io::Result<()> {
-    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
-    // SAFETY: Value is ethtool_value.
-    unsafe { ask(device, &mut value)? };
-    let mut value = Value { command: ETHTOOL_SFLAGS, data: value.data & !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN) };
-    // SAFETY: as above.
-    unsafe { ask(device, &mut value) }
+    let flags = Setting::Flags.get(device)?;
+    Setting::Flags.set(device, flags & !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN))
 }
 
-/// Whether the device takes a VLAN's tag off what it receives, and keeps it beside the packet.
+/// True if the device takes a VLAN's tag off received packets, and keeps it beside the packet.
 ///
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
 pub fn takes_vlan_tags(device: &str) -> io::Result<bool> {
-    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
-    // SAFETY: Value is ethtool_value.
-    unsafe { ask(device, &mut value)? };
-    Ok(value.data & ETH_FLAG_RXVLAN != 0)
+    Ok(Setting::Flags.get(device)? & ETH_FLAG_RXVLAN != 0)
 }
 
-/// Whether the device is left to put a VLAN's tag into what it sends: until then it stands beside the packet.
+/// True if it is left to the device to put a VLAN's tag into packets that it sends: until then the tag stands beside the packet.
 ///
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
 pub fn adds_vlan_tags(device: &str) -> io::Result<bool> {
-    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
-    // SAFETY: Value is ethtool_value.
-    unsafe { ask(device, &mut value)? };
-    Ok(value.data & ETH_FLAG_TXVLAN != 0)
+    Ok(Setting::Flags.get(device)? & ETH_FLAG_TXVLAN != 0)
 }
 
-/// How many queues a device uses.
+/// The numbers of queues that a device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
-    /// That only receive.
+    /// Queues that only receive.
     pub receive: u32,
-    /// That only send.
+    /// Queues that only send.
     pub transmit: u32,
-    /// That do both.
+    /// Queues that do both.
     pub combined: u32,
 }
 
@@ -108,7 +80,7 @@ fn ask_channels(device: &str) -> io::Result<ChannelsValue> {
     Ok(value)
 }
 
-/// How many queues a device uses.
+/// The numbers of queues that a device uses.
 ///
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
@@ -117,7 +89,7 @@ pub fn channels(device: &str) -> io::Result<Channels> {
     Ok(Channels { receive: found.receive, transmit: found.transmit, combined: found.combined })
 }
 
-/// Sets how many queues a device uses.
+/// Sets the numbers of queues that a device uses.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot; `InvalidInput` for more than it has, for none,
@@ -142,8 +114,8 @@ const NETDEV_XDP_ACT_REDIRECT: u64 = 2;
 /// The headers before the attributes: nlmsghdr and genlmsghdr.
 const HEADERS: usize = 20;
 
-/// Whether the driver of the device of this number says that it takes XDP programs (native mode), and sends on what they redirect.
-/// Nothing is attached; that it takes one may still depend on the device's MTU and queues.
+/// True if the driver of the device of this number says that it takes XDP programs (native mode), and sends on packets that they redirect.
+/// Nothing is attached; success may still depend on the device's MTU and queues.
 ///
 /// # Errors
 /// `Unsupported` for a kernel before 6.3, which does not tell; no such device.
@@ -186,7 +158,7 @@ fn generic(family: u16, command: u8, attribute: u16, value: &[u8]) -> io::Result
     attributes(&answer, family)
 }
 
-/// What stands after the headers of an answer of `family`; an error if it is one.
+/// The part after the headers of an answer of `family`; an error if it is one.
 fn attributes(answer: &[u8], family: u16) -> io::Result<Vec<u8>> {
     let unread = || io::Error::new(io::ErrorKind::InvalidData, "an answer that cannot be read (generic netlink)");
     let (header, rest) = answer.split_at_checked(HEADERS).ok_or_else(unread)?;
@@ -203,27 +175,12 @@ fn attributes(answer: &[u8], family: u16) -> io::Result<Vec<u8>> {
 
 /// An unsigned integer among attributes, of 16, 32 or 64 bits.
 fn number(attributes: &[u8], wanted: u16) -> Option<u64> {
-    let (_, value) = Attributes(attributes).find(|(kind, _)| *kind == wanted)?;
+    let found = NlasIterator::new(attributes).map_while(Result::ok).find(|attribute| attribute.kind() == wanted)?;
+    let value = found.value();
     match value.len() {
         2 => Some(u16::from_ne_bytes(value.try_into().ok()?).into()),
         4 => Some(u32::from_ne_bytes(value.try_into().ok()?).into()),
         _ => Some(u64::from_ne_bytes(value.try_into().ok()?)),
-    }
-}
-
-/// The attributes of a netlink message, up to the first that cannot be.
-struct Attributes<'a>(&'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-    fn next(&mut self) -> Option<Self::Item> {
-        let head = self.0.get(..4)?;
-        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        // The two upper bits say how the value is to be read, not what it is.
-        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
-        let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, value))
     }
 }
 

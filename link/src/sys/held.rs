@@ -1,16 +1,18 @@
-//! A lock that says that a file's owner lives.
+//! A lock that shows that a file's owner lives.
 //!
-//! Of a file that others may read: an open-file-description lock for writing takes a descriptor that may write, so a process that may only read the
-//! file cannot pretend to hold it. Of flock(2) the exclusive lock can be had with any descriptor.
+//! It is for a file that others may read: an open-file-description lock for writing takes a descriptor that may write, so a process that may only read the
+//! file cannot pretend to hold it. Of flock(2) the exclusive lock is available with any descriptor.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 
+use super::done;
+
 /// Holds the whole file until it is closed here, and in every process that was forked meanwhile; false if another one has a lock on it.
 ///
 /// # Errors
-/// EBADF if `file` is not open for writing; what else the kernel says.
+/// EBADF if `file` is not open for writing; else the kernel's.
 pub fn hold(file: &File) -> io::Result<bool> {
     let mut lock = whole(libc::F_WRLCK);
     match fcntl(file, libc::F_OFD_SETLK, &mut lock) {
@@ -20,10 +22,10 @@ pub fn hold(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether a process that may write the file holds it ([`hold`]), by another opening than `file`. Locks of processes that may only read it do not count.
+/// True if a process that may write the file holds it ([`hold`]), by another open file description than that of `file`. Locks of processes that may only read it do not count.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's.
 pub fn is_held(file: &File) -> io::Result<bool> {
     let mut lock = whole(libc::F_RDLCK);
     fcntl(file, libc::F_OFD_GETLK, &mut lock)?;
@@ -38,10 +40,7 @@ fn whole(kind: i32) -> libc::flock {
 
 fn fcntl(file: &File, command: i32, lock: &mut libc::flock) -> io::Result<()> {
     // SAFETY: the descriptor is open for the length of the call, and the pointer is to a valid flock, which these commands read and write.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
+    done(unsafe { libc::fcntl(file.as_raw_fd(), command, std::ptr::from_mut(lock)) })
 }
 
 #[cfg(test)]

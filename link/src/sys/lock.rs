@@ -1,23 +1,23 @@
-//! A lock whose owner cannot be kept from its processor by threads that are less urgent than who waits for it.
+//! A lock against priority inversion: threads that are less urgent than the waiting thread cannot keep the owner from its processor.
 
 use std::cell::UnsafeCell;
 use std::io;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 
-/// What a lock does about the urgency of its owner.
+/// The protocol by which a lock changes the urgency of its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Nothing: a thread between who owns it and who waits for it may keep both waiting as long as it likes.
+pub enum LockProtocol {
+    /// No change: a thread whose priority is between the owner's and the waiting thread's may keep both waiting for any time.
     Plain,
     /// The owner is as urgent as the most urgent thread that waits for it. Costs nothing while no thread waits.
     Inheritance,
-    /// Whoever has it is as urgent as this SCHED_FIFO priority: two system calls each time, unless it is so already. The C library may
+    /// The owner is as urgent as this SCHED_FIFO priority: two system calls each time, unless it is so already. The C library may
     /// refuse it to a thread that is more urgent.
     Ceiling(u8),
 }
 
-/// A value behind a lock of the C library with that protocol. It is never poisoned: who may panic while it owns one sees to that itself.
+/// A value behind a lock of the C library with that protocol. It is never poisoned: code that may panic while it owns the lock must handle that itself.
 pub struct PriorityLock<T> {
     /// Boxed: it may not move, and threads may wait for it at its address.
     mutex: Box<UnsafeCell<libc::pthread_mutex_t>>,
@@ -51,11 +51,11 @@ impl<T> PriorityLock<T> {
     ///
     /// # Errors
     /// The C library has no such protocol.
-    pub fn new(value: T, protocol: Protocol) -> io::Result<Self> {
+    pub fn new(value: T, protocol: LockProtocol) -> io::Result<Self> {
         let kind = match protocol {
-            Protocol::Plain => libc::PTHREAD_PRIO_NONE,
-            Protocol::Inheritance => libc::PTHREAD_PRIO_INHERIT,
-            Protocol::Ceiling(_) => libc::PTHREAD_PRIO_PROTECT,
+            LockProtocol::Plain => libc::PTHREAD_PRIO_NONE,
+            LockProtocol::Inheritance => libc::PTHREAD_PRIO_INHERIT,
+            LockProtocol::Ceiling(_) => libc::PTHREAD_PRIO_PROTECT,
         };
         let mutex = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
@@ -66,8 +66,10 @@ impl<T> PriorityLock<T> {
             let attributes = attributes.assume_init_mut();
             let made = check(libc::pthread_mutexattr_setprotocol(attributes, kind))
                 .and_then(|()| match protocol {
-                    Protocol::Ceiling(priority) => check(pthread_mutexattr_setprioceiling(attributes, priority.into())),
-                    Protocol::Plain | Protocol::Inheritance => Ok(()),
+                    LockProtocol::Ceiling(priority) => {
+                        check(pthread_mutexattr_setprioceiling(attributes, priority.into()))
+                    }
+                    LockProtocol::Plain | LockProtocol::Inheritance => Ok(()),
                 })
                 .and_then(|()| check(libc::pthread_mutex_init(mutex.get(), attributes)));
             libc::pthread_mutexattr_destroy(attributes);
@@ -143,7 +145,7 @@ mod tests {
     #[test]
     fn one_at_a_time_under_every_protocol() {
         const EACH: u64 = 20_000;
-        for protocol in [Protocol::Plain, Protocol::Inheritance] {
+        for protocol in [LockProtocol::Plain, LockProtocol::Inheritance] {
             let lock = PriorityLock::new(0u64, protocol).unwrap();
             std::thread::scope(|scope| {
                 for _ in 0..3 {

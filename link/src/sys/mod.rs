@@ -1,7 +1,7 @@
 //! The doorway to the kernel: every system call and every unsafe block of this crate.
 //!
-//! Each unsafe block says why it is sound. What rustix offers safely is used from there; what it lacks (`sendmmsg`,
-//! `recvmmsg`, the error queue, some socket options) goes through libc.
+//! Each unsafe block says why it is sound. Calls that rustix offers safely come from there; others (`sendmmsg`,
+//! `recvmmsg`, the error queue, some socket options) go through libc.
 
 mod address;
 mod batch;
@@ -20,14 +20,17 @@ mod wait;
 mod wake;
 mod wall;
 
+use std::io;
+
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{
-    Jumps, clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited, wall_now,
+    ClockJumps, clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited,
+    wall_now,
 };
 pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use held::{hold, is_held};
-pub use lock::{PriorityGuard, PriorityLock, Protocol};
+pub use lock::{LockProtocol, PriorityGuard, PriorityLock};
 pub use process_clock::from_kernel;
 pub use ready::ReadySet;
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
@@ -37,11 +40,11 @@ pub use thread::{
 };
 pub use wait::{Interest, MAX_WAIT, Readiness, WaitSet, wait};
 pub use wake::{Wake, WakeSet};
-pub use wall::{WallClock, wall_clock};
+pub use wall::{WallClock, vouched_wall, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};
-pub(crate) use socket::{open, receive_tos, set_class};
+pub(crate) use socket::{BoundSocket, open, receive_tos, set_class};
 
 /// A region whose packet areas stay where they are, so that the kernel can write into several at once.
 ///
@@ -55,3 +58,8 @@ pub unsafe trait StableFrames: Frames {}
 // SAFETY: the memory is one boxed slice that is allocated in `new` and neither grows nor is replaced. `packet_mut` only computes
 // a subslice of it, `take` and `free` touch only the list of free numbers.
 unsafe impl StableFrames for HeapFrames {}
+
+/// The error that the kernel left, if the answer of its call is negative.
+pub(crate) fn done(answer: impl Into<i64>) -> io::Result<()> {
+    if answer.into() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}

@@ -1,8 +1,8 @@
-//! A clock of this process alone that drifts and steps, for a laboratory with two clocks on one machine: what [`now`](super::now) reads is a line over
+//! A clock of this process alone that drifts and steps, for a laboratory with two clocks on one machine: the reading of [`now`](super::now) is a linear function of
 //! CLOCK_MONOTONIC. Without one, reading the time costs a relaxed load and a branch more.
 //!
-//! It never runs backwards: a step goes forward. Points in time that the kernel tells are turned into it ([`from_kernel`]), and spans for which the
-//! kernel is to wait are turned back (`kernel_span`). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
+//! It never runs backwards: a step goes forward. Points in time from the kernel are converted to it ([`from_kernel`]), and spans for which the
+//! kernel is to wait are converted back (`kernel_span`). Not subject to it: CLOCK_REALTIME, processor time, `std::time::Instant`, other processes, and BPF
 //! programs. [`clock_identity`](super::clock_identity) does not know of it: give the process a time namespace of its own as well.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -17,16 +17,16 @@ pub const MOST_DRIFT_PPM: i32 = 100_000;
 
 const PPM: i128 = 1_000_000;
 
-/// Whether there is one.
+/// True if there is one.
 static IS_SET: AtomicBool = AtomicBool::new(false);
 static BASE: AtomicU64 = AtomicU64::new(0);
 static DRIFT_PPM: AtomicI32 = AtomicI32::new(0);
-/// When it steps, by CLOCK_MONOTONIC; written after by how much.
+/// The time at which it steps, by CLOCK_MONOTONIC; written after the size of the step.
 static STEP_AT: AtomicU64 = AtomicU64::new(u64::MAX);
 static STEP_BY: AtomicU64 = AtomicU64::new(0);
 
-/// From now on the process has a clock of its own, which is so much faster than CLOCK_MONOTONIC, in parts per million, or slower. Call it before the
-/// process starts another thread, and once.
+/// Gives the process a clock of its own, which is faster than CLOCK_MONOTONIC by so many parts per million, or slower. Call it once, before the
+/// process starts another thread.
 ///
 /// # Panics
 /// Beyond [`MOST_DRIFT_PPM`]; if it has one already.
@@ -39,10 +39,10 @@ pub fn set_process_clock(drift_ppm: i32) {
     IS_SET.store(true, Release);
 }
 
-/// The process's own clock steps forward by `by` once it reads `at`, which lies ahead. Once.
+/// Makes the process's own clock step forward by `by` once it reads `at`, which lies ahead. Call it once.
 ///
 /// # Panics
-/// If the process has no clock of its own, or that has a step already.
+/// If the process has no clock of its own, or if that clock has a step already.
 pub fn step_process_clock(at: Instant, by: Duration) {
     let line = line().expect("a process with a clock of its own");
     assert!(line.step_at == Instant::MAX, "the clock has a step already");
@@ -50,7 +50,7 @@ pub fn step_process_clock(at: Instant, by: Duration) {
     STEP_AT.store(line.when(at).as_nanos(), Release);
 }
 
-/// What the process's clock reads when CLOCK_MONOTONIC reads `kernel`.
+/// The reading of the process's clock when CLOCK_MONOTONIC reads `kernel`.
 #[inline]
 pub fn from_kernel(kernel: Instant) -> Instant {
     if IS_SET.load(Relaxed) { reading(kernel) } else { kernel }
@@ -62,13 +62,13 @@ pub(crate) fn kernel_span(span: Duration) -> Duration {
     if IS_SET.load(Relaxed) { waited(span) } else { span }
 }
 
-/// Whether the process has a clock of its own.
+/// True if the process has a clock of its own.
 #[inline]
 pub(crate) fn has_process_clock() -> bool {
     IS_SET.load(Relaxed)
 }
 
-/// Whether that has made its step.
+/// True if that has made its step.
 #[inline]
 pub(crate) fn has_stepped() -> bool {
     has_process_clock() && line().is_some_and(|line| kernel_now() >= line.step_at)
@@ -85,8 +85,8 @@ fn waited(span: Duration) -> Duration {
     line().map_or(span, |line| line.when(line.reading(now) + span).since(now))
 }
 
-fn line() -> Option<Line> {
-    IS_SET.load(Acquire).then(|| Line {
+fn line() -> Option<ClockLine> {
+    IS_SET.load(Acquire).then(|| ClockLine {
         base: Instant::from_nanos(BASE.load(Relaxed)),
         drift_ppm: DRIFT_PPM.load(Relaxed),
         step_at: Instant::from_nanos(STEP_AT.load(Acquire)),
@@ -94,16 +94,16 @@ fn line() -> Option<Line> {
     })
 }
 
-/// What such a clock reads: from `base` on it drifts, and at `step_at` by CLOCK_MONOTONIC it steps.
+/// The reading of such a clock: from `base` on it drifts, and at `step_at` by CLOCK_MONOTONIC it steps.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct ClockLine {
     base: Instant,
     drift_ppm: i32,
     step_at: Instant,
     step_by: Duration,
 }
 
-impl Line {
+impl ClockLine {
     fn reading(&self, kernel: Instant) -> Instant {
         let drifted = self.drifted(kernel);
         if kernel >= self.step_at { drifted + self.step_by } else { drifted }
@@ -154,7 +154,7 @@ mod tests {
         for drift_ppm in [-100_000, -70, 0, 100, 50_000, 100_000] {
             for (step_at, step_by) in [(u64::MAX, 0), (30_000, 5_000), (30_000, 0), (1_000, 7)] {
                 let (step_at, step_by) = (at(step_at), Duration::from_nanos(step_by));
-                let line = Line { base: at(1_000), drift_ppm, step_at, step_by };
+                let line = ClockLine { base: at(1_000), drift_ppm, step_at, step_by };
                 let mut before = Instant::ZERO;
                 for kernel in (0..60_000).step_by(7) {
                     let reading = line.reading(at(kernel));
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn it_drifts_from_its_base_on_and_steps_once() {
         let (step_at, step_by) = (at(2_000_000_000), Duration::from_millis(3));
-        let line = Line { base: at(1_000_000_000), drift_ppm: 100, step_at, step_by };
+        let line = ClockLine { base: at(1_000_000_000), drift_ppm: 100, step_at, step_by };
         assert_eq!(line.reading(at(999)), at(999));
         assert_eq!(line.reading(at(1_500_000_000)), at(1_500_050_000));
         assert_eq!(line.reading(at(2_000_000_000)), at(2_003_100_000));

@@ -1,4 +1,4 @@
-//! Which of an application's descriptors have something to read.
+//! The descriptors of an application that have something to read.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,15 +8,15 @@ use rustix::io::Errno;
 
 use super::wake::{number, told};
 
-/// Descriptors that a thread waits for as for one, with [`wait`](super::wait) or in a [`WakeSet`](super::WakeSet).
+/// A set of descriptors that a thread waits for as for one, with [`wait`](super::wait) or in a [`WakeSet`](super::WakeSet).
 ///
-/// Each is listened to once: after it was told, or has an error, it is silent until it is listened to again, whatever comes meanwhile. So a descriptor that
+/// Each is listened to once: after it was reported, or has an error, it is silent until it is listened to again, whatever comes meanwhile. So a descriptor that
 /// always has something keeps no thread awake.
 #[derive(Debug)]
 pub struct ReadySet(OwnedFd);
 
 impl ReadySet {
-    /// A set of none.
+    /// An empty set.
     ///
     /// # Errors
     /// If the process has no descriptor left.
@@ -24,17 +24,17 @@ impl ReadySet {
         Ok(Self(epoll::create(epoll::CreateFlags::CLOEXEC)?))
     }
 
-    /// Whether a descriptor can be waited for. It is in no set before it is listened to: of one that is at its end the kernel would tell the thread that
-    /// waits, whatever was asked for.
+    /// Tells whether a descriptor can be waited for. The descriptor is in no set before it is listened to: the kernel would tell the
+    /// waiting thread of one that is at its end, whatever was asked for.
     ///
     /// # Errors
-    /// `PermissionDenied` for a regular file or a directory, which cannot; else what the kernel says.
+    /// `PermissionDenied` for a regular file or a directory, which cannot; else the kernel's.
     pub fn check(descriptor: impl AsFd) -> io::Result<()> {
         let alone = Self::new()?;
         Ok(epoll::add(&alone.0, descriptor, number(None), EventFlags::ONESHOT)?)
     }
 
-    /// Listens to a descriptor: the next time that it has something to read, an end, or an error, it is told by `which`.
+    /// Listens to a descriptor: the next time that it has something to read, an end, or an error, it is reported as `which`.
     ///
     /// # Errors
     /// It cannot be waited for; the kernel has no room for another one.
@@ -52,7 +52,7 @@ impl ReadySet {
         let _ = epoll::delete(&self.0, descriptor);
     }
 
-    /// Tells those that have something, a bounded number of them: the others are told the next time, and are first then. Never waits.
+    /// Reports those that have something, a bounded number of them: the others are reported the next time, and are first then. Never waits.
     pub fn take(&self, ready: impl FnMut(u32)) {
         told(&self.0, ready);
     }
@@ -70,7 +70,7 @@ mod tests {
     use crate::sys::{Interest, Wake, WakeSet, wait};
     use laxity_core::units::Duration;
 
-    /// Whether a thread that waits for the set would be woken, and what it would be told.
+    /// Tells whether a thread that waits for the set would be woken, and with which events.
     fn look(set: &ReadySet) -> (bool, Vec<u32>) {
         let wakes = wait(&[(set.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
         let mut ready = Vec::new();

@@ -1,8 +1,8 @@
 //! The four rings that an AF_XDP socket shares with the kernel, and the socket itself.
 //!
 //! Each ring has one producer and one consumer; we are one of them and the kernel is the other. A ring is an array of a power of two
-//! of places, and two counters that only grow (and wrap): places from `consumer` to `producer` are full. Whoever writes a counter
-//! releases what lies before it, whoever reads the other's acquires it. The kernel's counter is not believed beyond the ring's size:
+//! of places, and two counters that only grow (and wrap): places from `consumer` to `producer` are full. The side that writes a counter
+//! releases what lies before it, the side that reads the other's acquires it. The kernel's counter is not believed beyond the ring's size:
 //! nothing here reads or writes outside the mapping, whatever it says.
 
 use std::io;
@@ -33,11 +33,11 @@ pub struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, wherever it is.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared borrow tells only where it is; whoever reads or writes there answers for it.
+// SAFETY: a shared borrow tells only where it is; the code that reads or writes there answers for it.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Anonymous, whole pages, zeroed.
+    /// Anonymous memory, whole pages, zeroed.
     ///
     /// # Errors
     /// The kernel has no memory.
@@ -46,14 +46,18 @@ impl Mapping {
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
         let mapping = Self::new(start.cast(), bytes)?;
-        // A child would copy what it never uses. Where that cannot be had it is no matter.
+        // A child would copy what it never uses. A kernel without this does no harm.
         // SAFETY: the mapping is ours alone.
         let _ = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxDontFork) };
         Ok(mapping)
     }
 
-    fn of(fd: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Self> {
-        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+    /// Memory behind `fd` that others have, too, from `offset` on.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn shared(fd: BorrowedFd<'_>, bytes: usize, offset: u64, protection: ProtFlags) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) }?;
         Self::new(start.cast(), bytes)
@@ -64,12 +68,12 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Where it begins.
+    /// The address at which it begins.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// How long it is.
+    /// Its length.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -88,7 +92,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: mapped by us with this length; whoever had pointers into it had them with this value.
+        // SAFETY: mapped by us with this length; all pointers into it were borrowed from this value.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -117,7 +121,7 @@ impl<T: Copy> Ring<T> {
     fn new(fd: BorrowedFd<'_>, offsets: &XdpRingOffset, size: u32, page_offset: u64) -> io::Result<Self> {
         let bytes = usize::try_from(offsets.desc).unwrap_or(usize::MAX);
         let bytes = bytes.saturating_add(size as usize * size_of::<T>());
-        let memory = Mapping::of(fd, bytes, page_offset)?;
+        let memory = Mapping::shared(fd, bytes, page_offset, ProtFlags::READ | ProtFlags::WRITE)?;
         let (producer, consumer) = (memory.at(offsets.producer)?, memory.at(offsets.consumer)?);
         let flags = offsets.flags.map(|offset| memory.at(offset)).transpose()?;
         let places = memory.at(offsets.desc)?;
@@ -178,7 +182,7 @@ impl<T: Copy> Ring<T> {
         }
     }
 
-    /// Whether the kernel waits for a system call.
+    /// True if the kernel waits for a system call.
     fn wants_wakeup(&self) -> bool {
         let set = |flags| Self::counter(flags).load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0;
         // Without flags, it always does.
@@ -188,62 +192,55 @@ impl<T: Copy> Ring<T> {
 
 /// Sizes of the rings, in places; powers of two, or 0 for none.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct RingSizes {
     /// Frames that the kernel may be given to receive into.
     pub fill: u32,
     /// Frames that may wait to be received.
     pub receive: u32,
     /// Frames that may wait to be sent.
     pub transmit: u32,
-    /// Of the queue's only sender, as many as it may have handed over.
+    /// Frames that the queue's only sender may have handed over.
     pub completion: u32,
 }
 
-/// What a socket is bound to.
+/// The interface and the queue that a socket is bound to.
 #[derive(Clone, Copy, Debug)]
-pub struct Port {
+pub struct BindTarget {
     /// The interface's number.
     pub interface: u32,
     /// Its receive and transmit queue.
     pub queue: u32,
-    /// Copy mode is asked for; else the kernel chooses.
+    /// True to ask for copy mode; else the kernel chooses.
     pub copy: bool,
 }
 
 /// The ring from which the kernel takes frames, and the one by which it gives those back that it has sent. One pair for each queue.
 #[derive(Debug)]
-pub struct Supply {
+pub struct FrameSupply {
     fill: Ring<u64>,
     completion: Ring<u64>,
 }
 
-impl Supply {
-    /// Sets how many places both rings will have.
-    fn size(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
-        sockopt::set_xdp_umem_fill_ring_size(fd, sizes.fill)?;
-        sockopt::set_xdp_umem_completion_ring_size(fd, sizes.completion)?;
-        Ok((sizes.fill, sizes.completion))
-    }
-
+impl FrameSupply {
     /// Frames that the kernel may be given.
     pub fn room(&self) -> u32 {
         self.fill.room()
     }
 
-    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`told`](Self::told) tells it. False
+    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`publish`](Self::publish) tells it. False
     /// without room.
     #[must_use]
     pub fn give(&mut self, address: u64) -> bool {
         self.fill.write(address)
     }
 
-    /// Whether the kernel waits for a system call on one of the queue's sockets before it receives.
+    /// True if the kernel waits for a system call on one of the queue's sockets before it receives.
     pub fn wants_wakeup(&self) -> bool {
         self.fill.wants_wakeup()
     }
 
-    /// Tells the kernel what it was given.
-    pub fn told(&mut self) {
+    /// Tells the kernel of the frames that it was given.
+    pub fn publish(&mut self) {
         self.fill.produce();
     }
 
@@ -252,7 +249,7 @@ impl Supply {
         (self.completion.filled() > 0).then(|| self.completion.read())
     }
 
-    /// Tells the kernel that what [`sent`](Self::sent) gave is taken.
+    /// Tells the kernel that the frames from [`sent`](Self::sent) are taken.
     pub fn took_sent(&mut self) {
         self.completion.consume();
     }
@@ -284,10 +281,10 @@ pub fn socket() -> io::Result<OwnedFd> {
 /// Registers `region` with a first socket: frames of `chunk` bytes, a power of two from 2048 to a page.
 ///
 /// # Errors
-/// The kernel's: too little memory may be locked, or the sizes cannot be.
+/// The kernel's: too little memory may be locked, or the sizes are impossible.
 ///
 /// # Safety
-/// The region stays mapped until every socket that uses it is closed. Nobody reads or writes a frame that was given or pushed until the
+/// The region stays mapped until every socket that uses it is closed. No code reads or writes a frame that was given or pushed until the
 /// kernel has given it back.
 pub unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::Result<()> {
     let registration = rustix::net::xdp::XdpUmemReg {
@@ -306,8 +303,11 @@ impl XdpSocket {
     ///
     /// # Errors
     /// The kernel's.
-    pub fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
-        let supply = is_first_of_queue.then(|| Supply::size(fd.as_fd(), sizes)).transpose()?;
+    pub fn prepare(fd: OwnedFd, sizes: RingSizes, is_first_of_queue: bool) -> io::Result<(Self, Option<FrameSupply>)> {
+        if is_first_of_queue {
+            sockopt::set_xdp_umem_fill_ring_size(&fd, sizes.fill)?;
+            sockopt::set_xdp_umem_completion_ring_size(&fd, sizes.completion)?;
+        }
         if sizes.receive > 0 {
             sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
         }
@@ -315,19 +315,18 @@ impl XdpSocket {
             sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;
         }
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        let receive = (sizes.receive > 0)
-            .then(|| Ring::new(fd.as_fd(), &offsets.rx, sizes.receive, XDP_PGOFF_RX_RING))
-            .transpose()?;
-        let transmit = (sizes.transmit > 0)
-            .then(|| Ring::new(fd.as_fd(), &offsets.tx, sizes.transmit, XDP_PGOFF_TX_RING))
-            .transpose()?;
-        let supply = match supply {
-            None => None,
-            Some((fill, completion)) => Some(Supply {
-                fill: Ring::new(fd.as_fd(), &offsets.fr, fill, XDP_UMEM_PGOFF_FILL_RING)?,
-                completion: Ring::new(fd.as_fd(), &offsets.cr, completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
-            }),
+        let ring = |offsets, size, page_offset| {
+            (size > 0).then(|| Ring::new(fd.as_fd(), offsets, size, page_offset)).transpose()
         };
+        let receive = ring(&offsets.rx, sizes.receive, XDP_PGOFF_RX_RING)?;
+        let transmit = ring(&offsets.tx, sizes.transmit, XDP_PGOFF_TX_RING)?;
+        let supply = || -> io::Result<FrameSupply> {
+            Ok(FrameSupply {
+                fill: Ring::new(fd.as_fd(), &offsets.fr, sizes.fill, XDP_UMEM_PGOFF_FILL_RING)?,
+                completion: Ring::new(fd.as_fd(), &offsets.cr, sizes.completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
+            })
+        };
+        let supply = is_first_of_queue.then(supply).transpose()?;
         Ok((Self { receive, transmit, fd }, supply))
     }
 
@@ -335,8 +334,8 @@ impl XdpSocket {
     /// the caller tries again, with the same socket.
     ///
     /// # Errors
-    /// `ResourceBusy`, and what else the kernel says.
-    pub fn bind(&self, port: Port, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    /// `ResourceBusy`, and the kernel's other errors.
+    pub fn bind(&self, port: BindTarget, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         match with {
             None => {
                 let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
@@ -352,7 +351,7 @@ impl XdpSocket {
         Ok(())
     }
 
-    /// What the kernel counted at this socket.
+    /// The kernel's counters of this socket.
     ///
     /// # Errors
     /// The kernel's.
@@ -360,12 +359,12 @@ impl XdpSocket {
         Ok(sockopt::xdp_statistics(fd)?)
     }
 
-    /// Whether the device itself reads and writes the region.
+    /// True if the device itself reads and writes the region.
     pub fn is_zero_copy(&self) -> bool {
         sockopt::xdp_options(&self.fd).is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
-    /// The thread that asks for frames also drives the device's queue, for up to `span` and `frames` at a time, and interrupts are
+    /// Lets the thread that asks for frames also drive the device's queue, for up to `span` and `frames` at a time, and interrupts are
     /// put off as long as it does.
     ///
     /// # Errors
@@ -390,7 +389,7 @@ impl XdpSocket {
         Some((addr, len))
     }
 
-    /// Tells the kernel that what [`take_received`](Self::take_received) gave is taken.
+    /// Tells the kernel that the frames from [`take_received`](Self::take_received) are taken.
     pub fn took_received(&mut self) {
         if let Some(receive) = &mut self.receive {
             receive.consume();
@@ -414,35 +413,35 @@ impl XdpSocket {
         let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], rustix::net::RecvFlags::DONTWAIT);
     }
 
-    /// Tells the kernel what was handed over, with a system call if it waits for one. In copy mode it takes some 32 frames a call.
+    /// Tells the kernel of the frames that were handed over, with a system call if it waits for one. In copy mode it takes some 32 frames a call.
     ///
     /// # Errors
-    /// What makes the socket useless: the interface is gone.
-    pub fn send(&mut self) -> io::Result<Sent> {
-        let Some(transmit) = &mut self.transmit else { return Ok(Sent::All) };
+    /// One that makes the socket useless: the interface is gone.
+    pub fn send(&mut self) -> io::Result<SendResult> {
+        let Some(transmit) = &mut self.transmit else { return Ok(SendResult::All) };
         transmit.produce();
         if !transmit.wants_wakeup() {
-            return Ok(Sent::All);
+            return Ok(SendResult::All);
         }
         use rustix::io::Errno;
         match rustix::net::send(&self.fd, &[], rustix::net::SendFlags::DONTWAIT) {
-            Ok(_) => Ok(Sent::All),
+            Ok(_) => Ok(SendResult::All),
             // More than it takes in a call, or its completion ring or the socket's buffer is full.
-            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(Sent::Some),
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(SendResult::Some),
             // The interface's queue dropped a frame, which counts as sent; the rest waits.
-            Err(Errno::BUSY) => Ok(Sent::Dropped),
-            Err(Errno::NETDOWN) => Ok(Sent::Down),
+            Err(Errno::BUSY) => Ok(SendResult::Dropped),
+            Err(Errno::NETDOWN) => Ok(SendResult::Down),
             Err(other) => Err(other.into()),
         }
     }
 }
 
-/// What the kernel did with what it was told of.
+/// The result of telling the kernel of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sent {
-    /// All of it.
+pub enum SendResult {
+    /// The kernel has taken all of them; they may not have left yet.
     All,
-    /// Some of it: take what was sent, and call again.
+    /// Some were sent: take the sent frames, and call again.
     Some,
     /// One was dropped.
     Dropped,

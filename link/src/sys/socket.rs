@@ -1,4 +1,4 @@
-//! Making the UDP socket: its options, and errors that say whose fault it is.
+//! Making the UDP socket: its options, and errors that name the side at fault.
 
 use std::io;
 use std::mem::size_of;
@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
+use super::done;
 use crate::error::LinkError;
 
 /// From the kernel's asm-generic/socket.h; libc lacks it. The same on all architectures that Rust has Linux for, but sparc.
@@ -18,7 +19,7 @@ pub(super) const SO_RXQ_OVFL: libc::c_int = 40;
 pub(super) const SO_RXQ_OVFL: libc::c_int = 0x24;
 
 /// A bound socket, and the buffers that it got.
-pub(crate) struct Endpoint {
+pub(crate) struct BoundSocket {
     pub(crate) fd: OwnedFd,
     pub(crate) address: SocketAddr,
     pub(crate) receive_buffer_bytes: usize,
@@ -37,7 +38,7 @@ pub(super) fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int,
             size_of::<libc::c_int>() as libc::socklen_t,
         )
     };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    done(result)
 }
 
 /// Opens a non-blocking socket on `address` with what every link needs. Sizes are bytes; `None` leaves the system's.
@@ -45,7 +46,7 @@ pub(crate) fn open(
     address: SocketAddr,
     receive_buffer: Option<usize>,
     send_buffer: Option<usize>,
-) -> Result<Endpoint, LinkError> {
+) -> Result<BoundSocket, LinkError> {
     let kernel = |what| move |source: io::Error| LinkError::Kernel { address, what, source };
     let (family, family_name) =
         if address.is_ipv6() { (AddressFamily::INET6, "IPv6") } else { (AddressFamily::INET, "IPv4") };
@@ -86,7 +87,7 @@ pub(crate) fn open(
     let bound = rustix::net::getsockname(&fd)
         .and_then(SocketAddr::try_from)
         .map_err(|error| kernel("the name of the socket")(error.into()))?;
-    Ok(Endpoint { fd, address: bound, receive_buffer_bytes: buffers.0, send_buffer_bytes: buffers.1 })
+    Ok(BoundSocket { fd, address: bound, receive_buffer_bytes: buffers.0, send_buffer_bytes: buffers.1 })
 }
 
 /// Asks the kernel to tell the type of service, or traffic class, of each datagram. On an IPv6 socket both, because IPv4 peers
@@ -109,7 +110,7 @@ pub(crate) fn set_class(socket: BorrowedFd<'_>, class: u32) -> io::Result<()> {
 /// congestion notification stay 0.
 ///
 /// # Errors
-/// `InvalidInput` for a larger code point; else what the kernel says.
+/// `InvalidInput` for a larger code point; else the kernel's.
 pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     if dscp > 63 {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "a code point is 0 to 63"));
@@ -122,7 +123,7 @@ pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Who is at the other end of a Unix socket, as it was when it connected.
+/// The process at the other end of a Unix socket, as it was when it connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerCredentials {
     /// Its process; 0 if that is not in the own namespace of processes.
@@ -133,7 +134,7 @@ pub struct PeerCredentials {
     pub group: u32,
 }
 
-/// Process and user at the other end of a Unix socket, by the kernel's word. The process is 0 if it has no number here, in another namespace.
+/// Process and user at the other end of a Unix socket, as the kernel says. The process is 0 if it has no number here, in another namespace.
 ///
 /// # Errors
 /// It is no such socket, or not connected.
@@ -145,16 +146,14 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
         let to = (&raw mut found).cast();
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut bytes)
     };
-    if answer != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    done(answer)?;
     Ok(PeerCredentials { process: u32::try_from(found.pid).unwrap_or(0), user: found.uid, group: found.gid })
 }
 
-/// Asks for buffers, beyond the system's limits if we may, and returns what was got (receive, send).
+/// Asks for buffers, beyond the system's limits if that is permitted, and returns the sizes that the kernel gave (receive, send).
 ///
 /// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,
-/// so that it compares with what was asked for.
+/// so that it compares with the request.
 pub fn buffers(socket: BorrowedFd<'_>, receive: Option<usize>, send: Option<usize>) -> io::Result<(usize, usize)> {
     if let Some(bytes) = receive {
         sockopt::set_socket_recv_buffer_size_force(socket, bytes)

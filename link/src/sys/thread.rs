@@ -1,4 +1,4 @@
-//! What a thread runs as, and where.
+//! The scheduling class of a thread, and the processors that it runs on.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use laxity_core::units::Duration;
 use rustix::event::epoll;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::done;
 
 /// Makes the calling thread SCHED_FIFO with `priority` (1 to 99); threads and processes that it starts are ordinary ones again.
 ///
@@ -42,13 +44,10 @@ pub fn ordinary(thread: i32) -> io::Result<()> {
 fn set_scheduler(thread: i32, policy: i32, priority: u8) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: i32::from(priority) };
     // SAFETY: the pointer is to a valid sched_param for the length of the call; the kernel checks the number of the thread.
-    match unsafe { libc::sched_setscheduler(thread, policy | libc::SCHED_RESET_ON_FORK, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    done(unsafe { libc::sched_setscheduler(thread, policy | libc::SCHED_RESET_ON_FORK, &parameters) })
 }
 
-/// What a thread runs as: its policy and priority.
+/// The scheduling class of a thread: its policy and priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Urgency {
     policy: i32,
@@ -56,17 +55,15 @@ pub struct Urgency {
 }
 
 impl Urgency {
-    /// Of the calling thread.
+    /// The scheduling class of the calling thread.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn of_thread() -> io::Result<Self> {
         let mut parameters = libc::sched_param { sched_priority: 0 };
         // SAFETY: 0 names the calling thread, and the pointer is to a sched_param that the kernel fills.
         let (policy, answer) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &mut parameters)) };
-        if policy < 0 || answer < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        done(policy.min(answer))?;
         Ok(Self { policy, priority: parameters.sched_priority })
     }
 
@@ -76,29 +73,26 @@ impl Urgency {
         u8::try_from(self.priority).ok().filter(|_| is_real_time)
     }
 
-    /// As this, with another priority.
+    /// The same class with another priority.
     #[must_use]
     pub fn with_priority(self, priority: u8) -> Self {
         Self { priority: i32::from(priority), ..self }
     }
 
-    /// Makes the calling thread run so.
+    /// Gives the calling thread this class.
     ///
     /// # Errors
     /// As [`real_time`].
     pub fn take(self) -> io::Result<()> {
         let parameters = libc::sched_param { sched_priority: self.priority };
         // SAFETY: 0 names the calling thread, and the pointer is to a valid sched_param for the length of the call.
-        match unsafe { libc::sched_setscheduler(0, self.policy, &parameters) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        done(unsafe { libc::sched_setscheduler(0, self.policy, &parameters) })
     }
 }
 
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// From now on [`forks`] counts.
+/// Makes [`forks`] count from now on.
 pub fn watch_forks() {
     static ONCE: Once = Once::new();
     extern "C" fn in_child() {
@@ -110,7 +104,7 @@ pub fn watch_forks() {
     });
 }
 
-/// How many times this process is a copy, made by fork(2) after [`watch_forks`]. Where that has grown, none of the threads that were there
+/// The number of forks (fork(2), after [`watch_forks`]) by which this process is a copy: it grows in the copy, not in the process that was copied. Where that has grown, none of the threads that were there
 /// before run any more.
 pub fn forks() -> u32 {
     FORKS.load(Ordering::Relaxed)
@@ -146,7 +140,7 @@ pub fn deadline(runtime: Duration, period: Duration) -> io::Result<()> {
 /// Asks for a slice of `slice` in the ordinary class, for the calling thread; kernels before 6.12 ignore it.
 ///
 /// # Errors
-/// What the kernel says; the thread runs on as it is.
+/// The kernel's; the thread runs on as it is.
 pub fn short_slice(slice: Duration) -> io::Result<()> {
     // As it is: a slice is no reason to lose what the user set.
     let nice = rustix::process::getpriority_process(None).unwrap_or(0);
@@ -158,13 +152,10 @@ pub fn short_slice(slice: Duration) -> io::Result<()> {
 fn set_attributes(attributes: Attributes) -> io::Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
     // SAFETY: `attributes` has the layout of the kernel's sched_attr (SCHED_ATTR_SIZE_VER0) and says its size.
-    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
+    done(unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) })
 }
 
-/// The kernel's own threads whose name is such a one, as far as they can be seen. A process may have any name, and is none of them.
+/// The kernel's own threads for whose name `is_it` is true, as far as they can be seen. A process may have any name, and does not count.
 ///
 /// # Errors
 /// There is no `/proc`.
@@ -185,7 +176,7 @@ pub fn kernel_threads(is_it: impl Fn(&str) -> bool) -> io::Result<Vec<i32>> {
     Ok(found.collect())
 }
 
-/// How long a thread of this process has had a processor so far.
+/// The time for which a thread of this process has had a processor so far.
 ///
 /// # Errors
 /// EINVAL if there is no such thread.
@@ -194,7 +185,7 @@ pub fn processor_time_of(thread: i32) -> io::Result<Duration> {
     processor_time(thread, 6)
 }
 
-/// Likewise all threads of any process together, or a thread of the kernel's.
+/// Likewise for all threads of any process together, or for a thread of the kernel.
 ///
 /// # Errors
 /// EINVAL if there is no such process.
@@ -208,16 +199,12 @@ fn processor_time(of: i32, kind: i32) -> io::Result<Duration> {
     let clock = (!of << 3) | kind;
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that the kernel fills; it checks the clock's number.
-    match unsafe { libc::clock_gettime(clock, &mut time) } {
-        0 => {
-            let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
-            Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanos))
-        }
-        _ => Err(io::Error::last_os_error()),
-    }
+    done(unsafe { libc::clock_gettime(clock, &mut time) })?;
+    let [seconds, nanos] = [time.tv_sec.try_into(), time.tv_nsec.try_into()].map(|part| part.unwrap_or(0));
+    Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanos))
 }
 
-/// Calls `interrupted` each time that the kernel ends a wait of the calling thread without a reason of the thread's own, which takes no
+/// Calls `interrupted` each time that the kernel ends a wait of the calling thread without a reason of the thread's own; the thread takes no
 /// signals from here on: the process had been stopped, and goes on. Calls `asked` when `question`, an eventfd, was written to: by then
 /// it has been interrupted for all that happened before. Never returns, unless the kernel refuses.
 ///
@@ -249,7 +236,7 @@ pub fn wait_for_interruptions(
     }
 }
 
-/// The processors that this process may run on; none if it cannot tell.
+/// The processors that this process may run on; empty if that is unknown.
 pub fn processors() -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect()

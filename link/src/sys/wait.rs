@@ -9,23 +9,23 @@ use rustix::io::Errno;
 
 use super::process_clock::kernel_span;
 
-/// How many descriptors one [`wait`] takes: an executive has a few links and one wake.
+/// The largest number of descriptors that one [`wait`] takes: an executive has a few links and one wake.
 pub const MAX_WAIT: usize = 16;
 
-/// What to wait for. Errors are always waited for.
+/// The events to wait for. Errors are always waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something to read.
     Readable,
     /// Room to write.
     Writable,
-    /// Either.
+    /// Both.
     Both,
     /// Only errors.
     ErrorsOnly,
 }
 
-/// What [`wait`] found, by the position of the descriptor in its argument.
+/// The findings of [`wait`], by the position of the descriptor in its argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Readiness {
     found: [PollFlags; MAX_WAIT],
@@ -34,23 +34,23 @@ pub struct Readiness {
 }
 
 impl Readiness {
-    /// How many descriptors have something; 0 if the time was up or a signal came.
+    /// The number of descriptors that have something; 0 if the time was up or a signal came.
     pub fn ready(&self) -> usize {
         self.ready
     }
-    /// A signal ended the wait. The caller looks at its own flags and goes on.
+    /// True if a signal ended the wait. The caller looks at its own flags and goes on.
     pub fn interrupted(&self) -> bool {
         self.interrupted
     }
-    /// The descriptor at `index` has something to read, or an error, which reading will report.
+    /// True if the descriptor at `index` has something to read, or an error, which reading will report.
     pub fn readable(&self, index: usize) -> bool {
         self.has(index, PollFlags::IN | PollFlags::ERR | PollFlags::HUP)
     }
-    /// The descriptor at `index` has room, or an error, which writing will report.
+    /// True if the descriptor at `index` has room, or an error, which writing will report.
     pub fn writable(&self, index: usize) -> bool {
         self.has(index, PollFlags::OUT | PollFlags::ERR | PollFlags::HUP)
     }
-    /// The descriptor at `index` has an error waiting. A link reads it in [`LinkOver::receive`](crate::LinkOver::receive).
+    /// True if the descriptor at `index` has an error waiting. A link reads it in [`LinkOver::receive`](crate::LinkOver::receive).
     pub fn error(&self, index: usize) -> bool {
         self.has(index, PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
     }
@@ -59,13 +59,13 @@ impl Readiness {
     }
 }
 
-/// Waits until a descriptor is ready, `timeout` is over, or a signal came; `None` waits as long as it takes, zero only looks.
+/// Waits until a descriptor is ready, `timeout` is over, or a signal came; `None` waits without a limit, zero only looks.
 ///
-/// It does not wait on after a signal, so that Ctrl-C is seen at once. How late it wakes is the platform's, see
+/// It returns after a signal, so that Ctrl-C is seen at once. How late it wakes up depends on the platform, see
 /// [`precise_timers`](super::precise_timers). Allocates nothing.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`MAX_WAIT`] descriptors; else what the kernel says.
+/// `InvalidInput` for more than [`MAX_WAIT`] descriptors; else the kernel's.
 pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io::Result<Readiness> {
     let mut result = Readiness { found: [PollFlags::empty(); MAX_WAIT], ready: 0, interrupted: false };
     if fds.len() > MAX_WAIT {
@@ -105,14 +105,14 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
-/// What a thread waits for beside others: a descriptor of its own, and some that they share, of which one thread is to hear.
+/// The descriptors that one of several threads waits for: one of its own, and some that they share. Of those one thread is to hear.
 ///
-/// Of the sets that share descriptors, the one that was made first of those that are waited for is told what arrives, and the others sleep on
-/// (EPOLLEXCLUSIVE). What arrives while none is waited for, all are told; and what comes through a descriptor that is an epoll set itself. A set does not keep descriptors open, and forgets those that are closed.
+/// Of the sets that share descriptors, the oldest one of those that are waited for is told of an arrival, and the others sleep on
+/// (EPOLLEXCLUSIVE). If none is waited for, all are told; also of events that come through a descriptor that is an epoll set itself. A set does not keep descriptors open, and forgets those that are closed.
 #[derive(Debug)]
 pub struct WaitSet {
     epoll: OwnedFd,
-    /// What is shared, if it can be shut: a set within the set.
+    /// The shared descriptors, if they can be shut: a set within the set.
     gate: Option<OwnedFd>,
 }
 
@@ -129,27 +129,25 @@ impl WaitSet {
         Ok(set)
     }
 
-    /// As [`WaitSet::new`], for a set that can be made deaf to what is shared ([`WaitSet::shut`]).
+    /// As [`WaitSet::new`], for a set that can be made deaf to the shared descriptors ([`WaitSet::shut`]).
     ///
     /// # Errors
     /// As [`WaitSet::new`].
     pub fn with_gate(own: BorrowedFd<'_>, shared: &[BorrowedFd<'_>]) -> io::Result<Self> {
         let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         share(&gate, shared)?;
-        let set = Self { gate: Some(gate), ..Self::new(own, &[])? };
-        if let Some(gate) = &set.gate {
-            epoll::add(&set.epoll, gate, epoll::EventData::new_u64(SHARED), epoll::EventFlags::IN)?;
-        }
+        let set = Self::new(own, &[])?;
+        epoll::add(&set.epoll, &gate, epoll::EventData::new_u64(SHARED), epoll::EventFlags::IN)?;
         set.wait(Some(Duration::ZERO))?;
-        Ok(set)
+        Ok(Self { gate: Some(gate), ..set })
     }
 
-    /// From now on who waits for a set with a gate does not hear what is shared: a system call. Nothing for another set.
+    /// From now on a thread that waits for a set with a gate does not hear the shared descriptors: a system call. For a set without a gate it does nothing.
     pub fn shut(&self) {
         self.listen(epoll::EventFlags::empty());
     }
 
-    /// Who waits for it hears what is shared again, and what is there already.
+    /// From now on a thread that waits for it hears the shared descriptors again, and what is there already.
     pub fn open(&self) {
         self.listen(epoll::EventFlags::IN);
     }
@@ -161,10 +159,10 @@ impl WaitSet {
         }
     }
 
-    /// Waits as [`wait`] does: whether its own descriptor, and whether a shared one has something to read, or an error.
+    /// Waits as [`wait`] does. Returns two values: true if its own descriptor, and true if a shared one, has something to read or an error.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<(bool, bool)> {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(OWN) };
         let mut events = [none; MAX_WAIT];
@@ -193,7 +191,7 @@ fn share(epoll: &OwnedFd, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
 const OWN: u64 = 0;
 const SHARED: u64 = 1;
 
-/// What the kernel is told so that `span` passes by the clock of the process.
+/// The span for the kernel so that `span` passes by the clock of the process.
 fn timespec(span: Duration) -> Timespec {
     let span = kernel_span(span);
     Timespec {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::ReadySet;
 
-/// A bell: any thread rings, the executive waits for it with [`wait`](super::wait). Rings that were not drained are one.
+/// A bell: any thread rings, the executive waits for it with [`wait`](super::wait). Rings that were not drained count as one.
 #[derive(Debug)]
 pub struct Wake(OwnedFd);
 
@@ -26,7 +26,7 @@ impl Wake {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Ends the ringing; true if it had rung. To be called before looking for the work that was announced, not after.
+    /// Ends the ringing; true if it had rung. Call it before looking for the announced work, not after.
     pub fn drain(&self) -> bool {
         rustix::io::read(&self.0, &mut [0u8; 8]).is_ok()
     }
@@ -41,7 +41,7 @@ impl From<OwnedFd> for Wake {
 
 /// Bells of several processes, for a thread that waits for all of them as for one descriptor.
 ///
-/// A process that has a bell can end its ringing, so each has its own, and what is heard of it is that it rang, not that it rings.
+/// A process that has a bell can end its ringing, so each has its own, and the set hears that it rang, not that it rings.
 #[derive(Debug)]
 pub struct WakeSet(OwnedFd);
 
@@ -56,7 +56,7 @@ impl WakeSet {
         Ok(Self(set))
     }
 
-    /// Hears another process's bell, until that is closed or taken out. It is told by `number`.
+    /// Hears another process's bell, until that is closed or taken out. It is reported as `which`.
     ///
     /// # Errors
     /// If the kernel has no memory left, or hears it already.
@@ -80,13 +80,13 @@ impl WakeSet {
         let _ = epoll::delete(&self.0, other);
     }
 
-    /// Ends the ringing of all but its own bell, and tells which have rung. To be called before looking for the work that was announced, not after.
+    /// Ends the ringing of all but its own bell, and tells which have rung. Call it before looking for the announced work, not after.
     pub fn drain(&self, rang: impl FnMut(u32)) {
         told(&self.0, rang);
     }
 }
 
-/// What the kernel tells of a descriptor in a set; nothing of one that has no number.
+/// The event data of a descriptor in a set; none for one that has no number.
 pub(super) fn number(which: Option<u32>) -> epoll::EventData {
     epoll::EventData::new_u64(which.map_or(0, |which| u64::from(which) + 1))
 }

@@ -1,4 +1,4 @@
-//! How to make the fast path, and what was got.
+//! The parameters of the fast path, and the result of opening it.
 
 use std::net::SocketAddr;
 
@@ -11,27 +11,27 @@ pub use super::mode::Mode;
 /// The executive's own thread drives the interface's queue when it looks, instead of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BusyPoll {
-    /// For how long one look drives it at most.
+    /// The longest time for which one look drives it.
     pub span: Duration,
-    /// How many frames one look takes at most, 1 to 64.
+    /// The largest number of frames that one look takes, 1 to 64.
     pub frames: u32,
 }
 
-/// How to make an [`Xdp`](super::Xdp) link.
+/// The parameters of an [`Xdp`](super::Xdp) link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdpConfig {
     /// The local address; port 0 takes any. A wildcard needs the interface's name.
     pub bind: SocketAddr,
     /// The interface; `None` takes the one that has the address.
     pub interface: Option<String>,
-    /// Tag what is sent with this VLAN, 1 to 4094, and take only what is tagged so; `None` takes that of the interface, if it is a
-    /// VLAN's. For a host whose kernel has no interface for the VLAN: neighbours and whatever takes the kernel's way stay untagged.
+    /// The VLAN, 1 to 4094, with which packets are tagged; only packets with this tag are received. `None` takes that of the interface, if it is a
+    /// VLAN's. For a host whose kernel has no interface for the VLAN: neighbours and all that takes the kernel's path stay untagged.
     pub vlan: Option<u16>,
-    /// Where the program is to run.
+    /// The place in the kernel where the program is to run.
     pub mode: Mode,
-    /// Frames that can be staged: 1 to [`MAX_BATCH`](crate::udp::MAX_BATCH).
+    /// Frames that can be buffered: 1 to [`MAX_BATCH`](crate::udp::MAX_BATCH).
     pub batch: usize,
-    /// Frames of the region for whoever drives the link, beside those that the kernel has.
+    /// Frames of the region for the driver of the link, beside those that the kernel has.
     pub frames: usize,
     /// Bytes of the largest packet: at most 3,774, and what the interface carries.
     pub packet: usize,
@@ -40,12 +40,10 @@ pub struct XdpConfig {
     pub waiting: [u32; 3],
     /// Peers with a channel, at most.
     pub peers: usize,
-    /// How long a receive queue is waited for that somebody else has just given up.
+    /// The longest wait for a receive queue that another program has just given up.
     pub patience: Duration,
-    /// Whether to drive the queue from the executive's thread.
+    /// Set to drive the queue from the executive's thread.
     pub busy_poll: Option<BusyPoll>,
-    /// Bytes to ask for the socket's buffers, see [`UdpConfig`](crate::udp::UdpConfig).
-    pub buffer_bytes: Option<usize>,
 }
 
 impl XdpConfig {
@@ -64,14 +62,13 @@ impl XdpConfig {
             peers: 256,
             patience: Duration::from_secs(3),
             busy_poll: None,
-            buffer_bytes: Some(crate::udp::UdpConfig::DEFAULT_BUFFER_BYTES),
         }
     }
 }
 
-/// What was got.
+/// The properties of the link that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedXdp {
     /// The interface that is driven: the one below, if the address is a VLAN's.
     pub interface: String,
     /// Its number in its network namespace.
@@ -80,13 +77,13 @@ pub struct Opened {
     pub vlan: Option<u16>,
     /// Native or generic.
     pub mode: Mode,
-    /// Whether the device itself reads and writes the frames; else the kernel copies them.
+    /// True if the device itself reads and writes the frames; else the kernel copies them.
     pub zero_copy: bool,
     /// Receive queues.
     pub queues: u32,
-    /// What it took here to find that a frame is of no channel, and to drop it; measured, in the kernel.
+    /// The time that it took here to find that a frame is of no channel, and to drop it; measured, in the kernel.
     pub drop_cost: Duration,
-    /// What is not as it should be, and what to do about it; one a line.
+    /// Problems, and what to do about them; one a line.
     pub notes: Vec<String>,
 }
 

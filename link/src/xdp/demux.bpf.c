@@ -7,7 +7,7 @@
 //   ours, and no frame of ours; no such channel; beyond its contract    -> dropped here, counted by reason
 //   everything else                                                     -> the socket of its class, on the queue where it came in
 //
-// What becomes of a packet, `core::receive::EarlyDemux` says, too: a test gives both the same. What is policed here is coarser than
+// What becomes of a packet, `EarlyDemux` of the fuzz targets says, too: a test gives both the same. What is policed here is coarser than
 // what the host polices (it knows packets, no messages, and grants what a host that was stopped sends in a bunch), so that nothing
 // is dropped here that the host would take. It bounds what a channel can cost: packets, and so the time to find them.
 //
@@ -72,7 +72,7 @@ struct settings {
 };
 
 // What may arrive for a channel. The loader shares this memory: it clears `open` first and sets it last. Who reads it while it
-// is written may drop a packet, and nobody sends any then: a peer learns the key later, or has heard that it holds no more.
+// is written may drop a packet, and no peer sends any then: a peer learns the key later, or has heard that it holds no more.
 struct channel {
     __u32 open;
     __u32 packet; // S
@@ -140,7 +140,7 @@ struct {
     __type(value, struct channel);
 } channels SEC(".maps");
 
-// Until when each channel's packets are paid for; the last is that of control frames of strangers.
+// Until when each channel's packets are paid for; the last is that of control frames of unknown peers.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
@@ -149,7 +149,7 @@ struct {
     __type(value, __u64);
 } paid_until SEC(".maps");
 
-// Until when the control frames of each peer with a channel are paid for: no stranger can make its leases expire.
+// Until when the control frames of each peer with a channel are paid for: no unknown peer can make its leases expire.
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
     __uint(max_entries, CHANNELS);
@@ -247,8 +247,8 @@ static __attribute__((always_inline)) int drop(__u32 reason)
 // Drops what is beyond the contract of the channel at `place`.
 static __attribute__((always_inline)) int police(__u32 place, __u32 reason)
 {
-    __u32 everybody = CHANNELS;
-    struct drops *own = lookup(&dropped, &place), *all = lookup(&dropped, &everybody);
+    __u32 total = CHANNELS;
+    struct drops *own = lookup(&dropped, &place), *all = lookup(&dropped, &total);
     if (own && all) {
         __sync_fetch_and_add(reason == TOO_LARGE ? &own->too_large : &own->over_rate, 1);
         __sync_fetch_and_add(reason == TOO_LARGE ? &all->too_large : &all->over_rate, 1);
@@ -262,7 +262,7 @@ static __attribute__((always_inline)) int pass(void)
     return XDP_PASS;
 }
 
-// When a frame was seen, for whoever reads it: in front of it, where the device has room for that. region.rs has the same.
+// When a frame was seen, for the program that reads it: in front of it, where the device has room for that. region.rs has the same.
 #define STAMP_SIGN 0x4C58537461ULL
 struct stamp {
     __u64 sign;
@@ -292,7 +292,7 @@ static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 cla
 {
     if (context->rx_queue_index >= QUEUES)
         return pass();
-    // A device that has no room for a stamp changes nothing. From here on nobody looks at the packet, which may have moved.
+    // A device that has no room for a stamp changes nothing. From here on no code looks at the packet, which may have moved.
     if (!adjust_meta(context, -(int)sizeof(struct stamp))) {
         struct stamp *stamp = (void *)(long)context->data_meta;
         if ((void *)(stamp + 1) <= (void *)(long)context->data) {
@@ -311,10 +311,10 @@ static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 cla
 static __attribute__((always_inline)) int control(struct xdp_md *context, const struct settings *own,
                                                   const struct datagram *datagram)
 {
-    __u32 strangers = CHANNELS;
+    __u32 unknown = CHANNELS;
     __u64 *until = lookup(&peers, &datagram->from);
     int is_paid = until ? is_within(until, own->peer_control_ns, own->peer_control_tolerance_ns)
-                        : is_within(lookup(&paid_until, &strangers), own->control_ns, own->control_tolerance_ns);
+                        : is_within(lookup(&paid_until, &unknown), own->control_ns, own->control_tolerance_ns);
     return is_paid ? give(context, CONTROL) : drop(OVER_CONTROL);
 }
 
@@ -383,7 +383,7 @@ static __attribute__((always_inline)) int is_foreign(struct xdp_md *context, con
 }
 
 // A datagram whose header is not where those of our peers are: in fragments, or behind options or extension headers. For our port it
-// is nobody's whom we know; what has no ports is the kernel's, which can make nothing of it without what was dropped.
+// is not of a known peer; what has no ports is the kernel's, which can make nothing of it without what was dropped.
 static __attribute__((always_inline)) int odd(const void *start, const void *end, const struct settings *own)
 {
     const struct udphdr *header = start;
@@ -419,7 +419,7 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
         return turn_back(context, 0, (const __u8 *)&header->saddr, (const __u8 *)&header->daddr, header + 1, end);
     if (header->protocol != IPPROTO_UDP)
         return pass();
-    // Nobody who could be answered: this network, loopback, groups, everybody. The kernel knows what to do.
+    // No sender that could be answered: this network, loopback, groups, broadcast. The kernel knows what to do.
     __u8 network = *(const __u8 *)&header->saddr;
     if (network == 0 || network == 127 || network >= 224)
         return pass();
@@ -518,7 +518,7 @@ static __attribute__((always_inline)) int judge(struct xdp_md *context)
     const struct settings *own = lookup(&settings, &only);
     if (!own || (const void *)(ethernet + 1) > end)
         return pass();
-    // To nobody else; what is to a group may be for our port all the same.
+    // To no other host; what is to a group may be for our port all the same.
     int is_group = ethernet->h_dest[0] & 1;
 #pragma unroll
     for (int place = 0; place < 6; place++)

@@ -1,11 +1,11 @@
-//! Why there is no fast path, and what to do about it.
+//! The reasons why there is no fast path, and what to do about them.
 
 use std::io;
 use std::net::IpAddr;
 
 use crate::error::LinkError;
 
-/// Why an interface cannot be driven with AF_XDP. Nothing is left changed.
+/// The reason why an interface cannot be driven with AF_XDP. Nothing is left changed.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// The kernel refuses for want of rights.
@@ -15,13 +15,13 @@ pub enum XdpError {
     NotPermitted {
         /// The interface.
         interface: String,
-        /// What was refused.
+        /// The operation that was refused.
         what: &'static str,
     },
-    /// Nothing in this network namespace has this name.
+    /// No interface in this network namespace has this name.
     #[error("xdp: there is no interface {interface} in this network namespace; `ip link` lists what is there")]
     NoInterface {
-        /// What was asked for.
+        /// The interface that was asked for.
         interface: String,
     },
     /// No interface has the address.
@@ -29,7 +29,7 @@ pub enum XdpError {
         "xdp {address}: no interface of this host has this address; bind to an address of the interface, or name the interface"
     )]
     NoInterfaceOf {
-        /// What was asked for.
+        /// The address that was asked for.
         address: IpAddr,
     },
     /// The wildcard is of no interface.
@@ -37,7 +37,7 @@ pub enum XdpError {
         "xdp: {address} is the wildcard, which says no interface; name the interface (`--interface`), or bind to an address of it (`--bind`)"
     )]
     Wildcard {
-        /// What was asked for.
+        /// The address that was asked for.
         address: IpAddr,
     },
     /// It cannot be used for this.
@@ -45,10 +45,10 @@ pub enum XdpError {
     Unsuitable {
         /// The interface.
         interface: String,
-        /// Why, and what would do.
+        /// The reason, and what would help.
         reason: String,
     },
-    /// Another executive's program is there, or somebody else's.
+    /// A program of another executive, or another XDP program, is there.
     #[error(
         "xdp {interface}: program {program} is attached already: it is in use by another executive, or by another program; end who attached it (`bpftool net` and `ip link show dev {interface}` name it), or use another interface"
     )]
@@ -63,7 +63,7 @@ pub enum XdpError {
     NotAttached {
         /// The interface.
         interface: String,
-        /// What may help.
+        /// Advice that may help.
         advice: &'static str,
         /// The kernel's answer.
         source: io::Error,
@@ -77,7 +77,7 @@ pub enum XdpError {
         interface: String,
         /// The queue.
         queue: u32,
-        /// How long it was waited for.
+        /// The time that it was waited for.
         waited_ms: u64,
     },
     /// The user may not lock as much memory as the region has.
@@ -111,14 +111,14 @@ pub enum XdpError {
     Config {
         /// Its name.
         field: &'static str,
-        /// What was given.
+        /// The given value.
         found: u64,
         /// The least that is possible.
         least: u64,
         /// The most that is possible.
         most: u64,
     },
-    /// The socket of the same port that takes what the fast path leaves.
+    /// An error of the socket of the same port that takes what the fast path leaves.
     #[error(transparent)]
     Udp(#[from] LinkError),
     /// The kernel refused something that every supported Linux has.

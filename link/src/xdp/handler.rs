@@ -1,12 +1,12 @@
-//! Handlers of applications in the kernel [events §3.2]: what reads their objects, and installs them behind the early demultiplexer.
+//! Handlers of applications in the kernel [events §3.2]: the code that reads their objects, and installs them behind the early demultiplexer.
 //!
-//! [`HEADER`] is what they are written against. A [`Module`] is an object file of theirs; [`Handlers::install`] has it handle the messages of a
+//! They are written against [`HEADER`]. A [`Module`] is an object file of theirs; [`Handlers::install`] has it handle the messages of a
 //! channel, of one packet each, as their packets arrive: in the driver, or as soon as the kernel has a buffer.
 
 pub use super::probe::Prober;
 pub use super::program::{
-    HandlerCounts, HandlerError, Handlers, Install, Installed, LONGEST_MESSAGE, MOST_HANDLERS, Module, ModuleMap,
-    Notice, Notices, ReplyTo,
+    HandlerCounts, HandlerError, Handlers, InstallRequest, InstalledHandler, LONGEST_MESSAGE, MOST_HANDLERS, Module,
+    ModuleMap, Notice, Notices, ReplyTo,
 };
 
 /// The C header that handlers are written against, in the kernel and in WebAssembly.

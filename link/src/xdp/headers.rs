@@ -1,7 +1,7 @@
 //! The headers before our packet: Ethernet (one VLAN tag or none), IPv4 without options or IPv6 without extensions, UDP.
 //!
-//! Sending copies a template per destination and fills in lengths and checksums. Receiving reads what the program in the kernel has
-//! judged already, and what it left: the UDP checksum. Everything is checked again here; nothing relies on that program.
+//! Sending copies a template per destination and fills in lengths and checksums. Receiving reads the headers that the program in the kernel has
+//! judged already, and checks what it left: the UDP checksum. Everything is checked again here; nothing relies on that program.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -29,7 +29,7 @@ pub(super) type Mac = [u8; 6];
 pub(super) struct Template {
     bytes: [u8; MOST],
     len: usize,
-    /// Where the IP header begins.
+    /// The offset of the IP header.
     ip: usize,
     /// The sum of the UDP pseudo-header and header without lengths.
     sum: u32,
@@ -153,7 +153,7 @@ impl Echo {
         Self { frame, number, is_ipv4 }
     }
 
-    /// Whether this frame is an answer to it, of an interface that the tag of a VLAN was taken off.
+    /// True if this frame is an answer to it, of an interface that the tag of a VLAN was taken off.
     pub(super) fn is_answered_by(&self, frame: &[u8]) -> bool {
         let (ip, kind, protocol_at, protocol, answer) = match self.is_ipv4 {
             true => (IPV4, TYPE_IPV4, 9, PROTOCOL_ICMP, 0),
@@ -172,15 +172,15 @@ impl Echo {
 pub(super) struct Datagram {
     pub(super) peer: SocketAddr,
     pub(super) tos: u8,
-    /// Where its packet begins in the frame, and how long it is.
+    /// The offset of its packet in the frame, and its length.
     pub(super) begin: usize,
     pub(super) len: usize,
 }
 
-/// Why a frame is no datagram for us.
+/// The reason why a frame is no datagram for us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Broken {
-    /// Not what the program in the kernel lets through.
+pub(super) enum HeaderError {
+    /// Headers that the program in the kernel does not let through.
     Headers,
     /// The packet is not what was sent; or its sender left the checksum to a device that did not fill it in.
     Checksum,
@@ -189,41 +189,42 @@ pub(super) enum Broken {
 /// Reads the headers of a frame. `interface` is that of IPv6 addresses which hold only there.
 ///
 /// # Errors
-/// What is wrong with it.
-pub(super) fn read(frame: &[u8], interface: u32) -> Result<Datagram, Broken> {
-    let word =
-        |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]])).ok_or(Broken::Headers);
+/// The error.
+pub(super) fn read(frame: &[u8], interface: u32) -> Result<Datagram, HeaderError> {
+    let word = |at: usize| {
+        frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]])).ok_or(HeaderError::Headers)
+    };
     let (mut at, mut kind) = (ETHERNET, word(12)?);
     if kind == TYPE_VLAN {
         (at, kind) = (at + VLAN, word(16)?);
     }
-    let ip = frame.get(at..).ok_or(Broken::Headers)?;
+    let ip = frame.get(at..).ok_or(HeaderError::Headers)?;
     let (source, tos, addresses, header, bytes) = match kind {
         TYPE_IPV4 if ip.len() >= IPV4 && ip[0] == 0x45 && ip[9] == PROTOCOL_UDP => {
             if folded(sum(&ip[..IPV4])) != 0xFFFF || word(at + 6)? & 0x3FFF != 0 {
-                return Err(Broken::Headers);
+                return Err(HeaderError::Headers);
             }
-            let source: [u8; 4] = ip[12..16].try_into().map_err(|_| Broken::Headers)?;
-            let bytes = usize::from(word(at + 2)?).checked_sub(IPV4).ok_or(Broken::Headers)?;
+            let source: [u8; 4] = ip[12..16].try_into().map_err(|_| HeaderError::Headers)?;
+            let bytes = usize::from(word(at + 2)?).checked_sub(IPV4).ok_or(HeaderError::Headers)?;
             (IpAddr::V4(Ipv4Addr::from(source)), ip[1], &ip[12..20], IPV4, bytes)
         }
         TYPE_IPV6 if ip.len() >= IPV6 && ip[0] >> 4 == 6 && ip[6] == PROTOCOL_UDP => {
-            let source: [u8; 16] = ip[8..24].try_into().map_err(|_| Broken::Headers)?;
+            let source: [u8; 16] = ip[8..24].try_into().map_err(|_| HeaderError::Headers)?;
             let tos = (word(at)? >> 4) as u8;
             (IpAddr::V6(Ipv6Addr::from(source)), tos, &ip[8..40], IPV6, usize::from(word(at + 4)?))
         }
-        _ => return Err(Broken::Headers),
+        _ => return Err(HeaderError::Headers),
     };
-    let udp = ip.get(header..header + bytes).filter(|udp| udp.len() >= UDP).ok_or(Broken::Headers)?;
+    let udp = ip.get(header..header + bytes).filter(|udp| udp.len() >= UDP).ok_or(HeaderError::Headers)?;
     let len = usize::from(word(at + header + 4)?);
-    let datagram = udp.get(..len).filter(|datagram| datagram.len() >= UDP).ok_or(Broken::Headers)?;
+    let datagram = udp.get(..len).filter(|datagram| datagram.len() >= UDP).ok_or(HeaderError::Headers)?;
     if datagram[6..8] == [0, 0] {
-        // In IPv6 nobody may leave it out.
+        // In IPv6 it may not be left out.
         if header == IPV6 {
-            return Err(Broken::Checksum);
+            return Err(HeaderError::Checksum);
         }
     } else if folded(sum(addresses) + u32::from(PROTOCOL_UDP) + len as u32 + sum(datagram)) != 0xFFFF {
-        return Err(Broken::Checksum);
+        return Err(HeaderError::Checksum);
     }
     let mut peer = SocketAddr::new(source, u16::from_be_bytes([datagram[0], datagram[1]]));
     if let SocketAddr::V6(peer) = &mut peer
@@ -287,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_changed_on_the_way_is_found(
+        fn what_was_changed_in_transit_is_found(
             v6: bool, packet in prop::collection::vec(any::<u8>(), 1..200), at: prop::sample::Index, flip in 1u8..,
         ) {
             let source = address(v6, 0x0A00_0001, 5709);
@@ -297,7 +298,7 @@ mod tests {
             frame.extend(&packet);
             let at = template.len() + at.index(packet.len());
             frame[at] ^= flip;
-            prop_assert_eq!(read(&frame, 0), Err(Broken::Checksum));
+            prop_assert_eq!(read(&frame, 0), Err(HeaderError::Checksum));
         }
 
         #[test]

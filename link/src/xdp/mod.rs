@@ -14,10 +14,10 @@
 //! elsewhere, go through an ordinary UDP socket of the same port.
 //!
 //! Relies on: Linux 5.12 or later, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON. The program is attached by a link that ends with the
-//! process. What the kernel filters or counts (netfilter) is not asked for packets that take this path.
+//! process. Packets that take this path do not pass the kernel's filters and counters (netfilter).
 //!
-//! When the interface goes down, packets are lost until it is up again. When it disappears, or somebody detaches the program, the
-//! UDP socket is what remains.
+//! When the interface goes down, packets are lost until it is up again. When it disappears, or the program is detached, the
+//! UDP socket remains.
 
 mod config;
 mod error;
@@ -42,23 +42,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use laxity_core::frames::{FrameId, Frames};
-use laxity_core::receive::{Expected, HandledEarly};
+use laxity_core::receive::{EarlyHandling, ExpectedChannel};
 use laxity_core::units::Duration;
 
-pub use config::{BusyPoll, Mode, Opened, XdpConfig};
+pub use config::{BusyPoll, Mode, OpenedXdp, XdpConfig};
 pub use error::XdpError;
-pub use program::EarlyFigures;
+pub use program::{EarlyFigures, can_load as can_load_program};
 pub use region::KernelFrames;
-pub use watcher::Status;
+pub use watcher::XdpStatus;
 
 use crate::netlink::GuardClasses;
-use crate::staging::Staged;
-use crate::sys::rings::{Sent, XdpSocket};
+use crate::sys::rings::{SendResult, XdpSocket};
 use crate::sys::{Interest, wait};
+use crate::transmit_queue::QueuedPacket;
 use crate::udp::Udp;
-use crate::{Counters, Events, Link, LinkEvent, LinkOver, Received};
+use crate::{Counters, Link, LinkEvent, LinkOver, PendingEvents, Received};
 use headers::Template;
-use peers::Peers;
+use peers::PeerTable;
 use program::Program;
 use queue::{CLASSES, Queue};
 use watcher::Watcher;
@@ -74,12 +74,12 @@ const LOOKS_WITHOUT_SOCKET: u32 = 8;
 const FROM_SOCKET: usize = 4;
 /// Queues whose ring for real-time packets is waited for by itself; those of further queues are among the `others`.
 const QUEUES_BY_THEMSELVES: usize = 4;
-/// How soon what the device took no more of is offered again.
+/// The time after which packets are offered again that the device did not take.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
 const MAX_CALLS: usize = 64;
 
-/// An interface driven with AF_XDP as a link. See the module for what becomes of which packet.
+/// An interface driven with AF_XDP as a link. See the module for the path of each packet.
 pub struct Xdp {
     // First what brings frames here, last the memory that they lie in.
     program: Program,
@@ -93,16 +93,16 @@ pub struct Xdp {
     address: SocketAddr,
     interface: u32,
     busy_poll: bool,
-    peers: Peers,
-    /// Who is expected at each place.
+    peers: PeerTable,
+    /// The peer that is expected at each place.
     expected: Box<[Option<SocketAddr>]>,
     /// Packets of each place that were dropped as beyond its contract, as far as that was told; and which place is next.
     policed: Box<[u64]>,
     policed_next: usize,
     policed_in_all: u64,
-    /// What handlers in the kernel did, as far as that was told.
+    /// The messages that handlers in the kernel were done with, as far as that was told.
     handled_in_all: u64,
-    staged: VecDeque<Staged>,
+    buffered: VecDeque<QueuedPacket>,
     capacity: usize,
     /// Frames that the kernel has for sending, and how many it may have.
     in_flight: usize,
@@ -122,7 +122,7 @@ pub struct Xdp {
     counters: Counters,
     /// Bytes that its frames have taken of the wire so far, for those in other threads.
     wire_bytes: Arc<AtomicU64>,
-    events: Events,
+    events: PendingEvents,
 }
 
 impl fmt::Debug for Xdp {
@@ -132,8 +132,8 @@ impl fmt::Debug for Xdp {
 }
 
 impl Xdp {
-    /// What was got, and what happens to frames before they come here; for whoever watches, in any thread.
-    pub fn status(&self) -> Arc<Status> {
+    /// The properties of the open link, and what happens to frames before they come here. It can be read in any thread.
+    pub fn status(&self) -> Arc<XdpStatus> {
         Arc::clone(self.watcher.status())
     }
 
@@ -154,39 +154,39 @@ impl Xdp {
     }
 
     /// Has the kernel send what the ring holds.
-    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<Kicked> {
+    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<KickResult> {
         for _ in 0..MAX_CALLS {
             let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0) else {
-                return Ok(Kicked::Down);
+                return Ok(KickResult::Down);
             };
             let sent = sender.send()?;
             let reaped = self.reap(frames);
             match sent {
-                Sent::All => return Ok(Kicked::Taken),
-                Sent::Dropped => self.counters.send_dropped += 1,
-                Sent::Some if reaped > 0 => {}
-                Sent::Some => return Ok(Kicked::Later),
+                SendResult::All => return Ok(KickResult::Taken),
+                SendResult::Dropped => self.counters.send_dropped += 1,
+                SendResult::Some if reaped > 0 => {}
+                SendResult::Some => return Ok(KickResult::Later),
                 // What is in the ring leaves when the interface is up again; there is no waiting for that.
-                Sent::Down => return Ok(Kicked::Down),
+                SendResult::Down => return Ok(KickResult::Down),
             }
         }
-        Ok(Kicked::Later)
+        Ok(KickResult::Later)
     }
 
-    /// Hands what is staged to the ring, or to the socket.
+    /// Hands what is buffered to the ring, or to the socket.
     fn send(&mut self, frames: &mut KernelFrames) -> io::Result<()> {
         self.blocked = false;
-        while let Some(staged) = self.staged.pop_front() {
-            let Some(direct) = self.peers.direct(staged.peer).filter(|_| !self.is_gone) else {
-                self.udp.transmit(staged.frame, staged.len, staged.peer);
+        while let Some(buffered) = self.buffered.pop_front() {
+            let Some(direct) = self.peers.direct(buffered.peer).filter(|_| !self.is_gone) else {
+                self.udp.transmit(buffered.frame, buffered.len, buffered.peer);
                 continue;
             };
-            if staged.len > direct.most {
-                let mtu_bytes = (direct.most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
+            if buffered.len > direct.most {
+                let mtu_bytes = (direct.most + if buffered.peer.is_ipv6() { 48 } else { 28 }) as u32;
                 self.counters.send_dropped += 1;
                 self.counters.send_too_large += 1;
-                self.events.push(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
-                frames.free(staged.frame);
+                self.events.push(LinkEvent::TooLarge { peer: buffered.peer, mtu_bytes });
+                frames.free(buffered.frame);
                 continue;
             }
             if self.in_flight < self.most_in_flight
@@ -194,39 +194,39 @@ impl Xdp {
                 && sender.room() > 0
             {
                 self.counters.sent_frames += 1;
-                self.counters.sent_bytes += staged.len as u64;
-                let of_frame = GuardClasses::on_the_wire(staged.len + direct.template.len());
+                self.counters.sent_bytes += buffered.len as u64;
+                let of_frame = GuardClasses::on_the_wire(buffered.len + direct.template.len());
                 // The only one that writes it.
                 self.wire_bytes
                     .store(self.wire_bytes.load(Ordering::Relaxed).wrapping_add(of_frame), Ordering::Relaxed);
                 self.in_flight += 1;
-                put(staged, &direct.template, sender, frames);
+                put(buffered, &direct.template, sender, frames);
                 continue;
             }
-            self.staged.push_front(staged);
+            self.buffered.push_front(buffered);
             // The ring is full: the kernel takes some, or nothing can be sent now.
             let kicked = self.kick(frames)?;
             if self.in_flight < self.most_in_flight {
                 continue;
             }
-            if kicked != Kicked::Down {
+            if kicked != KickResult::Down {
                 // What was sent comes back when the device has done with it.
                 self.blocked = true;
                 return Ok(());
             }
-            if let Some(staged) = self.staged.pop_front() {
+            if let Some(buffered) = self.buffered.pop_front() {
                 // What the interface has is old already.
                 self.counters.send_dropped += 1;
-                frames.free(staged.frame);
+                frames.free(buffered.frame);
             }
         }
         if self.in_flight > 0 && !self.is_gone {
-            self.blocked = self.kick(frames)? == Kicked::Later;
+            self.blocked = self.kick(frames)? == KickResult::Later;
         }
         Ok(())
     }
 
-    /// Bytes that its frames have taken of the wire since its start, as they are handed over; for any thread. What goes by the socket is not in it.
+    /// Bytes that its frames have taken of the wire since its start, as they are handed over; for any thread. Packets that go by the socket do not count.
     pub fn wire_bytes(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.wire_bytes)
     }
@@ -236,24 +236,39 @@ impl Xdp {
         Arc::clone(self.program.handlers())
     }
 
-    /// Asks whether what those send back arrives.
+    /// Returns the test whether packets that the handlers send back arrive.
     pub fn prober(&self) -> handler::Prober {
         self.watcher.prober(self.handlers())
     }
 
-    /// What steers packets that are the kernel's into streams, once; to be called in the network namespace of the interface.
-    pub fn take_steering(&mut self) -> Option<steer::Steering> {
+    /// Returns, once, the part that steers the kernel's packets into streams; to be called in the network namespace of the interface.
+    pub fn take_steering(&mut self) -> Option<steer::InterfaceStreams> {
         let below = self.watcher.status().opened().index;
-        self.program.take_steered().map(|steered| steer::Steering::new(steered, below, None))
+        self.program.take_steered().map(|steered| steer::InterfaceStreams::new(steered, below, None))
     }
 
-    /// The kernel reads and writes the region that the sockets were made with, and only whoever drives it may say what is in it.
+    /// The channel at `place` has this peer from here on.
+    fn begin(&mut self, place: u32, peer: SocketAddr) {
+        self.peers.add(peer);
+        if let Some(slot) = self.expected.get_mut(place as usize) {
+            *slot = Some(peer);
+        }
+        self.exchange_peers();
+    }
+
+    fn exchange_peers(&mut self) {
+        if self.peers.exchange(self.watcher.directory()) {
+            self.watcher.look();
+        }
+    }
+
+    /// The kernel reads and writes the region that the sockets were made with, and only its driver may say what is in it.
     fn check_region(&self, frames: &KernelFrames) {
         let is_ours = self.queues.first().is_none_or(|queue| queue.has_region(frames));
         assert!(is_ours, "the frames are those of another link");
     }
 
-    /// What remains without the interface.
+    /// The state that remains without the interface.
     fn give_up_interface(&mut self) {
         self.is_gone = true;
         for fd in waited_for_together(&self.queues) {
@@ -281,18 +296,18 @@ fn waited_for_together(queues: &[Queue]) -> impl Iterator<Item = BorrowedFd<'_>>
 }
 
 /// Puts one packet into a ring that has room, with its headers.
-fn put(staged: Staged, template: &Template, ring: &mut XdpSocket, frames: &mut KernelFrames) {
-    let (headers, len) = (template.len(), staged.len);
-    let (before, packet) = frames.packet_with_headers(&staged.frame, headers, len);
+fn put(buffered: QueuedPacket, template: &Template, ring: &mut XdpSocket, frames: &mut KernelFrames) {
+    let (headers, len) = (template.len(), buffered.len);
+    let (before, packet) = frames.packet_with_headers(&buffered.frame, headers, len);
     template.write(before, packet);
-    let address = frames.lend_packet(staged.frame, headers);
+    let address = frames.lend_packet(buffered.frame, headers);
     let is_pushed = ring.push(address, (headers + len) as u32);
     debug_assert!(is_pushed, "there was room");
 }
 
-/// What came of telling the kernel to send.
+/// The result of telling the kernel to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kicked {
+enum KickResult {
     /// It takes all that the ring holds.
     Taken,
     /// It takes no more now.
@@ -307,16 +322,16 @@ impl Link for Xdp {
     }
 
     fn room(&self) -> usize {
-        (self.capacity - self.staged.len()).min(self.udp.room())
+        (self.capacity - self.buffered.len()).min(self.udp.room())
     }
 
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
-        assert!(self.staged.len() < self.capacity, "transmit without room: {} frames are staged", self.capacity);
-        self.staged.push_back(Staged { frame, len, peer });
+        assert!(self.buffered.len() < self.capacity, "transmit without room: {} frames are staged", self.capacity);
+        self.buffered.push_back(QueuedPacket { frame, len, peer });
     }
 
-    fn staged(&self) -> usize {
-        self.staged.len() + self.udp.staged()
+    fn buffered(&self) -> usize {
+        self.buffered.len() + self.udp.buffered()
     }
 
     fn wants_writable(&self) -> bool {
@@ -339,7 +354,7 @@ impl Link for Xdp {
             }
         }
         let ready = wait(&fds[..waited], timeout)?;
-        // The interface is gone. Until that is done away with, nobody sleeps: the watcher may not get the processor to say so.
+        // The interface is gone. Until that is done away with, the executive does not sleep: the watcher may not get the processor to say so.
         if (1..waited).any(|ring| ready.error(ring)) {
             self.give_up_interface();
         }
@@ -380,34 +395,22 @@ impl Link for Xdp {
         self.udp.counters().receive_overflow + self.watcher.status().real_time_overflow()
     }
 
-    fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+    fn expect(&mut self, place: u32, expected: &ExpectedChannel) -> io::Result<()> {
         self.expect_nothing(place);
         self.program.expect(place, expected)?;
-        self.peers.add(expected.peer);
         if let Some(told) = self.policed.get_mut(place as usize) {
-            // What was dropped of whoever had the place before is not its.
+            // Packets that were dropped of the channel that had the place before do not count.
             let (too_large, over_rate) = self.program.policed(place);
             *told = too_large + over_rate;
         }
-        if let Some(slot) = self.expected.get_mut(place as usize) {
-            *slot = Some(expected.peer);
-        }
-        if self.peers.exchange(self.watcher.directory()) {
-            self.watcher.look();
-        }
+        self.begin(place, expected.peer);
         Ok(())
     }
 
     fn expect_control(&mut self, place: u32, peer: SocketAddr) -> io::Result<()> {
         self.expect_nothing(place);
         self.program.expect_control(place, peer)?;
-        self.peers.add(peer);
-        if let Some(slot) = self.expected.get_mut(place as usize) {
-            *slot = Some(peer);
-        }
-        if self.peers.exchange(self.watcher.directory()) {
-            self.watcher.look();
-        }
+        self.begin(place, peer);
         Ok(())
     }
 
@@ -422,7 +425,7 @@ impl Link for Xdp {
         if in_all == self.policed_in_all {
             return None;
         }
-        // From where the last one was found: whoever is dropped all the time does not keep the others from being told.
+        // From where the last one was found: a channel that is dropped all the time does not keep the others from being told.
         for _ in 0..self.policed.len() {
             let place = self.policed_next;
             self.policed_next = (place + 1) % self.policed.len();
@@ -437,7 +440,7 @@ impl Link for Xdp {
         None
     }
 
-    fn poll_handled(&mut self) -> Option<HandledEarly> {
+    fn poll_handled(&mut self) -> Option<EarlyHandling> {
         self.program.handlers().poll(&mut self.handled_in_all)
     }
 }
@@ -445,9 +448,7 @@ impl Link for Xdp {
 impl LinkOver<KernelFrames> for Xdp {
     fn flush(&mut self, frames: &mut KernelFrames) -> io::Result<usize> {
         self.check_region(frames);
-        if self.peers.exchange(self.watcher.directory()) {
-            self.watcher.look();
-        }
+        self.exchange_peers();
         let before = self.counters.sent_frames;
         if self.in_flight > 0 {
             self.reap(frames);
@@ -467,8 +468,8 @@ impl LinkOver<KernelFrames> for Xdp {
     }
 
     fn rewrite(&mut self, frames: &mut KernelFrames, mut write: impl FnMut(&mut [u8])) {
-        for staged in &self.staged {
-            write(&mut frames.packet_mut(&staged.frame)[..staged.len]);
+        for buffered in &self.buffered {
+            write(&mut frames.packet_mut(&buffered.frame)[..buffered.len]);
         }
         self.udp.rewrite(frames, write);
     }
@@ -487,7 +488,7 @@ impl LinkOver<KernelFrames> for Xdp {
             self.reap(frames);
         }
         // What the kernel has is looked at when the rings are empty, and now and then if they never are. Right after packets have
-        // come by the rings it is left to the next look, since whoever waits instead is woken at once if it has some: so nobody
+        // come by the rings it is left to the next look, since a thread that waits instead is woken at once if it has some: so the executive never
         // pays for a look at the socket with each packet.
         self.looks += 1;
         let for_socket =
@@ -500,7 +501,7 @@ impl LinkOver<KernelFrames> for Xdp {
                     && let Some((frame, begin, bytes)) = queue.next(class, frames)
                 {
                     looked += 1;
-                    let arrived = frames.arrived(&frame, begin, bytes).ok_or(headers::Broken::Headers);
+                    let arrived = frames.arrived(&frame, begin, bytes).ok_or(headers::HeaderError::Headers);
                     match arrived.and_then(|arrived| headers::read(arrived, self.interface)) {
                         Ok(datagram) => {
                             frames.set_begin(&frame, begin + datagram.begin);
@@ -524,7 +525,7 @@ impl LinkOver<KernelFrames> for Xdp {
             self.counters.receive_starved += 1;
         }
         for queue in &mut self.queues {
-            queue.told(frames);
+            queue.publish(frames);
             if self.busy_poll {
                 queue.drive();
             }

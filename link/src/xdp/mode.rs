@@ -1,6 +1,6 @@
-//! Where in the kernel the program runs.
+//! The place in the kernel where the program runs.
 
-/// Where in the kernel the program runs.
+/// The place in the kernel where the program runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// In the driver, or where the driver cannot, as soon as the kernel has a buffer.

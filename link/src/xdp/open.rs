@@ -1,4 +1,4 @@
-//! Making the fast path: from an interface's name to sockets on each of its queues. Whatever fails leaves nothing behind.
+//! Making the fast path: from an interface's name to sockets on each of its queues. A failure leaves nothing behind.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use laxity_core::receive::{ArrivalClass, Budget, Expected};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
@@ -14,47 +14,48 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::Xdp;
-use super::config::{Mode, Opened, XdpConfig};
+use super::config::{Mode, OpenedXdp, XdpConfig};
 use super::error::XdpError;
 use super::headers::Template;
-use super::peers::Peers;
+use super::peers::PeerTable;
 use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
-use super::queue::{CLASSES, Plan, Queue};
+use super::queue::{CLASSES, Queue, QueueConfig};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
-use super::watcher::{Watched, Watcher};
+use super::watcher::{WatchTarget, Watcher};
 use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{channels, takes_vlan_tags};
-use crate::sys::rings::{self, Port};
+use crate::sys::rings::{self, BindTarget};
 use crate::sys::{self, now};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
-use crate::{Counters, Events, Link};
+use crate::{Counters, Link, PendingEvents};
 
 /// Control frames of each peer with a channel: keep-alives of as many channels as a host has, all at once and every tenth of a
 /// second; no more at once than half of what may wait.
-const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(250), tolerance: Duration::from_millis(64) };
-/// Control frames of all strangers together: a few handshakes at a time.
-const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(64) };
+const PEER_CONTROL: RateLimit = RateLimit { spacing: Duration::from_micros(250), tolerance: Duration::from_millis(64) };
+/// Control frames of all unknown peers together: a few handshakes at a time.
+const UNKNOWN_CONTROL: RateLimit =
+    RateLimit { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(64) };
 /// Addresses of a host that the program has room for (`ADDRESSES` of demux.bpf.c).
 const MOST_ADDRESSES: usize = 64;
-/// How often a queue that somebody has just given up is asked for.
+/// The interval at which a queue that another program has just given up is asked for.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
 
 impl Xdp {
-    /// The largest packet that the interface of `config` carries and a frame holds, bytes. Whether somebody else drives the interface
-    /// now does not matter here.
+    /// The largest packet that the interface of `config` carries and a frame holds, bytes. It does not matter whether another program drives
+    /// the interface now.
     ///
     /// # Errors
     /// There is no such interface, or it cannot be used for this.
     pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
-        Ok(Place::find(config)?.largest_packet(config.bind.ip()))
+        Ok(InterfaceStack::find(config)?.largest_packet(config.bind.ip()))
     }
 
-    /// As [`largest_packet`](Self::largest_packet), for whoever wants to drive the interface right now. Changes nothing.
+    /// As [`largest_packet`](Self::largest_packet), for a caller that wants to drive the interface right now. Changes nothing.
     ///
     /// # Errors
-    /// Likewise; or somebody drives it.
+    /// Likewise; or another program drives it.
     pub fn largest_packet_if_free(config: &XdpConfig) -> Result<usize, XdpError> {
-        let place = Place::find(config)?;
+        let place = InterfaceStack::find(config)?;
         place.wait_until_free(Duration::ZERO)?;
         Ok(place.largest_packet(config.bind.ip()))
     }
@@ -65,17 +66,12 @@ impl Xdp {
     /// See [`XdpError`]; the interface is as it was then.
     pub fn open(config: &XdpConfig) -> Result<(Self, KernelFrames), XdpError> {
         check(config)?;
-        let place = Place::find(config)?;
+        let place = InterfaceStack::find(config)?;
         place.carries(config)?;
         place.wait_until_free(config.patience)?;
         let name = place.below.name.as_str();
         let mut program = Program::load().map_err(|error| of_program(name, error))?;
-        let udp = Udp::bind(&UdpConfig {
-            batch: config.batch,
-            receive_buffer_bytes: config.buffer_bytes,
-            send_buffer_bytes: config.buffer_bytes,
-            ..UdpConfig::new(config.bind)
-        })?;
+        let udp = Udp::bind(&UdpConfig { batch: config.batch, ..UdpConfig::new(config.bind) })?;
         let address = udp.local_address();
         let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
         let told = |source| XdpError::Kernel { interface: name.to_owned(), what: "what the program is told", source };
@@ -103,7 +99,7 @@ impl Xdp {
             vlan: place.vlan,
             mac: place.own.mac,
             largest_frame: frames.largest_frame() as u16,
-            control: STRANGERS_CONTROL,
+            control: UNKNOWN_CONTROL,
             peer_control: PEER_CONTROL,
             clock_ahead_ns,
         });
@@ -116,11 +112,19 @@ impl Xdp {
         let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
         let zero_copy = opened[0].socket(0).is_zero_copy();
         let index = place.below.index;
-        let found =
-            Opened { interface: name.to_owned(), index, vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
+        let found = OpenedXdp {
+            interface: name.to_owned(),
+            index,
+            vlan: place.vlan,
+            mode,
+            zero_copy,
+            queues,
+            drop_cost,
+            notes,
+        };
         let sockets =
             |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
-        let watched = Watched {
+        let watched = WatchTarget {
             interface: place.own.index,
             below: place.below.index,
             vlan: place.vlan,
@@ -137,7 +141,7 @@ impl Xdp {
                 queue.socket(0).busy_poll(busy_poll.span, busy_poll.frames).map_err(kernel("SO_BUSY_POLL"))?;
             }
         }
-        // What the measurement counted is nobody's.
+        // What the measurement counted belongs to no channel.
         let policed = program.policed_total();
         let link = Self {
             program,
@@ -148,13 +152,13 @@ impl Xdp {
             address,
             interface: place.own.index,
             busy_poll: config.busy_poll.is_some(),
-            peers: Peers::new(config.peers),
+            peers: PeerTable::new(config.peers),
             expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
             policed: vec![0; config.peers.min(MOST_CHANNELS as usize)].into_boxed_slice(),
             policed_next: 0,
             handled_in_all: 0,
             policed_in_all: policed,
-            staged: VecDeque::with_capacity(config.batch),
+            buffered: VecDeque::with_capacity(config.batch),
             capacity: config.batch,
             in_flight: 0,
             most_in_flight: transmit as usize,
@@ -167,7 +171,7 @@ impl Xdp {
             from_socket: super::FROM_SOCKET,
             counters: Counters::default(),
             wire_bytes: Arc::default(),
-            events: Events::new(),
+            events: PendingEvents::new(),
         };
         Ok((link, frames))
     }
@@ -178,7 +182,7 @@ fn ip_and_udp(ip: IpAddr) -> usize {
     if ip.is_ipv4() { 28 } else { 48 }
 }
 
-/// What is readable when something has arrived that is not waited for by itself.
+/// The descriptors that are readable when something has arrived that is not waited for by itself.
 fn others(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
     let others = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     epoll::add(&others, udp, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
@@ -206,7 +210,7 @@ fn check(config: &XdpConfig) -> Result<(), XdpError> {
     }
 }
 
-/// Whether the program looks at packets from and to such an address; the others are the kernel's.
+/// True if the program looks at packets from and to such an address; the others are the kernel's.
 fn is_judged(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => !matches!(ip.octets()[0], 0 | 127 | 224..),
@@ -215,13 +219,13 @@ fn is_judged(ip: IpAddr) -> bool {
 }
 
 /// The interface, and the one below it if it is a VLAN.
-struct Place {
+struct InterfaceStack {
     own: Interface,
     below: Interface,
     vlan: Option<u16>,
 }
 
-impl Place {
+impl InterfaceStack {
     fn find(config: &XdpConfig) -> Result<Self, XdpError> {
         let asked = config.interface.clone().unwrap_or_else(|| config.bind.ip().to_string());
         let failed =
@@ -286,7 +290,7 @@ impl Place {
         }
     }
 
-    /// Whether packets are short enough for it.
+    /// Checks that packets are short enough for it.
     fn carries(&self, config: &XdpConfig) -> Result<(), XdpError> {
         let (carried, headers) = (self.own.mtu as usize, ip_and_udp(config.bind.ip()));
         let needed = config.packet + headers;
@@ -304,7 +308,7 @@ impl Place {
         (self.own.mtu as usize).saturating_sub(ip_and_udp(bind)).min(MOST_PACKET)
     }
 
-    /// Whoever attached a program may be ending.
+    /// The process that attached a program may be ending.
     fn wait_until_free(&self, patience: Duration) -> Result<(), XdpError> {
         let interface = || self.below.name.clone();
         let failed = |source| XdpError::Kernel { interface: interface(), what: "a question about interfaces", source };
@@ -375,12 +379,12 @@ impl Place {
     }
 }
 
-/// What it takes the program to drop a frame: the larger median of some runs, each a mean; in a run that was disturbed it takes longer.
-fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::Result<Duration> {
+/// The time that the program takes to drop a frame: the larger median of some runs, each a mean; in a run that was disturbed it takes longer.
+fn drop_cost(program: &mut Program, place: &InterfaceStack, address: SocketAddr) -> io::Result<Duration> {
     const RUNS: usize = 8;
     const FRAMES: u32 = 1000;
     let mut header = DataHeader {
-        // A place that nobody has.
+        // A place that no channel has.
         channel: u32::MAX,
         key: 0,
         message_bytes: 64,
@@ -395,7 +399,7 @@ fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::R
     let (from, address) = (SocketAddr::new(to, 1), SocketAddr::new(to, address.port()));
     let template = Template::new((place.own.mac, from), (place.own.mac, address), place.vlan, 0);
     let template = template.ok_or_else(|| io::Error::other("both addresses are one"))?;
-    // Of a channel that nobody has, and of one that is beyond its rate: one packet, and then none for as long as anybody lives.
+    // Of a channel that does not exist, and of one that is beyond its rate: one packet, and then none for longer than any host runs.
     let mut most = 0;
     for place in [header.channel, 0] {
         header.channel = place;
@@ -403,7 +407,7 @@ fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::R
         if place == 0 {
             program.expect(
                 place,
-                &Expected {
+                &ExpectedChannel {
                     peer: from,
                     key: header.key,
                     class: ArrivalClass::RealTime,
@@ -452,9 +456,21 @@ pub(super) fn of_program(interface: &str, error: program::Error) -> XdpError {
     }
 }
 
+/// Tries again as long as the answer is `while_it_is`, until a time.
+fn patiently(until: Instant, while_it_is: Errno, attempt: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
+    loop {
+        match attempt() {
+            Err(error) if Errno::from_io_error(&error) == Some(while_it_is) && now() < until => {
+                std::thread::sleep(ASK_EVERY);
+            }
+            other => return other,
+        }
+    }
+}
+
 fn open_queues(
     config: &XdpConfig,
-    place: &Place,
+    place: &InterfaceStack,
     queues: u32,
     waiting: [u32; CLASSES.len()],
     transmit: u32,
@@ -471,22 +487,14 @@ fn open_queues(
     for number in 0..queues {
         let first = rings::socket().map_err(|source| permitted("open an AF_XDP socket", source))?;
         if opened.is_empty() {
-            let (bytes, start) = (region.bytes() as u64, now());
+            let bytes = region.bytes() as u64;
             let limit = getrlimit(Resource::Memlock).current;
-            let registered = loop {
-                // SAFETY: each queue keeps the region as long as its sockets.
-                match unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) } {
-                    // The limit would do: whoever has so much locked may be ending.
-                    Err(error)
-                        if Errno::from_io_error(&error) == Some(Errno::NOBUFS)
-                            && limit.is_some_and(|limit| limit >= bytes)
-                            && now().since(start) < config.patience =>
-                    {
-                        std::thread::sleep(ASK_EVERY);
-                    }
-                    other => break other,
-                }
-            };
+            // The limit would do: the process that has so much locked may be ending.
+            let is_enough = limit.is_some_and(|limit| limit >= bytes);
+            let patience = if is_enough { config.patience } else { Duration::ZERO };
+            // SAFETY: each queue keeps the region as long as its sockets.
+            let register = || unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) };
+            let registered = patiently(now() + patience, Errno::NOBUFS, &register);
             registered.map_err(|source| {
                 let interface = name.clone();
                 match (Errno::from_io_error(&source), limit) {
@@ -496,35 +504,25 @@ fn open_queues(
                 }
             })?;
         }
-        let plan = Plan {
-            port: Port { interface: place.below.index, queue: number, copy: true },
+        let plan = QueueConfig {
+            port: BindTarget { interface: place.below.index, queue: number, copy: true },
             receive: waiting,
             transmit: if number == 0 { transmit } else { 0 },
             completion: transmit,
         };
         let with = opened.first().map(|queue| queue.socket(0).as_fd());
-        let start = now();
-        let patiently = |bind: &dyn Fn() -> io::Result<()>| loop {
-            match bind() {
-                // Whoever had it may be ending: the kernel takes a while to let go of the queue.
-                Err(error)
-                    if Errno::from_io_error(&error) == Some(Errno::BUSY) && now().since(start) < config.patience =>
-                {
-                    std::thread::sleep(ASK_EVERY);
-                }
-                other => return other,
-            }
-        };
-        let queue = Queue::open(plan, first, with, frames, patiently).map_err(|source| {
-            match Errno::from_io_error(&source) {
+        // The process that had it may be ending: the kernel takes a while to let go of the queue.
+        let until = now() + config.patience;
+        let bind = |bind: &dyn Fn() -> io::Result<()>| patiently(until, Errno::BUSY, bind);
+        let queue =
+            Queue::open(plan, first, with, frames, bind).map_err(|source| match Errno::from_io_error(&source) {
                 Some(Errno::BUSY) => XdpError::QueueBusy {
                     interface: name.clone(),
                     queue: number,
                     waited_ms: config.patience.as_nanos() / 1_000_000,
                 },
                 _ => permitted("bind an AF_XDP socket to a receive queue", source),
-            }
-        })?;
+            })?;
         opened.push(queue);
     }
     Ok(opened)

@@ -1,7 +1,7 @@
-//! How to reach the peers: the headers before a packet to each, as the kernel's routes and neighbours have them.
+//! The paths to the peers: the headers before a packet to each, as the kernel's routes and neighbours have them.
 //!
 //! A thread beside the data path ([`super::watcher`]) asks the kernel and listens to its changes. The link copies what is new when
-//! it is told so, and only if nobody holds the table at that moment: it never waits. A peer that is not known here, or not on this
+//! it is told so, and only if no thread holds the table at that moment: it never waits. A peer that is not known here, or not on this
 //! interface, is the kernel's: an ordinary UDP socket sends to it, which also makes the kernel look for the neighbour.
 
 use std::net::SocketAddr;
@@ -12,70 +12,64 @@ use super::headers::Template;
 
 /// A peer that is sent to directly.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Direct {
+pub(super) struct DirectPeer {
     pub(super) template: Template,
     /// Bytes of the largest UDP payload that the interface carries.
     pub(super) most: usize,
 }
 
 #[derive(Clone, Debug)]
-struct Peer {
+struct PeerEntry {
     address: SocketAddr,
     /// Channels that need it.
     channels: u32,
-    direct: Option<Direct>,
+    direct: Option<DirectPeer>,
 }
 
 /// The link's table, in the order of addresses.
 #[derive(Debug)]
-pub(super) struct Peers {
-    known: Vec<Peer>,
+pub(super) struct PeerTable {
+    known: Vec<PeerEntry>,
     /// As of which change it is.
     seen: u64,
     /// The watcher is to hear of a change of the table.
     untold: bool,
 }
 
-/// What link and watcher share.
+/// The table that link and watcher share.
 #[derive(Debug)]
-pub(super) struct Directory {
+pub(super) struct PeerDirectory {
     changes: AtomicU64,
-    table: Mutex<Table>,
-}
-
-#[derive(Debug)]
-struct Table {
     /// The peers that the link has, in the order of addresses.
-    peers: Vec<(SocketAddr, Option<Direct>)>,
+    table: Mutex<Vec<(SocketAddr, Option<DirectPeer>)>>,
 }
 
-impl Directory {
+impl PeerDirectory {
     pub(super) fn new(peers: usize) -> Self {
-        Self { changes: AtomicU64::new(0), table: Mutex::new(Table { peers: Vec::with_capacity(peers) }) }
+        Self { changes: AtomicU64::new(0), table: Mutex::new(Vec::with_capacity(peers)) }
     }
 
     /// Whom the link sends to.
     pub(super) fn peers(&self) -> Vec<SocketAddr> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.peers.iter().map(|(address, _)| *address).collect()
+        self.table.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|(address, _)| *address).collect()
     }
 
-    /// How to send to a peer directly, if that is known.
-    pub(super) fn direct(&self, address: SocketAddr) -> Option<Direct> {
+    /// The direct path to a peer, if that is known.
+    pub(super) fn direct(&self, address: SocketAddr) -> Option<DirectPeer> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = table.peers.binary_search_by_key(&address, |peer| peer.0).ok()?;
-        table.peers[place].1.clone()
+        let place = table.binary_search_by_key(&address, |peer| peer.0).ok()?;
+        table[place].1.clone()
     }
 
     /// Puts what was found out into the table; the link sees it the next time that it sends.
-    pub(super) fn publish(&self, found: &[(SocketAddr, Option<Direct>)]) {
+    pub(super) fn publish(&self, found: &[(SocketAddr, Option<DirectPeer>)]) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
         for (address, direct) in found {
-            if let Ok(place) = table.peers.binary_search_by_key(address, |peer| peer.0)
-                && table.peers[place].1 != *direct
+            if let Ok(place) = table.binary_search_by_key(address, |peer| peer.0)
+                && table[place].1 != *direct
             {
-                table.peers[place].1.clone_from(direct);
+                table[place].1.clone_from(direct);
                 changed = true;
             }
         }
@@ -85,7 +79,7 @@ impl Directory {
     }
 }
 
-impl Peers {
+impl PeerTable {
     /// For at most `peers` of them.
     pub(super) fn new(peers: usize) -> Self {
         Self { known: Vec::with_capacity(peers), seen: 0, untold: false }
@@ -96,7 +90,7 @@ impl Peers {
         match self.known.binary_search_by_key(&address, |peer| peer.address) {
             Ok(place) => self.known[place].channels += 1,
             Err(place) if self.known.len() < self.known.capacity() => {
-                self.known.insert(place, Peer { address, channels: 1, direct: None });
+                self.known.insert(place, PeerEntry { address, channels: 1, direct: None });
                 self.untold = true;
             }
             Err(_) => {}
@@ -113,30 +107,30 @@ impl Peers {
         }
     }
 
-    /// How to send to a peer; `None` if that is the kernel's.
-    pub(super) fn direct(&self, address: SocketAddr) -> Option<&Direct> {
+    /// The direct path to a peer; `None` if the kernel sends to it.
+    pub(super) fn direct(&self, address: SocketAddr) -> Option<&DirectPeer> {
         let place = self.known.binary_search_by_key(&address, |peer| peer.address).ok()?;
         self.known[place].direct.as_ref()
     }
 
-    /// Tells the watcher of peers that came and went, and learns what it found out, if it can be had without waiting. True if the
+    /// Tells the watcher of peers that came and went, and learns what it found out, if that is available without waiting. True if the
     /// watcher has something to look for.
-    pub(super) fn exchange(&mut self, directory: &Directory) -> bool {
+    pub(super) fn exchange(&mut self, directory: &PeerDirectory) -> bool {
         if !self.untold && self.seen == directory.changes.load(Ordering::Acquire) {
             return false;
         }
         let Ok(mut table) = directory.table.try_lock() else { return false };
         let told = std::mem::take(&mut self.untold);
         if told {
-            table.peers.retain(|(address, _)| self.known.binary_search_by_key(address, |peer| peer.address).is_ok());
+            table.retain(|(address, _)| self.known.binary_search_by_key(address, |peer| peer.address).is_ok());
             for (place, peer) in self.known.iter().enumerate() {
-                if table.peers.get(place).is_none_or(|other| other.0 != peer.address) {
-                    table.peers.insert(place, (peer.address, None));
+                if table.get(place).is_none_or(|other| other.0 != peer.address) {
+                    table.insert(place, (peer.address, None));
                 }
             }
         }
         self.seen = directory.changes.load(Ordering::Acquire);
-        for (peer, (_, direct)) in self.known.iter_mut().zip(&table.peers) {
+        for (peer, (_, direct)) in self.known.iter_mut().zip(&*table) {
             peer.direct.clone_from(direct);
         }
         told
@@ -151,14 +145,14 @@ mod tests {
         SocketAddr::from(([10, 0, 0, last], 5709))
     }
 
-    fn direct(last: u8) -> Direct {
+    fn direct(last: u8) -> DirectPeer {
         let template = Template::new(([2; 6], address(1)), ([last; 6], address(last)), None, 0).unwrap();
-        Direct { template, most: 1472 }
+        DirectPeer { template, most: 1472 }
     }
 
     #[test]
     fn what_is_found_out_is_used_until_it_changes() {
-        let (mut peers, directory) = (Peers::new(4), Directory::new(4));
+        let (mut peers, directory) = (PeerTable::new(4), PeerDirectory::new(4));
         for last in [7, 3, 7] {
             peers.add(address(last));
         }
@@ -182,8 +176,8 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_the_table_keeps_nobody_waiting() {
-        let (mut peers, directory) = (Peers::new(1), Directory::new(1));
+    fn a_thread_that_holds_the_table_keeps_no_other_waiting() {
+        let (mut peers, directory) = (PeerTable::new(1), PeerDirectory::new(1));
         peers.add(address(1));
         peers.add(address(2));
         let held = directory.table.lock().unwrap();

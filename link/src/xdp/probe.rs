@@ -1,7 +1,7 @@
-//! Whether what the program sends back where it came from arrives: a device may take such frames and drop them. A virtual pair does
+//! Tests whether packets arrive that the program sends back to where they came from: a device may take such frames and drop them. A virtual pair does
 //! so as long as its other end has no program.
 //!
-//! It is tried: the peer is asked for an echo, and the program turns its answer into another such request and sends that back
+//! It is tested by an attempt: the peer is asked for an echo, and the program turns its answer into another such request and sends that back
 //! (`probe.bpf.h`). Only the answer to that one, which the kernel here gets, is evidence.
 
 use std::io;
@@ -16,38 +16,38 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 
 use super::handler::{HandlerError, Handlers};
 use super::headers::Echo;
-use super::watcher::Shared;
-use crate::sys::{Interest, now, wait};
+use super::watcher::WatcherShared;
+use crate::sys::{Interest, done, now, wait};
 
-/// How often the peer is asked, and how long each answer may take.
+/// The number of times that the peer is asked, and the longest time for each answer.
 const ATTEMPTS: u32 = 5;
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
-/// How long a way to the peer may be looked for, and all of it takes at the most.
+/// The longest time for which a path to the peer is looked for, and for all of the test.
 const PATIENCE: StdDuration = StdDuration::from_secs(5);
 
-/// Asks a link whether frames that its program sends back arrive, from any thread.
+/// Tests for a link, from any thread, whether frames that its program sends back arrive.
 #[derive(Clone, Debug)]
 pub struct Prober {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<WatcherShared>,
     pub(super) handlers: Arc<Handlers>,
 }
 
-/// What the watching thread is asked to have tried: it is in the network namespace of the interface.
+/// The test that the watching thread is asked to make: it is in the network namespace of the interface.
 #[derive(Debug)]
-pub(super) struct Question {
+pub(super) struct ProbeRequest {
     peer: SocketAddr,
     handlers: Arc<Handlers>,
     answer: SyncSender<Result<(), HandlerError>>,
 }
 
 impl Prober {
-    /// Whether they arrive at `peer`. Takes some milliseconds; up to seconds if they do not.
+    /// Tests whether they arrive at `peer`. Takes some milliseconds; up to seconds if they do not.
     ///
     /// # Errors
     /// [`HandlerError::NoWayBack`]: no way to the peer is known, or nothing came back.
     pub fn probe(&self, peer: SocketAddr) -> Result<(), HandlerError> {
         let (answer, answered) = sync_channel(1);
-        self.shared.ask(Question { peer, handlers: Arc::clone(&self.handlers), answer });
+        self.shared.ask(ProbeRequest { peer, handlers: Arc::clone(&self.handlers), answer });
         match answered.recv_timeout(PATIENCE + StdDuration::from_secs(2)) {
             Ok(result) => result,
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
@@ -57,9 +57,9 @@ impl Prober {
     }
 }
 
-impl Question {
+impl ProbeRequest {
     /// Tries it, in a thread of its own.
-    pub(super) fn pursue(self, shared: Arc<Shared>, interface: u32) {
+    pub(super) fn pursue(self, shared: Arc<WatcherShared>, interface: u32) {
         let Self { peer, handlers, answer } = self;
         let tried = move || {
             let result = try_out(&shared, &handlers, interface, peer);
@@ -73,7 +73,7 @@ impl Question {
 /// One at a time: there is one place for what is to be turned.
 static TRYING: Mutex<()> = Mutex::new(());
 
-fn try_out(shared: &Shared, handlers: &Handlers, interface: u32, peer: SocketAddr) -> Result<(), HandlerError> {
+fn try_out(shared: &WatcherShared, handlers: &Handlers, interface: u32, peer: SocketAddr) -> Result<(), HandlerError> {
     let failed = |why: &str| HandlerError::NoWayBack { peer, why: why.to_owned() };
     let _one = TRYING.lock().unwrap_or_else(PoisonError::into_inner);
     let begin = std::time::Instant::now();
@@ -116,7 +116,7 @@ fn try_out(shared: &Shared, handlers: &Handlers, interface: u32, peer: SocketAdd
     }))
 }
 
-/// What arrives on the interface, as the kernel's protocols get it.
+/// The frames that arrive on the interface, as the kernel's protocols get it.
 fn listen(interface: u32) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // No protocol: nothing arrives before it is bound.
@@ -134,10 +134,10 @@ fn listen(interface: u32) -> io::Result<OwnedFd> {
     let bound = unsafe {
         libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of::<libc::sockaddr_ll>() as libc::socklen_t)
     };
-    if bound < 0 { Err(io::Error::last_os_error()) } else { Ok(socket) }
+    done(bound).map(|()| socket)
 }
 
-/// Whether the answer comes in time.
+/// True if the answer comes in time.
 fn hears(socket: &OwnedFd, echo: &Echo) -> io::Result<bool> {
     let until = now() + ANSWER_WITHIN;
     let mut frame = [0; 256];

@@ -12,7 +12,7 @@ use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::ArrivalClass;
 
 use super::region::KernelFrames;
-use crate::sys::rings::{Mapping, Port, Sizes, Supply, XdpSocket};
+use crate::sys::rings::{BindTarget, FrameSupply, Mapping, RingSizes, XdpSocket};
 
 /// The classes in the order in which their frames are looked at, which is that of the program's sockets.
 pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalClass::Control, ArrivalClass::BestEffort];
@@ -21,18 +21,18 @@ pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalCl
 #[derive(Debug)]
 pub(super) struct Queue {
     sockets: Vec<XdpSocket>,
-    /// Sends, and does nothing else: whoever reads a socket's statistics holds a lock that sending with it would wait for.
+    /// Sends, and does nothing else: a thread that reads a socket's statistics holds a lock that sending with it would wait for.
     sender: Option<XdpSocket>,
-    supply: Supply,
+    supply: FrameSupply,
     /// Frames that the kernel is to be given as soon as its ring has room: it takes one off a moment after it used it.
     owed: u32,
     region: Arc<Mapping>,
 }
 
-/// What a queue is made with.
+/// The parameters of a queue.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Plan {
-    pub(super) port: Port,
+pub(super) struct QueueConfig {
+    pub(super) port: BindTarget,
     /// Places of each class's receive ring; powers of two.
     pub(super) receive: [u32; CLASSES.len()],
     /// Places of the ring for sending; 0 if nothing is sent on this queue.
@@ -40,7 +40,7 @@ pub(super) struct Plan {
     pub(super) completion: u32,
 }
 
-impl Plan {
+impl QueueConfig {
     /// Frames that the kernel is given to fill: one for each place where one may wait.
     pub(super) fn frames(&self) -> u32 {
         self.receive.iter().sum()
@@ -51,13 +51,13 @@ impl Queue {
     /// Binds the sockets and gives the kernel its frames. `first` has registered the region and is the first queue's own socket, or
     /// `with` is a socket of another queue that has.
     pub(super) fn open(
-        plan: Plan,
+        plan: QueueConfig,
         first: OwnedFd,
         with: Option<BorrowedFd<'_>>,
         frames: &mut KernelFrames,
         bind: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let sizes = |receive, transmit| Sizes {
+        let sizes = |receive, transmit| RingSizes {
             // More than are ever in it: the kernel takes one off a moment after it used it.
             fill: (plan.frames() + plan.frames() / 2).next_power_of_two(),
             receive,
@@ -66,20 +66,14 @@ impl Queue {
         };
         let (first, supply) = XdpSocket::prepare(first, sizes(plan.receive[0], 0), true)?;
         bind(&|| first.bind(plan.port, with))?;
-        let mut sockets = vec![first];
-        for receive in &plan.receive[1..] {
-            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(*receive, 0), false)?;
-            let with = sockets[0].as_fd();
-            bind(&|| socket.bind(plan.port, Some(with)))?;
-            sockets.push(socket);
-        }
-        let mut sender = None;
-        if plan.transmit > 0 {
-            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(0, plan.transmit), false)?;
-            let with = sockets[0].as_fd();
-            bind(&|| socket.bind(plan.port, Some(with)))?;
-            sender = Some(socket);
-        }
+        let another = |receive, transmit| {
+            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(receive, transmit), false)?;
+            bind(&|| socket.bind(plan.port, Some(first.as_fd())))?;
+            Ok::<_, io::Error>(socket)
+        };
+        let others = plan.receive[1..].iter().map(|&receive| another(receive, 0)).collect::<io::Result<Vec<_>>>()?;
+        let sender = (plan.transmit > 0).then(|| another(0, plan.transmit)).transpose()?;
+        let sockets = [first].into_iter().chain(others).collect();
         let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
         let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(frames.mapping()) };
         for _ in 0..plan.frames() {
@@ -87,11 +81,11 @@ impl Queue {
                 return Err(io::Error::other("the region has too few frames for the fill ring"));
             }
         }
-        queue.told(frames);
+        queue.publish(frames);
         Ok(queue)
     }
 
-    /// Whether `frames` are those of the region that the sockets were made with.
+    /// True if `frames` are those of the region that the sockets were made with.
     pub(super) fn has_region(&self, frames: &KernelFrames) -> bool {
         Arc::ptr_eq(&self.region, frames.mapping())
     }
@@ -124,18 +118,18 @@ impl Queue {
         None
     }
 
-    /// Whether frames of a class wait.
+    /// True if frames of a class wait.
     pub(super) fn has(&self, class: usize) -> bool {
         self.sockets[class].received() > 0
     }
 
     /// Tells the kernel which frames were taken and which are free; has it look if it waits for that.
-    pub(super) fn told(&mut self, frames: &mut KernelFrames) {
+    pub(super) fn publish(&mut self, frames: &mut KernelFrames) {
         while self.owed > 0 && self.replace(frames) {
             self.owed -= 1;
         }
         // First the frames, then the places where they may wait: there are never more places than frames.
-        self.supply.told();
+        self.supply.publish();
         for socket in &mut self.sockets {
             socket.took_received();
         }
@@ -144,13 +138,13 @@ impl Queue {
         }
     }
 
-    /// As [`told`](Self::told), and has the kernel drive the device's queue from this thread (busy polling).
+    /// As [`publish`](Self::publish), and has the kernel drive the device's queue from this thread (busy polling).
     pub(super) fn drive(&mut self) {
         self.sockets[0].wake();
     }
 
     /// For sending: the socket that does, and the ring by which frames come back.
-    pub(super) fn sender(&mut self) -> (Option<&mut XdpSocket>, &mut Supply) {
+    pub(super) fn sender(&mut self) -> (Option<&mut XdpSocket>, &mut FrameSupply) {
         (self.sender.as_mut(), &mut self.supply)
     }
 

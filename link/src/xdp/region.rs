@@ -1,5 +1,5 @@
-//! The frame region as the kernel's receive and transmit memory (UMEM): what arrives is written once, by the kernel, straight into the
-//! frame that the core then owns; what is sent leaves from the frame that the handler wrote.
+//! The frame region as the kernel's receive and transmit memory (UMEM): an arriving packet is written once, by the kernel, straight into the
+//! frame that the core then owns; a sent packet leaves from the frame that the handler wrote.
 
 use std::io;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use laxity_core::units::Instant;
 use crate::sys::rings::Mapping;
 use crate::sys::{StableFrames, from_kernel};
 
-/// What the program writes before a frame that it gives us: a sign, and the time. demux.bpf.c has the same.
+/// The words that the program writes before a frame that it gives us: a sign, and the time. demux.bpf.c has the same.
 const STAMP_SIGN: u64 = 0x4C_5853_7461;
 const STAMP_BYTES: usize = 16;
-/// What the kernel leaves free before a frame that it receives (XDP_PACKET_HEADROOM).
+/// The bytes that the kernel leaves free before a frame that it receives (XDP_PACKET_HEADROOM).
 const KERNEL_HEADROOM: usize = 256;
 /// Ethernet 14, VLAN 4, IPv6 40, UDP 8: the longest headers before a packet.
 pub(super) const MOST_HEADERS: usize = 66;
-/// Where a packet that we write begins in its frame.
+/// The offset of a packet that we write in its frame.
 const BEGIN: usize = KERNEL_HEADROOM + MOST_HEADERS;
 /// The longest packet: chunks are a page at most.
 pub(super) const MOST_PACKET: usize = 4096 - BEGIN;
@@ -28,12 +28,12 @@ pub struct KernelFrames {
     memory: Arc<Mapping>,
     /// Bytes of a frame: a power of two.
     chunk: usize,
-    /// Where each frame's packet begins in it: what arrives begins after the headers that it came with.
+    /// The offset of each frame's packet in it: what arrives begins after the headers that it came with.
     begins: Box<[u16]>,
     /// Which frames the kernel has: it gives each back once.
     lent: Box<[bool]>,
     free: Vec<u32>,
-    /// How far our clock is ahead of that of the program in the driver, ns.
+    /// The time by which our clock is ahead of that of the program in the driver, ns.
     clock_ahead: i64,
 }
 
@@ -69,7 +69,7 @@ impl KernelFrames {
         self.chunk
     }
 
-    /// How many frames are free.
+    /// The number of free frames.
     pub fn available(&self) -> usize {
         self.free.len()
     }
@@ -97,12 +97,12 @@ impl KernelFrames {
         Some((FrameId::from_index(index as u32), address % self.chunk))
     }
 
-    /// What arrived in a frame, headers first: `len` bytes from `begin` on; `None` if that is not within the frame.
+    /// The bytes that arrived in a frame, headers first: `len` bytes from `begin` on; `None` if that is not within the frame.
     pub(super) fn arrived(&self, frame: &FrameId, begin: usize, len: usize) -> Option<&[u8]> {
         self.bytes(frame).get(begin..begin.checked_add(len)?)
     }
 
-    /// When the program in the driver saw what arrived at `begin`, by our clock, if it could say: what it writes before the frame. Each is read once.
+    /// The time at which the program in the driver saw the packet that begins at `begin`, by our clock, if it could stamp it before the frame. Each stamp is read once.
     pub(super) fn take_stamp(&mut self, frame: &FrameId, begin: usize) -> Option<Instant> {
         let clock_ahead = self.clock_ahead;
         let stamp = self.bytes_mut(frame).get_mut(begin.checked_sub(STAMP_BYTES)?..begin)?;
@@ -167,7 +167,7 @@ impl Frames for KernelFrames {
     }
 }
 
-// SAFETY: the memory is one mapping that is made in `new` and lives as long as anybody has it. `packet_mut` only computes a subslice of
+// SAFETY: the memory is one mapping that is made in `new` and lives as long as there is a reference to it. `packet_mut` only computes a subslice of
 // it, which moves within the frame only by `set_begin` and `take` of that very frame; `take` and `free` touch no packet.
 unsafe impl StableFrames for KernelFrames {}
 

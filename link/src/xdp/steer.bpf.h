@@ -29,7 +29,7 @@ struct stream {
     __u64 paid_until;
     __u64 packets;
     __u64 excess;
-    __u64 cgroup; // known on the way out alone
+    __u64 cgroup; // known of outgoing packets alone
     __u32 class; // 0 has none
     __u32 unused;
 };

@@ -2,63 +2,32 @@
 //!
 //! The packets of a stream that come in on an interface are told apart in the driver (or as soon as the kernel has a buffer) and processed by a kernel
 //! thread of their own, an entry of a CPUMAP. That thread has the priority that it is given, as RIO's threads have: so the protocol work for one
-//! flow neither waits for that of the others nor, where that is less urgent, delays it. What leaves gets the class of its stream, for the queueing discipline of the
+//! flow neither waits for that of the others nor, where that is less urgent, delays it. Outgoing packets get the class of their stream, for the queueing discipline of the
 //! interface.
 //!
 //! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
 //!
-//! Needs: Linux 5.12, 5.15 where the driver takes no program (before, packets of streams would be lost there), 6.6 for classes; rights as [`Xdp`](super::Xdp). Relies on: checksums of what comes in are in the packets (a virtual pair leaves them out unless its other end has
+//! Needs: Linux 5.12, 5.15 where the driver takes no program (before, packets of streams would be lost there), 6.6 for classes; rights as [`Xdp`](super::Xdp). Relies on: checksums of incoming packets are in the packets (a virtual pair leaves them out unless its other end has
 //! `ethtool -K DEV tx off`); VLANs' tags are in the packets, too (`rxvlan off`).
 //!
-//! Left out: fragments and packets with IPv6 extension headers, which have no ports; ranges of addresses or ports; what comes in by cgroup, since a packet's
+//! Left out: fragments and packets with IPv6 extension headers, which have no ports; ranges of addresses or ports; cgroups of incoming packets, since a packet's
 //! socket is not known yet.
 
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
 use laxity_core::units::Duration;
-use serde::{Deserialize, Serialize};
 
 use super::error::XdpError;
 use super::mode::Mode;
 use super::open::of_program;
-pub use super::program::Counts;
-use super::program::{Match, Program, STREAMS, Steered};
+pub use super::program::{Flow, Protocol, StreamCounts};
+use super::program::{Program, STREAMS, StreamProgram};
 use crate::netlink::Netlink;
 use crate::sys;
 
-/// A protocol with ports.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-}
-
-/// What all packets of a flow have in common; what is `None` may be anything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Flow {
-    /// Protocol.
-    pub protocol: Option<Protocol>,
-    /// Address of this host.
-    pub local: Option<IpAddr>,
-    /// Port of this host.
-    pub local_port: Option<u16>,
-    /// Address of the other host.
-    pub remote: Option<IpAddr>,
-    /// Port of the other host.
-    pub remote_port: Option<u16>,
-    /// Differentiated services code point, 0 to 63.
-    pub dscp: Option<u8>,
-    /// The control group (version 2) of the socket, that one and none below it, by its number: the inode of its directory. Known of packets that leave alone.
-    pub cgroup: Option<u64>,
-}
-
 impl Flow {
-    /// Whether a packet can be of both.
+    /// True if a packet can belong to both.
     pub fn overlaps(&self, other: &Self) -> bool {
         fn agree<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
             one.zip(other).is_none_or(|(one, other)| one == other)
@@ -71,32 +40,23 @@ impl Flow {
             && agree(self.dscp, other.dscp)
             && agree(self.cgroup, other.cgroup)
     }
-
-    fn to_match(self) -> Match {
-        let Self { protocol, local, local_port, remote, remote_port, dscp, cgroup } = self;
-        let protocol = protocol.map(|protocol| match protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-        });
-        Match { local, remote, local_port, remote_port, protocol, dscp, cgroup }
-    }
 }
 
-/// How many packets a stream may have.
+/// The packets that a stream may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Policing {
-    /// So many at once, at least one,
+pub struct PolicingRate {
+    /// The number that may come at once, at least one.
     pub packets: u32,
-    /// and as many in each such span on average `[rio §2.0.3]`.
+    /// The span in which as many may come on average `[rio §2.0.3]`.
     pub period: Duration,
-    /// More are dropped where they come in; else they are only counted.
+    /// True if packets beyond that are dropped where they come in; else they are only counted.
     pub is_dropped: bool,
 }
 
-/// How the names of the kernel's threads begin that process packets of streams.
+/// The prefix of the names of the kernel's threads that process packets of streams.
 pub const THREADS: &str = "cpumap/";
 
-/// Whether a thread that is shown as `shown` is the one that is called `name`: kernels before 5.17 show the first 15 bytes.
+/// True if a thread that is shown as `shown` is the one that is called `name`: kernels before 5.17 show the first 15 bytes.
 pub fn is_called(name: &str, shown: &str) -> bool {
     shown == name || shown.len() == 15 && name.starts_with(shown)
 }
@@ -110,8 +70,8 @@ fn only_thread(name: &str) -> Option<i32> {
 
 /// The streams of an interface.
 #[derive(Debug)]
-pub struct Steering {
-    steered: Steered,
+pub struct InterfaceStreams {
+    steered: StreamProgram,
     /// That which steers, unless the link has it.
     _program: Option<Program>,
     /// That which classifies, for as long as it is open.
@@ -119,11 +79,11 @@ pub struct Steering {
     flows: [Option<Flow>; STREAMS],
 }
 
-impl Steering {
+impl InterfaceStreams {
     /// Most streams of an interface.
     pub const MOST: usize = STREAMS;
 
-    /// Of an interface that no [`Xdp`](super::Xdp) link drives: its number in the calling thread's network namespace. Packets go their usual way until there is a stream.
+    /// The streams of an interface that no [`Xdp`](super::Xdp) link drives: its number in the calling thread's network namespace. Packets take their usual path until there is a stream.
     ///
     /// # Errors
     /// No rights; another program is attached; no such interface; the kernel is too old.
@@ -141,20 +101,20 @@ impl Steering {
     }
 
     /// Of an interface of the calling thread's network namespace; `program` unless its link has it.
-    pub(super) fn new(steered: Steered, interface: u32, program: Option<Program>) -> Self {
+    pub(super) fn new(steered: StreamProgram, interface: u32, program: Option<Program>) -> Self {
         let egress = steered.attach_classifier(interface);
         Self { steered, _program: program, egress, flows: [None; STREAMS] }
     }
 
-    /// What comes by UDP to this port of this host is of no stream, and not others': it is Laxity's.
+    /// Packets that come by UDP to this port of this host are of no stream, and not other programs': they are Laxity's.
     pub fn leave_alone(&self, port: u16) {
         self.steered.set_own_port(port);
     }
 
-    /// Whether what leaves can be [classified](Self::set_class).
+    /// Tells whether packets that leave can be [classified](Self::set_class).
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why not.
     pub fn can_classify(&self) -> io::Result<()> {
         match &self.egress {
             Ok(_) => Ok(()),
@@ -164,12 +124,12 @@ impl Steering {
         }
     }
 
-    /// A stream for a flow, whose packets are processed on `processor` from now on; its place.
+    /// Adds a stream for a flow, whose packets are processed on `processor` from now on. Returns its place.
     ///
     /// # Errors
-    /// `InvalidInput`: the flow has nothing by which it is known, a code point above 63, no packets or no period; `AlreadyExists`: a packet could be of another stream, too;
+    /// `InvalidInput`: the flow has no distinguishing value, a code point above 63, no packets or no period; `AlreadyExists`: a packet could be of another stream, too;
     /// `StorageFull`: there are [`MOST`](Self::MOST); the kernel's: there is no such processor.
-    pub fn add(&mut self, flow: &Flow, policing: Option<&Policing>, processor: usize) -> io::Result<usize> {
+    pub fn add(&mut self, flow: &Flow, policing: Option<&PolicingRate>, processor: usize) -> io::Result<usize> {
         let invalid = |what: &'static str| io::Error::new(io::ErrorKind::InvalidInput, what);
         if *flow == Flow::default() {
             return Err(invalid("a stream of all packets would be none: say an address, a port, a protocol"));
@@ -187,11 +147,13 @@ impl Steering {
         let place =
             place.ok_or_else(|| io::Error::new(io::ErrorKind::StorageFull, "an interface has 8 streams at most"))?;
         let policed = match policing {
-            Some(Policing { packets: 0, .. }) => return Err(invalid("a stream has one packet in a period at least")),
-            Some(Policing { period, .. }) if period.is_zero() => {
+            Some(PolicingRate { packets: 0, .. }) => {
+                return Err(invalid("a stream has one packet in a period at least"));
+            }
+            Some(PolicingRate { period, .. }) if period.is_zero() => {
                 return Err(invalid("a period is longer than nothing"));
             }
-            Some(Policing { packets, period, is_dropped }) => {
+            Some(PolicingRate { packets, period, is_dropped }) => {
                 // As with channels a thousandth less, for a clock that is faster than ours.
                 let spacing = (period.as_nanos() / u64::from(*packets)).max(1);
                 let spacing = spacing - spacing / 1024;
@@ -200,12 +162,12 @@ impl Steering {
             None => (0, 0, false),
         };
         let processor = u32::try_from(processor).map_err(|_| invalid("there is no such processor"))?;
-        self.steered.set(place, &flow.to_match(), policed, processor)?;
+        self.steered.set(place, flow, policed, processor)?;
         self.flows[place] = Some(*flow);
         Ok(place)
     }
 
-    /// Packets of the stream at `place` go their usual way again.
+    /// Removes the stream at `place`: its packets take their usual path again.
     ///
     /// # Errors
     /// The kernel's. The stream is gone all the same.
@@ -216,7 +178,7 @@ impl Steering {
         }
     }
 
-    /// What the kernel calls the thread of the stream at `place`. For a moment that of an earlier stream at this place may have the same name.
+    /// The kernel's name of the thread of the stream at `place`. For a moment the thread of an earlier stream at this place may have the same name.
     pub fn thread_name(&self, place: usize) -> Option<String> {
         self.steered.thread_name(place).filter(|_| place < STREAMS)
     }
@@ -226,18 +188,19 @@ impl Steering {
         only_thread(&self.thread_name(place)?)
     }
 
-    /// All packets that are of no stream, and not Laxity's, are processed by a thread on `processor`, an ordinary one until it is given a priority: then what
-    /// they cost, but for telling them apart, is no more urgent than other work; `None` as usual. The thread.
+    /// Has all packets that are of no stream, and not Laxity's, processed by a thread on `processor`, which is an ordinary one until it is
+    /// given a priority. Then their cost, but for telling them apart, is no more urgent than other work. `None` processes them as usual.
+    /// Returns the thread.
     ///
     /// # Errors
-    /// The kernel's: there is no such processor. They go their usual way then.
+    /// The kernel's: there is no such processor. They take their usual path then.
     pub fn set_others(&mut self, processor: Option<usize>) -> io::Result<Option<i32>> {
         let processor = processor.map(u32::try_from).transpose().map_err(io::Error::other)?;
         self.steered.set_others(processor)?;
         Ok(self.steered.thread_name(STREAMS).and_then(|name| only_thread(&name)))
     }
 
-    /// What leaves of the stream at `place` is of this class of the interface's queueing discipline: its priority (SO_PRIORITY) is that number; 0 leaves it as it is.
+    /// Puts packets that leave of the stream at `place` into this class of the interface's queueing discipline: their priority (SO_PRIORITY) is that number; 0 leaves it as it is.
     ///
     /// # Errors
     /// The kernel's; `Unsupported` or `InvalidInput` before 6.6.
@@ -249,12 +212,12 @@ impl Steering {
         Ok(())
     }
 
-    /// For a thread that only reads what comes.
-    pub fn counts(&self) -> Counts {
+    /// The counters, for a thread that only reads them.
+    pub fn counts(&self) -> StreamCounts {
         self.steered.counts()
     }
 
-    /// Packets of the stream at `place` that came in so far, and those of them beyond what it may have.
+    /// Packets of the stream at `place` that came in so far, and those of them beyond its limit.
     pub fn counted(&self, place: usize) -> (u64, u64) {
         match self.flows.get(place) {
             Some(Some(_)) => self.steered.counts().counted(place),

@@ -1,4 +1,4 @@
-//! The thread beside the data path: it asks the kernel how to reach the peers, listens to what changes, and reads the kernel's
+//! The thread beside the data path: it asks the kernel for the routes to the peers, listens to what changes, and reads the kernel's
 //! counters. The link never waits for it.
 
 use std::io;
@@ -10,27 +10,27 @@ use std::thread::JoinHandle;
 
 use laxity_core::units::{Duration, Instant};
 
-use super::config::Opened;
+use super::config::OpenedXdp;
 use super::handler::Handlers;
 use super::headers::{Mac, Template};
-use super::peers::{Direct, Directory};
-use super::probe::{Prober, Question};
-use super::program::{EarlyFigures, Observer};
+use super::peers::{DirectPeer, PeerDirectory};
+use super::probe::{ProbeRequest, Prober};
+use super::program::{CounterReader, EarlyFigures};
 use super::queue::CLASSES;
-use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
+use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
 use crate::sys::features::channels;
 use crate::sys::rings::XdpSocket;
 use crate::sys::{Interest, Wake, now, wait};
 
-/// How often counters are read.
+/// The interval at which counters are read.
 const READ_EVERY: Duration = Duration::from_millis(100);
-/// How often the tables are looked at though nothing changed: a neighbour that nobody confirmed is asked again.
+/// The interval at which the tables are looked at though nothing changed: a neighbour that was not confirmed is asked again.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// What others may know of the link, in any thread.
+/// The status of the link, for any thread.
 #[derive(Debug)]
-pub struct Status {
-    opened: Opened,
+pub struct XdpStatus {
+    opened: OpenedXdp,
     early: Mutex<EarlyFigures>,
     overflow: AtomicU64,
     /// Those of it that may have been a real-time channel's.
@@ -40,34 +40,34 @@ pub struct Status {
     queues: AtomicU32,
 }
 
-impl Status {
-    /// What was got when it was made.
-    pub fn opened(&self) -> &Opened {
+impl XdpStatus {
+    /// The properties of the link as it was opened.
+    pub fn opened(&self) -> &OpenedXdp {
         &self.opened
     }
 
-    /// What happened to frames before they came here.
+    /// The counters of frames before they came here.
     pub fn early(&self) -> EarlyFigures {
         *self.early.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frames that were lost for want of room, whatever their class. Waits for nobody.
+    /// Frames that were lost for want of room, whatever their class. Does not block.
     pub(super) fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
     }
 
-    /// Those of them that may have been a real-time channel's: other classes have rings of their own. Waits for nobody.
+    /// Those of them that may have been a real-time channel's: other classes have rings of their own. Does not block.
     pub(super) fn real_time_overflow(&self) -> u64 {
         self.real_time_overflow.load(Ordering::Relaxed)
     }
 
     /// The receive queues that the interface has now. Packets that arrive on those beyond
-    /// [`Opened::queues`](super::Opened::queues) are the kernel's, whosever they are.
+    /// [`OpenedXdp::queues`](super::OpenedXdp::queues) go to the kernel, whichever channel they are for.
     pub fn queues(&self) -> u32 {
         self.queues.load(Ordering::Relaxed)
     }
 
-    /// True once the interface has disappeared, or the program was taken from it: what remains is the socket.
+    /// True once the interface has disappeared, or the program was taken from it: the socket remains.
     pub fn is_gone(&self) -> bool {
         self.is_gone.load(Ordering::Relaxed)
     }
@@ -76,23 +76,23 @@ impl Status {
 /// The thread's handle; dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    shared: Arc<Shared>,
-    status: Arc<Status>,
+    shared: Arc<WatcherShared>,
+    status: Arc<XdpStatus>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
-pub(super) struct Shared {
-    directory: Directory,
+pub(super) struct WatcherShared {
+    directory: PeerDirectory,
     wake: Wake,
     stop: AtomicBool,
-    /// What is to be tried.
-    questions: Mutex<Vec<Question>>,
+    /// The probes that are to be tried.
+    questions: Mutex<Vec<ProbeRequest>>,
 }
 
-impl Shared {
+impl WatcherShared {
     /// Has a question pursued in the thread's network namespace.
-    pub(super) fn ask(&self, question: Question) {
+    pub(super) fn ask(&self, question: ProbeRequest) {
         self.questions.lock().unwrap_or_else(PoisonError::into_inner).push(question);
         self.wake.wake();
     }
@@ -108,9 +108,9 @@ impl Shared {
     }
 }
 
-/// What it watches.
+/// The things that it watches.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub(super) struct WatchTarget {
     /// The interface that has the addresses.
     pub(super) interface: u32,
     /// The one that is driven: the same, or that below a VLAN.
@@ -118,7 +118,7 @@ pub(super) struct Watched {
     pub(super) vlan: Option<u16>,
     pub(super) bind: SocketAddr,
     /// The program, as far as it is read.
-    pub(super) observer: Observer,
+    pub(super) observer: CounterReader,
     /// Of each queue, the sockets in the order of the classes.
     pub(super) sockets: Vec<Vec<OwnedFd>>,
     /// Bytes of the longest frame of the region, without the headroom.
@@ -128,21 +128,21 @@ pub(super) struct Watched {
 
 impl Watcher {
     /// Starts the thread. Its view of the kernel is that of the calling thread's network namespace.
-    pub(super) fn start(watched: Watched, opened: Opened) -> io::Result<Self> {
-        let (netlink, watch) = (Netlink::open()?, Watch::open()?);
+    pub(super) fn start(watched: WatchTarget, opened: OpenedXdp) -> io::Result<Self> {
+        let (netlink, watch) = (Netlink::open()?, NetlinkWatch::open()?);
         let early = Mutex::new(EarlyFigures::default());
         let queues = AtomicU32::new(opened.queues);
         let (overflow, is_gone) = (AtomicU64::new(0), AtomicBool::new(false));
         let real_time_overflow = AtomicU64::new(0);
-        let status = Arc::new(Status { opened, early, overflow, real_time_overflow, is_gone, queues });
-        let directory = Directory::new(watched.peers);
-        let shared = Arc::new(Shared {
+        let status = Arc::new(XdpStatus { opened, early, overflow, real_time_overflow, is_gone, queues });
+        let directory = PeerDirectory::new(watched.peers);
+        let shared = Arc::new(WatcherShared {
             directory,
             wake: Wake::new()?,
             stop: AtomicBool::new(false),
             questions: Mutex::default(),
         });
-        let mut work = Work {
+        let mut work = WatcherThread {
             netlink,
             watch,
             watched,
@@ -156,11 +156,11 @@ impl Watcher {
         Ok(Self { shared, status, thread: Some(thread) })
     }
 
-    pub(super) fn status(&self) -> &Arc<Status> {
+    pub(super) fn status(&self) -> &Arc<XdpStatus> {
         &self.status
     }
 
-    pub(super) fn directory(&self) -> &Directory {
+    pub(super) fn directory(&self) -> &PeerDirectory {
         &self.shared.directory
     }
 
@@ -184,12 +184,12 @@ impl Drop for Watcher {
     }
 }
 
-struct Work {
+struct WatcherThread {
     netlink: Netlink,
-    watch: Watch,
-    watched: Watched,
-    shared: Arc<Shared>,
-    status: Arc<Status>,
+    watch: NetlinkWatch,
+    watched: WatchTarget,
+    shared: Arc<WatcherShared>,
+    status: Arc<XdpStatus>,
     /// Since when frames that are dropped count for the rate, and how many had been then.
     rate_from: Instant,
     dropped_then: u64,
@@ -197,7 +197,7 @@ struct Work {
     failed: bool,
 }
 
-impl Work {
+impl WatcherThread {
     fn run(&mut self) {
         let mut look_at = Instant::ZERO;
         while !self.shared.stop.load(Ordering::Relaxed) {
@@ -269,9 +269,9 @@ impl Work {
         Ok(())
     }
 
-    /// How to send to `peer` directly; `None` if its way leads elsewhere, or nobody knows its neighbour yet: the kernel looks for
+    /// The direct path to `peer`; `None` if its route leads elsewhere, or its neighbour is not known yet: the kernel looks for
     /// the neighbour once a packet is sent through it.
-    fn direct(&mut self, own: &Interface, peer: SocketAddr) -> io::Result<Option<Direct>> {
+    fn direct(&mut self, own: &Interface, peer: SocketAddr) -> io::Result<Option<DirectPeer>> {
         let from = Some(self.watched.bind.ip()).filter(|ip| !ip.is_unspecified());
         if from.is_some_and(|from| !own.addresses.iter().any(|(ip, _)| *ip == from)) {
             return Ok(None);
@@ -295,11 +295,11 @@ impl Work {
         Ok(self.to(own.mac, source, (mac, peer), mtu))
     }
 
-    fn to(&self, own: Mac, source: IpAddr, to: (Mac, SocketAddr), mtu: usize) -> Option<Direct> {
+    fn to(&self, own: Mac, source: IpAddr, to: (Mac, SocketAddr), mtu: usize) -> Option<DirectPeer> {
         let source = SocketAddr::new(source, self.watched.bind.port());
         let template = Template::new((own, source), to, self.watched.vlan, 0)?;
         let ip_and_udp = if source.is_ipv4() { 28 } else { 48 };
         let most = mtu.checked_sub(ip_and_udp)?.min(self.watched.largest_frame.checked_sub(template.len())?);
-        Some(Direct { template, most })
+        Some(DirectPeer { template, most })
     }
 }

@@ -1,11 +1,11 @@
 //! Every checker finds a break that is planted: a lie about what was promised, about what was injected, or about what was sent.
 
-use laxity_core::clock::Verdict;
+use laxity_core::clock::DeadlineVerdict;
 use laxity_core::contract::{SendingStages, Service};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::platform::Platform;
-use laxity_core::receive::{Decision, Delay, Delivered, Said};
-use laxity_core::send::Submitted;
+use laxity_core::receive::{Delay, DeliveredMessage, FinalJudgement, SenderStamps};
+use laxity_core::send::AcceptedMessage;
 
 use super::*;
 use crate::fault::{Fault, FaultKind};
@@ -22,16 +22,16 @@ fn at(millis: u64) -> Instant {
 }
 
 /// What a test makes of the sending host, of the promise, and of the world before it runs.
-struct Break {
+struct BrokenWorld {
     sender: fn(&mut HostConfig),
-    promise: fn(&mut Promise),
+    promise: fn(&mut GrantedBounds),
     world: fn(&mut World),
 }
 
-const NONE: Break = Break { sender: |_| {}, promise: |_| {}, world: |_| {} };
+const NONE: BrokenWorld = BrokenWorld { sender: |_| {}, promise: |_| {}, world: |_| {} };
 
 /// One channel that keeps what it is promised, unless something is broken; what is found.
-fn found(broken: &Break) -> Vec<What> {
+fn found(broken: &BrokenWorld) -> Vec<FindingKind> {
     let mut world = World::new(3);
     world.collect_findings();
     let host = |number: u8| HostConfig::new(Platform::assumed_host(), ([10, 0, 0, number], 7000).into());
@@ -40,9 +40,9 @@ fn found(broken: &Break) -> Vec<What> {
     let (from, to) = (world.add_host(sender), world.add_host(host(2)));
     let contract = Contract::new(8_000, 1, ms(10), 3, ms(20)).unwrap();
     let stages = SendingStages { processor: ms(6), link: ms(6) };
-    let plan = Plan { transit: ms(3), ..Plan::new("a", Service::RealTime(contract), stages, ms(6)) };
+    let plan = ChannelPlan { transit: ms(3), ..ChannelPlan::new("a", Service::RealTime(contract), stages, ms(6)) };
     let channel = world.open(from, to, plan);
-    let mut promise = Promise { contract, bound: ms(20), queues: [4, 24, 4, 24] };
+    let mut promise = GrantedBounds { contract, bound: ms(20), queues: [4, 24, 4, 24] };
     (broken.promise)(&mut promise);
     world.promise(channel, promise);
     world.add_source(Source::full(channel, &contract, at(50)));
@@ -64,46 +64,47 @@ fn duplication(world: &mut World) {
 #[test]
 fn what_is_whole_is_found_whole() {
     assert_eq!(found(&NONE), []);
-    assert_eq!(found(&Break { world: duplication, ..NONE }), []);
+    assert_eq!(found(&BrokenWorld { world: duplication, ..NONE }), []);
 }
 
 #[test]
 fn a_late_message_without_a_fault_is_found() {
     let slow = |config: &mut HostConfig| config.platform.packet_cost = ms(3);
-    assert_eq!(found(&Break { sender: slow, ..NONE }), [What::Late]);
+    assert_eq!(found(&BrokenWorld { sender: slow, ..NONE }), [FindingKind::Late]);
     let far = |config: &mut HostConfig| config.wire.propagation = ms(19);
-    assert_eq!(found(&Break { sender: far, ..NONE }), [What::Late]);
+    assert_eq!(found(&BrokenWorld { sender: far, ..NONE }), [FindingKind::Late]);
 }
 
 #[test]
 fn a_lie_about_the_fault_is_found() {
     // The way is too long, or packets are lost; what is said to have been injected is a copy now and then.
     let far = |config: &mut HostConfig| config.wire.propagation = ms(19);
-    assert_eq!(found(&Break { sender: far, world: duplication, ..NONE }), [What::Cause]);
+    assert_eq!(found(&BrokenWorld { sender: far, world: duplication, ..NONE }), [FindingKind::Cause]);
     let lossy = |config: &mut HostConfig| config.wire.loss_ppm = 50_000;
-    assert_eq!(found(&Break { sender: lossy, world: duplication, ..NONE }), [What::Cause]);
-    assert_eq!(found(&Break { sender: lossy, ..NONE }), [What::Cause], "or nothing at all");
-    // A host that is slow, said to have been interrupted: nobody but Laxity can be blamed, and never is.
+    assert_eq!(found(&BrokenWorld { sender: lossy, world: duplication, ..NONE }), [FindingKind::Cause]);
+    assert_eq!(found(&BrokenWorld { sender: lossy, ..NONE }), [FindingKind::Cause], "or nothing at all");
+    // A host that is slow, said to have been interrupted: only Laxity can be blamed, and never is.
     let slow = |config: &mut HostConfig| config.platform.packet_cost = ms(3);
     let interrupted = |world: &mut World| {
         world.add_fault(Fault { host: HostId(0), from: at(10), until: at(11), kind: FaultKind::Interference });
     };
-    assert_eq!(found(&Break { sender: slow, world: interrupted, ..NONE }), [What::Cause]);
+    assert_eq!(found(&BrokenWorld { sender: slow, world: interrupted, ..NONE }), [FindingKind::Cause]);
 }
 
 #[test]
 fn a_lie_about_the_bound_is_found() {
-    assert_eq!(found(&Break { promise: |promise| promise.bound = ms(14), ..NONE }), [What::Bound]);
+    assert_eq!(found(&BrokenWorld { promise: |promise| promise.bound = ms(14), ..NONE }), [FindingKind::Bound]);
 }
 
 #[test]
 fn a_lie_about_the_contract_is_found() {
-    let rare = |promise: &mut Promise| promise.contract = Contract::new(8_000, 1, ms(11), 3, ms(20)).unwrap();
-    let small = |promise: &mut Promise| promise.contract = Contract::new(7_999, 1, ms(10), 3, ms(20)).unwrap();
-    let large = |promise: &mut Promise| promise.contract = Contract::new(9_000, 8_001, ms(10), 3, ms(20)).unwrap();
-    let lies: [fn(&mut Promise); 3] = [rare, small, large];
+    let rare = |promise: &mut GrantedBounds| promise.contract = Contract::new(8_000, 1, ms(11), 3, ms(20)).unwrap();
+    let small = |promise: &mut GrantedBounds| promise.contract = Contract::new(7_999, 1, ms(10), 3, ms(20)).unwrap();
+    let large =
+        |promise: &mut GrantedBounds| promise.contract = Contract::new(9_000, 8_001, ms(10), 3, ms(20)).unwrap();
+    let lies: [fn(&mut GrantedBounds); 3] = [rare, small, large];
     for promise in lies {
-        assert_eq!(found(&Break { promise, ..NONE }), [What::Contract]);
+        assert_eq!(found(&BrokenWorld { promise, ..NONE }), [FindingKind::Contract]);
     }
 }
 
@@ -111,7 +112,7 @@ fn a_lie_about_the_contract_is_found() {
 fn a_packet_before_its_time_is_found() {
     let contract = Contract::new(8_000, 1, ms(10), 3, ms(20)).unwrap();
     let stages = SendingStages::default();
-    let plan = Plan::new("a", Service::RealTime(contract), stages, ms(6));
+    let plan = ChannelPlan::new("a", Service::RealTime(contract), stages, ms(6));
     let leaves = |now, early| {
         let mut world = World::new(1);
         let host = |number: u8| HostConfig::new(Platform::assumed_host(), ([10, 0, 0, number], 7000).into());
@@ -119,23 +120,24 @@ fn a_packet_before_its_time_is_found() {
         let handle = world.open(from, to, plan.clone());
         world.run_until(at(20));
         let channel = world.channels[handle.0].sender.key.unwrap();
-        let departed = Departed { channel, sequence: 0, last: true, logical_arrival: at(100), deadline: at(120) };
-        Watch::default().departs((&plan, &contract, early), &departed, 100, now).map(|problem| problem.0)
+        let departed =
+            DepartedMessage { channel, sequence: 0, last: true, logical_arrival: at(100), deadline: at(120) };
+        ChannelHistory::default().departs((&plan, &contract, early), &departed, 100, now).map(|problem| problem.0)
     };
-    assert_eq!((leaves(at(100), false), leaves(at(99), false)), (None, Some(What::Contract)));
-    assert_eq!((leaves(at(80), true), leaves(at(79), true)), (None, Some(What::Contract)));
+    assert_eq!((leaves(at(100), false), leaves(at(99), false)), (None, Some(FindingKind::Contract)));
+    assert_eq!((leaves(at(80), true), leaves(at(79), true)), (None, Some(FindingKind::Contract)));
 }
 
 #[test]
 fn a_lie_about_the_queues_is_found() {
-    let lies: [fn(&mut Promise); 4] = [
+    let lies: [fn(&mut GrantedBounds); 4] = [
         |promise| promise.queues[0] = 0,
         |promise| promise.queues[1] = 1,
         |promise| promise.queues[2] = 0,
         |promise| promise.queues[3] = 0,
     ];
     for promise in lies {
-        assert_eq!(found(&Break { promise, ..NONE }), [What::Queue]);
+        assert_eq!(found(&BrokenWorld { promise, ..NONE }), [FindingKind::Queue]);
     }
 }
 
@@ -144,34 +146,37 @@ fn a_frame_that_leaks_is_found() {
     let leak = |world: &mut World| {
         let _ = world.hosts[1].driver.as_mut().unwrap().frames.take();
     };
-    assert_eq!(found(&Break { world: leak, ..NONE }), [What::Memory]);
+    assert_eq!(found(&BrokenWorld { world: leak, ..NONE }), [FindingKind::Memory]);
 }
 
 /// A ledger whose sender had two messages accepted.
-fn ledger() -> Ledger {
+fn ledger() -> ChannelRecord {
     let contract = Contract::new(100, 1, ms(10), 3, ms(20)).unwrap();
-    let plan = Plan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
-    let mut ledger = Ledger::new(7, plan, HostId(0), HostId(1));
+    let plan = ChannelPlan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
+    let mut ledger = ChannelRecord::new(7, plan, HostId(0), Vec::new(), HostId(1));
     for sequence in 0..2 {
-        ledger.accepted(&Submitted { sequence, logical_arrival: at(10 * sequence), release: at(10 * sequence) }, 50);
+        ledger.accepted(
+            &AcceptedMessage { sequence, logical_arrival: at(10 * sequence), release: at(10 * sequence) },
+            50,
+        );
     }
     ledger
 }
 
 /// Message `sequence` with `bytes` bytes, of which one may be wrong.
-fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
+fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> DeliveredMessage {
     let mut message = MessageBuf::with_capacity(100);
     message.set_len(bytes);
     crate::content::write(7, sequence, &mut message);
     if let Some(place) = wrong {
         message[place] ^= 1;
     }
-    Delivered {
+    DeliveredMessage {
         message,
         sequence,
         logical_arrival: at(10 * sequence),
         ahead: Duration::ZERO,
-        said: None,
+        stamps: None,
         allowed: None,
         least: Duration::ZERO,
         completion: at(30),
@@ -185,7 +190,7 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
 
 #[test]
 fn a_message_that_is_not_what_was_sent_is_found() {
-    let problem = |messages: &[Delivered]| {
+    let problem = |messages: &[DeliveredMessage]| {
         let mut ledger = ledger();
         let last =
             messages.iter().map(|message| ledger.delivered(at(30), message, None, &Clock::default(), None).1).last();
@@ -193,13 +198,13 @@ fn a_message_that_is_not_what_was_sent_is_found() {
     };
     assert_eq!(problem(&[delivered(0, 50, None), delivered(1, 50, None)]), None);
     assert_eq!(problem(&[delivered(1, 50, None)]), None, "the first one may be lost");
-    let wrong = Some(What::Delivery);
+    let wrong = Some(FindingKind::Delivery);
     assert_eq!(problem(&[delivered(0, 50, Some(49))]), wrong, "a byte");
     assert_eq!(problem(&[delivered(0, 49, None)]), wrong, "a length");
     assert_eq!(problem(&[delivered(1, 50, None), delivered(0, 50, None)]), wrong, "the order");
     assert_eq!(problem(&[delivered(0, 50, None), delivered(0, 50, None)]), wrong, "twice");
     assert_eq!(problem(&[delivered(2, 50, None)]), wrong, "never sent");
-    let late = Delivered { deadline: Some(at(29)), ..delivered(0, 50, None) };
+    let late = DeliveredMessage { deadline: Some(at(29)), ..delivered(0, 50, None) };
     assert_eq!(problem(&[late]), wrong, "late without a cause");
 }
 
@@ -209,25 +214,28 @@ fn an_interval_beside_the_truth_and_a_verdict_that_disagrees_are_found() {
     let is_found = |lower, upper, allowed, verdict| {
         let (mut ledger, mut clock) = (ledger(), Clock::ahead(ms(700)));
         clock.step(at(7), ms(5));
-        let said = Some(Said { logical_arrival: at(704), ahead: ms(4), epoch: 0 });
-        let delivered = Delivered { said, ..delivered(0, 50, None) };
+        let stamps = Some(SenderStamps { logical_arrival: at(704), ahead: ms(4), epoch: 0 });
+        let delivered = DeliveredMessage { stamps, ..delivered(0, 50, None) };
         assert_eq!(ledger.delivered(at(30), &delivered, None, &clock, None).1, None);
         let latency = Some(ms(upper));
         let (upper, allowed) = (Some(ms(upper - 4)), Some(ms(allowed)));
         let lower = ms(lower);
-        let decision = Decision { lower, upper, latency, allowed, verdict, excused: Duration::ZERO, is_unsure: false };
-        ledger.judged(&decision).map(|problem| problem.0) == Some(What::Interval)
+        let decision =
+            FinalJudgement { lower, upper, latency, allowed, verdict, excused: Duration::ZERO, is_unsure: false };
+        ledger.judged(&decision).map(|problem| problem.0) == Some(FindingKind::Interval)
     };
-    for (lower, upper, allowed, verdict) in
-        [(26, 30, 26, Verdict::InTime), (0, 31, 40, Verdict::InTime), (25, 35, 25, Verdict::Late)]
-    {
+    for (lower, upper, allowed, verdict) in [
+        (26, 30, 26, DeadlineVerdict::InTime),
+        (0, 31, 40, DeadlineVerdict::InTime),
+        (25, 35, 25, DeadlineVerdict::Late),
+    ] {
         assert!(!is_found(lower, upper, allowed, verdict), "{lower} {upper} {allowed} {verdict:?}");
     }
     for (lower, upper, allowed, verdict) in [
-        (27, 35, 30, Verdict::Undecided),
-        (0, 29, 30, Verdict::Undecided),
-        (20, 35, 27, Verdict::Late),
-        (20, 31, 25, Verdict::InTime),
+        (27, 35, 30, DeadlineVerdict::Undecided),
+        (0, 29, 30, DeadlineVerdict::Undecided),
+        (20, 35, 27, DeadlineVerdict::Late),
+        (20, 31, 25, DeadlineVerdict::InTime),
     ] {
         assert!(is_found(lower, upper, allowed, verdict), "{lower} {upper} {allowed} {verdict:?}");
     }
@@ -248,13 +256,17 @@ fn a_message_that_ends_twice_or_never_is_found() {
     let misses = Misses { network: 1, ..Misses::default() };
     let counters = ReceiveCounters { delivered: 1, lost: 1, misses, ..ReceiveCounters::default() };
     assert_eq!(found(counters), []);
-    assert_eq!(found(ReceiveCounters { lost: 0, ..counters }), [What::Conservation]);
-    assert_eq!(found(ReceiveCounters { lost: 2, ..counters }), [What::Conservation]);
+    assert_eq!(found(ReceiveCounters { lost: 0, ..counters }), [FindingKind::Conservation]);
+    assert_eq!(found(ReceiveCounters { lost: 2, ..counters }), [FindingKind::Conservation]);
     // At the end, the counters are held against what was seen.
     let mut ledger = ledger();
     ledger.send.accepted = 2;
     ledger.receive = counters;
-    assert_eq!(ledger.check().map(|problem| problem.0), Some(What::Conservation), "one delivery that nobody saw");
+    assert_eq!(
+        ledger.check().map(|problem| problem.0),
+        Some(FindingKind::Conservation),
+        "one delivery that was not observed"
+    );
     let _ = ledger.delivered(at(30), &delivered(1, 50, None), None, &Clock::default(), None);
     assert_eq!(ledger.check(), None);
 }
@@ -263,7 +275,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
 #[should_panic(expected = "memory")]
 fn a_world_that_does_not_collect_stops() {
     let mut world = World::new(1);
-    world.find(None, at(1), (What::Memory, "1 frame".into(), "0".into()));
+    world.find(None, at(1), (FindingKind::Memory, "1 frame".into(), "0".into()));
 }
 
 #[test]

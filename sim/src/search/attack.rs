@@ -2,24 +2,24 @@
 
 use laxity_core::units::Duration;
 
-use super::{Bounded, Draw, Pattern, pattern, us};
-use crate::Runs;
-use crate::tiny::{Bench, Release, Role, Seen, System};
+use super::{NumberSource, Pattern, PromisedCase, pattern, us};
+use crate::RunCounts;
+use crate::tiny::{ObservedResponses, Release, Role, SmallRun, SmallSystem};
 
 /// A response that was promised to be shorter.
 #[derive(Clone, Debug)]
 pub struct Violation {
-    /// Whose.
+    /// The channel.
     pub channel: usize,
-    /// What was seen.
-    pub seen: Seen,
+    /// The responses that were seen.
+    pub seen: ObservedResponses,
     /// In which episode.
     pub pattern: Pattern,
 }
 
-/// What the episodes of one system showed.
+/// The outcome of the episodes of one system.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct AttackOutcome {
     /// Episodes: each is a world that begins at rest.
     pub worlds: u64,
     /// Messages that were released.
@@ -36,18 +36,18 @@ pub struct Outcome {
 
 /// A system under attack.
 #[derive(Debug)]
-pub struct Attack<'a> {
-    bounded: &'a Bounded,
-    bench: Bench,
-    /// How much longer a channel that is received may take.
+pub struct SystemAttack<'a> {
+    bounded: &'a PromisedCase,
+    bench: SmallRun,
+    /// The additional time that a channel that is received may take.
     pub wait: Duration,
-    outcome: Outcome,
+    outcome: AttackOutcome,
 }
 
-impl<'a> Attack<'a> {
+impl<'a> SystemAttack<'a> {
     /// Opens the channels.
-    pub fn new(bounded: &'a Bounded) -> Self {
-        let outcome = Outcome { largest: vec![0; bounded.promises.len()], ..Outcome::default() };
+    pub fn new(bounded: &'a PromisedCase) -> Self {
+        let outcome = AttackOutcome { largest: vec![0; bounded.promises.len()], ..AttackOutcome::default() };
         Self { bounded, bench: bounded.system.bench(), wait: Duration::ZERO, outcome }
     }
 
@@ -55,17 +55,18 @@ impl<'a> Attack<'a> {
     pub fn episode(&mut self, pattern: &Pattern) -> Vec<u64> {
         let outcome = &mut self.outcome;
         outcome.worlds += 1;
-        let (mut seen, runs) = self.bench.run_beside(&pattern.releases, &pattern.gaps, &pattern.phases, pattern.change);
+        let (mut seen, runs) = self.bench.run_pattern(pattern);
         // A run that did not begin in its period was never done.
-        let response = |runs: Runs| if runs.skipped > 0 { Duration::MAX } else { runs.longest };
-        seen.extend(runs.into_iter().map(response).map(|end| Seen { handler: end, end }));
+        let response = |runs: RunCounts| if runs.skipped > 0 { Duration::MAX } else { runs.longest };
+        seen.extend(runs.into_iter().map(response).map(|end| ObservedResponses { handler: end, end }));
         let mut close = Vec::with_capacity(seen.len());
         for (channel, (seen, promise)) in seen.into_iter().zip(&self.bounded.promises).enumerate() {
             outcome.late += u64::from(seen.end > promise.bound.worst);
             let of = self.bounded.system.channels.get(channel);
             let received = of.is_some_and(|channel| channel.role == Role::Receives);
             let wait = if received { self.wait } else { Duration::ZERO };
-            let within = Seen { handler: seen.handler.saturating_sub(wait), end: seen.end.saturating_sub(wait) };
+            let within =
+                ObservedResponses { handler: seen.handler.saturating_sub(wait), end: seen.end.saturating_sub(wait) };
             if !promise.covers(within) {
                 outcome.violations += 1;
                 outcome.first.get_or_insert_with(|| Violation { channel, seen, pattern: pattern.clone() });
@@ -89,7 +90,12 @@ impl<'a> Attack<'a> {
 
     /// So many random patterns, every other one close to that which came closest to the bound of some channel so far; until
     /// one shows a violation.
-    pub fn climb<D: Draw>(&mut self, draw: &mut D, episodes: u64, random: impl Fn(&mut D, &System) -> Pattern) {
+    pub fn climb<D: NumberSource>(
+        &mut self,
+        draw: &mut D,
+        episodes: u64,
+        random: impl Fn(&mut D, &SmallSystem) -> Pattern,
+    ) {
         let mut best = vec![(0, Pattern::default()); self.bounded.promises.len()];
         for number in 0..episodes {
             let target = draw(best.len() as u64 - 1) as usize;
@@ -108,13 +114,13 @@ impl<'a> Attack<'a> {
         }
     }
 
-    /// What it all showed.
-    pub fn finish(self) -> Outcome {
-        Outcome { messages: self.bench.messages(), ..self.outcome }
+    /// The outcome of all episodes.
+    pub fn finish(self) -> AttackOutcome {
+        AttackOutcome { messages: self.bench.messages(), ..self.outcome }
     }
 }
 
-fn ratio(seen: Seen, bound: Duration) -> u64 {
+fn ratio(seen: ObservedResponses, bound: Duration) -> u64 {
     (u128::from(seen.end.as_nanos()) * 1_000_000 / u128::from(bound.as_nanos().max(1))) as u64
 }
 
@@ -126,7 +132,7 @@ fn phasings(channels: usize, points: u64, step: Duration) -> impl Iterator<Item 
 }
 
 /// Each channel sends its largest messages as soon as it may, twice.
-fn full(system: &System, phases: &[Duration], best_effort: &[Release], after: Duration) -> Pattern {
+fn full(system: &SmallSystem, phases: &[Duration], best_effort: &[Release], after: Duration) -> Pattern {
     let mut releases = best_effort.to_vec();
     for (number, (channel, phase)) in system.channels.iter().zip(phases).enumerate() {
         let (interval, bytes) = (channel.contract.interval(), channel.contract.max_message());
@@ -136,7 +142,7 @@ fn full(system: &System, phases: &[Duration], best_effort: &[Release], after: Du
 }
 
 /// Every phasing of one system on a small grid, in saturating best effort.
-pub fn every_phasing(system: &System) -> impl Iterator<Item = Pattern> + use<> {
+pub fn every_phasing(system: &SmallSystem) -> impl Iterator<Item = Pattern> + use<> {
     let (points, step) = match system.channels.len() {
         0 | 1 => (48, us(1)),
         2 => (10, us(4)),

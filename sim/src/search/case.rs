@@ -1,22 +1,23 @@
 //! An analysis, a system, and what the one promises for the other.
 
 use laxity_core::admission::answer::Rule;
-use laxity_core::admission::published::d_order::Block;
+use laxity_core::admission::published::d_order::BlockTerm;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
 use super::{
-    Attack, Draw, Kind, Outcome, Promise, attack, handlers, pattern, promise, published, rearranged, small, upcalls,
+    AttackOutcome, NumberSource, Promise, SystemAttack, SystemKind, attack, handlers, pattern, promise, published,
+    rearranged, small, upcalls,
 };
-use crate::tiny::System;
+use crate::tiny::SmallSystem;
 
 /// An analysis, and the run time that it speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Test {
+pub enum Analysis {
     /// Admission's.
-    Admission(Kind),
+    Admission(SystemKind),
     /// D_order of the papers, on their machine: for comparison [channels §3.2].
-    DOrder(Block),
+    DOrder(BlockTerm),
     /// Exact response times of upcalls [rtu §5].
     ResponseTimes,
     /// The utilisation test of the papers for upcalls whose change costs nothing [rtu §5.3].
@@ -33,25 +34,26 @@ pub enum Test {
     Rearranged(Rule),
 }
 
-impl Test {
+impl Analysis {
     /// All of them.
     pub fn all() -> Vec<Self> {
-        let published = [Self::DOrder(Block::Printed), Self::DOrder(Block::Min), Self::ResponseTimes, Self::Rmdp]
-            .into_iter()
-            .chain([Rule::Split, Rule::Composite].map(Self::Beside))
-            .chain([Self::Levels])
-            .chain([Rule::Split, Rule::Composite].map(Self::Trusted))
-            .chain([Rule::Split, Rule::Composite].map(Self::Rearranged))
-            .chain([Rule::Split, Rule::Composite].map(Self::Handlers));
-        Kind::all().map(Self::Admission).chain(published).collect()
+        let published =
+            [Self::DOrder(BlockTerm::Printed), Self::DOrder(BlockTerm::Min), Self::ResponseTimes, Self::Rmdp]
+                .into_iter()
+                .chain([Rule::Split, Rule::Composite].map(Self::Beside))
+                .chain([Self::Levels])
+                .chain([Rule::Split, Rule::Composite].map(Self::Trusted))
+                .chain([Rule::Split, Rule::Composite].map(Self::Rearranged))
+                .chain([Rule::Split, Rule::Composite].map(Self::Handlers));
+        SystemKind::all().map(Self::Admission).chain(published).collect()
     }
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Admission(kind) => kind.rule.into(),
-            Self::DOrder(Block::Printed) => "d-order",
-            Self::DOrder(Block::Min) => "d-order-min",
+            Self::DOrder(BlockTerm::Printed) => "d-order",
+            Self::DOrder(BlockTerm::Min) => "d-order-min",
             Self::ResponseTimes => "response-times",
             Self::Rmdp => "rmdp",
             Self::Beside(Rule::Composite) => "upcalls-composite",
@@ -72,23 +74,17 @@ impl Test {
             Self::Admission(kind) => kind.machine,
             // Option 1, of which the formulas speak: link scheduling at interrupt level.
             Self::DOrder(_) => MachineModel::PapersInline,
-            Self::ResponseTimes
-            | Self::Rmdp
-            | Self::Beside(_)
-            | Self::Trusted(_)
-            | Self::Handlers(_)
-            | Self::Levels
-            | Self::Rearranged(_) => MachineModel::Executive,
+            _ => MachineModel::Executive,
         }
     }
 
-    /// Whether it may say yes to anybody: then nothing may break what it promises.
+    /// True if it may grant a channel: then nothing may break what it promises.
     pub fn decides(self) -> bool {
         !matches!(self, Self::DOrder(_))
     }
 
     /// Draws systems until one is admitted; `None` after a hundred.
-    pub fn draw(self, draw: &mut impl Draw) -> Option<(Case, Bounded)> {
+    pub fn draw(self, draw: &mut impl NumberSource) -> Option<(SearchCase, PromisedCase)> {
         (0..100).find_map(|_| {
             let case = match self {
                 Self::Admission(kind) => small::case(draw, kind),
@@ -108,12 +104,12 @@ impl Test {
 
 /// A system for which an analysis is asked.
 #[derive(Clone, Debug)]
-pub struct Case {
+pub struct SearchCase {
     /// The analysis.
-    pub test: Test,
+    pub test: Analysis,
     /// Its channels have no stages yet, or others.
-    pub system: System,
-    /// How much more than the least deadline each channel asks for.
+    pub system: SmallSystem,
+    /// The time beyond the least deadline that each channel asks for.
     pub slack: Vec<Duration>,
     /// Which channels give back in the end what they do not need.
     pub tighten: Vec<bool>,
@@ -121,47 +117,37 @@ pub struct Case {
 
 /// A system with a promise for each of its channels.
 #[derive(Debug)]
-pub struct Bounded {
+pub struct PromisedCase {
     /// Its channels have the stages that the run time goes by.
-    pub system: System,
-    /// What is promised.
+    pub system: SmallSystem,
+    /// The promises.
     pub promises: Vec<Promise>,
 }
 
-impl Case {
-    /// What the analysis promises; `None` if it refuses a channel.
-    pub fn bounded(&self) -> Option<Bounded> {
+impl SearchCase {
+    /// The promises of the analysis; `None` if it refuses a channel.
+    pub fn bounded(&self) -> Option<PromisedCase> {
         let mut system = self.system.clone();
         let (mut slack, mut tighten) = (self.slack.iter(), self.tighten.iter());
         let slack = || slack.next().copied().unwrap_or_default();
         let tighten = || tighten.next().copied().unwrap_or_default();
         let promises = match self.test {
-            Test::Admission(kind) => {
-                let settings = promise::settings(&system, kind.rule);
-                let asking = (&mut system.channels[..], &mut [][..]);
-                let (admission, promises) = promise::admitted(&system.platform, asking, settings, slack, tighten)?;
-                // What it counts on with what its channels tolerate.
-                system.platform.interference = admission.platform().interference.clone();
-                promises
-            }
-            Test::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
-            Test::ResponseTimes => upcalls::response_times(&system)?,
-            Test::Rmdp => upcalls::rmdp(&system)?,
-            Test::Beside(rule) | Test::Trusted(rule) | Test::Handlers(rule) => {
-                upcalls::one_admission(&mut system, rule, slack, tighten)?
-            }
-            Test::Rearranged(rule) => rearranged::promises(&mut system, rule, slack)?,
-            Test::Levels => {
-                let settings = promise::settings(&system, Rule::Levels);
-                promise::by_level(&system.platform, &mut system.channels, &system.priorities, settings)?
-            }
+            Analysis::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
+            Analysis::ResponseTimes => upcalls::response_times(&system)?,
+            Analysis::Rmdp => upcalls::rmdp(&system)?,
+            Analysis::Admission(SystemKind { rule, .. })
+            | Analysis::Beside(rule)
+            | Analysis::Trusted(rule)
+            | Analysis::Handlers(rule) => promise::promises(&mut system, rule, slack, tighten)?,
+            Analysis::Rearranged(rule) => rearranged::promises(&mut system, rule, slack)?,
+            Analysis::Levels => promise::by_level(&mut system)?,
         };
-        Some(Bounded { system, promises })
+        Some(PromisedCase { system, promises })
     }
 
     /// Attacks it: in every phasing, or climbing with so many episodes.
-    pub fn attack(&self, bounded: &Bounded, draw: &mut impl Draw, episodes: Option<u64>) -> Outcome {
-        let mut attack = Attack::new(bounded);
+    pub fn attack(&self, bounded: &PromisedCase, draw: &mut impl NumberSource, episodes: Option<u64>) -> AttackOutcome {
+        let mut attack = SystemAttack::new(bounded);
         match episodes {
             None if bounded.system.periodic().next().is_none() => attack.run(attack::every_phasing(&bounded.system)),
             episodes => {

@@ -1,16 +1,13 @@
 //! Applications' handlers, which run in the steps that complete messages: at the edge of what admission accepts.
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
-use super::small::{self, Kind};
-use super::{Case, Draw, Test, us};
+use super::{Analysis, NumberSource, SearchCase, small, us};
 
 /// Channels of which some are received, one at least, and those have handlers; every other step with one is as long as a step may be.
-pub(super) fn case(draw: &mut impl Draw, rule: Rule) -> Case {
-    let mut case = small::case(draw, Kind { machine: MachineModel::Executive, rule });
-    case.test = Test::Handlers(rule);
+pub(super) fn case(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
+    let mut case = small::on_executive(draw, rule, Analysis::Handlers(rule));
     let channels = &mut case.system.channels;
     if !channels.iter().any(|channel| channel.role == Role::Receives) {
         channels[0].role = Role::Receives;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Bounded, Case, Draw, Outcome, Smallest, Test, draws, shrink};
+use super::{Analysis, AttackOutcome, CounterExample, NumberSource, PromisedCase, SearchCase, draws, shrink};
 use crate::content::Random;
 use crate::parallel::in_order;
 
@@ -11,27 +11,27 @@ const CLIMB: u64 = 160;
 /// Of each test: so many counter-examples are made small, and the smallest is told.
 const SHRUNK: usize = 3;
 
-/// What is looked for, and where.
+/// The parameters of a hunt: its target, and the systems in which it looks.
 #[derive(Clone, Debug)]
 pub struct Hunt {
     /// Everything follows from this.
     pub seed: u64,
     /// The analyses, in turn.
-    pub tests: Vec<Test>,
+    pub tests: Vec<Analysis>,
 }
 
-/// What one system showed.
+/// The outcome of one system.
 #[derive(Debug)]
-pub struct Found {
+pub struct HuntResult {
     /// The system's number.
     pub number: u64,
-    /// Whose promises were tried.
-    pub test: Test,
+    /// The test whose promises were tried.
+    pub test: Analysis,
     /// `None` if a hundred systems were refused.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<AttackOutcome>,
 }
 
-/// What all systems of one analysis showed.
+/// The outcome of all systems of one analysis.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Systems that were admitted.
@@ -48,7 +48,7 @@ pub struct Summary {
 
 impl Summary {
     /// Adds what system `number` showed.
-    pub fn add(&mut self, number: u64, outcome: Outcome) {
+    pub fn add(&mut self, number: u64, outcome: AttackOutcome) {
         self.systems += 1;
         self.worlds += outcome.worlds;
         self.messages += outcome.messages;
@@ -78,21 +78,21 @@ impl Summary {
 
 impl Hunt {
     /// The analysis that system `number` is for.
-    pub fn test(&self, number: u64) -> Test {
+    pub fn test(&self, number: u64) -> Analysis {
         self.tests[(number % self.tests.len() as u64) as usize]
     }
 
-    fn draws(&self, number: u64) -> impl Draw + use<> {
+    fn draws(&self, number: u64) -> impl NumberSource + use<> {
         draws(Random(self.seed).next() ^ number)
     }
 
     /// Draws system `number` and attacks it.
-    pub fn attack(&self, number: u64) -> Found {
+    pub fn attack(&self, number: u64) -> HuntResult {
         let (test, found) = (self.test(number), self.broken(number));
-        Found { number, test, outcome: found.map(|(_, _, outcome)| outcome) }
+        HuntResult { number, test, outcome: found.map(|(_, _, outcome)| outcome) }
     }
 
-    fn broken(&self, number: u64) -> Option<(Case, Bounded, Outcome)> {
+    fn broken(&self, number: u64) -> Option<(SearchCase, PromisedCase, AttackOutcome)> {
         let mut draw = self.draws(number);
         let (case, bounded) = self.test(number).draw(&mut draw)?;
         // In turn, for each test: every phasing, and climbing.
@@ -107,8 +107,8 @@ impl Hunt {
         threads: usize,
         count: u64,
         go_on: impl Fn() -> bool + Sync,
-        done: impl Fn(&Found) + Sync,
-    ) -> (u64, Vec<(Test, Summary)>) {
+        done: impl Fn(&HuntResult) + Sync,
+    ) -> (u64, Vec<(Analysis, Summary)>) {
         let attack = |number| {
             let found = self.attack(number);
             done(&found);
@@ -126,13 +126,13 @@ impl Hunt {
     }
 
     /// System `number` again; if it breaks a promise, made as small as it gets.
-    pub fn smallest(&self, number: u64) -> Option<Smallest> {
+    pub fn smallest(&self, number: u64) -> Option<CounterExample> {
         let (case, bounded, outcome) = self.broken(number)?;
-        Some(shrink::shrink(Smallest { case, bounded, violation: outcome.first? }))
+        Some(shrink::shrink(CounterExample { case, bounded, violation: outcome.first? }))
     }
 
     /// The smallest counter-example that the first of these systems give, and the system's number.
-    pub fn smallest_of(&self, threads: usize, numbers: &[u64]) -> Option<(u64, Smallest)> {
+    pub fn smallest_of(&self, threads: usize, numbers: &[u64]) -> Option<(u64, CounterExample)> {
         let first = &numbers[..numbers.len().min(SHRUNK)];
         let made = in_order(
             threads,

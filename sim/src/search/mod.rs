@@ -29,26 +29,20 @@ pub mod shrink;
 pub mod small;
 pub mod upcalls;
 
-use laxity_core::units::Duration;
-
-use crate::Random;
-use attack::{Attack, Outcome, Violation};
-use case::{Bounded, Case, Test};
+use crate::{Random, us};
+use attack::{AttackOutcome, SystemAttack, Violation};
+use case::{Analysis, PromisedCase, SearchCase};
 use pattern::Pattern;
 use promise::Promise;
-use shrink::Smallest;
-use small::Kind;
+use shrink::CounterExample;
+use small::SystemKind;
 
 /// Numbers from 0 to what is asked for.
-pub trait Draw: FnMut(u64) -> u64 {}
-impl<F: FnMut(u64) -> u64> Draw for F {}
+pub trait NumberSource: FnMut(u64) -> u64 {}
+impl<F: FnMut(u64) -> u64> NumberSource for F {}
 
 /// Numbers by a seed.
-pub fn draws(seed: u64) -> impl Draw {
+pub fn draws(seed: u64) -> impl NumberSource {
     let mut random = Random(seed);
     move |most| random.up_to(most)
-}
-
-const fn us(micros: u64) -> Duration {
-    Duration::from_micros(micros)
 }

@@ -1,24 +1,12 @@
-//! What comes over a small system in an episode: random, or a little different from what came close to a bound.
+//! The events of an episode of a small system: random, or a little different from what came close to a bound.
 
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 use laxity_core::upcall::Upcall;
 
-use super::{Draw, us};
-use crate::tiny::{Release, System, Who};
-
-/// What comes over a system in an episode.
-#[derive(Clone, Debug, Default)]
-pub struct Pattern {
-    /// Messages, each within its contract.
-    pub releases: Vec<Release>,
-    /// What the platform takes: from when on, how long.
-    pub gaps: Vec<(Duration, Duration)>,
-    /// When each upcall is released first.
-    pub phases: Vec<Duration>,
-    /// From when on stages change, if they do.
-    pub change: Duration,
-}
+use super::{NumberSource, us};
+pub use crate::tiny::Pattern;
+use crate::tiny::{Release, ReleaseSource, SmallSystem};
 
 /// Best effort that keeps processor and link busy from the beginning of the episode for about `span`.
 pub fn saturating(platform: &Platform, span: Duration, full: bool) -> Vec<Release> {
@@ -34,7 +22,7 @@ pub fn saturating(platform: &Platform, span: Duration, full: bool) -> Vec<Releas
 }
 
 /// As much as the platform may take until `end`, mostly as often as it may; a gap beside another one is left out.
-fn gaps(draw: &mut impl Draw, interference: &Interference, end: Duration) -> Vec<(Duration, Duration)> {
+fn gaps(draw: &mut impl NumberSource, interference: &Interference, end: Duration) -> Vec<(Duration, Duration)> {
     let mut gaps: Vec<(Duration, Duration)> = Vec::new();
     let mut add = |at: Duration, length: Duration| {
         let free = gaps.iter().all(|&(other, taken)| at + length < other || other + taken < at);
@@ -73,8 +61,8 @@ fn gaps(draw: &mut impl Draw, interference: &Interference, end: Duration) -> Vec
     gaps
 }
 
-/// Bursts, late and small messages, best effort now and then; or everybody at once and as much as may be.
-pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
+/// Bursts, late and small messages, best effort now and then; or all channels at once and as much as may be.
+pub fn random_pattern(draw: &mut impl NumberSource, system: &SmallSystem) -> Pattern {
     let mut releases = match draw(2) {
         0 => saturating(&system.platform, us(300), true),
         1 => saturating(&system.platform, us(300), false),
@@ -120,7 +108,7 @@ pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
 }
 
 /// The same with something moved: a channel, best effort, all gaps; or a channel to where it is due when another one is.
-pub fn moved(draw: &mut impl Draw, system: &System, pattern: &Pattern) -> Pattern {
+pub fn moved(draw: &mut impl NumberSource, system: &SmallSystem, pattern: &Pattern) -> Pattern {
     let mut pattern = pattern.clone();
     let span = [500, 3_000, 30_000][draw(2) as usize];
     let (earlier, by) = (draw(1) == 0, Duration::from_nanos(draw(span)));
@@ -141,9 +129,9 @@ pub fn moved(draw: &mut impl Draw, system: &System, pattern: &Pattern) -> Patter
         return pattern;
     }
     if which == system.channels.len() {
-        shift(&mut pattern, Who::BestEffort, earlier, by);
+        shift(&mut pattern, ReleaseSource::BestEffort, earlier, by);
     } else if draw(2) > 0 {
-        shift(&mut pattern, Who::Channel(which), earlier, by);
+        shift(&mut pattern, ReleaseSource::Channel(which), earlier, by);
     } else {
         due_together(draw, system, &mut pattern, which);
     }
@@ -155,7 +143,7 @@ fn shifted(at: Duration, earlier: bool, by: Duration, least: Duration) -> Durati
 }
 
 /// All messages of one, by as much; nothing before the beginning of the episode.
-fn shift(pattern: &mut Pattern, who: Who, earlier: bool, by: Duration) {
+fn shift(pattern: &mut Pattern, who: ReleaseSource, earlier: bool, by: Duration) {
     let of = |release: &&mut Release| release.who == who;
     let least = pattern.releases.iter().filter(|release| release.who == who).map(|release| release.at).min();
     for release in pattern.releases.iter_mut().filter(of) {
@@ -165,11 +153,11 @@ fn shift(pattern: &mut Pattern, who: Who, earlier: bool, by: Duration) {
 
 /// Moves a channel so that a message of it is due at the same instant as one of another channel, or a nanosecond beside: what
 /// is due together competes most.
-fn due_together(draw: &mut impl Draw, system: &System, pattern: &mut Pattern, which: usize) {
+fn due_together(draw: &mut impl NumberSource, system: &SmallSystem, pattern: &mut Pattern, which: usize) {
     let due: Vec<(usize, Duration)> = (pattern.releases.iter())
         .filter_map(|release| match release.who {
-            Who::Channel(number) => Some((number, release.at + system.channels[number].stages.processor)),
-            Who::BestEffort => None,
+            ReleaseSource::Channel(number) => Some((number, release.at + system.channels[number].stages.processor)),
+            ReleaseSource::BestEffort => None,
         })
         .collect();
     let mut any = |own: bool| {
@@ -179,12 +167,12 @@ fn due_together(draw: &mut impl Draw, system: &System, pattern: &mut Pattern, wh
     if let (Some(own), Some(other)) = (any(true), any(false)) {
         let other = other + Duration::from_nanos(draw(4) / 4);
         let (earlier, by) = if own > other { (true, own - other) } else { (false, other - own) };
-        shift(pattern, Who::Channel(which), earlier, by);
+        shift(pattern, ReleaseSource::Channel(which), earlier, by);
     }
 }
 
-/// When the upcalls are released first: all together, one of them or none a nanosecond before; or anywhere.
-pub fn phases(draw: &mut impl Draw, system: &System) -> Vec<Duration> {
+/// The times of the upcalls' first releases: all together, one of them or none a nanosecond before; or anywhere.
+pub fn phases(draw: &mut impl NumberSource, system: &SmallSystem) -> Vec<Duration> {
     let count = system.periodic().count() as u64;
     if count == 0 {
         return Vec::new();
@@ -200,7 +188,7 @@ pub fn phases(draw: &mut impl Draw, system: &System) -> Vec<Duration> {
 
 /// The phases that are worst for each upcall in turn if nothing else runs: the longest iteration below it begins a nanosecond before all
 /// others are released.
-pub fn critical(system: &System) -> impl Iterator<Item = Pattern> + use<> {
+pub fn critical(system: &SmallSystem) -> impl Iterator<Item = Pattern> + use<> {
     let upcalls: Vec<Upcall> = system.periodic().copied().collect();
     let mut order: Vec<usize> = (0..upcalls.len()).collect();
     order.sort_by_key(|&number| upcalls[number].period());

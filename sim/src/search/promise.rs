@@ -1,19 +1,19 @@
-//! What admission promises for the channels of a small system.
+//! The promises of admission for the channels and upcalls of a small system.
 
-use laxity_core::admission::answer::{self, Bound};
+use laxity_core::admission::answer::{Bound, Role, Rule};
 use laxity_core::admission::bounds::terms;
+use laxity_core::admission::upcalls::UpcallKind;
 use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
-use laxity_core::contract::SendingStages;
+use laxity_core::contract::{SendingStages, packets};
 use laxity_core::limits;
-use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_core::upcall::Upcall;
 
 use super::us;
 
-use crate::tiny::{Channel, Seen, System};
+use crate::tiny::{ObservedResponses, SmallChannel, SmallSystem};
 
-/// What a channel's response is at most.
+/// The bound of a channel's response.
 #[derive(Clone, Debug)]
 pub struct Promise {
     /// The deadlines that the run time goes by.
@@ -39,20 +39,20 @@ impl Promise {
         Self { stages, bound, processor }
     }
 
-    /// Whether the response is within all of it.
-    pub fn covers(&self, seen: Seen) -> bool {
+    /// True if the response is within all of it.
+    pub fn covers(&self, seen: ObservedResponses) -> bool {
         let in_stages = seen.handler <= self.stages.processor && seen.end <= self.stages.total();
         in_stages && seen.end <= self.bound.worst && self.processor.is_none_or(|processor| seen.handler <= processor)
     }
 }
 
-/// How the system's host serves what it admits, with this rule.
-pub fn settings(system: &System, rule: answer::Rule) -> Settings {
+/// The settings with which the system's host serves its channels under this rule.
+pub fn settings(system: &SmallSystem, rule: Rule) -> Settings {
     Settings { rule, send_early: system.send_early, receive_early: system.receive_early }
 }
 
 /// Admits the channel with the least budget that does.
-pub fn admit(admission: &mut Admission, channel: &Channel) -> Option<(ReservationId, SendingStages)> {
+pub fn admit(admission: &mut Admission, channel: &SmallChannel) -> Option<(ReservationId, SendingStages)> {
     let ask = |budget| admission.reserve(&channel.contract, channel.role, budget);
     least_budget(100, limits::MAX_DEADLINE, ask)
 }
@@ -74,63 +74,43 @@ pub(crate) fn least_budget<T>(
     None
 }
 
-/// Admits the channels from the least urgent level to the most urgent one, so that each is promised what it takes beside all: first with
-/// all the time that there is, and then what its response is in the end.
-pub fn by_level(
-    platform: &Platform,
-    channels: &mut [Channel],
-    priorities: &[u8],
-    settings: Settings,
-) -> Option<Vec<Promise>> {
-    let admit = |asked: &dyn Fn(usize) -> Duration| {
-        let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
-        let mut ids = Vec::new();
-        for (number, channel) in channels.iter().enumerate() {
-            let (contract, role, priority) = (&channel.contract, channel.role, priorities[number]);
-            let (id, _) = admission.reserve_at(contract, role, priority, limits::MAX_DEADLINE).ok()?;
-            admission.relax(id, asked(number)).ok()?;
-            ids.push(id);
-        }
-        let bounds = admission.bounds();
-        let of = |id: &ReservationId| Some(bounds.iter().find(|(other, _)| other == id)?.1.clone());
-        ids.iter().map(|id| Some((admission.stages(*id)?, of(id)?))).collect::<Option<Vec<_>>>()
-    };
-    // With stages that long no channel is refused for another's sake.
-    let generous = admit(&|_| us(1_000_000))?;
-    let promise = |(stages, bound): &(SendingStages, Bound)| Promise::new(*stages, bound.clone());
-    let promises: Vec<Promise> = generous.iter().map(promise).collect();
-    for (channel, (stages, _)) in channels.iter_mut().zip(&generous) {
-        channel.stages = *stages;
+/// Admits the channels from the least urgent level to the most urgent one, so that each is promised what it takes beside all.
+pub fn by_level(system: &mut SmallSystem) -> Option<Vec<Promise>> {
+    let settings = settings(system, Rule::Levels);
+    let mut admission = Admission::with_settings(system.platform.clone(), settings).expect("a platform that can be");
+    let mut ids = Vec::new();
+    for (channel, &priority) in system.channels.iter().zip(&system.priorities) {
+        let (id, _) = admission.reserve_at(&channel.contract, channel.role, priority, limits::MAX_DEADLINE).ok()?;
+        // With stages that long no channel is refused for another's sake.
+        admission.relax(id, us(1_000_000)).ok()?;
+        ids.push(id);
     }
-    Some(promises)
+    let bounds = admission.bounds();
+    let promise = |(channel, id): (&mut SmallChannel, &ReservationId)| {
+        let ((_, bound), stages) = (bounds.iter().find(|(other, _)| other == id)?, admission.stages(*id)?);
+        channel.stages = stages;
+        Some(Promise::new(stages, bound.clone()))
+    };
+    system.channels.iter_mut().zip(&ids).map(promise).collect()
 }
 
-/// Admits the channels one after the other, each with the least stages and what `slack` adds to them; then takes back, one by
-/// one from the last to the first, what a channel has more than it needs beside all others, if `tighten` says so. The channels
-/// get these stages; `None` if one is refused.
+/// Admits the upcalls on the executive's own thread, then the channels one after the other, each with the least stages and what `slack` adds
+/// to them; then takes back, one by one from the last to the first, what a channel has more than it needs beside all others, if `tighten`
+/// says so; then the upcalls below the executive. Channels and upcalls get these stages. The promises for the channels, for the upcalls
+/// below, and for those on the executive's thread; `None` if one is refused.
 ///
-/// Without any slack at first, nobody could be admitted who is in the way of those before.
+/// Without any slack at first, no channel could be admitted that is in the way of those before.
 pub fn promises(
-    platform: &Platform,
-    channels: &mut [Channel],
-    settings: Settings,
-    slack: impl FnMut() -> Duration,
-    tighten: impl FnMut() -> bool,
-) -> Option<Vec<Promise>> {
-    Some(admitted(platform, (channels, &mut []), settings, slack, tighten)?.1)
-}
-
-/// As [`promises`], and who admitted them; before them the upcalls on the executive's own thread, whose promises come last.
-pub(super) fn admitted(
-    platform: &Platform,
-    (channels, trusted): (&mut [Channel], &mut [(Upcall, Duration)]),
-    settings: Settings,
+    system: &mut SmallSystem,
+    rule: Rule,
     mut slack: impl FnMut() -> Duration,
     mut tighten: impl FnMut() -> bool,
-) -> Option<(Admission, Vec<Promise>)> {
+) -> Option<Vec<Promise>> {
+    let settings = settings(system, rule);
+    let SmallSystem { platform, channels, upcalls, trusted, ahead, .. } = system;
     let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
     let reserve = |(upcall, _): &(Upcall, Duration)| Some(admission.reserve_trusted(*upcall, 0).ok()?.0);
-    let upcalls: Vec<ReservationId> = trusted.iter().map(reserve).collect::<Option<_>>()?;
+    let on_thread: Vec<ReservationId> = trusted.iter().map(reserve).collect::<Option<_>>()?;
     let mut ids = Vec::new();
     for channel in channels.iter_mut() {
         let (id, least) = admit(&mut admission, channel)?;
@@ -152,9 +132,28 @@ pub(super) fn admitted(
         assert!(bound.worst <= stages.total(), "{bound:?}, {stages:?}, {platform:?}");
         Some(Promise::new(stages, bound.clone()))
     };
-    let promises = ids.iter().chain(&upcalls).map(promise).collect::<Option<Vec<Promise>>>()?;
-    for ((_, stage), promise) in trusted.iter_mut().zip(&promises[ids.len()..]) {
+    let mut promises = ids.iter().map(promise).collect::<Option<Vec<Promise>>>()?;
+    let on_thread = on_thread.iter().map(promise).collect::<Option<Vec<Promise>>>()?;
+    for ((_, stage), promise) in trusted.iter_mut().zip(&on_thread) {
         *stage = promise.stages.processor;
     }
-    Some((admission, promises))
+    // The analysis counts from when a frame is found.
+    let received = channels.iter().filter(|channel| channel.role == Role::Receives);
+    let frames = |channel: &SmallChannel| {
+        let contract = &channel.contract;
+        packets(contract.max_message(), platform.packet) * (contract.burst() + 1)
+    };
+    let looks = received.map(frames).sum::<u32>().div_ceil(platform.receive_batch);
+    if !platform.upcall_step.is_zero() && admission.between_looks() * u64::from(looks + 1) > *ahead {
+        return None;
+    }
+    let reserve = |upcall: &Upcall| Some(admission.reserve_upcall(*upcall, UpcallKind::Periodic).ok()?.0);
+    let places: Vec<_> = upcalls.iter().map(reserve).collect::<Option<_>>()?;
+    for place in places {
+        promises.push(Promise::by(admission.upcall_response(place)?));
+    }
+    promises.extend(on_thread);
+    // What it counts on with what its channels tolerate.
+    platform.interference = admission.platform().interference.clone();
+    Some(promises)
 }

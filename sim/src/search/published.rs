@@ -3,15 +3,15 @@
 //! *D_order* accepts channels for their deadlines, and the run time serves them by those, on processor and link alike. A
 //! channel asks for the response that the formula gives it, and some slack.
 
-use laxity_core::admission::published::d_order::{Block, DOrder};
+use laxity_core::admission::published::d_order::{BlockTerm, DOrder};
 use laxity_core::platform::{Interference, MachineModel};
 use laxity_core::units::Duration;
 
-use super::{Case, Draw, Promise, Test, small, us};
-use crate::tiny::{Role, System};
+use super::{Analysis, NumberSource, Promise, SearchCase, small, us};
+use crate::tiny::{Role, SmallSystem};
 
 /// A system as D_order knows it: it sends, nothing is taken away, best effort is not policed.
-pub fn d_order_case(draw: &mut impl Draw, block: Block) -> Case {
+pub fn d_order_case(draw: &mut impl NumberSource, block: BlockTerm) -> SearchCase {
     let mut system = small::unbounded(draw, MachineModel::PapersInline);
     system.platform.interference = Interference::default();
     system.platform.demultiplex = Duration::ZERO;
@@ -21,12 +21,12 @@ pub fn d_order_case(draw: &mut impl Draw, block: Block) -> Case {
     system.channels.iter_mut().for_each(|channel| channel.role = Role::Sends);
     let most = draw(1) * 60;
     let slack = system.channels.iter().map(|_| us(draw(most))).collect();
-    Case { test: Test::DOrder(block), tighten: vec![false; system.channels.len()], system, slack }
+    SearchCase { test: Analysis::DOrder(block), tighten: vec![false; system.channels.len()], system, slack }
 }
 
 /// The channels with their deadlines: each asks for what the formula gives it when it comes, and its slack. `None` if one is
 /// refused.
-pub fn d_order(system: &mut System, block: Block, slack: &[Duration]) -> Option<Vec<Promise>> {
+pub fn d_order(system: &mut SmallSystem, block: BlockTerm, slack: &[Duration]) -> Option<Vec<Promise>> {
     let mut host = DOrder::new(&system.platform, block).ok()?;
     let mut promises = Vec::new();
     for (number, channel) in system.channels.iter_mut().enumerate() {

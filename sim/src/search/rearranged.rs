@@ -7,11 +7,11 @@ use laxity_core::limits;
 use laxity_core::platform::{Interference, MachineModel};
 use laxity_core::units::Duration;
 
-use super::{Case, Draw, Promise, Test, promise, small, us};
-use crate::tiny::{Channel, Role, System};
+use super::{Analysis, NumberSource, Promise, SearchCase, promise, small, us};
+use crate::tiny::{Role, SmallChannel, SmallSystem};
 
 /// A system, admitted or not, whose last channel is the newcomer; the host begins with this rule.
-pub(super) fn case(draw: &mut impl Draw, rule: Rule) -> Case {
+pub(super) fn case(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
     let mut system = small::unbounded(draw, MachineModel::Executive);
     if draw(3) > 0 {
         sharpen(draw, &mut system);
@@ -21,11 +21,11 @@ pub(super) fn case(draw: &mut impl Draw, rule: Rule) -> Case {
     let most = [8, 25, 80][draw(2) as usize];
     let slack = system.channels.iter().map(|_| us(draw(most))).collect();
     let tighten = vec![false; system.channels.len()];
-    Case { test: Test::Rearranged(rule), system, slack, tighten }
+    SearchCase { test: Analysis::Rearranged(rule), system, slack, tighten }
 }
 
 /// Long messages, a newcomer with short ones, and hardly any costs beside them: then what is begun under the old stages weighs most under the new ones.
-fn sharpen(draw: &mut impl Draw, system: &mut System) {
+fn sharpen(draw: &mut impl NumberSource, system: &mut SmallSystem) {
     let platform = &mut system.platform;
     let none = Duration::ZERO;
     (platform.wake_up, platform.demultiplex, platform.link_cost) = (none, none, none);
@@ -40,8 +40,12 @@ fn sharpen(draw: &mut impl Draw, system: &mut System) {
     }
 }
 
-/// What each channel is promised whatever changes: its share of the deadline. `None` if one is refused, or nothing is to be changed.
-pub(super) fn promises(system: &mut System, rule: Rule, mut slack: impl FnMut() -> Duration) -> Option<Vec<Promise>> {
+/// The promise to each channel, whatever changes: its share of the deadline. `None` if one is refused, or nothing is to be changed.
+pub(super) fn promises(
+    system: &mut SmallSystem,
+    rule: Rule,
+    mut slack: impl FnMut() -> Duration,
+) -> Option<Vec<Promise>> {
     let settings = promise::settings(system, rule);
     let (newcomer, channels) = system.channels.split_last_mut()?;
     let mut before = Admission::with_settings(system.platform.clone(), settings).expect("a platform that can be");
@@ -60,7 +64,7 @@ pub(super) fn promises(system: &mut System, rule: Rule, mut slack: impl FnMut() 
         ids.push(id);
     }
     // The least that it takes in any way.
-    let least = |host: &Admission, newcomer: &Channel| {
+    let least = |host: &Admission, newcomer: &SmallChannel| {
         promise::admit(&mut host.clone(), newcomer).map(|(_, stages)| stages.total())
     };
     let as_they_are = least(&before, newcomer);
@@ -84,7 +88,7 @@ pub(super) fn promises(system: &mut System, rule: Rule, mut slack: impl FnMut() 
         Promise { stages, ..Promise::by(end) }
     };
     // Until the one or the other it is through the handler.
-    let longer = |(channel, changed): (&Channel, &SendingStages)| {
+    let longer = |(channel, changed): (&SmallChannel, &SendingStages)| {
         by(channel.stages.processor.max(changed.processor), channel.stages.total())
     };
     let mut promises: Vec<Promise> = channels.iter().zip(&changed).map(longer).collect();

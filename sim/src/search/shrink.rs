@@ -7,18 +7,18 @@ use laxity_core::contract::{Contract, packets};
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 
-use super::{Attack, Bounded, Case, Pattern, Violation, draws};
+use super::{Pattern, PromisedCase, SearchCase, SystemAttack, Violation, draws};
 use crate::host_config::StepCosts;
-use crate::tiny::{Channel, Release, Role, Who};
+use crate::tiny::{Release, ReleaseSource, Role, SmallChannel};
 
 /// A counter-example.
 #[derive(Debug)]
-pub struct Smallest {
+pub struct CounterExample {
     /// The system.
-    pub case: Case,
-    /// What was promised.
-    pub bounded: Bounded,
-    /// What was seen instead.
+    pub case: SearchCase,
+    /// The bounds that were promised.
+    pub bounded: PromisedCase,
+    /// The violation that was seen instead.
     pub violation: Violation,
 }
 
@@ -27,8 +27,8 @@ const CLIMB: u64 = 60;
 /// Systems that are tried at most.
 const MOST: u32 = 1_500;
 
-/// Takes away from `found`. What cannot be seen again by itself stays as it is: then it took what was before it.
-pub fn shrink(found: Smallest) -> Smallest {
+/// Takes away from `found`. A violation that cannot be seen again by itself stays as it is: then it took the episodes before it.
+pub fn shrink(found: CounterExample) -> CounterExample {
     let Some(mut smallest) = broken(found.case.clone(), &found.violation.pattern) else { return found };
     let mut tried = 0;
     'smaller: loop {
@@ -46,10 +46,10 @@ pub fn shrink(found: Smallest) -> Smallest {
     }
 }
 
-/// Whether the system breaks a promise, in this episode or another.
-fn broken(case: Case, pattern: &Pattern) -> Option<Smallest> {
+/// True if the system breaks a promise, in this episode or another.
+fn broken(case: SearchCase, pattern: &Pattern) -> Option<CounterExample> {
     let bounded = case.bounded()?;
-    let mut attack = Attack::new(&bounded);
+    let mut attack = SystemAttack::new(&bounded);
     attack.episode(pattern);
     let mut violation = attack.finish().first;
     for episodes in [None, Some(CLIMB)] {
@@ -58,11 +58,11 @@ fn broken(case: Case, pattern: &Pattern) -> Option<Smallest> {
         }
     }
     let violation = violation?;
-    Some(Smallest { case, bounded, violation })
+    Some(CounterExample { case, bounded, violation })
 }
 
-impl Smallest {
-    /// How much there is to read: channels, packets, kinds of cost, cost, messages, and how ragged their times are.
+impl CounterExample {
+    /// The amount that there is to read: channels, packets, kinds of cost, cost, messages, and how ragged their times are.
     pub fn size(&self) -> impl Ord + use<> {
         let (system, platform) = (&self.case.system, &self.case.system.platform);
         let mut copy = platform.clone();
@@ -92,7 +92,7 @@ impl Smallest {
     }
 }
 
-/// How far sizes and bursts are from one message of one size.
+/// The distance of sizes and bursts from one message of one size.
 fn spread(contract: &Contract) -> u32 {
     contract.burst() - 1 + u32::from(contract.min_message() < contract.max_message())
 }
@@ -111,50 +111,49 @@ const COSTS: [fn(&mut Platform) -> &mut Duration; 10] = [
     |platform| &mut platform.wake_up,
 ];
 
-/// Systems and episodes with something less.
-fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
+/// Systems and episodes with something less: first in the system, then fewer messages or rounder times.
+fn candidates(case: &SearchCase, pattern: &Pattern) -> Vec<(SearchCase, Pattern)> {
     let mut found = Vec::new();
-    let is_more_than_one = case.system.channels.len() + case.system.periodic().count() > 1;
-    for number in 0..case.system.channels.len() {
-        if is_more_than_one {
-            found.push(without_channel(case, pattern, number));
-        }
-    }
-    for number in (0..case.system.periodic().count()).filter(|_| is_more_than_one) {
+    let mut changed = |change: &dyn Fn(&mut SearchCase, &mut Pattern)| {
         let (mut case, mut pattern) = (case.clone(), pattern.clone());
-        match number.checked_sub(case.system.upcalls.len()) {
-            Some(trusted) => drop(case.system.trusted.remove(trusted)),
-            None => drop(case.system.upcalls.remove(number)),
-        }
-        if number < pattern.phases.len() {
-            pattern.phases.remove(number);
-        }
+        change(&mut case, &mut pattern);
         found.push((case, pattern));
-    }
-    let mut changed = |change: &dyn Fn(&mut Case)| {
-        let mut smaller = case.clone();
-        change(&mut smaller);
-        found.push((smaller, pattern.clone()));
     };
-    changed(&|case| case.system.platform.interference = Interference::default());
-    changed(&|case| {
+    let (channels, periodic) = (case.system.channels.len(), case.system.periodic().count());
+    let is_more_than_one = channels + periodic > 1;
+    for number in (0..channels).filter(|_| is_more_than_one) {
+        changed(&|case, pattern| remove_channel(case, pattern, number));
+    }
+    for number in (0..periodic).filter(|_| is_more_than_one) {
+        changed(&|case, pattern| {
+            match number.checked_sub(case.system.upcalls.len()) {
+                Some(trusted) => drop(case.system.trusted.remove(trusted)),
+                None => drop(case.system.upcalls.remove(number)),
+            }
+            if number < pattern.phases.len() {
+                pattern.phases.remove(number);
+            }
+        });
+    }
+    changed(&|case, _| case.system.platform.interference = Interference::default());
+    changed(&|case, _| {
         case.system.platform.interference.burst = Duration::ZERO;
         case.system.platform.interference.envelopes.clear();
     });
-    changed(&|case| case.system.platform.interference.periodic.clear());
-    changed(&|case| case.system.platform.best_effort.starts = None);
-    changed(&|case| case.system.platform.best_effort.message_packets = 0);
-    changed(&|case| case.system.platform.best_effort.message_packets /= 2);
-    changed(&|case| (case.system.send_early, case.system.receive_early) = (false, false));
-    changed(&|case| case.system.step_costs = StepCosts::Worst);
-    changed(&|case| case.system.platform.quantum = 1);
-    changed(&|case| case.system.platform.quantum = (case.system.platform.quantum - 1).max(1));
-    changed(&|case| (case.system.platform.transmit_batch, case.system.platform.receive_batch) = (1, 1));
-    changed(&|case| case.slack.iter_mut().for_each(|slack| *slack = Duration::ZERO));
-    changed(&|case| case.tighten.iter_mut().for_each(|tighten| *tighten = false));
+    changed(&|case, _| case.system.platform.interference.periodic.clear());
+    changed(&|case, _| case.system.platform.best_effort.starts = None);
+    changed(&|case, _| case.system.platform.best_effort.message_packets = 0);
+    changed(&|case, _| case.system.platform.best_effort.message_packets /= 2);
+    changed(&|case, _| (case.system.send_early, case.system.receive_early) = (false, false));
+    changed(&|case, _| case.system.step_costs = StepCosts::Worst);
+    changed(&|case, _| case.system.platform.quantum = 1);
+    changed(&|case, _| case.system.platform.quantum = (case.system.platform.quantum - 1).max(1));
+    changed(&|case, _| (case.system.platform.transmit_batch, case.system.platform.receive_batch) = (1, 1));
+    changed(&|case, _| case.slack.iter_mut().for_each(|slack| *slack = Duration::ZERO));
+    changed(&|case, _| case.tighten.iter_mut().for_each(|tighten| *tighten = false));
     for number in 0..case.system.channels.len() {
         for change in CHANNEL_CHANGES {
-            changed(&|case| {
+            changed(&|case, _| {
                 let packet = case.system.platform.packet;
                 change(&mut case.system.channels[number], packet);
             });
@@ -162,26 +161,46 @@ fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
     }
     let step = Duration::from_micros(1);
     for cost in COSTS {
-        changed(&|case| *cost(&mut case.system.platform) = Duration::ZERO);
-        changed(&|case| {
+        changed(&|case, _| *cost(&mut case.system.platform) = Duration::ZERO);
+        changed(&|case, _| {
             let cost = cost(&mut case.system.platform);
             *cost = step * cost.div_floor(step * 2);
         });
-        changed(&|case| {
+        changed(&|case, _| {
             let cost = cost(&mut case.system.platform);
             *cost = cost.saturating_sub(step);
         });
     }
-    found.extend(with_less_in_it(case, pattern));
+    changed(&|_, pattern| pattern.gaps.clear());
+    changed(&|_, pattern| {
+        let half = pattern.releases.len() / 2;
+        pattern.releases.truncate(half);
+    });
+    for place in 0..pattern.releases.len() {
+        changed(&|_, pattern| {
+            pattern.releases.remove(place);
+        });
+    }
+    changed(&|_, pattern| {
+        for release in &mut pattern.releases {
+            release.at = step * release.at.div_floor(step);
+        }
+    });
+    changed(&|_, pattern| {
+        let gaps = pattern.gaps.iter().map(|gap| gap.0);
+        let first = pattern.releases.iter().map(|release| release.at).chain(gaps).min().unwrap_or_default();
+        pattern.releases.iter_mut().for_each(|release| release.at = release.at - first);
+        pattern.gaps.iter_mut().for_each(|gap| gap.0 = gap.0 - first);
+    });
     // What a channel sends has changed with it.
     for (case, pattern) in &mut found {
         for Release { who, bytes, .. } in &mut pattern.releases {
             match *who {
-                Who::Channel(number) => {
+                ReleaseSource::Channel(number) => {
                     let contract = &case.system.channels[number].contract;
                     *bytes = (*bytes).clamp(contract.min_message(), contract.max_message());
                 }
-                Who::BestEffort => {
+                ReleaseSource::BestEffort => {
                     let best_effort = &case.system.platform.best_effort;
                     *bytes = (*bytes).min(best_effort.message_packets * best_effort.packet_max);
                 }
@@ -196,63 +215,28 @@ fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
     found
 }
 
-fn without_channel(case: &Case, pattern: &Pattern, number: usize) -> (Case, Pattern) {
-    let (mut case, mut pattern) = (case.clone(), pattern.clone());
+fn remove_channel(case: &mut SearchCase, pattern: &mut Pattern, number: usize) {
     case.system.channels.remove(number);
     case.slack.remove(number);
     case.tighten.remove(number);
-    pattern.releases.retain(|release| release.who != Who::Channel(number));
+    pattern.releases.retain(|release| release.who != ReleaseSource::Channel(number));
     for release in &mut pattern.releases {
-        if let Who::Channel(other) = &mut release.who
+        if let ReleaseSource::Channel(other) = &mut release.who
             && *other > number
         {
             *other -= 1;
         }
     }
-    (case, pattern)
 }
 
-/// The same system, with fewer messages or at rounder times.
-fn with_less_in_it(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
-    let mut found = Vec::new();
-    let mut changed = |change: &dyn Fn(&mut Pattern)| {
-        let mut smaller = pattern.clone();
-        change(&mut smaller);
-        found.push((case.clone(), smaller));
-    };
-    changed(&|pattern| pattern.gaps.clear());
-    changed(&|pattern| {
-        let half = pattern.releases.len() / 2;
-        pattern.releases.truncate(half);
-    });
-    for place in 0..pattern.releases.len() {
-        changed(&|pattern| {
-            pattern.releases.remove(place);
-        });
-    }
-    let step = Duration::from_micros(1);
-    changed(&|pattern| {
-        for release in &mut pattern.releases {
-            release.at = step * release.at.div_floor(step);
-        }
-    });
-    changed(&|pattern| {
-        let gaps = pattern.gaps.iter().map(|gap| gap.0);
-        let first = pattern.releases.iter().map(|release| release.at).chain(gaps).min().unwrap_or_default();
-        pattern.releases.iter_mut().for_each(|release| release.at = release.at - first);
-        pattern.gaps.iter_mut().for_each(|gap| gap.0 = gap.0 - first);
-    });
-    found
-}
-
-/// Whether every channel keeps its contract in the episode, burst by burst.
-fn is_within(case: &Case, pattern: &Pattern) -> bool {
+/// True if every channel keeps its contract in the episode, burst by burst.
+fn is_within(case: &SearchCase, pattern: &Pattern) -> bool {
     case.system.channels.iter().enumerate().all(|(number, channel)| {
         let contract = &channel.contract;
         let mut times: Vec<Duration> = pattern
             .releases
             .iter()
-            .filter(|release| release.who == Who::Channel(number))
+            .filter(|release| release.who == ReleaseSource::Channel(number))
             .map(|release| release.at)
             .collect();
         times.sort_unstable();
@@ -265,8 +249,8 @@ fn is_within(case: &Case, pattern: &Pattern) -> bool {
     })
 }
 
-/// What makes a channel less; the number is that of a packet's bytes.
-const CHANNEL_CHANGES: [fn(&mut Channel, u32); 5] = [
+/// The changes that make a channel smaller; the number is that of a packet's bytes.
+const CHANNEL_CHANGES: [fn(&mut SmallChannel, u32); 5] = [
     |channel, packet| resize(channel, |min, max, burst| (min, max.min(packet), burst)),
     |channel, packet| resize(channel, |min, max, burst| (min, if max > packet { max - packet } else { max }, burst)),
     // Whole packets are easier to read, if as many.
@@ -281,7 +265,7 @@ const CHANNEL_CHANGES: [fn(&mut Channel, u32); 5] = [
 ];
 
 /// Changes the smallest message, the largest and the burst, if a contract can be so.
-fn resize(channel: &mut Channel, change: impl FnOnce(u32, u32, u32) -> (u32, u32, u32)) {
+fn resize(channel: &mut SmallChannel, change: impl FnOnce(u32, u32, u32) -> (u32, u32, u32)) {
     let old = channel.contract;
     let (min, max, burst) = change(old.min_message(), old.max_message(), old.burst());
     let sized = Contract::new(max.into(), min.min(max).into(), old.interval(), burst.into(), old.deadline());

@@ -5,15 +5,15 @@
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::contract::{Contract, SendingStages};
-use laxity_core::platform::{BestEffort, Claim, Interference, LinkModel, MachineModel, Platform, Starts};
+use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform, Starts, ToleranceClaim};
 use laxity_core::probability::Probability;
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Rate};
 
-use super::{Bounded, Case, Draw, Test, us};
+use super::{Analysis, NumberSource, SearchCase, us};
 use crate::content::HEADERS;
 use crate::host_config::StepCosts;
-use crate::tiny::{Channel, Role, System};
+use crate::tiny::{Role, SmallChannel, SmallSystem};
 
 /// Frames are in before their logical arrival by more than there is between two looks at the inputs.
 pub const AHEAD: Duration = us(400);
@@ -21,16 +21,16 @@ pub const AHEAD: Duration = us(400);
 /// More frames than these systems receive at once.
 pub const ALL_FRAMES: u32 = 16;
 
-/// Whose run time, and which test of admission.
+/// The machine whose run time it is, and the test of admission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Kind {
+pub struct SystemKind {
     /// The run time.
     pub machine: MachineModel,
     /// The test.
     pub rule: Rule,
 }
 
-impl Kind {
+impl SystemKind {
     /// Both tests for each machine.
     pub fn all() -> impl Iterator<Item = Self> {
         let machines = [MachineModel::Executive, MachineModel::PapersInline, MachineModel::PapersOffload];
@@ -39,28 +39,28 @@ impl Kind {
     }
 }
 
-/// Draws systems until one is admitted; `None` after a hundred.
-pub fn system(draw: &mut impl Draw, kind: Kind) -> Option<Bounded> {
-    (0..100).find_map(|_| case(draw, kind).bounded())
-}
-
 /// One system, admitted or not; every other one has no slack at all.
-pub fn case(draw: &mut impl Draw, kind: Kind) -> Case {
+pub fn case(draw: &mut impl NumberSource, kind: SystemKind) -> SearchCase {
     let system = tolerating(unbounded(draw, kind.machine));
     let most = draw(1) * 150;
     let slack = system.channels.iter().map(|_| us(draw(most))).collect();
     let tighten = system.channels.iter().map(|_| draw(7) > 0 && most > 0).collect();
-    Case { test: Test::Admission(kind), system, slack, tighten }
+    SearchCase { test: Analysis::Admission(kind), system, slack, tighten }
+}
+
+/// One system of the executive for another analysis, which takes more than its channels into account.
+pub(super) fn on_executive(draw: &mut impl NumberSource, rule: Rule, test: Analysis) -> SearchCase {
+    SearchCase { test, ..case(draw, SystemKind { machine: MachineModel::Executive, rule }) }
 }
 
 /// The system, some of whose channels tolerate misses: then a quarter of the interference may be what is counted on, if all of them do. Not drawn, so that each
 /// seed stays the system that it was.
-fn tolerating(mut system: System) -> System {
+fn tolerating(mut system: SmallSystem) -> SmallSystem {
     let Platform { interference, handover, .. } = &system.platform;
     if interference.envelopes.is_empty() || !system.seed.is_multiple_of(3) {
         return system;
     }
-    let claim = |quarters| Claim {
+    let claim = |quarters| ToleranceClaim {
         envelopes: interference.envelopes.iter().map(|&(span, budget)| (span, budget.mul_ratio(quarters, 4))).collect(),
         exceedances: vec![Probability::from_parts(1); interference.envelopes.len()],
         handover: *handover,
@@ -76,7 +76,7 @@ fn tolerating(mut system: System) -> System {
 }
 
 /// A system whose handlers run by level: two thirds of its channels have one of three.
-pub fn levels_case(draw: &mut impl Draw) -> Case {
+pub fn levels_case(draw: &mut impl NumberSource) -> SearchCase {
     let mut system = unbounded(draw, MachineModel::Executive);
     system.policy = Policy::FixedPriority;
     system.priorities = system.channels.iter().map(|_| draw(2) as u8).collect();
@@ -87,16 +87,16 @@ pub fn levels_case(draw: &mut impl Draw) -> Case {
         }
     }
     let count = system.channels.len();
-    Case { test: Test::Levels, system, slack: vec![Duration::ZERO; count], tighten: vec![false; count] }
+    SearchCase { test: Analysis::Levels, system, slack: vec![Duration::ZERO; count], tighten: vec![false; count] }
 }
 
-/// What is made early leaves at once, or waits at the link for its time.
+/// A packet that is made early leaves at once, or waits at the link for its time.
 fn horizon(seed: u64) -> Duration {
     if seed.is_multiple_of(2) { Duration::MAX } else { Duration::ZERO }
 }
 
 /// A system whose channels have no stages yet.
-pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
+pub fn unbounded(draw: &mut impl NumberSource, machine: MachineModel) -> SmallSystem {
     match draw(9) {
         0 => return with_fillers(draw, machine),
         1 => return with_brisk(draw, machine),
@@ -104,7 +104,7 @@ pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
     }
     let mut platform = platform(draw, machine);
     let pace = 1 + draw(3);
-    let mut channels: Vec<Channel> = Vec::new();
+    let mut channels: Vec<SmallChannel> = Vec::new();
     for _ in 0..=draw(3) {
         let alike = channels.last().copied().filter(|_| draw(2) == 0);
         channels.push(alike.unwrap_or_else(|| channel(draw, &platform, pace)));
@@ -114,20 +114,20 @@ pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
     }
     let early = draw(3) == 0;
     let seed = draw(u64::MAX >> 1);
-    System {
+    SmallSystem {
         ahead: AHEAD,
         seed,
         send_early: early && draw(3) > 0,
         horizon: horizon(seed),
         receive_early: early && draw(1) > 0,
         step_costs: if draw(2) == 0 { StepCosts::From { least_permille: 300 } } else { StepCosts::Worst },
-        ..System::new(platform, channels)
+        ..SmallSystem::new(platform, channels)
     }
 }
 
 /// Early service, and channels whose deadlines are longer than the interval of another one, which may send several messages at
 /// once: only then what is early can be in the way.
-fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
+fn with_brisk(draw: &mut impl NumberSource, machine: MachineModel) -> SmallSystem {
     let mut platform = platform(draw, machine);
     platform.first_packet += us(draw(12));
     platform.packet_cost += us(draw(12));
@@ -135,7 +135,7 @@ fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
     let of = |packets: u64, interval, burst| {
         let bytes = packets * u64::from(platform.packet);
         let contract = Contract::new(bytes, bytes, interval, burst, us(10)).expect("a contract that can be");
-        Channel { role: Role::Sends, contract, stages: SendingStages::default() }
+        SmallChannel { role: Role::Sends, contract, stages: SendingStages::default() }
     };
     let mut channels = vec![of(1 + draw(1), us(100 + 5 * draw(16)), 2 + draw(3))];
     for _ in 0..=draw(1) {
@@ -143,19 +143,19 @@ fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
     }
     let receive_early = draw(1) == 0;
     let seed = draw(u64::MAX >> 1);
-    System {
+    SmallSystem {
         ahead: AHEAD,
         seed,
         send_early: true,
         horizon: horizon(seed),
         receive_early,
-        ..System::new(platform, channels)
+        ..SmallSystem::new(platform, channels)
     }
 }
 
 /// A channel of several packets among many that declare a whole packet and may send a byte, on a host whose link asks for much
 /// of the processor: what the smallest packet is matters here.
-fn with_fillers(draw: &mut impl Draw, machine: MachineModel) -> System {
+fn with_fillers(draw: &mut impl NumberSource, machine: MachineModel) -> SmallSystem {
     let mut platform = platform(draw, machine);
     // As many bytes as the headers have take a microsecond.
     platform.packet = HEADERS * (10 + draw(20)) as u32;
@@ -171,27 +171,27 @@ fn with_fillers(draw: &mut impl Draw, machine: MachineModel) -> System {
         let interval = us(1_000 + 100 * draw(20));
         let contract = Contract::new(packets * u64::from(platform.packet), min, interval, 1, us(10));
         let contract = contract.expect("a contract that can be");
-        Channel { role: Role::Sends, contract, stages: SendingStages::default() }
+        SmallChannel { role: Role::Sends, contract, stages: SendingStages::default() }
     };
     let packets = 2 + draw(7);
     let mut channels = vec![whole(draw, packets, packets * u64::from(platform.packet))];
     let filler = whole(draw, 1, 1);
     channels.extend(vec![filler; 3 + draw(5) as usize]);
-    System { ahead: AHEAD, seed: draw(u64::MAX >> 1), ..System::new(platform, channels) }
+    SmallSystem { ahead: AHEAD, seed: draw(u64::MAX >> 1), ..SmallSystem::new(platform, channels) }
 }
 
-/// Whether a link as slow as this one brings what is received before its logical arrival. (It has to be as slow only where
+/// True if a link as slow as this one brings received messages before their logical arrival. (It has to be as slow only where
 /// inputs interrupt.)
-fn in_time(platform: &Platform, channels: &[Channel]) -> bool {
+fn in_time(platform: &Platform, channels: &[SmallChannel]) -> bool {
     let occupancy = platform.link.occupancy(platform.packet);
-    let of = |channel: &Channel| occupancy * u64::from(channel.contract.max_message().div_ceil(platform.packet));
+    let of = |channel: &SmallChannel| occupancy * u64::from(channel.contract.max_message().div_ceil(platform.packet));
     let received = || channels.iter().filter(|channel| channel.role == Role::Receives);
     let share: u64 =
         received().map(|channel| of(channel).as_nanos() * 1000 / channel.contract.interval().as_nanos()).sum();
     received().map(of).sum::<Duration>() * 2 < AHEAD && share < 800
 }
 
-fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
+fn platform(draw: &mut impl NumberSource, machine: MachineModel) -> Platform {
     // Where not everything is there at once, each term matters more.
     let sparse = draw(1) == 0;
     let mut micros = |least, most| {
@@ -240,7 +240,7 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
     }
 }
 
-fn interference(draw: &mut impl Draw) -> Interference {
+fn interference(draw: &mut impl NumberSource) -> Interference {
     let mut found = Interference::default();
     if draw(1) == 0 {
         return found;
@@ -257,12 +257,12 @@ fn interference(draw: &mut impl Draw) -> Interference {
     found
 }
 
-fn channel(draw: &mut impl Draw, platform: &Platform, pace: u64) -> Channel {
+fn channel(draw: &mut impl NumberSource, platform: &Platform, pace: u64) -> SmallChannel {
     let packets = 1 + draw(3);
     let max = (packets - 1) * u64::from(platform.packet) + 1 + draw(u64::from(platform.packet) - 1);
     let min = if draw(1) == 0 { max } else { 1 + draw(max - 1) };
     let interval = us((100 + 10 * draw(20)) * pace);
     let contract = Contract::new(max, min, interval, 1 + draw(1), us(10)).expect("a contract that can be");
     let role = if draw(3) == 0 { Role::Receives } else { Role::Sends };
-    Channel { role, contract, stages: SendingStages::default() }
+    SmallChannel { role, contract, stages: SendingStages::default() }
 }

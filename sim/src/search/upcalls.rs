@@ -1,22 +1,19 @@
 //! Upcalls: at the edge of what admission, or the papers' test, accepts, alone on a processor and below an executive with channels.
 
-use laxity_core::admission::answer::{Role, Rule};
+use laxity_core::admission::answer::Rule;
 use laxity_core::admission::published::rate_monotonic;
 use laxity_core::admission::response_time;
-use laxity_core::admission::upcalls::Kind as When;
-use laxity_core::contract::packets;
 use laxity_core::limits;
-use laxity_core::platform::{BestEffort, Interference, MachineModel, Platform};
+use laxity_core::platform::{BestEffort, Interference, Platform};
 use laxity_core::units::Duration;
 use laxity_core::upcall::Upcall;
 
-use super::small::{self, Kind};
-use super::{Case, Draw, Promise, Test, promise, us};
-use crate::tiny::{Channel, System};
+use super::{Analysis, NumberSource, Promise, SearchCase, small, us};
+use crate::tiny::SmallSystem;
 
 /// Two to four upcalls near full use, and nothing else. Their iterations are whole nanoseconds, so that their bounds can be attained.
-pub fn alone(draw: &mut impl Draw, test: Test) -> Case {
-    let switch = if test == Test::Rmdp || draw(1) == 0 { Duration::ZERO } else { us(draw(20)) };
+pub fn alone(draw: &mut impl NumberSource, test: Analysis) -> SearchCase {
+    let switch = if test == Analysis::Rmdp || draw(1) == 0 { Duration::ZERO } else { us(draw(20)) };
     let platform = Platform {
         upcall_switch: switch,
         wake_up: Duration::ZERO,
@@ -26,14 +23,13 @@ pub fn alone(draw: &mut impl Draw, test: Test) -> Case {
     };
     let count = 2 + draw(2);
     let upcalls = drawn(draw, count);
-    let system = System { upcalls, seed: draw(u64::MAX >> 1), ..System::new(platform, Vec::new()) };
-    at_the_edge(Case { test, system, slack: Vec::new(), tighten: Vec::new() })
+    let system = SmallSystem { upcalls, seed: draw(u64::MAX >> 1), ..SmallSystem::new(platform, Vec::new()) };
+    at_the_edge(SearchCase { test, system, slack: Vec::new(), tighten: Vec::new() })
 }
 
 /// One to three upcalls below an executive that has channels.
-pub fn beside(draw: &mut impl Draw, rule: Rule) -> Case {
-    let mut case = small::case(draw, Kind { machine: MachineModel::Executive, rule });
-    case.test = Test::Beside(rule);
+pub fn beside(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
+    let mut case = small::on_executive(draw, rule, Analysis::Beside(rule));
     case.system.platform.upcall_switch = us(draw(5));
     let count = 1 + draw(2);
     case.system.upcalls = drawn(draw, count);
@@ -41,9 +37,8 @@ pub fn beside(draw: &mut impl Draw, rule: Rule) -> Case {
 }
 
 /// One or two upcalls on the thread of an executive that has channels, and perhaps one below.
-pub fn trusted(draw: &mut impl Draw, rule: Rule) -> Case {
-    let mut case = small::case(draw, Kind { machine: MachineModel::Executive, rule });
-    case.test = Test::Trusted(rule);
+pub fn trusted(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
+    let mut case = small::on_executive(draw, rule, Analysis::Trusted(rule));
     case.system.platform.upcall_switch = us(draw(5));
     let count = 1 + draw(1);
     case.system.trusted = drawn(draw, count).into_iter().map(|upcall| (upcall, upcall.period())).collect();
@@ -58,7 +53,7 @@ pub fn trusted(draw: &mut impl Draw, rule: Rule) -> Case {
 }
 
 /// So many, of whole microseconds for each unit.
-fn drawn(draw: &mut impl Draw, count: u64) -> Vec<Upcall> {
+fn drawn(draw: &mut impl NumberSource, count: u64) -> Vec<Upcall> {
     // So much of the processor for each that they are near the edge together.
     let share = 300 + draw(1) * 350 + draw(300);
     let upcalls = (0..count).map(|_| {
@@ -71,10 +66,10 @@ fn drawn(draw: &mut impl Draw, count: u64) -> Vec<Upcall> {
 }
 
 /// The same with all periods as short as they can be, in thousandths of what they were, but for a share of it.
-fn at_the_edge(case: Case) -> Case {
+fn at_the_edge(case: SearchCase) -> SearchCase {
     let scaled = |permille: u64| {
         let mut case = case.clone();
-        let System { upcalls, trusted, .. } = &mut case.system;
+        let SmallSystem { upcalls, trusted, .. } = &mut case.system;
         for upcall in upcalls.iter_mut().chain(trusted.iter_mut().map(|(upcall, _)| upcall)) {
             let period = upcall.period().mul_ratio(permille, 1000).clamp(upcall.cost(), limits::MAX_INTERVAL);
             *upcall = Upcall::new(period, upcall.cost(), upcall.batch(), upcall.block()).unwrap_or(*upcall);
@@ -90,7 +85,7 @@ fn at_the_edge(case: Case) -> Case {
 }
 
 /// Every run is through within its period, and within its exact response time.
-pub fn response_times(system: &System) -> Option<Vec<Promise>> {
+pub fn response_times(system: &SmallSystem) -> Option<Vec<Promise>> {
     let responses =
         response_time::response_times(&system.upcalls, system.platform.upcall_switch, system.platform.wake_up);
     let within =
@@ -99,39 +94,7 @@ pub fn response_times(system: &System) -> Option<Vec<Promise>> {
 }
 
 /// Every run is through within its period.
-pub fn rmdp(system: &System) -> Option<Vec<Promise>> {
+pub fn rmdp(system: &SmallSystem) -> Option<Vec<Promise>> {
     let holds = system.platform.upcall_switch.is_zero() && rate_monotonic::rmdp(&system.upcalls);
     holds.then(|| system.upcalls.iter().map(|upcall| Promise::by(upcall.period())).collect())
-}
-
-/// What admission promises for the channels, for the upcalls below, and for those on the executive's thread.
-pub fn one_admission(
-    system: &mut System,
-    rule: Rule,
-    slack: impl FnMut() -> Duration,
-    tighten: impl FnMut() -> bool,
-) -> Option<Vec<Promise>> {
-    let settings = promise::settings(system, rule);
-    let (mut admission, mut promises) =
-        promise::admitted(&system.platform, (&mut system.channels, &mut system.trusted), settings, slack, tighten)?;
-    // The analysis counts from when a frame is found.
-    let received = system.channels.iter().filter(|channel| channel.role == Role::Receives);
-    let frames = |channel: &Channel| {
-        let contract = &channel.contract;
-        packets(contract.max_message(), system.platform.packet) * (contract.burst() + 1)
-    };
-    let looks = received.map(frames).sum::<u32>().div_ceil(system.platform.receive_batch);
-    if !system.platform.upcall_step.is_zero() && admission.between_looks() * u64::from(looks + 1) > system.ahead {
-        return None;
-    }
-    let places: Option<Vec<_>> =
-        (system.upcalls.iter()).map(|upcall| Some(admission.reserve_upcall(*upcall, When::Periodic).ok()?.0)).collect();
-    let on_thread = promises.split_off(system.channels.len());
-    for place in places? {
-        promises.push(Promise::by(admission.upcall_response(place)?));
-    }
-    promises.extend(on_thread);
-    // What it counts on with what its channels tolerate.
-    system.platform.interference = admission.platform().interference.clone();
-    Some(promises)
 }

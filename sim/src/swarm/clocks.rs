@@ -1,7 +1,7 @@
 //! Worlds of two hosts with two clocks: whatever the network and the clocks do, no true latency is outside of its interval, and without
 //! faults the clocks decide.
 //!
-//! The ways between the two differ, and so do their clocks, which drift within what is stated, are stepped forward and stand still; frames
+//! The ways between the two differ, and so do their clocks, which drift within what is stated, are stepped forward and stand still; some know the time of the world; frames
 //! are lost, late, doubled or overtaken. Deadlines are near what the way takes, so that all verdicts come, or far from it. Nothing is
 //! promised: whether messages are in time is not the question, only whether it is known.
 //!
@@ -15,34 +15,33 @@ use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 
-use super::{Counts, Outcome, caught, count_faults, outcome};
-use crate::channel::Decidable;
+use super::{SwarmCounts, WorldOutcome, caught, count_faults, outcome};
+use crate::channel::DecidableCounts;
 use crate::{
-    ChannelHandle, Clock, Fault, FaultKind, HostConfig, HostId, Plan, Random, Source, StepCosts, Varied, WakeUp, World,
+    ChannelHandle, ChannelPlan, Clock, Fault, FaultKind, HostConfig, HostId, Random, Source, StepCosts, VariedSource,
+    WakeUp, World, us,
 };
 
-const fn us(micros: u64) -> Duration {
-    Duration::from_micros(micros)
-}
-
-/// What clocks go ahead by or stand still for: less than a round trip, and more.
+/// The spans by which clocks go ahead or stand still: less than a round trip, and more.
 const JUMPS: [Duration; 7] = [us(1), us(10), us(100), us(500), us(2_000), us(8_000), us(30_000)];
-/// What a clock may drift by, either way, parts per million.
+/// The drifts of a clock, either way, parts per million.
 const DRIFTS: [u32; 5] = [0, 20, 500, 5_000, 50_000];
-/// What frames are on the way.
+/// The errors with which hosts know true time.
+const WALL_ERRORS: [Duration; 4] = [Duration::ZERO, us(1), us(50), us(1_000)];
+/// The times that frames are in transit.
 const PROPAGATIONS: [Duration; 4] = [Duration::ZERO, us(20), us(300), us(5_000)];
-/// What hosts add to a round trip at most: wake-ups, messages in front of control frames, and their own costs.
+/// The most that hosts add to a round trip: wake-ups, messages in front of control frames, and their own costs.
 const AT_HOSTS: Duration = us(6_000);
 /// Messages of a channel.
 const MESSAGES: u64 = 150;
 
 /// Runs the world with this seed.
-pub fn world(seed: u64) -> Outcome {
+pub fn world(seed: u64) -> WorldOutcome {
     caught(seed, one)
 }
 
 /// The two hosts, as they were drawn.
-struct Drawn {
+struct DrawnHosts {
     period: Duration,
     /// The most that each clock drifts.
     drifts: [u32; 2],
@@ -55,7 +54,7 @@ struct Drawn {
     end: Instant,
 }
 
-fn drawn(random: &mut Random) -> Drawn {
+fn drawn(random: &mut Random) -> DrawnHosts {
     let period = random.pick(&[us(2_000), us(10_000), us(50_000)]);
     let drifts = [(); 2].map(|()| random.pick(&DRIFTS));
     let both: u32 = drifts.iter().sum();
@@ -69,7 +68,7 @@ fn drawn(random: &mut Random) -> Drawn {
     let margin = (ways + AT_HOSTS) * 2 + old.mul_ratio(u64::from(peer_clocks.drift_ppm) * 2, 1_000_000);
     let start = Instant::ZERO + ways * 2 + AT_HOSTS;
     let end = start + (period * 20 + us(100_000)).min(us(1_000_000));
-    Drawn { period, drifts, configs, ways, margin, start, end }
+    DrawnHosts { period, drifts, configs, ways, margin, start, end }
 }
 
 fn host(random: &mut Random, number: usize, drift: u32, peer_clocks: ClockConfig) -> HostConfig {
@@ -93,6 +92,11 @@ fn host(random: &mut Random, number: usize, drift: u32, peer_clocks: ClockConfig
     config.wire.propagation = random.pick(&PROPAGATIONS);
     config.wire.jitter = if random.one_in(2) { us(1 + random.up_to(2_000)) } else { Duration::ZERO };
     (config.wire.queue_packets, config.wire.capacity) = (256, 512);
+    if random.one_in(2) {
+        let error = random.pick(&WALL_ERRORS);
+        let off = random.pick(&[error, error.mul_ratio(1, 2), Duration::ZERO]).as_nanos().cast_signed();
+        config.wall = Some((if random.one_in(2) { -off } else { off }, error));
+    }
     config
 }
 
@@ -102,7 +106,7 @@ fn signed(random: &mut Random, most: u32) -> i32 {
     if random.one_in(2) { -ppm } else { ppm }
 }
 
-fn one(seed: u64) -> Outcome {
+fn one(seed: u64) -> WorldOutcome {
     let mut random = Random(seed);
     // Seeds in a row must not give worlds in a row.
     random = Random(random.next());
@@ -126,19 +130,19 @@ fn one(seed: u64) -> Outcome {
             let sent =
                 [drawn.start + drawn.period * 4 + (drawn.ways + AT_HOSTS) * 2, drawn.end.before(drawn.period * 5)];
             world.channels[handle.0].decidable =
-                Some(Decidable { sent, margin: drawn.margin, judged: 0, undecided: 0 });
+                Some(DecidableCounts { sent, margin: drawn.margin, judged: 0, undecided: 0 });
         }
     }
     world.run_until(drawn.start);
     let opened = channels.iter().filter(|(handle, _)| world.is_open(*handle)).count() as u64;
-    let mut counts = Counts { hosts: 2, channels: opened, ..Counts::default() };
+    let mut counts = SwarmCounts { hosts: 2, channels: opened, ..SwarmCounts::default() };
     count_faults(&world, &mut counts);
     world.run_until(drawn.end);
     counts.span = world.now().since(Instant::ZERO);
     world.finish();
     let mut findings = Vec::new();
     for (number, ledger) in world.channels.iter().enumerate() {
-        let Some(Decidable { judged, undecided, margin, .. }) = ledger.decidable else { continue };
+        let Some(DecidableCounts { judged, undecided, margin, .. }) = ledger.decidable else { continue };
         counts.decidable += judged;
         if undecided > 0 {
             findings.push(format!(
@@ -150,7 +154,7 @@ fn one(seed: u64) -> Outcome {
     outcome(seed, &world, counts, findings, || setting(&drawn, &channels, &world))
 }
 
-fn setting(drawn: &Drawn, channels: &[(ChannelHandle, Contract)], world: &World) -> Vec<String> {
+fn setting(drawn: &DrawnHosts, channels: &[(ChannelHandle, Contract)], world: &World) -> Vec<String> {
     let host = |(number, config): (usize, &HostConfig)| {
         let HostConfig { reading, peer_clocks, send_early, receive_early, look_ahead, inline, wire, .. } = config;
         format!(
@@ -168,7 +172,7 @@ fn setting(drawn: &Drawn, channels: &[(ChannelHandle, Contract)], world: &World)
     hosts.chain(channels.iter().map(channel)).chain(faults).collect()
 }
 
-fn channel(random: &mut Random, drawn: &Drawn, from: usize, number: u64) -> Option<(Contract, Plan)> {
+fn channel(random: &mut Random, drawn: &DrawnHosts, from: usize, number: u64) -> Option<(Contract, ChannelPlan)> {
     let HostConfig { wire, send_early, .. } = &drawn.configs[from];
     let max = 1 + random.up_to(4_000);
     let interval =
@@ -185,15 +189,17 @@ fn channel(random: &mut Random, drawn: &Drawn, from: usize, number: u64) -> Opti
     let contract = contract.with_catch_up(if catches_up { interval.mul_ratio(5, 2) } else { Duration::ZERO }).ok()?;
     let fifth = contract.deadline().mul_ratio(1, 5);
     let stages = SendingStages { processor: fifth, link: fifth };
-    let plan =
-        Plan { lease: us(400_000), ..Plan::new(&format!("c{number}"), Service::RealTime(contract), stages, fifth) };
+    let plan = ChannelPlan {
+        lease: us(400_000),
+        ..ChannelPlan::new(&format!("c{number}"), Service::RealTime(contract), stages, fifth)
+    };
     // What comes late must not be refused for want of room.
     let messages = plan.receive_messages + MESSAGES as u32;
-    Some((contract, Plan { receive_messages: messages, ..plan }))
+    Some((contract, ChannelPlan { receive_messages: messages, ..plan }))
 }
 
-/// What goes wrong: nothing in two worlds of five.
-fn faults(random: &mut Random, world: &mut World, drawn: &Drawn, hosts: [HostId; 2]) {
+/// The faults: none in two worlds of five.
+fn faults(random: &mut Random, world: &mut World, drawn: &DrawnHosts, hosts: [HostId; 2]) {
     let span = drawn.end.since(drawn.start).as_nanos();
     for _ in 0..random.pick(&[0, 0, 1, 2, 3]) {
         let number = random.up_to(1) as usize;
@@ -215,14 +221,14 @@ fn faults(random: &mut Random, world: &mut World, drawn: &Drawn, hosts: [HostId;
     }
 }
 
-/// What the application of a channel does.
-fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract: &Contract, drawn: &Drawn) {
+/// The behaviour of a channel's application.
+fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract: &Contract, drawn: &DrawnHosts) {
     let (start, until) = (drawn.start + us(random.up_to(20_000)), drawn.end);
     let source = match random.up_to(5) {
         0 => Source::full(handle, contract, start),
         1..=3 => Source::bursts(handle, contract, start),
         4 => Source::violating(handle, contract, start, 2),
-        _ => return world.add_varied(Varied { until, ..Varied::conforming(handle, contract, start) }),
+        _ => return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, start) }),
     };
     world.add_source(Source { until, ..source });
 }

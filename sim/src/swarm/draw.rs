@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::admission::incoming::{Flow, Incoming, Source as Origin, usual_batch};
+use laxity_core::admission::incoming::{Flow, FlowSource, IncomingTraffic, usual_batch};
 use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::ClockConfig;
@@ -15,11 +15,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Start
 use laxity_core::units::{Duration, Instant, Rate};
 
 use crate::search::promise::least_budget;
-use crate::{Clock, Gap, HostConfig, Plan, Promise, Random, StepCosts, WakeUp, port_like};
-
-const fn us(micros: u64) -> Duration {
-    Duration::from_micros(micros)
-}
+use crate::{ChannelPlan, Clock, Gap, GrantedBounds, HostConfig, Random, StepCosts, WakeUp, port_like, us};
 
 /// Microseconds from `least` to `most`.
 fn micros(random: &mut Random, least: u64, most: u64) -> Duration {
@@ -28,31 +24,31 @@ fn micros(random: &mut Random, least: u64, most: u64) -> Duration {
 
 /// A host of a world that is drawn.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct DrawnHost {
     pub(super) admission: Admission,
-    /// What comes in through the last switch port, if there is one.
-    incoming: Option<Incoming>,
+    /// The flows through the last switch port, if there is one.
+    incoming: Option<IncomingTraffic>,
     pub(super) config: HostConfig,
 }
 
 /// A channel that both ends granted.
 #[derive(Debug)]
-pub(super) struct Granted {
+pub(super) struct DrawnChannel {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) contract: Contract,
-    pub(super) plan: Plan,
-    pub(super) promise: Promise,
+    pub(super) plan: ChannelPlan,
+    pub(super) promise: GrantedBounds,
     ids: [ReservationId; 2],
 }
 
-/// How long set-up may take, and from when on faults and messages come.
+/// The longest set-up; faults and messages come after it.
 pub(super) const SET_UP: Duration = Duration::from_millis(12);
 /// Frames that hosts have for channels.
 const FRAMES: usize = 1024;
 
 /// Two to four hosts. `same_clock`: whether they share one.
-pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
+pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<DrawnHost> {
     let count = 2 + random.up_to(2).saturating_sub(random.up_to(1));
     let packet = random.pick(&[200, 480, 1000, 1400]);
     let rule = if random.one_in(4) { Rule::Composite } else { Rule::Split };
@@ -86,9 +82,9 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
             ..base
         };
         (config.wire.queue_packets, config.wire.capacity) = (256, 512);
-        let incoming = is_behind_port.then(|| Incoming::new(&admission));
+        let incoming = is_behind_port.then(|| IncomingTraffic::new(&admission));
         config.port = incoming.is_some().then(|| port_like(&config.platform, 256));
-        Host { admission, incoming, config }
+        DrawnHost { admission, incoming, config }
     };
     (0..).zip(with_looks_for_all(&platforms)).map(host).collect()
 }
@@ -161,7 +157,7 @@ fn with_looks_for_all(platforms: &[Platform]) -> Vec<Platform> {
 /// Frames that a look takes at most. A host that would need more gets no channels: its input delay is longer than any deadline.
 const MOST_FRAMES: u32 = 512;
 
-/// When the platform takes the processor away within what was calibrated.
+/// The gaps in which the platform takes the processor away within its calibration.
 pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Instant) -> Vec<Gap> {
     let mut gaps = Vec::new();
     for &(period, cost) in &interference.periodic {
@@ -181,7 +177,7 @@ pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Inst
 }
 
 /// Asks both ends for a channel, each with the least stages and now and then a little more.
-pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<Granted> {
+pub(super) fn channel(random: &mut Random, hosts: &mut [DrawnHost], number: usize) -> Option<DrawnChannel> {
     let (from, to) = ends(random, hosts);
     let packet = hosts[from].config.platform.packet;
     let most = u64::from(packet) * (1 + random.up_to(7));
@@ -227,7 +223,7 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
         buffers::receive_packets(&contract, platform, upstream + ahead, stage),
     ];
     let transit = hosts[from].config.look_ahead + platform.link.occupancy(packet) + outside;
-    let plan = Plan {
+    let plan = ChannelPlan {
         overload: random.pick(&[Overload::Drop, Overload::Drop, Overload::Block]),
         upstream,
         transit,
@@ -236,17 +232,17 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
         // More than was computed, so that it shows if that is not enough.
         send_messages: queues[0] + 2,
         receive_messages: queues[2] + 2,
-        ..Plan::new(&format!("c{number}"), Service::RealTime(contract), sends.with_handover(handover), stage)
+        ..ChannelPlan::new(&format!("c{number}"), Service::RealTime(contract), sends.with_handover(handover), stage)
     };
     if let Some(incoming) = &mut hosts[to].incoming {
         incoming.insert(flow, waits);
     }
-    let promise = Promise { contract, bound: contract.deadline(), queues };
-    Some(Granted { from, to, contract, plan, promise, ids: [sender, receiver] })
+    let promise = GrantedBounds { contract, bound: contract.deadline(), queues };
+    Some(DrawnChannel { from, to, contract, plan, promise, ids: [sender, receiver] })
 }
 
-/// Everybody is admitted: what each channel's bound is now.
-pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
+/// All channels are admitted: sets the bound of each one.
+pub(super) fn settle(hosts: &[DrawnHost], granted: &mut [DrawnChannel]) {
     let bounds: Vec<_> = hosts.iter().map(|host| host.admission.bounds()).collect();
     for channel in granted {
         let found = bounds[channel.to].iter().find(|(id, _)| *id == channel.ids[1]);
@@ -256,15 +252,15 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
     }
 }
 
-fn origin(hosts: &[Host], number: usize) -> Origin {
+fn origin(hosts: &[DrawnHost], number: usize) -> FlowSource {
     let HostConfig { platform, look_ahead, .. } = &hosts[number].config;
     let (host, LinkModel { rate, spacing, .. }) = (number as u64, platform.link);
-    Origin { host, rate, ahead: *look_ahead, spacing }
+    FlowSource { host, rate, ahead: *look_ahead, spacing }
 }
 
-/// How far apart packets of best effort have to start that `to` receives.
-pub(super) fn spacing(hosts: &[Host], to: usize) -> Duration {
-    hosts[to].incoming.as_ref().and_then(Incoming::spacing).unwrap_or(Duration::ZERO)
+/// The least time between two starts of the best-effort packets that `to` receives.
+pub(super) fn spacing(hosts: &[DrawnHost], to: usize) -> Duration {
+    hosts[to].incoming.as_ref().and_then(IncomingTraffic::spacing).unwrap_or(Duration::ZERO)
 }
 
 fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
@@ -272,13 +268,17 @@ fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(
 }
 
 /// Two different hosts.
-fn ends(random: &mut Random, hosts: &[Host]) -> (usize, usize) {
+fn ends(random: &mut Random, hosts: &[DrawnHost]) -> (usize, usize) {
     let from = random.up_to(hosts.len() as u64 - 1) as usize;
     (from, (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len())
 }
 
 /// A best-effort channel, if its sender has any and its receiver lets it in.
-pub(super) fn best_effort(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
+pub(super) fn best_effort(
+    random: &mut Random,
+    hosts: &mut [DrawnHost],
+    number: usize,
+) -> Option<(usize, usize, ChannelPlan, u32)> {
     let (from, to) = ends(random, hosts);
     let [sender, receiver] = [from, to].map(|host| hosts[host].config.platform.best_effort);
     let bytes = sender.message_packets.min(receiver.message_packets) * sender.packet_max.min(receiver.packet_max);
@@ -288,6 +288,6 @@ pub(super) fn best_effort(random: &mut Random, hosts: &mut [Host], number: usize
         let room = incoming.room(&flow, Duration::MAX).ok()?;
         incoming.insert(flow, room.allowance);
     }
-    let plan = Plan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
-    Some((from, to, Plan { lease: us(400_000), ..plan }, bytes))
+    let plan = ChannelPlan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
+    Some((from, to, ChannelPlan { lease: us(400_000), ..plan }, bytes))
 }

@@ -1,15 +1,15 @@
-//! What goes wrong in a world of the swarm: up to three faults, each at a host, in a window.
+//! The faults in a world of the swarm: up to three faults, each at a host, in a window.
 
 use laxity_core::units::{Duration, Instant};
 
-use super::draw::Granted;
+use super::draw::DrawnChannel;
 use crate::{ChannelHandle, Fault, FaultKind, HostId, Random, World};
 
 /// Draws and adds them; in two worlds of five there is none.
 pub(super) fn add(
     random: &mut Random,
     world: &mut World,
-    (hosts, channels, granted): (&[HostId], &[ChannelHandle], &[Granted]),
+    (hosts, channels, granted): (&[HostId], &[ChannelHandle], &[DrawnChannel]),
     same_clock: bool,
     (start, end): (Instant, Instant),
 ) {

@@ -3,7 +3,7 @@
 //! A world has two to four hosts whose clocks may differ, channels that admission granted at both ends with little slack,
 //! applications that keep their contracts to the edge, or break them, and up to three faults. Everything in it follows from the
 //! seed alone. So a seed that fails fails again, by itself ([`world`]), and a run over many seeds ([`run`]) gives the same
-//! [`Totals`] on any number of threads.
+//! [`SwarmTotals`] on any number of threads.
 //!
 //! It leaves out the papers' machine, relays and long runs. Worlds of two clocks, in which it is only asked what each knows of the
 //! other's, are in [`clocks`].
@@ -19,12 +19,12 @@ use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
 use crate::parallel::for_each_in_order;
-use crate::{ChannelHandle, Digest, FaultKind, HostConfig, Plan, Random, Sizes, Source, Varied, World};
-use draw::{Granted, SET_UP};
+use crate::{ChannelHandle, ChannelPlan, Digest, FaultKind, HostConfig, Random, Sizes, Source, VariedSource, World};
+use draw::{DrawnChannel, SET_UP};
 
-/// What became of messages, and what went wrong on purpose.
+/// The outcomes of messages, and the faults that were injected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct SwarmCounts {
     /// Hosts.
     pub hosts: u64,
     /// Real-time channels that were admitted and opened.
@@ -55,43 +55,31 @@ pub struct Counts {
     pub span: Duration,
 }
 
-impl Counts {
-    fn add(&mut self, other: &Self) {
-        let Self { hosts, channels, refused, messages, delivered, late, lost, violations, misses, .. } = other;
-        for (sum, more) in [
-            (&mut self.hosts, hosts),
-            (&mut self.channels, channels),
-            (&mut self.refused, refused),
-            (&mut self.messages, messages),
-            (&mut self.delivered, delivered),
-            (&mut self.late, late),
-            (&mut self.lost, lost),
-            (&mut self.violations, violations),
-            (&mut self.over_bound, &other.over_bound),
-            (&mut self.undecided, &other.undecided),
-            (&mut self.decidable, &other.decidable),
-            (&mut self.misses.sender, &misses.sender),
-            (&mut self.misses.receiver, &misses.receiver),
-            (&mut self.misses.network, &misses.network),
-            (&mut self.misses.platform, &misses.platform),
-            (&mut self.misses.laxity, &misses.laxity),
-            (&mut self.misses.unexplained, &misses.unexplained),
-        ] {
-            *sum += more;
-        }
-        self.faults.iter_mut().zip(&other.faults).for_each(|(sum, more)| *sum += more);
+impl SwarmCounts {
+    /// All counters.
+    fn counters(&mut self) -> impl Iterator<Item = &mut u64> {
+        let Self { hosts, channels, refused, messages, delivered, late, lost, violations, .. } = self;
+        let Self { misses, over_bound, undecided, decidable, faults, .. } = self;
+        let Misses { sender, receiver, network, platform, laxity, unexplained } = misses;
+        let of_channels = [refused, messages, delivered, late, lost, violations, over_bound, undecided, decidable];
+        let by_cause = [sender, receiver, network, platform, laxity, unexplained];
+        [hosts, channels].into_iter().chain(of_channels).chain(by_cause).chain(faults)
+    }
+
+    fn add(&mut self, mut other: Self) {
+        self.counters().zip(other.counters()).for_each(|(sum, more)| *sum += *more);
         self.span += other.span;
     }
 }
 
-/// What one world showed.
+/// The outcome of one world.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WorldOutcome {
     /// Its seed.
     pub seed: u64,
-    /// What was counted.
-    pub counts: Counts,
-    /// What the checkers found, as text, in the order of time; a panic, too.
+    /// The counters.
+    pub counts: SwarmCounts,
+    /// The findings of the checkers, as text, in the order of time; a panic, too.
     pub findings: Vec<String>,
     /// If there are findings: the hosts, the channels and the faults.
     pub setting: Vec<String>,
@@ -99,28 +87,28 @@ pub struct Outcome {
     pub digest: Digest,
 }
 
-/// What many worlds showed.
+/// The outcome of many worlds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct SwarmTotals {
     /// Worlds.
     pub worlds: u64,
-    /// What was counted.
-    pub counts: Counts,
-    /// The worlds with findings; at most [`Totals::MOST`] are kept.
-    pub failures: Vec<Outcome>,
+    /// The counters.
+    pub counts: SwarmCounts,
+    /// The worlds with findings; at most [`SwarmTotals::MOST`] are kept.
+    pub failures: Vec<WorldOutcome>,
     /// Worlds with findings.
     pub failed: u64,
     /// Of all digests, in the order of seeds.
     pub digest: Digest,
 }
 
-impl Totals {
+impl SwarmTotals {
     /// Worlds that are kept.
     pub const MOST: usize = 100;
 
-    fn add(&mut self, outcome: Outcome) {
+    fn add(&mut self, outcome: WorldOutcome) {
         self.worlds += 1;
-        self.counts.add(&outcome.counts);
+        self.counts.add(outcome.counts.clone());
         self.digest.take(outcome.digest.0);
         if !outcome.findings.is_empty() {
             self.failed += 1;
@@ -132,52 +120,42 @@ impl Totals {
 }
 
 /// Runs the world with this seed.
-pub fn world(seed: u64) -> Outcome {
+pub fn world(seed: u64) -> WorldOutcome {
     caught(seed, one)
 }
 
 /// A world, or the panic that it ended with.
-fn caught(seed: u64, one: impl FnOnce(u64) -> Outcome) -> Outcome {
+fn caught(seed: u64, one: impl FnOnce(u64) -> WorldOutcome) -> WorldOutcome {
     catch_unwind(AssertUnwindSafe(|| one(seed))).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let findings = vec![format!("panic: {}", text.unwrap_or_default())];
-        Outcome { seed, counts: Counts::default(), findings, setting: Vec::new(), digest: Digest::default() }
+        WorldOutcome { seed, counts: SwarmCounts::default(), findings, setting: Vec::new(), digest: Digest::default() }
     })
 }
 
-/// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told how many are done.
-pub fn run(first_seed: u64, count: u64, threads: usize, progress: impl FnMut(u64)) -> Totals {
-    run_of(world, first_seed, count, threads, progress)
-}
-
-/// As [`run`], of these worlds.
-pub fn run_of(
-    world: impl Fn(u64) -> Outcome + Sync,
+/// Runs `count` of these worlds from `first_seed` on, on so many threads. `progress` is told how many are done.
+pub fn run(
+    world: impl Fn(u64) -> WorldOutcome + Sync,
     first_seed: u64,
     count: u64,
     threads: usize,
     mut progress: impl FnMut(u64),
-) -> Totals {
-    let mut totals = Totals::default();
+) -> SwarmTotals {
+    let mut totals = SwarmTotals::default();
     let world = |number| world(first_seed.wrapping_add(number));
-    for_each_in_order(
-        threads,
-        count,
-        || true,
-        world,
-        |outcome| {
-            totals.add(outcome);
-            progress(totals.worlds);
-        },
-    );
+    let each = |outcome| {
+        totals.add(outcome);
+        progress(totals.worlds);
+    };
+    for_each_in_order(threads, count, || true, world, each);
     totals
 }
 
 /// Messages that a world may be expected to carry.
 const MESSAGES: u64 = 220;
 
-fn one(seed: u64) -> Outcome {
+fn one(seed: u64) -> WorldOutcome {
     let mut random = Random(seed);
     // Seeds in a row must not give worlds in a row.
     random = Random(random.next());
@@ -186,7 +164,7 @@ fn one(seed: u64) -> Outcome {
     // By itself: seeds keep the worlds that they have had.
     let mut placement = Random(!seed);
     hosts.iter_mut().for_each(|host| host.config.inline = placement.one_in(3));
-    let mut counts = Counts { hosts: hosts.len() as u64, ..Counts::default() };
+    let mut counts = SwarmCounts { hosts: hosts.len() as u64, ..SwarmCounts::default() };
     let mut granted = Vec::new();
     for number in 0..2 + random.up_to(4) {
         match draw::channel(&mut random, &mut hosts, number as usize) {
@@ -218,7 +196,7 @@ fn one(seed: u64) -> Outcome {
         (0..random.up_to(2)).filter_map(|number| draw::best_effort(&mut random, &mut hosts, number as usize)).collect();
     // All of it as far apart as what came last makes it.
     let open = |(from, to, plan, bytes): (usize, usize, _, _)| {
-        let plan = Plan { spacing: draw::spacing(&hosts, to), ..plan };
+        let plan = ChannelPlan { spacing: draw::spacing(&hosts, to), ..plan };
         (world.open(ids[from], ids[to], plan), bytes)
     };
     let best_effort: Vec<_> = drawn.into_iter().map(open).collect();
@@ -243,26 +221,26 @@ fn one(seed: u64) -> Outcome {
     outcome(seed, &world, counts, Vec::new(), || setting(&hosts, &granted, &world))
 }
 
-fn count_faults(world: &World, counts: &mut Counts) {
+fn count_faults(world: &World, counts: &mut SwarmCounts) {
     for (name, count) in FaultKind::NAMES.iter().zip(&mut counts.faults) {
         *count = world.faults().iter().filter(|fault| fault.kind.name() == *name).count() as u64;
     }
 }
 
-/// What a world showed that is over. `findings` are those that its checkers do not know, `setting` tells what it was.
+/// The outcome of a world that is over. `findings` are those that its checkers do not know, `setting` describes it.
 fn outcome(
     seed: u64,
     world: &World,
-    mut counts: Counts,
+    mut counts: SwarmCounts,
     mut findings: Vec<String>,
     setting: impl FnOnce() -> Vec<String>,
-) -> Outcome {
+) -> WorldOutcome {
     let handles = (0..world.channels.len()).map(ChannelHandle);
     let mut digest = world.digest();
     for handle in handles {
         let report = world.report(handle);
         let (figures, receive) = (&report.figures, &report.receive);
-        counts.add(&Counts {
+        counts.add(SwarmCounts {
             messages: figures.sent,
             delivered: figures.delivered,
             late: figures.late,
@@ -271,7 +249,7 @@ fn outcome(
             over_bound: figures.over_bound,
             undecided: figures.undecided,
             misses: if world.channels[handle.0].promise.is_none() { Misses::default() } else { figures.misses },
-            ..Counts::default()
+            ..SwarmCounts::default()
         });
         let frames = [receive.frames_invalid, receive.frames_over_contract, receive.frames_receiver_full];
         let all =
@@ -284,12 +262,12 @@ fn outcome(
         findings.push(format!("and {more} more"));
     }
     let setting = if findings.is_empty() { Vec::new() } else { setting() };
-    Outcome { seed, counts, findings, setting, digest }
+    WorldOutcome { seed, counts, findings, setting, digest }
 }
 
-/// What was drawn, for who looks into what was found.
-fn setting(hosts: &[draw::Host], granted: &[Granted], world: &World) -> Vec<String> {
-    let host = |(number, host): (usize, &draw::Host)| {
+/// The drawn values, for a look into findings.
+fn setting(hosts: &[draw::DrawnHost], granted: &[DrawnChannel], world: &World) -> Vec<String> {
+    let host = |(number, host): (usize, &draw::DrawnHost)| {
         let (settings, config) = (host.admission.settings(), &host.config);
         let HostConfig { clock, wake_up, inline, step_costs, platform, .. } = config;
         format!(
@@ -297,23 +275,23 @@ fn setting(hosts: &[draw::Host], granted: &[Granted], world: &World) -> Vec<Stri
         )
     };
     let hosts = hosts.iter().enumerate().map(host);
-    let channel = |(number, channel): (usize, &Granted)| {
-        let Granted { from, to, plan, promise, .. } = channel;
+    let channel = |(number, channel): (usize, &DrawnChannel)| {
+        let DrawnChannel { from, to, plan, promise, .. } = channel;
         format!("channel {number} from {from} to {to}: {plan:?}, {promise:?}")
     };
     let channels = granted.iter().enumerate().map(channel);
     hosts.chain(channels).chain(world.faults().iter().map(|fault| format!("{fault:?}"))).collect()
 }
 
-/// How long the applications run: 20 to 200 ms, less where there are many messages.
-fn span(random: &mut Random, granted: &[Granted]) -> Duration {
+/// The time for which the applications run: 20 to 200 ms, less where there are many messages.
+fn span(random: &mut Random, granted: &[DrawnChannel]) -> Duration {
     let millis = Duration::from_millis;
     let per_second: u64 = granted.iter().map(|channel| 1_000_000_000 / channel.contract.interval().as_nanos()).sum();
     let enough = Duration::from_nanos(MESSAGES * 1_000_000_000 / per_second.max(1));
     (millis(20) + Duration::from_nanos(random.up_to(millis(180).as_nanos()))).min(enough.max(millis(20)))
 }
 
-/// What the application of a channel does.
+/// The behaviour of a channel's application.
 fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract: &Contract, span: [Instant; 2]) {
     let [critical, until] = span;
     let factor = 2 + random.up_to(2);
@@ -325,9 +303,10 @@ fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract:
         5 => Source::too_many(handle, contract, critical, factor as u32),
         6 => {
             let sizes = Sizes::film(contract.min_message(), contract.max_message());
-            return world.add_varied(Varied { until, ..Varied::recorded(handle, contract, sizes, critical) });
+            return world
+                .add_varied(VariedSource { until, ..VariedSource::recorded(handle, contract, sizes, critical) });
         }
-        _ => return world.add_varied(Varied { until, ..Varied::conforming(handle, contract, critical) }),
+        _ => return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, critical) }),
     };
     world.add_source(Source { until, ..source });
 }

@@ -67,17 +67,8 @@ impl<W: Write> Events<W> {
         self.text(format_args!("{separator}\n{{{event}}}"));
     }
 
-    /// The name of a process, and its place among the others.
-    pub(super) fn process(&mut self, pid: u64, name: &str) {
-        self.called("process", Track { pid, tid: 0 }, name, pid);
-    }
-
-    /// The name of a track, and its place in its process.
-    pub(super) fn thread(&mut self, track: Track, name: &str) {
-        self.called("thread", track, name, track.tid);
-    }
-
-    fn called(&mut self, kind: &str, Track { pid, tid }: Track, name: &str, place: u64) {
+    /// The name of a process or of a track (`thread`), and its place among the others.
+    pub(super) fn called(&mut self, kind: &str, Track { pid, tid }: Track, name: &str, place: u64) {
         for (key, value) in [("name", quoted(name)), ("sort_index", place.to_string())] {
             self.event(format_args!(
                 "\"ph\":\"M\",\"name\":\"{kind}_{key}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"{key}\":{value}}}"
@@ -145,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_failure_of_the_file_is_told_at_the_end() {
-        struct Full(usize);
-        impl Write for Full {
+        struct FullDisk(usize);
+        impl Write for FullDisk {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
                 self.0 = self.0.checked_sub(bytes.len()).ok_or(io::ErrorKind::StorageFull)?;
                 Ok(bytes.len())
@@ -156,8 +147,8 @@ mod tests {
             }
         }
         for (room, fails) in [(20, true), (10_000, false)] {
-            let mut events = Events::new(Full(room), &[]);
-            events.process(1, "a");
+            let mut events = Events::new(FullDisk(room), &[]);
+            events.called("process", Track { pid: 1, tid: 0 }, "a", 1);
             assert_eq!(events.finish().is_err(), fails);
         }
     }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_sim::Plan;
+use laxity_sim::{ChannelPlan, ChannelReport};
 
 pub const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -76,15 +76,21 @@ pub fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) ->
 }
 
 /// A real-time channel whose sender has `deadline − receive`, three fifths of it on the processor.
-pub fn plan(name: &str, contract: Contract, receive: Duration, way: Duration) -> Plan {
+pub fn plan(name: &str, contract: Contract, receive: Duration, way: Duration) -> ChannelPlan {
     let sender = contract.deadline() - receive - way;
     let processor = sender.mul_ratio(3, 5);
     let stages = SendingStages { processor, link: sender - processor };
-    Plan::new(name, Service::RealTime(contract), stages, receive)
+    ChannelPlan::new(name, Service::RealTime(contract), stages, receive)
 }
 
-pub fn best_effort(name: &str, max: u64, queue: u64) -> Plan {
-    Plan::new(name, Service::best_effort(max, queue).unwrap(), SendingStages::default(), Duration::ZERO)
+pub fn best_effort(name: &str, max: u64, queue: u64) -> ChannelPlan {
+    ChannelPlan::new(name, Service::best_effort(max, queue).unwrap(), SendingStages::default(), Duration::ZERO)
+}
+
+/// Bytes per second that were delivered between two reports, `span` apart.
+pub fn throughput(before: &ChannelReport, after: &ChannelReport, span: Duration) -> u64 {
+    let bytes = after.figures.delivered_bytes - before.figures.delivered_bytes;
+    (u128::from(bytes) * 1_000_000_000 / u128::from(span.as_nanos())) as u64
 }
 
 /// Numbers from 0 to what is asked for, by a seed.

@@ -1,15 +1,15 @@
-//! What attacks on many systems show together.
+//! The outcome of attacks on many systems.
 
 use std::time::Instant as Clock;
 
 use laxity_core::units::Duration;
-use laxity_sim::search::Draw;
-use laxity_sim::search::attack::{Attack, every_phasing};
-use laxity_sim::search::case::Bounded;
+use laxity_sim::search::NumberSource;
+use laxity_sim::search::attack::{SystemAttack, every_phasing};
+use laxity_sim::search::case::{Analysis, PromisedCase};
 use laxity_sim::search::pattern::{self, Pattern};
-use laxity_sim::search::small::{self, Kind};
+use laxity_sim::search::small::SystemKind;
 
-/// What all systems together showed.
+/// The outcome of all systems together.
 #[derive(Default)]
 pub struct Totals {
     pub systems: u64,
@@ -20,7 +20,7 @@ pub struct Totals {
     pub late: u64,
     /// The first violation.
     pub first: Option<String>,
-    /// How much longer a channel that is received may take.
+    /// The additional time that a channel that is received may take.
     pub wait: Duration,
     /// Seen by bound, in parts per million: the largest, and the sum of the systems' largest.
     pub largest: u64,
@@ -29,17 +29,17 @@ pub struct Totals {
 
 impl Totals {
     /// Runs each pattern in turn.
-    pub fn run(&mut self, bounded: &Bounded, patterns: impl Iterator<Item = Pattern>) {
+    pub fn run(&mut self, bounded: &PromisedCase, patterns: impl Iterator<Item = Pattern>) {
         self.attack(bounded, |attack| attack.run(patterns));
     }
 
     /// Climbs with so many random patterns.
-    pub fn climb(&mut self, bounded: &Bounded, draw: &mut impl Draw, episodes: u64) {
+    pub fn climb(&mut self, bounded: &PromisedCase, draw: &mut impl NumberSource, episodes: u64) {
         self.attack(bounded, |attack| attack.climb(draw, episodes, pattern::random_pattern));
     }
 
-    fn attack(&mut self, bounded: &Bounded, run: impl FnOnce(&mut Attack<'_>)) {
-        let mut attack = Attack::new(bounded);
+    fn attack(&mut self, bounded: &PromisedCase, run: impl FnOnce(&mut SystemAttack<'_>)) {
+        let mut attack = SystemAttack::new(bounded);
         attack.wait = self.wait;
         run(&mut attack);
         let outcome = attack.finish();
@@ -86,21 +86,26 @@ impl Totals {
     }
 }
 
+/// A system of a kind that is admitted; `None` after a hundred that are not.
+pub fn admitted(draw: &mut impl NumberSource, kind: SystemKind) -> Option<PromisedCase> {
+    Analysis::Admission(kind).draw(draw).map(|(_, promised)| promised)
+}
+
 /// So many systems of a kind, each in every phasing.
-pub fn phase(kind: Kind, seed: u64, systems: u64) -> Totals {
+pub fn phase(kind: SystemKind, seed: u64, systems: u64) -> Totals {
     let (mut totals, mut draw) = (Totals::default(), super::draw(seed));
     for _ in 0..systems {
-        let Some(bounded) = small::system(&mut draw, kind) else { continue };
+        let Some(bounded) = admitted(&mut draw, kind) else { continue };
         totals.run(&bounded, every_phasing(&bounded.system));
     }
     totals
 }
 
 /// So many systems of a kind, each in so many random episodes.
-pub fn climb(kind: Kind, seed: u64, systems: u64, episodes: u64) -> Totals {
+pub fn climb(kind: SystemKind, seed: u64, systems: u64, episodes: u64) -> Totals {
     let (mut totals, mut draw) = (Totals::default(), super::draw(seed));
     for _ in 0..systems {
-        let Some(bounded) = small::system(&mut draw, kind) else { continue };
+        let Some(bounded) = admitted(&mut draw, kind) else { continue };
         totals.climb(&bounded, &mut draw, episodes);
     }
     totals

@@ -24,14 +24,14 @@ use laxity_core::contract::{SendingStages, packets};
 use laxity_core::limits::MAX_CONTROL_PAYLOAD;
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
-use laxity_sim::tiny::{Channel, Role};
+use laxity_sim::tiny::{Role, SmallChannel};
 
 /// How far instants are looked at.
 const HORIZON: u64 = 4_000_000;
 
-/// A term that is left out, to see whether anybody notices.
+/// A term that is left out, to see whether a test notices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Without {
+pub enum OmittedTerm {
     Nothing,
     /// The switch back to a message that was preempted.
     SwitchesBack,
@@ -63,9 +63,9 @@ struct Task {
     packets: u64,
     /// L_x of each packet, the first one first.
     occupancies: Vec<u64>,
-    /// How much longer than its transmission each packet counts, at least.
+    /// The least time beyond its transmission that each packet counts.
     spare: u64,
-    /// How long it may be in advance of its logical arrivals.
+    /// The time by which it may be in advance of its logical arrivals.
     queue: u64,
     /// L_x of its smallest packet, by the twin's reading of the contract.
     smallest: u64,
@@ -88,11 +88,11 @@ impl Task {
 pub struct Twin {
     platform: Platform,
     settings: Settings,
-    without: Without,
+    without: OmittedTerm,
     tasks: Vec<Task>,
     /// L_min.
     smallest: u64,
-    /// Nobody sends.
+    /// No channel sends.
     silent: bool,
 }
 
@@ -102,10 +102,10 @@ fn nanos(duration: Duration) -> u64 {
 
 impl Twin {
     /// The channels with the stages that they have.
-    pub fn new(platform: &Platform, settings: Settings, channels: &[Channel], without: Without) -> Self {
-        let last_packet = |channel: &Channel| {
+    pub fn new(platform: &Platform, settings: Settings, channels: &[SmallChannel], without: OmittedTerm) -> Self {
+        let last_packet = |channel: &SmallChannel| {
             let (min, max) = (channel.contract.min_message(), channel.contract.max_message());
-            let sizes = if without == Without::SmallestPacket { max } else { min }..=max;
+            let sizes = if without == OmittedTerm::SmallestPacket { max } else { min }..=max;
             sizes.map(|bytes| (bytes - 1) % platform.packet + 1).min()
         };
         let best_effort = platform.best_effort;
@@ -126,7 +126,7 @@ impl Twin {
         (self.tasks[number].processor, self.tasks[number].link) = (nanos(stages.processor), nanos(stages.link));
     }
 
-    /// Whether all instants up to the horizon hold.
+    /// True if all instants up to the horizon hold.
     pub fn holds(&self) -> bool {
         match self.settings.rule {
             Rule::Split | Rule::Levels => self.processor_fits() && self.link_fits(),
@@ -162,7 +162,7 @@ impl Twin {
     fn block(&self, packets: u64, first: u64, other: u64) -> u64 {
         let quantum = u64::from(self.platform.quantum);
         let start = first + (packets.min(quantum) - 1) * other;
-        let inner = packets > quantum && self.without != Without::InnerQuantum;
+        let inner = packets > quantum && self.without != OmittedTerm::InnerQuantum;
         self.switch() + self.frames() + if inner { start.max(quantum * other) } else { start }
     }
 
@@ -198,7 +198,7 @@ impl Twin {
         let by_link = match p.machine {
             MachineModel::PapersOffload => return 0,
             _ if self.silent => return 0,
-            _ if self.without == Without::Interrupts => return cost,
+            _ if self.without == OmittedTerm::Interrupts => return cost,
             MachineModel::PapersInline => span.div_ceil(self.smallest + cost),
             MachineModel::Executive => (span + ahead).div_ceil(self.cycle().max(1)) + 1,
         };
@@ -237,8 +237,8 @@ impl Twin {
             messages += n;
             inner += n * q;
         }
-        work += if self.without == Without::SwitchesBack { 0 } else { switch * messages.min(inner) };
-        work += if self.without == Without::Block { 0 } else { self.longest_block(|task| task.processor > t) };
+        work += if self.without == OmittedTerm::SwitchesBack { 0 } else { switch * messages.min(inner) };
+        work += if self.without == OmittedTerm::Block { 0 } else { self.longest_block(|task| task.processor > t) };
         finish(work, |span| self.interference(span) + self.tax(span), t)
     }
 
@@ -279,7 +279,7 @@ impl Twin {
         if !self.papers() {
             block += self.link_cost() + self.look_ahead();
         }
-        work += if self.without == Without::LinkBlock { 0 } else { block };
+        work += if self.without == OmittedTerm::LinkBlock { 0 } else { block };
         work = work.saturating_sub(self.spare());
         let offload = self.platform.machine == MachineModel::PapersOffload;
         let interference = |span| self.interference_at_link(span);
@@ -364,7 +364,7 @@ impl Twin {
         let switches = if self.tasks.iter().any(|task| inner(task) > 0) { 2 } else { 1 };
         let (mut work, mut largest) = (0, 0);
         let early = self.settings.send_early || self.settings.receive_early;
-        let all = early && self.without != Without::EarlyBlocks;
+        let all = early && self.without != OmittedTerm::EarlyBlocks;
         let mut packet = self.largest_of_others();
         for task in &self.tasks {
             let first = task.first + switches * self.switch() + (inner(task) + 1) * self.frames();
@@ -425,7 +425,7 @@ fn task_interval(task: &Task) -> usize {
     usize::try_from(task.interval).expect("an interval that can be")
 }
 
-fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
+fn task(platform: &Platform, settings: Settings, channel: &SmallChannel) -> Task {
     let contract = &channel.contract;
     let count = packets(contract.max_message(), platform.packet);
     let sends = channel.role == Role::Sends;
@@ -497,7 +497,7 @@ fn least(mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
 }
 
 /// The least stages of each channel beside those before it, under the split rule.
-pub fn split(platform: &Platform, channels: &[Channel], without: Without) -> Option<Vec<SendingStages>> {
+pub fn split(platform: &Platform, channels: &[SmallChannel], without: OmittedTerm) -> Option<Vec<SendingStages>> {
     let mut twin = Twin::new(platform, Settings::default(), channels, without);
     let tasks = core::mem::take(&mut twin.tasks);
     let add = |(number, task)| {
@@ -508,6 +508,6 @@ pub fn split(platform: &Platform, channels: &[Channel], without: Without) -> Opt
 }
 
 /// The least stages of the first channel beside the others with the stages that they have, under the split rule.
-pub fn first(platform: &Platform, channels: &[Channel], without: Without) -> Option<SendingStages> {
+pub fn first(platform: &Platform, channels: &[SmallChannel], without: OmittedTerm) -> Option<SendingStages> {
     Twin::new(platform, Settings::default(), channels, without).least(0)
 }

@@ -6,17 +6,17 @@ use laxity_core::contract::{SendingStages, Service};
 use laxity_core::figures::Misses;
 use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
-use laxity_sim::{Fault, FaultKind, Gap, HostConfig, Plan, Source, World};
+use laxity_sim::{ChannelPlan, Fault, FaultKind, Gap, HostConfig, Source, World};
 
 use super::{address, at, contract, modern, ms, us};
 
-/// What a world shows: misses by cause, and the largest latency.
+/// The outcome of a world: misses by cause, and the largest latency.
 pub type Verdict = (Misses, Duration);
 
 /// One world.
 pub struct Case {
     pub what: &'static str,
-    /// Whose the misses are, all of them.
+    /// The causes of the misses, all of them.
     pub expected: &'static [&'static str],
     run: fn() -> Verdict,
 }
@@ -35,9 +35,15 @@ fn world(set: impl FnOnce(&mut [HostConfig; 2]), extra: Option<Duration>) -> Ver
     let [from, to] = configs.map(|config| world.add_host(config));
     let contract = contract(4_000, ms(5), 3, ms(12));
     let stages = SendingStages { processor: ms(4), link: ms(3) };
-    let plan = Plan::new("a", Service::RealTime(contract), stages, ms(3));
-    let plan =
-        Plan { transit: ms(2), input_delay: ms(1), send_messages: 40, receive_messages: 40, lease: ms(400), ..plan };
+    let plan = ChannelPlan::new("a", Service::RealTime(contract), stages, ms(3));
+    let plan = ChannelPlan {
+        transit: ms(2),
+        input_delay: ms(1),
+        send_messages: 40,
+        receive_messages: 40,
+        lease: ms(400),
+        ..plan
+    };
     let channel = world.open(from, to, plan);
     world.add_source(Source { until: at(900), first: 1, ..Source::full(channel, &contract, at(100)) });
     if let Some(extra) = extra {
@@ -104,7 +110,7 @@ impl Case {
         (self.run)()
     }
 
-    /// Whether `verdict` is right: everything is whose it is, and what took time is in the latency of the message that it met first.
+    /// True if `verdict` is right: every miss has its true cause, and what took time is in the latency of the message that it met first.
     pub fn is_right(&self, (misses, largest): Verdict) -> bool {
         let Misses { sender, receiver, network, platform, laxity, unexplained } = misses;
         let all = [("network", network), ("platform", platform), ("laxity", laxity)];

@@ -1,23 +1,24 @@
 //! The answer as a picture: demand against time for each resource, and below it each channel's bound against its deadline.
 //!
-//! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG.
+//! Here the answer becomes a [`Picture`], which [`draw`] draws.
 
 mod draw;
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-use laxity::system_file::{Channel, Upcall};
-use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
+use laxity::system_file::{DeclaredChannel, DeclaredUpcall};
+use laxity_core::admission::answer::{Answer, BoundTerm, DemandCurve, PlanAnswer};
 use laxity_core::admission::bounds::terms;
-use laxity_core::admission::published::d_order::Placed;
-use laxity_core::admission::upcalls::Denied;
+use laxity_core::admission::published::d_order::DOrderChannel;
+use laxity_core::admission::upcalls::UpcallDenial;
 use laxity_core::admission::{Admission, Stage, Utilisation};
 use laxity_core::units::Duration;
 
-use super::decide::{OfDOrder, OfUpcalls};
+use super::decide::{OfDOrder, UpcallFindings};
 use super::text::{machine, percent, tally, term_name};
-use super::{Answered, Report};
+use super::{ChannelAnswers, Report};
+use crate::chart::Diagram;
 use crate::numbers::{brief, counted};
 use crate::report::escaped;
 
@@ -29,24 +30,14 @@ const MOST_ROWS: usize = 12;
 struct Picture {
     title: String,
     subtitle: String,
-    panels: Vec<Panel>,
+    /// Demand on each resource.
+    demand: Vec<Diagram>,
     /// What the rows show.
     heading: String,
     /// What a whole bar is.
     limit: &'static str,
     rows: Vec<Row>,
     notes: Vec<String>,
-}
-
-/// Demand on one resource.
-struct Panel {
-    heading: String,
-    /// Instant, and when all that is due by then is done; ascending.
-    points: Vec<(u64, u64)>,
-    /// The point with the least room.
-    tightest: Option<(u64, u64)>,
-    /// The end of the axis.
-    end: u64,
 }
 
 /// One channel or upcall.
@@ -64,7 +55,7 @@ struct Row {
 /// A part of a bar.
 struct Part {
     name: String,
-    /// The number of its class in `style.css`.
+    /// Its place among the style sheet's colours of parts.
     colour: usize,
     amount: u64,
 }
@@ -109,19 +100,18 @@ impl Row {
 
 /// The whole picture as an SVG document.
 pub(super) fn svg(report: &Report) -> String {
-    draw::document(&picture(report))
+    draw::document(picture(report))
 }
 
 fn picture(report: &Report) -> Picture {
     let mut picture = match &report.answered {
-        Answered::Channels(channels, answers) => of_channels(channels, answers),
-        Answered::DOrder(channels, figures) => of_d_order(channels, figures),
-        Answered::Nothing => Picture::default(),
+        // One picture has one kind of rows: that of the channels, if there are any.
+        ChannelAnswers::Channels(answers) => of_channels(report, answers),
+        ChannelAnswers::DOrder(figures) => of_d_order(&report.channels, figures),
+        ChannelAnswers::Nothing => {
+            report.upcalls.as_ref().map_or_else(Picture::default, |upcalls| of_upcalls(report, upcalls))
+        }
     };
-    // One picture has one kind of rows: that of the channels, if there are any.
-    if let (Answered::Nothing, Some(upcalls)) = (&report.answered, &report.upcalls) {
-        picture = of_upcalls(report, upcalls);
-    }
     let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
     picture.title = format!("{}: {}", escaped(&name), picture.title);
     let host = machine(report);
@@ -152,13 +142,14 @@ fn cut(picture: &mut Picture) {
     picture.notes.push(note);
 }
 
-fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
-    let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
-    let used = [&answers.here, answers.there.as_ref().unwrap_or(&answers.here)].map(Admission::utilisation_ppm);
+fn of_channels(report: &Report, answers: &PlanAnswer) -> Picture {
+    let channels = &report.channels;
+    let used =
+        [&answers.this_host, answers.other_host.as_ref().unwrap_or(&answers.this_host)].map(Admission::utilisation_ppm);
     let longest = channels.iter().map(|channel| channel.request.contract.deadline().as_nanos()).max().unwrap_or(0);
     Picture {
-        title: tally(channels.len(), "channel", refused),
-        panels: answers.demand.iter().filter_map(|curve| panel(curve, longest, used)).collect(),
+        title: tally(channels.len(), "channel", report.refused().count()),
+        demand: answers.demand.iter().filter_map(|curve| demand(curve, longest, used)).collect(),
         heading: "Each bound, as a part of its deadline".to_owned(),
         limit: "deadline",
         rows: channels.iter().zip(&answers.channels).map(|(channel, answer)| of_channel(channel, answer)).collect(),
@@ -166,12 +157,12 @@ fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
     }
 }
 
-fn of_channel(channel: &Channel, answer: &Answer) -> Row {
+fn of_channel(channel: &DeclaredChannel, answer: &Answer) -> Row {
     let deadline = channel.request.contract.deadline();
     let row = |parts, label, refused| Row::new(&channel.name, deadline, parts, label, refused);
     match &answer.outcome {
         Ok(grant) => {
-            let part = |term: &Term| Part::new(&term_name(term.name), colour(term.name), term.amount);
+            let part = |term: &BoundTerm| Part::new(&term_name(term.name), colour(term.name), term.amount);
             let parts = grant.terms.iter().map(part).collect();
             row(parts, format!("{} of {deadline}", brief(Some(grant.bound))), None)
         }
@@ -183,7 +174,7 @@ fn of_channel(channel: &Channel, answer: &Answer) -> Row {
     }
 }
 
-fn panel(curve: &DemandCurve, longest: u64, [used, there]: [Utilisation; 2]) -> Option<Panel> {
+fn demand(curve: &DemandCurve, longest: u64, [used, there]: [Utilisation; 2]) -> Option<Diagram> {
     let points: Vec<(u64, u64)> =
         curve.points.iter().map(|point| (point.at.as_nanos(), point.done.as_nanos())).collect();
     let last = points.last()?.0;
@@ -206,14 +197,14 @@ fn panel(curve: &DemandCurve, longest: u64, [used, there]: [Utilisation; 2]) -> 
     };
     // Far beyond the deadlines there is only the long run.
     let end = last.min(longest.saturating_mul(3).max(tightest.map_or(0, |(at, _)| at + at / 4)));
-    Some(Panel { heading, points, tightest, end })
+    Some(draw::demand(heading, &points, tightest, end))
 }
 
-fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
-    let row = |channel: &Channel, figures: &OfDOrder| {
+fn of_d_order(channels: &[DeclaredChannel], figures: &[OfDOrder]) -> Picture {
+    let row = |channel: &DeclaredChannel, figures: &OfDOrder| {
         let deadline = channel.request.contract.deadline();
         let (parts, label, refused) = match figures {
-            Some(Ok(Placed { service, wait, response, .. })) => {
+            Some(Ok(DOrderChannel { service, wait, response, .. })) => {
                 let others = response.saturating_sub(*service).saturating_sub(*wait);
                 let parts = vec![
                     Part::new("own time", colour(terms::OWN_MESSAGE), *service),
@@ -237,15 +228,10 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
     }
 }
 
-fn of_upcalls(report: &Report, of: &OfUpcalls) -> Picture {
-    let row = |(index, upcall): (usize, &Upcall)| {
+fn of_upcalls(report: &Report, of: &UpcallFindings) -> Picture {
+    let row = |(index, upcall): (usize, &DeclaredUpcall)| {
         let granted = report.grants_upcall(of, index) != Some(false);
-        let outcome = of.outcomes[index].map_err(|refusal| refusal.why);
-        let response = match outcome {
-            Ok(response) | Err(Denied::Late(response)) => Some(response),
-            Err(_) => None,
-        };
-        let (parts, label) = match response {
+        let (parts, label) = match of.response(index) {
             Some(response) => {
                 let parts = vec![
                     Part::new("own cost", colour(terms::PROCESSING), upcall.cost),
@@ -255,9 +241,9 @@ fn of_upcalls(report: &Report, of: &OfUpcalls) -> Picture {
             }
             None => (Vec::new(), upcall.period.to_string()),
         };
-        let why = match outcome {
-            Err(Denied::Late(response)) => format!("may take {}", response.rounded_up()),
-            Err(Denied::BreaksExisting(_)) => "another would be late".to_owned(),
+        let why = match of.outcomes[index].map_err(|refusal| refusal.why) {
+            Err(UpcallDenial::Late(response)) => format!("may take {}", response.rounded_up()),
+            Err(UpcallDenial::BreaksExisting(_)) => "another would be late".to_owned(),
             Err(_) => "they ask for more than there is".to_owned(),
             Ok(_) => "by the test of the papers".to_owned(),
         };

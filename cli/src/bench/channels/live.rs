@@ -5,19 +5,21 @@ use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::attack::EXCESS;
-use laxity_lab::experiment::{Experiment as Load, WARM_UP};
+use laxity_lab::experiment::WARM_UP;
 use laxity_lab::workload::{MESSAGE_BYTES, admitted, left_bytes_per_second, table_3};
-use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome as Scenario, Setup, Stack, Workload, run_with, scenario};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, ScenarioOutcome, Setup, Stack, Workload, scenario};
+use serde_json::json;
 
 use super::super::arguments::BenchArguments;
-use super::live_notes::{self, Ran};
-use super::plan::{Case, Experiment};
-use super::row::{Outcome, Row};
-use super::{Conditions, Report};
+use super::Report;
+use super::live_notes::{self, FinishedRun};
+use super::plan::{Case, Experiment, is_promised, label};
+use super::row::{ChannelResult, Row};
 use crate::costs;
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::RunsProgress;
+use crate::report::with;
 
 /// Runs the experiment, one run after the other.
 pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
@@ -32,11 +34,11 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         ));
     }
     let realtime = !arguments.no_realtime;
-    let standing =
-        scenario::standing(&costs, realtime, arguments.keep_awake).map_err(failed("preparing".to_owned()))?;
-    // Whoever cannot be had at all is known before the first run.
+    let status =
+        scenario::host_status(&costs, realtime, arguments.keep_awake).map_err(failed("preparing".to_owned()))?;
+    // Channels that are refused with any deadline are known before the first run.
     let (rows, _) = admitted(platform).map_err(failed("Table 3".to_owned()))?;
-    let guarantee = costs::of_both_ends(&standing.backing, platform, &rows);
+    let guarantee = costs::of_both_ends(&status.backing, platform, &rows);
     let left = left_bytes_per_second(&table_3(), platform);
     let cases = experiment.live_cases(left);
     let progress = RunsProgress::start(cases.len(), WARM_UP + duration);
@@ -44,7 +46,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
     let mut rows = Vec::new();
     let mut wires = Vec::new();
     for (number, case) in cases.into_iter().enumerate() {
-        let label = case.label(experiment);
+        let label = label(&case, experiment);
         let setup = Setup {
             attack,
             stack: Stack::Laxity,
@@ -55,47 +57,39 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
             keep_awake: arguments.keep_awake,
             costs: costs.clone(),
         };
-        let load = Load {
-            best_effort: case.best_effort,
-            channel_0_percent: case.channel_0_percent,
-            preemption: case.mode.preemption(),
-            send_early: case.mode.sends_early(),
-        };
-        progress.show(number, &label, Duration::ZERO);
-        let mut tell = |elapsed| progress.show(number, &label, elapsed);
-        let Scenario { channels, gaps, wire, notes, disturbances, .. } =
-            run_with(&setup, &Workload::Experiment(load), &mut tell).map_err(failed(label.clone()))?;
+        let ran = progress.run((number, &label), &setup, &Workload::Experiment(case), || false);
+        let ScenarioOutcome { channels, gaps, wire, notes, disturbances, .. } = ran.map_err(failed(label.clone()))?;
         let flood = if attack.floods() { left.saturating_mul(EXCESS) } else { 0 };
         let case = Case { best_effort: case.best_effort.saturating_add(flood), ..case };
-        let channels = channels.into_iter().map(|channel| outcome(channel, &case, platform)).collect();
+        let channels = channels.into_iter().map(|channel| result(channel, &case, platform)).collect();
         rows.push(Row { case, channels, gaps: Some(gaps), notes, disturbances });
         wires.push(wire);
     }
     drop(progress);
     let common = live_notes::take_common(&mut rows);
-    let ran = Ran {
+    let ran = FinishedRun {
         experiment,
         attack,
         duration,
         costs: &costs,
         guarantee,
         file: arguments.platform.as_deref(),
-        facts: machine::facts(&standing),
+        facts: machine::facts(&status),
         load: (load_before, machine::load()),
         left,
         rows: &rows,
         wires: &wires,
     };
     let notes = live_notes::notes(&ran, common);
-    let live = Some(Conditions { attack, guarantee, calibration: costs::taken(&costs) });
-    Ok(Report { experiment, seed: arguments.seed, duration, live, rows, notes })
+    let conditions = json!({ "attack": attack.to_string(), "calibration": costs::taken(&costs) });
+    Ok(Report { conditions: with(conditions, costs::guaranteed(&guarantee)), rows, notes })
 }
 
 /// In the shape of the simulated runs: what the stack refused is sent and dropped, and nothing is bounded where nothing is promised.
-fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome {
-    let ChannelOutcome { mut figures, offered, refused, throughput_bytes_s, mean, in_hand, .. } = channel;
-    figures.dropped += offered - figures.sent;
-    figures.sent = offered;
+fn result(mut outcome: ChannelOutcome, case: &Case, platform: &Platform) -> ChannelResult {
+    let ChannelOutcome { figures, offered, refused, .. } = &mut outcome;
+    figures.dropped += *offered - figures.sent;
+    figures.sent = *offered;
     let misses = figures.misses;
     figures.misses = Misses {
         sender: misses.sender + refused.sender,
@@ -105,18 +99,9 @@ fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome
         laxity: misses.laxity + refused.laxity,
         unexplained: misses.unexplained + refused.unexplained,
     };
-    if !case.is_promised() {
+    if !is_promised(case) {
         (figures.bound, figures.over_bound) = (None, 0);
     }
-    let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-    let laxity = |latency: Option<Duration>| Some(nanos(figures.deadline?) - nanos(latency?));
-    Outcome {
-        in_hand: in_hand.max,
-        min_laxity: laxity(figures.response),
-        mean_laxity: laxity(mean),
-        throughput: throughput_bytes_s,
-        late_packets: None,
-        dropped_packets: figures.dropped * u64::from(packets(MESSAGE_BYTES, platform.packet)),
-        figures,
-    }
+    let dropped_packets = figures.dropped * u64::from(packets(MESSAGE_BYTES, platform.packet));
+    ChannelResult { outcome, late_packets: None, dropped_packets }
 }

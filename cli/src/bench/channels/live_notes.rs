@@ -7,19 +7,21 @@ use laxity::text::DisplayRate;
 use laxity::{Costs, Guarantee};
 use laxity_core::contract::packets;
 use laxity_core::platform::Platform;
+use laxity_core::processor::Preemption;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::experiment::{VIOLATOR, WARM_UP};
 use laxity_lab::wire::WireFigures;
-use laxity_lab::workload::{Row as Promised, table_3};
+use laxity_lab::workload::{WorkloadRow, table_3};
 
-use super::plan::{Experiment, KIB, Mode};
+use super::plan::{Experiment, KIB, is_promised, name_of};
 use super::row::Row;
 use super::world;
 use crate::numbers::{count, list};
+use crate::table::known;
 
 /// An experiment that ran.
-pub(super) struct Ran<'a> {
+pub(super) struct FinishedRun<'a> {
     pub(super) experiment: Experiment,
     pub(super) attack: Attack,
     pub(super) duration: Duration,
@@ -50,8 +52,8 @@ pub(super) fn take_common(rows: &mut [Row]) -> Vec<String> {
 }
 
 /// The notes of a report; `common` are those of all its runs.
-pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
-    let Ran { experiment, duration, costs: Costs { platform, .. }, .. } = ran;
+pub(super) fn notes(ran: &FinishedRun<'_>, common: Vec<String>) -> Vec<String> {
+    let FinishedRun { experiment, duration, costs: Costs { platform, .. }, .. } = ran;
     let rate = platform.link.rate.map_or_else(String::new, |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     // The guarantee has a note of its own.
     let facts = ran.facts.iter().filter(|(name, _)| name != "guarantee");
@@ -88,7 +90,7 @@ pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
 }
 
 /// How far the bounds can be trusted, and why no further.
-fn level(ran: &Ran<'_>) -> String {
+fn level(ran: &FinishedRun<'_>) -> String {
     let given = ran.file.map(|file| format!("those of {}", file.display()));
     let Guarantee { level, miss } = ran.guarantee;
     if ran.costs.calibration.is_none() {
@@ -106,15 +108,14 @@ fn level(ran: &Ran<'_>) -> String {
 }
 
 /// The deadlines, and the largest bounds that were in force.
-fn granted(ran: &Ran<'_>) -> String {
-    let promised: Vec<&Row> = ran.rows.iter().filter(|row| row.case.is_promised()).collect();
+fn granted(ran: &FinishedRun<'_>) -> String {
+    let promised: Vec<&Row> = ran.rows.iter().filter(|row| is_promised(&row.case)).collect();
     let channels =
-        promised.first().map_or_else(Vec::new, |row| row.real_time().map(|channel| &channel.figures).collect());
+        promised.first().map_or_else(Vec::new, |row| row.real_time().map(|channel| &channel.outcome.figures).collect());
     let each = channels.iter().map(|figures| {
-        let of_channel = promised.iter().flat_map(|row| row.real_time()).filter(|one| one.figures.name == figures.name);
-        let bound = of_channel.filter_map(|one| one.figures.bound).max();
-        let span = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), |span| span.to_string());
-        format!("{} {} (bound {})", figures.name, span(figures.deadline), span(bound))
+        let all = promised.iter().flat_map(|row| row.real_time()).map(|one| &one.outcome.figures);
+        let bound = all.filter(|one| one.name == figures.name).filter_map(|one| one.bound).max();
+        format!("{} {} (bound {})", figures.name, known(figures.deadline), known(bound))
     });
     format!("Granted: {}.", list(&each.collect::<Vec<_>>()))
 }
@@ -135,7 +136,7 @@ fn attack(attack: Attack) -> String {
 }
 
 /// What was not Laxity's doing.
-fn disturbances(ran: &Ran<'_>) -> String {
+fn disturbances(ran: &FinishedRun<'_>) -> String {
     let gaps = ran.rows.iter().filter_map(|row| row.gaps).filter(|(count, _)| *count > 0);
     let (runs, all, longest) = gaps
         .fold((0, 0, Duration::ZERO), |(runs, all, longest), (count, one)| (runs + 1, all + count, longest.max(one)));
@@ -151,25 +152,26 @@ fn disturbances(ran: &Ran<'_>) -> String {
     )
 }
 
-fn guarantee(ran: &Ran<'_>) -> String {
+fn guarantee(ran: &FinishedRun<'_>) -> String {
     format!(
         "Best effort levels off where the link is full: the real-time channels leave {} KiB/s of it.",
         count(ran.left / KIB)
     )
 }
 
-fn preemption(ran: &Ran<'_>) -> Vec<String> {
+fn preemption(ran: &FinishedRun<'_>) -> Vec<String> {
     let mut notes = vec![
         "Whatever is not cooperative breaks the analysis on purpose: nothing is promised there, and no bound is given. Only these \
          experiments can start such a host."
             .to_owned(),
     ];
-    let quiet = |mode: Mode| {
-        let rows = ran.rows.iter().filter(|row| row.case.mode == mode);
-        rows.flat_map(Row::real_time).all(|channel| channel.figures.late + channel.figures.dropped == 0)
+    let quiet = |mode: Preemption| {
+        let rows = ran.rows.iter().filter(|row| row.case.preemption == mode);
+        rows.flat_map(Row::real_time).all(|channel| channel.outcome.figures.late + channel.outcome.figures.dropped == 0)
     };
-    let modes = [Mode::BestEffortNotPreempted, Mode::MessageBoundary, Mode::Drain];
-    let quiet: Vec<String> = modes.into_iter().filter(|&mode| quiet(mode)).map(|mode| mode.name().to_owned()).collect();
+    let modes = [Preemption::BestEffortRunsOn, Preemption::MessageBoundary, Preemption::Drain];
+    let quiet: Vec<String> =
+        modes.into_iter().filter(|&mode| quiet(mode)).map(|mode| name_of(mode).to_owned()).collect();
     if !quiet.is_empty() {
         notes.push(format!(
             "Other than in the paper: no message is late or dropped with {}. Who is not preempted has the processor for a burst of \
@@ -186,7 +188,7 @@ fn preemption(ran: &Ran<'_>) -> Vec<String> {
 
 /// How long the processor is busy with the longest burst of all channels, its packets handed to the link.
 fn longest_burst(platform: &Platform) -> Duration {
-    let of_row = |row: &Promised| {
+    let of_row = |row: &WorkloadRow| {
         let packets = u64::from(packets(row.contract.max_message(), platform.packet));
         let message = platform.first_packet + platform.packet_cost * (packets - 1) + platform.link_cost * packets;
         message * u64::from(row.contract.burst())

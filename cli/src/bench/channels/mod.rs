@@ -11,9 +11,8 @@
 //! | [`live`] | the runs on this host |
 //! | [`mod@row`] | what came of a run |
 //! | [`notes`], [`live_notes`] | what must be said about them, where they differ from the paper included |
-//! | [`table`], [`json`], [`picture`] | what is shown of them |
+//! | [`table`], [`picture`] | what is shown of them |
 
-mod json;
 mod live;
 mod live_notes;
 mod notes;
@@ -23,96 +22,93 @@ mod row;
 mod table;
 mod world;
 
-use laxity::Guarantee;
+use laxity_core::processor::Preemption;
 use laxity_core::units::Duration;
-use laxity_lab::Attack;
-use serde_json::Value;
-use strum::VariantArray;
+use serde_json::{Value, json};
 
 pub(super) use plan::Experiment;
-use plan::Mode;
-use row::{Row, Unit};
-use world::Admitted;
+use plan::MODES;
+use row::Row;
+use world::AdmittedChannel;
 
 use super::arguments::BenchArguments;
-use super::shown::{kept, listed, show};
+use super::shown::Outcome;
 use super::sweep::{sweep, threads};
+use crate::chart::names;
 use crate::failure::Failure;
+use crate::report::with;
 
 /// What ran.
 struct Report {
-    experiment: Experiment,
-    seed: u64,
-    duration: Duration,
-    /// `None` in virtual time.
-    live: Option<Conditions>,
+    /// Of a live experiment in JSON: its attack, and what its figures are worth.
+    conditions: Value,
     rows: Vec<Row>,
     notes: Vec<String>,
 }
 
-/// Under which a live experiment ran.
-struct Conditions {
-    attack: Attack,
-    /// The lowest of the grants'.
-    guarantee: Guarantee,
-    calibration: Value,
-}
-
-impl Report {
-    fn unit(&self) -> Unit {
-        if self.live.is_some() { Unit::Messages } else { Unit::Packets }
-    }
-
-    /// With what a latency ends: the transmission of a message's last packet, or when it is in the receiving application's queue.
-    fn completion(&self) -> &'static str {
-        if self.live.is_some() { "delivery" } else { "transmission" }
-    }
-}
-
-/// Runs the experiment and shows it; true if every promise was kept.
-pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    let report = match arguments.simulated {
+/// Runs the experiment; every promise must be kept.
+pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
+    let is_simulated = arguments.simulated;
+    let Report { conditions, rows, notes } = match is_simulated {
         true => simulated(experiment, arguments, duration)?,
         false => live::run(experiment, arguments, duration)?,
     };
-    show(arguments, || picture::svg(&report), || json::object(&report), || page(&report))?;
-    let broken: Vec<String> = report.rows.iter().flat_map(|row| row.broken(experiment)).collect();
-    Ok(kept(&broken))
+    let beside = if is_simulated { "1,900 KiB/s" } else { "40 % of what is left" };
+    let (title, figure, explained) = match experiment {
+        Experiment::Guarantee => ("Guarantees beside more and more best effort", "Fig. 7".to_owned(), picture::SOLID),
+        Experiment::Violation => {
+            ("A channel that offers more than its contract", format!("best effort {beside}, Fig. 8"), picture::SOLID)
+        }
+        Experiment::Preemption => {
+            ("What cooperative preemption is good for", "Fig. 9".to_owned(), "Real-time channels.")
+        }
+    };
+    let is_drawn =
+        |figures: &&laxity_core::figures::Figures| experiment != Experiment::Preemption || !figures.best_effort;
+    let channels = rows.first().map_or(&[][..], |row| &row.channels).iter().map(|channel| &channel.outcome.figures);
+    let json = json!({
+        "simulated": is_simulated,
+        "seed": arguments.seed,
+        // With what a latency ends: the transmission of a message's last packet, or when it is in the receiving application's queue.
+        "completion": if is_simulated { "transmission" } else { "delivery" },
+        "rows": rows.iter().map(|row| row.json(experiment)).collect::<Value>(),
+        "notes": notes,
+    });
+    let tables = table::tables(experiment, &rows, is_simulated);
+    Ok(Outcome {
+        title,
+        is_simulated,
+        conditions: format!("{title} ({figure}), seed {}", arguments.seed),
+        json: with(conditions, json),
+        tables: format!("Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n{tables}"),
+        legend: names(channels.filter(is_drawn).map(|figures| &figures.name)),
+        diagrams: picture::diagrams(experiment, &rows, is_simulated),
+        explained,
+        further_notes: of_runs(experiment, &rows),
+        broken: rows.iter().flat_map(|row| row.broken(experiment)).collect(),
+        notes,
+        ..Outcome::default()
+    })
 }
 
 /// In virtual time.
 fn simulated(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
-    let seed = arguments.seed;
-    let each = Mode::VARIANTS.iter().map(|&mode| Ok((mode, world::admit(mode)?)));
-    let each: Vec<(Mode, Vec<Admitted>)> = each.collect::<Result<_, Failure>>()?;
-    let admitted = |mode: Mode| each.iter().find(|(other, _)| *other == mode).map_or(&[][..], |(_, admitted)| admitted);
-    let run = |case: &plan::Case| world::run(case, admitted(case.mode), duration, seed);
+    let each = MODES.iter().map(|(mode, _)| Ok((*mode, world::admit(*mode)?)));
+    let each: Vec<(Preemption, Vec<AdmittedChannel>)> = each.collect::<Result<_, Failure>>()?;
+    let admitted =
+        |mode: Preemption| each.iter().find(|(other, _)| *other == mode).map_or(&[][..], |(_, admitted)| admitted);
+    let run = |case: &plan::Case| world::run(case, admitted(case.preemption), duration, arguments.seed);
     let rows = sweep(&experiment.cases(), threads(arguments), run);
     let notes = notes::notes(experiment, duration, &rows, admitted);
-    Ok(Report { experiment, seed, duration, live: None, rows, notes })
-}
-
-/// For people.
-fn page(report: &Report) -> String {
-    let heading = match report.experiment {
-        Experiment::Guarantee => "Guarantees beside more and more best effort (Fig. 7)",
-        Experiment::Violation => match report.live {
-            None => "Channel 0 offers more than its contract, best effort 1,900 KiB/s (Fig. 8)",
-            Some(_) => "Channel 0 offers more than its contract, best effort 40 % of what is left (Fig. 8)",
-        },
-        Experiment::Preemption => "What cooperative preemption is good for (Fig. 9)",
-    };
-    let ran = if report.live.is_some() { "LIVE on this host, not simulated. " } else { "" };
-    let notes = listed(report.notes.iter().cloned().chain(of_runs(report)));
-    let tables = table::tables(report);
-    format!("{ran}{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n{tables}{notes}")
+    let conditions = json!({ "attack": null, "guarantee": null, "miss_probability": null, "calibration": null });
+    Ok(Report { conditions, rows, notes })
 }
 
 /// What is worth telling of some runs, once each, and of which.
-fn of_runs(report: &Report) -> Vec<String> {
+fn of_runs(experiment: Experiment, rows: &[Row]) -> Vec<String> {
     let mut told: Vec<(&str, Vec<String>)> = Vec::new();
-    for row in &report.rows {
-        let label = row.case.label(report.experiment);
+    for row in rows {
+        let label = plan::label(&row.case, experiment);
         for note in &row.notes {
             match told.iter_mut().find(|(other, _)| other == note) {
                 Some((_, labels)) => labels.push(label.clone()),

@@ -1,10 +1,11 @@
 //! What a reader of the simulated figures should know, and how they compare with the paper's.
 
+use laxity_core::processor::Preemption;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
-use super::plan::{Case, Experiment, KIB, Mode};
+use super::plan::{Case, Experiment, KIB};
 use super::row::Row;
-use super::world::{self, Admitted, WARM_UP};
+use super::world::{self, AdmittedChannel, WARM_UP};
 use crate::numbers::{count, list};
 
 /// The notes of a report.
@@ -12,7 +13,7 @@ pub(super) fn notes<'a>(
     experiment: Experiment,
     duration: Duration,
     rows: &[Row],
-    admitted: impl Fn(Mode) -> &'a [Admitted],
+    admitted: impl Fn(Preemption) -> &'a [AdmittedChannel],
 ) -> Vec<String> {
     let mut notes = vec![
         format!(
@@ -23,18 +24,18 @@ pub(super) fn notes<'a>(
             .to_owned(),
         format!(
             "Admitted with one deadline on processor and link, as in the paper; the analysis bounds the responses by {}.",
-            bounds(admitted(Mode::Cooperative))
+            bounds(admitted(Preemption::Cooperative))
         ),
     ];
     match experiment {
         Experiment::Guarantee => notes.extend(guarantee()),
         Experiment::Violation => notes.push(violation()),
-        Experiment::Preemption => notes.extend(preemption(rows, &bounds(admitted(Mode::MessageBoundary)))),
+        Experiment::Preemption => notes.extend(preemption(rows, &bounds(admitted(Preemption::MessageBoundary)))),
     }
     notes
 }
 
-fn bounds(admitted: &[Admitted]) -> String {
+fn bounds(admitted: &[AdmittedChannel]) -> String {
     let bounds = admitted.iter().map(|channel| channel.bound.map_or_else(|| "-".to_owned(), |bound| bound.to_string()));
     list(&bounds.collect::<Vec<_>>())
 }
@@ -68,8 +69,8 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
          How large they are depends on the phases (--seed)."
             .to_owned(),
     ];
-    let in_mode = |mode: Mode| rows.iter().filter(move |row| row.case.mode == mode);
-    if in_mode(Mode::MessageBoundary).flat_map(Row::real_time).all(|outcome| outcome.figures.late == 0) {
+    let in_mode = |mode: Preemption| rows.iter().filter(move |row| row.case.preemption == mode);
+    if in_mode(Preemption::MessageBoundary).flat_map(Row::real_time).all(|channel| channel.outcome.figures.late == 0) {
         notes.push(format!(
             "Fig. 9b, other than in the paper: no miss if real-time handlers yield at the end of each message. There can be none \
              on this machine: with a whole message as the quantum, early messages served ahead of their time, the analysis bounds \
@@ -85,7 +86,7 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
             count(offers / KIB)
         ));
     }
-    if in_mode(Mode::Drain).flat_map(Row::real_time).any(|outcome| outcome.figures.late > 0) {
+    if in_mode(Preemption::Drain).flat_map(Row::real_time).any(|channel| channel.outcome.figures.late > 0) {
         notes.push(
             "Fig. 9b, worse: handlers that drain their queues keep the others waiting for a whole burst, and misses appear; above \
              all on channel 2, whose queue holds one message. They grow with best effort, whose packets interrupt the handler."
@@ -97,9 +98,9 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
 
 /// The load at which best effort loses most where early messages come before it: what it gets, and what it would get.
 fn decline(rows: &[Row]) -> Option<(Case, u64, u64)> {
-    let gets = |row: &Row| row.channels.last().map_or(0, |best_effort| best_effort.throughput);
-    let pairs = rows.iter().filter(|row| row.case.mode == Mode::MessageBoundary).filter_map(|row| {
-        let cooperative = Case { mode: Mode::Cooperative, ..row.case };
+    let gets = |row: &Row| row.channels.last().map_or(0, |best_effort| best_effort.outcome.throughput_bytes_s);
+    let pairs = rows.iter().filter(|row| row.case.preemption == Preemption::MessageBoundary).filter_map(|row| {
+        let cooperative = Case { preemption: Preemption::Cooperative, send_early: false, ..row.case };
         let other = rows.iter().find(|other| other.case == cooperative)?;
         Some((row.case, gets(row), gets(other)))
     });

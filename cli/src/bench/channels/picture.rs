@@ -1,126 +1,95 @@
 //! The runs as the papers' figures.
 
-use strum::VariantArray;
+use laxity_core::processor::Preemption;
 
-use super::Report;
-use super::plan::{Experiment, KIB, Mode};
-use super::row::{Outcome, Row, Unit};
-use crate::bench::chart::{self, Line, Panel, Picture};
+use super::plan::{Experiment, KIB, MODES};
+use super::row::{ChannelResult, Row};
+use crate::chart::{Diagram, Look, Series};
 
-const LOAD: &str = "best effort offers, KiB/s";
 /// The real-time channels come first.
 const REAL_TIME: usize = 3;
-const FACTOR: &str = "channel 0 offers, times its rate";
 
-/// The document.
-pub(super) fn svg(report: &Report) -> String {
-    let channels = report.rows.first().map_or(&[][..], |row| &row.channels);
-    let mut legend: Vec<String> = channels.iter().map(|outcome| outcome.figures.name.clone()).collect();
-    let rows: Vec<&Row> = report.rows.iter().collect();
-    let (title, panels) = match report.experiment {
-        Experiment::Guarantee => {
-            ("Guarantees beside more and more best effort", vec![throughput(&rows, report), laxity(&rows, report)])
-        }
-        Experiment::Violation => {
-            let drops = counts("Dropped", &rows, report, Outcome::dropped);
-            let late = of_real_time(counts("Late", &rows, report, Outcome::late));
-            let panels = vec![throughput(&rows, report), drops, laxity(&rows, report), late];
-            ("A channel that offers more than its contract", panels)
-        }
-        Experiment::Preemption => {
-            legend.truncate(REAL_TIME);
-            ("What cooperative preemption is good for", preemption(report))
-        }
-    };
-    let explained = match report.experiment {
-        Experiment::Guarantee | Experiment::Violation => "In the laxity diagram: solid the least, dotted the mean.",
-        Experiment::Preemption => "Real-time channels.",
-    };
-    let ran = if report.live.is_some() { "LIVE on one host" } else { "Simulated" };
-    chart::document(&Picture {
-        title: format!("{title} ({})", report.experiment),
-        subtitle: format!("{ran}, seed {}. {explained}", report.seed),
-        legend,
-        panels,
-        notes: report.notes.clone(),
-    })
-}
+pub(super) const SOLID: &str = "In the laxity diagram: solid the least, dotted the mean.";
 
-/// Without best effort.
-fn of_real_time(mut panel: Panel) -> Panel {
-    panel.lines.retain(|line| line.class < REAL_TIME);
-    panel
-}
-
-/// Fig. 9a, 9b and worse: late and dropped packets, all to the same scale.
-fn preemption(report: &Report) -> Vec<Panel> {
-    let of_mode = |mode: Mode| {
-        let rows: Vec<&Row> = report.rows.iter().filter(|row| row.case.mode == mode).collect();
-        let name = match mode {
-            Mode::Cooperative => "Cooperative",
-            Mode::BestEffortNotPreempted => "Best effort not preempted",
-            Mode::MessageBoundary => "Message boundaries",
-            Mode::Drain => "Queues drained",
-        };
-        let counted: [(&str, Count); 2] = [("late", Outcome::late), ("dropped", Outcome::dropped)];
-        counted.map(|(what, value)| {
-            let all = report.rows.iter().flat_map(Row::real_time).map(|outcome| value(outcome, report.unit()));
-            let panel = of_real_time(counts(&format!("{name}: {what}"), &rows, report, value));
-            Panel { least_top: panel.least_top.max(all.max().unwrap_or(0) as i64), ..panel }
-        })
-    };
-    Mode::VARIANTS.iter().copied().flat_map(of_mode).collect()
+/// What is drawn of an experiment.
+pub(super) fn diagrams(experiment: Experiment, all: &[Row], is_simulated: bool) -> Vec<Diagram> {
+    let rows: Vec<&Row> = all.iter().collect();
+    let runs = Runs { experiment, rows: &rows, is_simulated };
+    match experiment {
+        Experiment::Guarantee => vec![runs.throughput(), runs.laxity()],
+        Experiment::Violation => vec![
+            runs.throughput(),
+            runs.counts("Dropped", ChannelResult::dropped, 0, usize::MAX),
+            runs.laxity(),
+            runs.counts("Late", ChannelResult::late, 0, REAL_TIME),
+        ],
+        Experiment::Preemption => MODES.iter().flat_map(|(mode, [.., name])| runs.of_mode(*mode, name)).collect(),
+    }
 }
 
 /// What is counted of a channel.
-type Count = fn(&Outcome, Unit) -> u64;
+type Count = fn(&ChannelResult) -> u64;
 
-fn throughput(rows: &[&Row], report: &Report) -> Panel {
-    panel("Throughput", "KiB/s", 1, rows, report, |outcome| Some((outcome.throughput / KIB) as i64))
+/// Runs in a diagram.
+struct Runs<'a> {
+    experiment: Experiment,
+    rows: &'a [&'a Row],
+    is_simulated: bool,
 }
 
-fn laxity(rows: &[&Row], report: &Report) -> Panel {
-    let micros = |nanos: Option<i64>| nanos.map(|nanos| nanos.div_euclid(1_000));
-    let mut least = panel("Laxity", "ms", 1_000, rows, report, |outcome| micros(outcome.min_laxity));
-    let mean = panel("", "ms", 1_000, rows, report, |outcome| micros(outcome.mean_laxity));
-    least.lines.extend(mean.lines.into_iter().map(|line| Line { dotted: true, ..line }));
-    least
-}
+impl Runs<'_> {
+    /// Fig. 9a, 9b and worse: late and dropped packets, all to the same scale.
+    fn of_mode(&self, mode: Preemption, name: &str) -> [Diagram; 2] {
+        let rows: Vec<&Row> = self.rows.iter().copied().filter(|row| row.case.preemption == mode).collect();
+        let counted: [(&str, Count); 2] = [("late", ChannelResult::late), ("dropped", ChannelResult::dropped)];
+        counted.map(|(kind, value)| {
+            let most = self.rows.iter().flat_map(|row| row.real_time()).map(value).max().unwrap_or(0);
+            Runs { rows: &rows, ..*self }.counts(&format!("{name}: {kind}"), value, most, REAL_TIME)
+        })
+    }
 
-/// Packets, or messages.
-fn counts(name: &str, rows: &[&Row], report: &Report, value: Count) -> Panel {
-    let unit = report.unit();
-    let panel = panel(name, unit.into(), 1, rows, report, |outcome| Some(value(outcome, unit) as i64));
-    let least_top = match unit {
-        Unit::Packets => 100,
-        Unit::Messages => 10,
-    };
-    Panel { least_top, ..panel }
-}
+    fn throughput(&self) -> Diagram {
+        let lines = self.lines(Look::Number, |channel| Some((channel.outcome.throughput_bytes_s / KIB) as f64));
+        self.diagram("Throughput", ("KiB/s", 1), 0, lines)
+    }
 
-/// A line for each channel that has values.
-fn panel(
-    heading: &str,
-    y_title: &'static str,
-    y_unit: u32,
-    rows: &[&Row],
-    report: &Report,
-    value: impl Fn(&Outcome) -> Option<i64>,
-) -> Panel {
-    let is_violation = report.experiment == Experiment::Violation;
-    let at = |row: &Row| if is_violation { row.case.channel_0_percent } else { row.case.best_effort / KIB };
-    let count = rows.first().map_or(0, |row| row.channels.len());
-    let lines = (0..count).map(|class| {
-        let points = rows.iter().filter_map(|row| Some((at(row), value(&row.channels[class])?)));
-        Line { class, dotted: false, points: points.collect() }
-    });
-    Panel {
-        heading: heading.to_owned(),
-        x_title: if is_violation { FACTOR } else { LOAD },
-        y_title,
-        x_unit: if is_violation { 100 } else { 1 },
-        y_unit,
-        least_top: 0,
-        lines: lines.filter(|line| !line.points.is_empty()).collect(),
+    /// The least, and dotted the mean.
+    fn laxity(&self) -> Diagram {
+        let micros = |nanos: Option<i64>| nanos.map(|nanos| nanos.div_euclid(1_000) as f64);
+        let least = self.lines(Look::Number, |channel| micros(channel.min_laxity()));
+        let mean = self.lines(Look::Dotted, |channel| micros(channel.mean_laxity()));
+        self.diagram("Laxity", ("ms", 1_000), 0, least.into_iter().chain(mean))
+    }
+
+    /// Packets, or messages, of the first `channels`.
+    fn counts(&self, name: &str, value: Count, most: u64, channels: usize) -> Diagram {
+        let (unit, least_top) = if self.is_simulated { ("packets", 100) } else { ("messages", 10) };
+        let lines = self.lines(Look::Number, |channel| Some(value(channel) as f64));
+        self.diagram(name, (unit, 1), most.max(least_top), lines.into_iter().take(channels))
+    }
+
+    /// A line for each channel.
+    fn lines(&self, look: fn(usize) -> Look, value: impl Fn(&ChannelResult) -> Option<f64>) -> Vec<Series> {
+        let is_violation = self.experiment == Experiment::Violation;
+        let at = |row: &Row| if is_violation { row.case.channel_0_percent } else { row.case.best_effort / KIB };
+        let line = |class: usize| {
+            let points = self.rows.iter().filter_map(|row| Some((at(row) as f64, value(&row.channels[class])?)));
+            Series { look: look(class), points: points.collect(), ..Series::line(class, []) }
+        };
+        (0..self.rows.first().map_or(0, |row| row.channels.len())).map(line).collect()
+    }
+
+    fn diagram(
+        &self,
+        heading: &str,
+        up: (&str, u32),
+        least_top: u64,
+        lines: impl IntoIterator<Item = Series>,
+    ) -> Diagram {
+        let across = match self.experiment {
+            Experiment::Violation => ("channel 0 offers, times its rate", 100),
+            _ => ("best effort offers, KiB/s", 1),
+        };
+        Diagram::of_lines(heading, across, up, least_top, lines)
     }
 }

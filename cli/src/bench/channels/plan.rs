@@ -1,13 +1,13 @@
 //! What varies: the rows of each experiment.
 
 use laxity_core::processor::Preemption;
-use strum::{IntoStaticStr, VariantArray};
+pub(super) use laxity_lab::experiment::Experiment as Case;
 
+use crate::bench::shown::fraction;
 use crate::numbers::count;
 
 /// An experiment of `[channels §5]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[strum(prefix = "channels-", serialize_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bench) enum Experiment {
     /// Fig. 7.
     Guarantee,
@@ -17,24 +17,28 @@ pub(in crate::bench) enum Experiment {
     Preemption,
 }
 
-/// When handlers may be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-pub(super) enum Mode {
-    Cooperative,
-    BestEffortNotPreempted,
-    MessageBoundary,
-    Drain,
+/// When handlers may be replaced: its name in JSON, its heading on a page, and its name in a picture.
+pub(super) const MODES: [(Preemption, [&str; 3]); 4] = [
+    (Preemption::Cooperative, ["cooperative", "Cooperative preemption", "Cooperative"]),
+    (
+        Preemption::BestEffortRunsOn,
+        ["best-effort-not-preempted", "Best effort is not preempted (Fig. 9a)", "Best effort not preempted"],
+    ),
+    (
+        Preemption::MessageBoundary,
+        ["message-boundary", "Real-time only at message boundaries (Fig. 9b)", "Message boundaries"],
+    ),
+    (Preemption::Drain, ["drain", "Real-time handlers drain their queues (Fig. 9b, worse)", "Queues drained"]),
+];
+
+/// The name of a mode in JSON.
+pub(super) fn name_of(mode: Preemption) -> &'static str {
+    MODES.iter().find(|(other, _)| *other == mode).map_or("", |(_, [name, ..])| name)
 }
 
-/// One run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Case {
-    /// What best effort offers, bytes per second.
-    pub(super) best_effort: u64,
-    /// What channel 0 offers of its contract's rate, per cent.
-    pub(super) channel_0_percent: u64,
-    pub(super) mode: Mode,
+/// Whether handlers may process early messages; Fig. 9b has it so.
+pub(super) const fn sends_early(mode: Preemption) -> bool {
+    matches!(mode, Preemption::MessageBoundary | Preemption::Drain)
 }
 
 /// The papers' kilobyte: messages of 60 of them are 61,440 bytes.
@@ -70,79 +74,48 @@ impl Experiment {
 
     /// Its runs at these loads, at those of each mode, or at one beside the violator; `offer` makes bytes per second of a load.
     fn cases_at(self, loads: &[u64], of_modes: &[u64], beside: u64, offer: impl Fn(u64) -> u64) -> Vec<Case> {
-        let at = |load: u64, mode| Case { best_effort: offer(load), channel_0_percent: 100, mode };
+        let at = |load: u64, preemption| Case {
+            best_effort: offer(load),
+            channel_0_percent: 100,
+            preemption,
+            send_early: sends_early(preemption),
+        };
         match self {
-            Self::Guarantee => loads.iter().map(|&load| at(load, Mode::Cooperative)).collect(),
+            Self::Guarantee => loads.iter().map(|&load| at(load, Preemption::Cooperative)).collect(),
             Self::Violation => {
-                let case = at(beside, Mode::Cooperative);
+                let case = at(beside, Preemption::Cooperative);
                 FACTORS.iter().map(|&channel_0_percent| Case { channel_0_percent, ..case }).collect()
             }
             Self::Preemption => {
-                let in_mode = |&mode: &Mode| of_modes.iter().map(move |&load| (load, mode));
-                Mode::VARIANTS.iter().flat_map(in_mode).map(|(load, mode)| at(load, mode)).collect()
+                MODES.iter().flat_map(|(mode, _)| of_modes.iter().map(move |&load| at(load, *mode))).collect()
             }
         }
     }
 }
 
-impl Mode {
-    /// Its name in JSON.
-    pub(super) fn name(self) -> &'static str {
-        self.into()
-    }
-
-    /// What it is, for people.
-    pub(super) const fn heading(self) -> &'static str {
-        match self {
-            Self::Cooperative => "Cooperative preemption",
-            Self::BestEffortNotPreempted => "Best effort is not preempted (Fig. 9a)",
-            Self::MessageBoundary => "Real-time only at message boundaries (Fig. 9b)",
-            Self::Drain => "Real-time handlers drain their queues (Fig. 9b, worse)",
-        }
-    }
-
-    pub(super) const fn preemption(self) -> Preemption {
-        match self {
-            Self::Cooperative => Preemption::Cooperative,
-            Self::BestEffortNotPreempted => Preemption::BestEffortRunsOn,
-            Self::MessageBoundary => Preemption::MessageBoundary,
-            Self::Drain => Preemption::Drain,
-        }
-    }
-
-    /// Whether handlers may process early messages; Fig. 9b has it so.
-    pub(super) const fn sends_early(self) -> bool {
-        matches!(self, Self::MessageBoundary | Self::Drain)
+/// What tells a run from the others of its experiment, for people.
+pub(super) fn label(case: &Case, experiment: Experiment) -> String {
+    let offered = || count(case.best_effort / KIB);
+    match experiment {
+        Experiment::Guarantee => format!("best effort {} KiB/s", offered()),
+        Experiment::Violation => format!("channel 0 {}", factor(case)),
+        Experiment::Preemption => format!("{}, best effort {} KiB/s", name_of(case.preemption), offered()),
     }
 }
 
-impl Case {
-    /// What tells it from the other runs of its experiment, for people.
-    pub(super) fn label(&self, experiment: Experiment) -> String {
-        let offered = || count(self.best_effort / KIB);
-        match experiment {
-            Experiment::Guarantee => format!("best effort {} KiB/s", offered()),
-            Experiment::Violation => format!("channel 0 {}", self.factor()),
-            Experiment::Preemption => format!("{}, best effort {} KiB/s", self.mode.name(), offered()),
-        }
-    }
+/// What channel 0 offers, for people: `×1.25`.
+pub(super) fn factor(case: &Case) -> String {
+    format!("×{}", fraction(case.channel_0_percent, 100))
+}
 
-    /// What channel 0 offers, for people: `×1.25`.
-    pub(super) fn factor(&self) -> String {
-        let (whole, rest) = (self.channel_0_percent / 100, self.channel_0_percent % 100);
-        let text = format!("{whole}.{rest:02}");
-        format!("×{}", text.trim_end_matches('0').trim_end_matches('.'))
-    }
+/// Whether what was admitted must hold.
+pub(super) const fn is_promised(case: &Case) -> bool {
+    matches!(case.preemption, Preemption::Cooperative)
+}
 
-    /// Whether what was admitted must hold.
-    pub(super) const fn is_promised(&self) -> bool {
-        matches!(self.mode, Mode::Cooperative)
-    }
-
-    /// Whether this channel keeps its contract.
-    pub(super) const fn conforms(&self, channel: usize) -> bool {
-        channel > 0 || self.channel_0_percent <= 100
-    }
+/// Whether this channel keeps its contract.
+pub(super) const fn conforms(case: &Case, channel: usize) -> bool {
+    channel > 0 || case.channel_0_percent <= 100
 }
 
 #[cfg(test)]
@@ -154,9 +127,9 @@ mod tests {
         assert_eq!(Experiment::Guarantee.cases().len(), LOADS.len());
         assert_eq!(Experiment::Preemption.cases().len(), 4 * LOADS.len());
         let violation = Experiment::Violation.cases();
-        assert!(violation.iter().all(|case| case.best_effort == BESIDE_VIOLATOR * KIB && case.conforms(1)));
-        assert_eq!(violation.iter().filter(|case| case.conforms(0)).count(), 1);
-        let factors: Vec<String> = violation.iter().map(Case::factor).collect();
+        assert!(violation.iter().all(|case| case.best_effort == BESIDE_VIOLATOR * KIB && conforms(case, 1)));
+        assert_eq!(violation.iter().filter(|case| conforms(case, 0)).count(), 1);
+        let factors: Vec<String> = violation.iter().map(factor).collect();
         assert_eq!(factors, ["×1", "×1.25", "×1.5", "×2", "×2.5", "×3", "×4"]);
     }
 

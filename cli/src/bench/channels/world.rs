@@ -7,13 +7,15 @@ use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::processor::Preemption;
 use laxity_core::units::{Duration, Instant};
+use laxity_lab::ChannelOutcome;
 use laxity_lab::figures::per_second;
 use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
-use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
+use laxity_sim::{ChannelHandle, ChannelPlan, Departure, HostConfig, HostId, Source, World};
 
-use super::plan::{Case, Mode};
-use super::row::{Outcome, Row};
+use super::plan::{Case, conforms, sends_early};
+use super::row::{ChannelResult, Row};
 use crate::bench::sweep::{phase, phases};
 use crate::failure::Failure;
 
@@ -30,7 +32,7 @@ const LEASE: Duration = Duration::from_secs(60);
 
 /// A real-time channel with what admission made of it.
 #[derive(Clone, Debug)]
-pub(super) struct Admitted {
+pub(super) struct AdmittedChannel {
     pub(super) name: String,
     /// The deadline is that of the sending host, which alone is looked at.
     pub(super) contract: Contract,
@@ -47,12 +49,12 @@ pub(super) fn platform() -> Platform {
 /// Admits Table 3 on that machine, with one deadline on processor and link as the papers have it.
 ///
 /// Where handlers yield only at the ends of messages, a quantum is a message. Where they do not even do that, no bound holds.
-pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
+pub(super) fn admit(mode: Preemption) -> Result<Vec<AdmittedChannel>, Failure> {
     let quantum = match mode {
-        Mode::MessageBoundary => packets(MESSAGE_BYTES, platform().packet),
-        Mode::Cooperative | Mode::BestEffortNotPreempted | Mode::Drain => platform().quantum,
+        Preemption::MessageBoundary => packets(MESSAGE_BYTES, platform().packet),
+        Preemption::Cooperative | Preemption::BestEffortRunsOn | Preemption::Drain => platform().quantum,
     };
-    let settings = Settings { rule: Rule::Composite, send_early: mode.sends_early(), receive_early: false };
+    let settings = Settings { rule: Rule::Composite, send_early: sends_early(mode), receive_early: false };
     let platform = Platform { quantum, ..platform() };
     let mut admission = Admission::with_settings(platform, settings).map_err(laxity::Error::from)?;
     let mut held = Vec::new();
@@ -65,12 +67,12 @@ pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
     }
     let bounds = admission.bounds();
     let bound = |id: ReservationId| match mode {
-        Mode::Cooperative | Mode::MessageBoundary => {
+        Preemption::Cooperative | Preemption::MessageBoundary => {
             bounds.iter().find(|(other, _)| *other == id).map(|(_, bound)| bound.worst)
         }
-        Mode::BestEffortNotPreempted | Mode::Drain => None,
+        Preemption::BestEffortRunsOn | Preemption::Drain => None,
     };
-    let admitted = held.into_iter().map(|(id, row, stages)| Admitted {
+    let admitted = held.into_iter().map(|(id, row, stages)| AdmittedChannel {
         name: row.name,
         contract: row.contract,
         stages,
@@ -80,7 +82,7 @@ pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
 }
 
 /// Runs one case: `duration` of steady state.
-pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: u64) -> Row {
+pub(super) fn run(case: &Case, admitted: &[AdmittedChannel], duration: Duration, seed: u64) -> Row {
     let mut world = World::new(seed);
     let (from, to) = hosts(&mut world, case);
     let begin = Instant::ZERO + SET_UP;
@@ -99,7 +101,10 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
         channels.push(handle);
     }
     let service = Service::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_MESSAGES.into()).expect("within the limits");
-    let plan = Plan { lease: LEASE, ..Plan::new(BEST_EFFORT, service, SendingStages::default(), Duration::ZERO) };
+    let plan = ChannelPlan {
+        lease: LEASE,
+        ..ChannelPlan::new(BEST_EFFORT, service, SendingStages::default(), Duration::ZERO)
+    };
     let handle = world.open(from, to, plan);
     channels.push(handle);
     if case.best_effort > 0 {
@@ -119,7 +124,7 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
     let outcomes = departures.into_iter().enumerate().map(|(number, departures)| {
         let departures = departures.into_iter().filter(|departure| (steady..end).contains(&departure.end));
         let refused = after[number] - before[number];
-        outcome(&departures.collect::<Vec<_>>(), refused, duration, admitted.get(number), case.conforms(number))
+        outcome(&departures.collect::<Vec<_>>(), refused, duration, admitted.get(number), conforms(case, number))
     });
     Row { case: *case, channels: outcomes.collect(), gaps: None, notes: Vec::new(), disturbances: Vec::new() }
 }
@@ -128,8 +133,8 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
 fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
     let address = |host: u8| SocketAddr::from(([10, 0, 0, host], 7000));
     let sending = HostConfig {
-        preemption: case.mode.preemption(),
-        send_early: case.mode.sends_early(),
+        preemption: case.preemption,
+        send_early: case.send_early,
         ..HostConfig::new(platform(), address(1))
     };
     let swift = Duration::from_micros(1);
@@ -148,11 +153,11 @@ fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
 }
 
 /// As the papers have it, a message queue holds a burst.
-fn plan_of(channel: &Admitted) -> Plan {
+fn plan_of(channel: &AdmittedChannel) -> ChannelPlan {
     let contract = &channel.contract;
     let whole = contract.with_deadline(contract.deadline() + RECEIVE).expect("a little more than an admitted deadline");
-    let plan = Plan::new(&channel.name, Service::RealTime(whole), channel.stages, RECEIVE);
-    Plan { send_messages: contract.burst(), receive_messages: 2 * contract.burst() + 8, lease: LEASE, ..plan }
+    let plan = ChannelPlan::new(&channel.name, Service::RealTime(whole), channel.stages, RECEIVE);
+    ChannelPlan { send_messages: contract.burst(), receive_messages: 2 * contract.burst() + 8, lease: LEASE, ..plan }
 }
 
 /// Messages that found no room so far.
@@ -165,9 +170,9 @@ fn outcome(
     departures: &[Departure],
     refused: u64,
     duration: Duration,
-    admitted: Option<&Admitted>,
+    admitted: Option<&AdmittedChannel>,
     conforms: bool,
-) -> Outcome {
+) -> ChannelResult {
     let last = || departures.iter().filter(|departure| departure.last);
     let deadline = admitted.map(|channel| channel.contract.deadline());
     let bound = admitted.and_then(|channel| channel.bound);
@@ -176,12 +181,9 @@ fn outcome(
     let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
     let delivered = last().count() as u64;
     let messages_late = last().filter(late).count() as u64;
-    let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
-        let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-        last().map(|departure| nanos(deadline) - nanos(response(departure))).collect()
-    });
-    let sum: i128 = laxities.iter().map(|&laxity| i128::from(laxity)).sum();
-    let mean = |count: usize| i64::try_from(sum.div_euclid(count as i128)).unwrap_or(i64::MIN);
+    let responses: u128 = last().map(|departure| u128::from(response(departure).as_nanos())).sum();
+    let mean =
+        |sum: u128| u64::try_from(sum.div_ceil(u128::from(delivered))).map_or(Duration::MAX, Duration::from_nanos);
     let bytes = departures.iter().map(|departure| u64::from(departure.payload)).sum();
     // A drop is the sender's fault if it broke its contract; who kept it was promised room.
     let (sender, host) = match (admitted, conforms) {
@@ -207,13 +209,14 @@ fn outcome(
         response: last().map(response).max(),
         latencies: Latencies::of(last().map(|departure| response(departure).as_nanos()).collect()),
     };
-    Outcome {
-        figures,
-        in_hand: None,
-        throughput: per_second(bytes, duration),
+    ChannelResult {
+        outcome: ChannelOutcome {
+            figures,
+            throughput_bytes_s: per_second(bytes, duration),
+            mean: (delivered > 0).then(|| mean(responses)),
+            ..ChannelOutcome::default()
+        },
         late_packets: Some(departures.iter().filter(late).count() as u64),
         dropped_packets: refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
-        min_laxity: laxities.iter().copied().min(),
-        mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
     }
 }

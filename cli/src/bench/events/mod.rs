@@ -5,216 +5,160 @@
 mod dispatch;
 
 use laxity_core::units::Duration;
-use laxity_lab::events::{self, Competing, Figure, MESSAGE_BYTES, Plan, Priority, Report, Row, Server, Turn};
-use laxity_lab::figures::{broken_promise, deviation, mean, quantile};
+use laxity_lab::events::{self, CompetingProcesses, Figure, MESSAGE_BYTES, Plan, Priority, Report, Row, Server, Turn};
+use laxity_lab::figures::{deviation, mean, quantile};
 use serde_json::{Value, json};
 
 pub(super) use dispatch::{DURATION as DISPATCH, run as run_dispatch};
 
-use super::arguments::BenchArguments;
-use super::chart::{self, Line, Panel, Picture};
-use super::paths::of_bench;
-use super::rio::{fine, times};
-use super::roundtrip::{distribution, told, with_turns};
-use super::shown::{kept, listed, show};
+use super::shown::{BELOW_ONE_PPM, Outcome, Ratio, class, distribution, fine, rate, times, told, with_turns};
+use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
-use crate::numbers::{NONE, count, rounded};
-use crate::report::{self, to_json, with};
-use crate::table::{Column, table};
+use crate::numbers::count;
+use crate::report::{distinct, with};
+use crate::table::of_cells;
 
 /// Of each turn at most, by default.
 pub(super) const TRIALS: Duration = Duration::from_millis(100);
 /// The same of event-bandwidth, which has eight times as many messages.
 pub(super) const STREAM: Duration = Duration::from_millis(500);
-/// Less than all.
-const BELOW_ONE_PPM: u64 = 999_999;
+
+/// A value of a row in a table and a diagram: its name, and how it is found.
+type ShownValue = (&'static str, fn(&Row) -> Option<u64>);
 
 /// Which figures of the same turns are told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// `[events Fig. 5]`
-    Latency,
-    /// `[events Fig. 4]`
-    Bandwidth,
-    /// `[events Fig. 6]`
-    Jitter,
-}
-
-impl Kind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Latency => "event-latency",
-            Self::Bandwidth => "event-bandwidth",
-            Self::Jitter => "event-jitter",
-        }
-    }
-    fn title(self) -> &'static str {
-        match self {
-            Self::Latency => "A message of 512 bytes and its answer (event-latency)",
-            Self::Bandwidth => "4 MB in messages that are echoed (event-bandwidth)",
-            Self::Jitter => "How evenly answers come (event-jitter)",
-        }
-    }
-    fn messages(self) -> usize {
-        if self == Self::Bandwidth { events::STREAM } else { events::TRIALS }
-    }
+pub(super) struct Kind {
+    title: &'static str,
+    messages: usize,
     /// What is shown.
-    fn values(self) -> &'static [Shown] {
-        match self {
-            Self::Latency => {
-                &[Shown::Figure(Figure::P50), Shown::Figure(Figure::P99), Shown::Largest, Shown::Figure(Figure::Mean)]
-            }
-            Self::Bandwidth => &[Shown::Bandwidth],
-            Self::Jitter => &[Shown::Figure(Figure::Deviation), Shown::Figure(Figure::Spread)],
-        }
-    }
+    values: &'static [ShownValue],
+    /// How a value is written in a table, and the unit of a diagram.
+    written: fn(Option<u64>) -> String,
+    up: (&'static str, u32),
     /// What is compared.
-    fn compared(self) -> &'static [Figure] {
-        match self {
-            Self::Latency => &[Figure::P50, Figure::P99],
-            Self::Bandwidth => &[Figure::TimePerByte],
-            Self::Jitter => &[Figure::Deviation, Figure::Spread],
-        }
-    }
+    compared: &'static [Figure],
 }
 
-/// A value of a row in a table and a diagram.
-#[derive(Clone, Copy, Debug)]
-enum Shown {
-    /// The median of the turns.
-    Figure(Figure),
-    /// Of all round trips.
-    Largest,
-    /// The median of the turns.
-    Bandwidth,
-}
+/// `[events Fig. 5]`
+pub(super) const LATENCY: &Kind = &Kind {
+    title: "A message of 512 bytes and its answer",
+    messages: events::TRIALS,
+    values: &[
+        ("p50", |row| row.median(Figure::P50)),
+        ("p99", |row| row.median(Figure::P99)),
+        ("largest", |row| row.turns.iter().filter_map(|turn| turn.round_trips.last().copied()).max()),
+        ("mean", |row| row.median(Figure::Mean)),
+    ],
+    written: fine,
+    up: ("µs", 1000),
+    compared: &[Figure::P50, Figure::P99],
+};
+/// `[events Fig. 4]`
+pub(super) const BANDWIDTH: &Kind = &Kind {
+    title: "4 MB in messages that are echoed",
+    messages: events::STREAM,
+    values: &[("bytes/s", bytes_s)],
+    written: rate,
+    up: ("MB/s", 1_000_000),
+    compared: &[Figure::TimePerByte],
+};
+/// `[events Fig. 6]`
+pub(super) const JITTER: &Kind = &Kind {
+    title: "How evenly answers come",
+    messages: events::TRIALS,
+    values: &[("deviation", |row| row.median(Figure::Deviation)), ("spread", |row| row.median(Figure::Spread))],
+    written: fine,
+    up: ("µs", 1000),
+    compared: &[Figure::Deviation, Figure::Spread],
+};
 
-impl Shown {
-    fn name(self) -> String {
-        match self {
-            Self::Figure(figure) => figure.to_string(),
-            Self::Largest => "largest".to_owned(),
-            Self::Bandwidth => "bytes/s".to_owned(),
-        }
-    }
-    fn of(self, row: &Row) -> Option<u64> {
-        match self {
-            Self::Figure(figure) => row.median(figure),
-            Self::Largest => row.turns.iter().filter_map(|turn| turn.round_trips.last().copied()).max(),
-            Self::Bandwidth => bytes_s(row),
-        }
-    }
-    fn text(self, row: &Row) -> String {
-        match self {
-            Self::Bandwidth => self.of(row).map_or_else(|| NONE.to_owned(), |bytes_s| count(rounded(bytes_s))),
-            _ => fine(self.of(row)),
-        }
-    }
-}
-
+/// The median of the turns.
 fn bytes_s(row: &Row) -> Option<u64> {
     laxity_lab::figures::median(row.turns.iter().map(Turn::bytes_s).collect())
 }
 
 /// What a figure of Laxity's is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum To {
+enum ComparedWith {
     /// The best server with a socket beside the same competing processes.
-    Best(Competing),
+    Best(CompetingProcesses),
     /// The same server beside one process of this priority.
     Single(Priority),
 }
 
 /// What p50 and p99 of a server are to have of what they are held against at most.
-fn aim_ppm(server: Server, to: To) -> Option<u64> {
+fn aim_ppm(server: Server, to: ComparedWith) -> Option<u64> {
     match (to, server) {
-        (To::Best(_), Server::LaxityKernel) => Some(400_000),
-        (To::Best(_), Server::LaxityUdp | Server::LaxityXdp) => Some(BELOW_ONE_PPM),
+        (ComparedWith::Best(_), Server::LaxityKernel) => Some(400_000),
+        (ComparedWith::Best(_), Server::LaxityUdp | Server::LaxityXdp) => Some(BELOW_ONE_PPM),
         // About the same, however many compete.
-        (To::Single(_), server) if server.is_laxity() => Some(1_100_000),
+        (ComparedWith::Single(_), server) if server.is_laxity() => Some(1_100_000),
         _ => None,
     }
 }
 
-struct Ratio {
+/// A figure of a server of Laxity's to what it is held against.
+struct Held {
     server: Server,
     figure: Figure,
-    to: To,
-    /// The median of the rounds.
-    ppm: Option<u64>,
-    /// Between these it is in the middle half of the rounds.
-    quartiles_ppm: [Option<u64>; 2],
-    /// At most so much is aimed at; `None` without an aim.
-    most_ppm: Option<u64>,
+    to: ComparedWith,
+    ratio: Ratio,
 }
 
-impl Ratio {
-    fn of(report: &Report, server: Server, figure: Figure, to: To) -> Self {
+impl Held {
+    fn of(report: &Report, server: Server, figure: Figure, to: ComparedWith) -> Self {
         let rounds = match to {
-            To::Best(competing) => report.to_best_ppm(server, competing, figure),
-            To::Single(priority) => report.to_single_ppm(server, priority, figure),
+            ComparedWith::Best(competing) => report.to_best_ppm(server, competing, figure),
+            ComparedWith::Single(priority) => report.to_single_ppm(server, priority, figure),
         };
-        let [low, ppm, high] = [250_000, 500_000, 750_000].map(|ppm| quantile(&rounds, ppm));
         let most_ppm = aim_ppm(server, to).filter(|_| matches!(figure, Figure::P50 | Figure::P99));
-        Self { server, figure, to, ppm, quartiles_ppm: [low, high], most_ppm }
-    }
-
-    /// Whether it is as is aimed at; `None` without an aim.
-    fn is_met(&self) -> Option<bool> {
-        Some(self.ppm? <= self.most_ppm?)
+        Self { server, figure, to, ratio: Ratio::of(&rounds, most_ppm) }
     }
 
     fn told(&self) -> String {
-        let Self { server, figure, to, ppm, quartiles_ppm, most_ppm } = self;
+        let Self { server, figure, to, ratio } = self;
         let to = match to {
-            To::Best(competing) => format!("to the best socket beside {}", beside(*competing)),
-            To::Single(priority) => format!("beside 2 to 4 competing processes ({priority}) to beside one"),
+            ComparedWith::Best(competing) => format!("to the best socket beside {}", beside(*competing)),
+            ComparedWith::Single(priority) => format!("beside 2 to 4 competing processes ({priority}) to beside one"),
         };
-        let aim = match most_ppm {
-            None => String::new(),
-            Some(BELOW_ONE_PPM) => ", below 1 is aimed at".to_owned(),
-            Some(most) => format!(", at most {} is aimed at", times(Some(*most))),
-        };
-        let missed = if self.is_met() == Some(false) { ": missed" } else { "" };
-        let (ppm, [low, high]) = (times(*ppm), quartiles_ppm.map(times));
-        format!("{server}, {figure}, {to}: {ppm} ({low} to {high}){aim}{missed}")
+        format!("{server}, {figure}, {to}: {}", ratio.told())
     }
 
     fn json(&self) -> Value {
-        let Self { server, figure, to, ppm, quartiles_ppm, most_ppm } = self;
+        let Self { server, figure, to, ratio } = self;
         let (to, competing, processes) = match to {
-            To::Best(Competing { priority, processes }) => ("best-socket", priority, Some(processes)),
-            To::Single(priority) => ("single", priority, None),
+            ComparedWith::Best(CompetingProcesses { priority, processes }) => {
+                ("best-socket", priority, Some(processes))
+            }
+            ComparedWith::Single(priority) => ("single", priority, None),
         };
-        json!({
+        let of = json!({
             "server": server.to_string(),
             "figure": figure.to_string(),
             "to": to,
             "competing": competing.to_string(),
             "processes": processes,
-            "ppm": ppm,
-            "quartiles_ppm": quartiles_ppm,
-            "most_ppm": most_ppm,
-            "met": self.is_met(),
-        })
+        });
+        with(of, ratio.json())
     }
 }
 
 /// All that is compared: of servers that this host has, where real-time priority is permitted.
-fn ratios(report: &Report, kind: Kind) -> Vec<Ratio> {
-    let best = Competing::each().map(To::Best);
-    let each: Vec<To> = best.chain([Priority::Normal, Priority::RealTime].map(To::Single)).collect();
+fn ratios(report: &Report, kind: &Kind) -> Vec<Held> {
+    let best = CompetingProcesses::each().map(ComparedWith::Best);
+    let each: Vec<ComparedWith> =
+        best.chain([Priority::Normal, Priority::RealTime].map(ComparedWith::Single)).collect();
     let is_there =
         |server: &Server| report.rows.iter().any(|row| (row.server, row.priority) == (*server, Priority::RealTime));
     let servers = Server::EACH.into_iter().filter(|server| server.is_laxity()).filter(is_there);
     let mut found = Vec::new();
-    for (server, &figure) in servers.flat_map(|server| kind.compared().iter().map(move |figure| (server, figure))) {
-        found.extend(each.iter().map(|to| Ratio::of(report, server, figure, *to)));
+    for (server, &figure) in servers.flat_map(|server| kind.compared.iter().map(move |figure| (server, figure))) {
+        found.extend(each.iter().map(|to| Held::of(report, server, figure, *to)));
     }
     found
 }
 
-fn beside(Competing { priority, processes }: Competing) -> String {
+fn beside(CompetingProcesses { priority, processes }: CompetingProcesses) -> String {
     match (processes, priority) {
         (0, _) => "none".to_owned(),
         (_, Priority::Normal) => processes.to_string(),
@@ -222,199 +166,143 @@ fn beside(Competing { priority, processes }: Competing) -> String {
     }
 }
 
-/// Runs one of the three that are of the same turns, and shows it; true if Laxity kept what it had promised.
-pub(super) fn run(kind: Kind, arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
-    let plan = Plan { messages: kind.messages(), span };
-    let report = with_turns(|progress| events::run(&plan, progress)).map_err(|error| of_bench(kind.name(), error))?;
-    show(arguments, || svg(&report, kind, &plan), || json(&report, kind, &plan), || page(&report, kind, &plan))?;
-    let broken = report.channels.iter().filter_map(|channel| broken_promise(kind.name(), channel));
-    Ok(kept(&broken.collect::<Vec<_>>()))
+/// Runs one of the three that are of the same turns.
+pub(super) fn run(kind: &Kind, span: Duration) -> Result<Outcome, Failure> {
+    let plan = Plan { messages: kind.messages, span };
+    Ok(outcome(with_turns(|progress| events::run(&plan, progress))?, kind, &plan))
 }
 
-/// One line, without a line end.
-fn json(report: &Report, kind: Kind, plan: &Plan) -> String {
-    let figures = |sorted: &[u64]| {
-        let spread = quantile(sorted, 999_000).zip(quantile(sorted, 500_000)).map(|(most, half)| most - half);
-        let more = json!({ "mean_ns": mean(sorted), "deviation_ns": deviation(sorted), "spread_ns": spread });
+fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
+    let ratios = ratios(&report, kind);
+    let lost: u64 = report.rows.iter().map(Row::lost).sum();
+    let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
+    let missed = ratios.iter().filter(|held| held.ratio.is_met() == Some(false)).map(Held::told);
+    let values = kind.values.iter().map(|value| value_table(&report, kind, value));
+    Outcome {
+        title: kind.title,
+        conditions: format!(
+            "{MESSAGE_BYTES} bytes and their answer, one behind the other; {} turns of {} messages or {}; client, server and competing processes on one processor{}",
+            plan.rounds(),
+            count(plan.messages as u64),
+            plan.span,
+            if report.is_real_time { "" } else { "; without SCHED_FIFO" },
+        ),
+        json: json!({
+            "message_bytes": MESSAGE_BYTES,
+            "messages": plan.messages,
+            "rows": report.rows.iter().map(row).collect::<Value>(),
+            "ratios": ratios.iter().map(Held::json).collect::<Value>(),
+        }),
+        tables: format!(
+            "By the number of competing processes: medians of the turns, and the largest of all. Below, Laxity's at real-time priority to the best socket in the same round,\nand \
+             beside 2 to 4 processes to beside one: medians of the rounds.\n\n{}",
+            values.chain([ratio_table(&ratios)]).collect::<Vec<_>>().join("\n\n"),
+        ),
+        legend: names(Server::EACH),
+        diagrams: diagrams(&report, kind),
+        further_notes: missed
+            .chain(lost)
+            .chain(report.channels.iter().map(told))
+            .chain(report.notes.iter().cloned())
+            .collect(),
+        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+    }
+}
+
+/// A server beside so many processes, in JSON.
+fn row(row: &Row) -> Value {
+    let figures = |sorted: &[u64], bytes_s: Option<u64>, lost: u64| {
+        let more = json!({
+            "mean_ns": mean(sorted),
+            "deviation_ns": deviation(sorted),
+            "spread_ns": quantile(sorted, 999_000).zip(quantile(sorted, 500_000)).map(|(most, half)| most - half),
+            "bytes_s": bytes_s,
+            "lost": lost,
+        });
         with(distribution(sorted), more)
     };
-    let turn = |turn: &Turn| with(figures(&turn.round_trips), json!({ "bytes_s": turn.bytes_s(), "lost": turn.lost }));
-    let row = |row: &Row| {
-        let of = json!({
-            "server": row.server.to_string(),
-            "priority": row.priority.to_string(),
-            "competing": row.competing.priority.to_string(),
-            "processes": row.competing.processes,
-        });
-        let more = json!({
-            "bytes_s": bytes_s(row),
-            "lost": row.lost(),
-            "rounds": row.turns.iter().map(turn).collect::<Value>(),
-        });
-        with(with(of, figures(&row.pooled())), more)
-    };
-    to_json(&json!({
-        "bench": kind.name(),
-        "message_bytes": MESSAGE_BYTES,
-        "messages": plan.messages,
-        "duration_ns": plan.span,
-        "real_time": report.is_real_time,
-        "kept_awake": report.is_kept_awake,
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "ratios": ratios(report, kind).iter().map(Ratio::json).collect::<Value>(),
-        "channels": report.channels.iter().map(report::channel).collect::<Value>(),
-        "notes": report.notes,
-    }))
+    let turn = |turn: &Turn| figures(&turn.round_trips, Some(turn.bytes_s()), turn.lost);
+    let of = json!({
+        "server": row.server.to_string(),
+        "priority": row.priority.to_string(),
+        "competing": row.competing.priority.to_string(),
+        "processes": row.competing.processes,
+        "rounds": row.turns.iter().map(turn).collect::<Value>(),
+    });
+    with(of, figures(&row.pooled(), bytes_s(row), row.lost()))
 }
 
-/// Under which it ran, in a line.
-fn conditions(report: &Report, plan: &Plan) -> String {
-    format!(
-        "{MESSAGE_BYTES} bytes and their answer, one behind the other; {} turns of {} messages or {}; client, server and competing processes on one processor{}",
-        plan.rounds(),
-        count(plan.messages as u64),
-        plan.span,
-        if report.is_real_time { "" } else { "; without SCHED_FIFO" },
+/// A table with a column for each number of competing processes: `first` are the headings of the two before them, `last` of the others.
+fn by_competing(first: [&str; 2], last: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let [first, last] = [&first[..], last].map(|titles| titles.iter().map(|title| (*title).to_owned()));
+    of_cells(
+        2..,
+        std::iter::once(first.chain(CompetingProcesses::each().map(beside)).chain(last).collect()).chain(rows),
     )
 }
 
-/// One server at one priority, beside each number of competing processes.
-struct Across<'a> {
-    server: Server,
-    priority: Priority,
-    rows: Vec<(Competing, &'a Row)>,
-}
-
-impl Across<'_> {
-    fn beside(&self, competing: Competing) -> Option<&Row> {
-        self.rows.iter().find(|(of, _)| *of == competing).map(|(_, row)| *row)
-    }
-}
-
-fn across(report: &Report) -> Vec<Across<'_>> {
-    let mut found: Vec<Across<'_>> = Vec::new();
-    for row in &report.rows {
-        let (server, priority, one) = (row.server, row.priority, (row.competing, row));
-        match found.iter_mut().find(|of| (of.server, of.priority) == (server, priority)) {
-            Some(of) => of.rows.push(one),
-            None => found.push(Across { server, priority, rows: vec![one] }),
-        }
-    }
-    found
-}
-
-/// A table with a column for each number of competing processes: `first` are the two before them, `cells` what stands in the others.
-fn by_competing<R>(
-    first: [Column<'_, R>; 2],
-    cells: impl Fn(&R, Competing) -> String,
-    last: &[Column<'_, R>],
-    rows: impl IntoIterator<Item = R>,
-) -> String {
-    let each: Vec<(Competing, String)> = Competing::each().map(|competing| (competing, beside(competing))).collect();
-    let cells: Vec<_> = each.iter().map(|(competing, _)| |row: &R| cells(row, *competing)).collect();
-    let middle = each.iter().zip(&cells).map(|((_, heading), cell)| (heading.as_str(), cell as &dyn Fn(&R) -> String));
-    let columns: Vec<Column<'_, R>> = first.into_iter().chain(middle).chain(last.iter().copied()).collect();
-    table(&columns, 2.., rows).to_string()
-}
-
-/// For people.
-fn page(report: &Report, kind: Kind, plan: &Plan) -> String {
-    let value = |&shown: &Shown| {
-        let name = shown.name();
-        let first: [Column<'_, Across<'_>>; 2] =
-            [(&name, &|of| of.server.to_string()), ("priority", &|of| of.priority.to_string())];
-        let cell =
-            |of: &Across<'_>, competing| of.beside(competing).map_or_else(|| NONE.to_owned(), |row| shown.text(row));
-        by_competing(first, cell, &[], across(report))
+/// A value of all servers.
+fn value_table(report: &Report, kind: &Kind, (name, value): &ShownValue) -> String {
+    let row = |(server, priority): (Server, Priority)| {
+        let cell = |competing| (kind.written)(report.row(server, priority, competing).and_then(*value));
+        [server.to_string(), priority.to_string()].into_iter().chain(CompetingProcesses::each().map(cell)).collect()
     };
-    let tables: Vec<String> = kind.values().iter().map(value).chain([ratio_table(report, kind)]).collect();
-    let lost: u64 = report.rows.iter().map(Row::lost).sum();
-    let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
-    let missed = ratios(report, kind).into_iter().filter(|ratio| ratio.is_met() == Some(false));
-    let notes = missed.map(|ratio| ratio.told()).chain(lost).chain(report.channels.iter().map(told));
-    format!(
-        "LIVE on this host. {}.\n\nBy the number of competing processes: medians of the turns, and the largest of all. Below, Laxity's at real-time priority to the best socket in the same round,\nand \
-         beside 2 to 4 processes to beside one: medians of the rounds.\n\n{}\n{}",
-        conditions(report, plan),
-        tables.join("\n\n"),
-        listed(notes.chain(report.notes.iter().cloned()))
+    by_competing(
+        [name, "priority"],
+        &[],
+        distinct(report.rows.iter().map(|row| (row.server, row.priority))).into_iter().map(row),
     )
 }
 
 /// All ratios.
-fn ratio_table(report: &Report, kind: Kind) -> String {
-    let all = ratios(report, kind);
+fn ratio_table(all: &[Held]) -> String {
     let of = |server, figure, to| {
         let found = all.iter().find(|ratio| (ratio.server, ratio.figure, ratio.to) == (server, figure, to));
-        times(found.and_then(|ratio| ratio.ppm))
+        times(found.and_then(|held| held.ratio.ppm))
     };
     let mut rows: Vec<(Server, Figure)> = all.iter().map(|ratio| (ratio.server, ratio.figure)).collect();
     rows.dedup();
-    let first: [Column<'_, (Server, Figure)>; 2] =
-        [("to the best", &|(server, _)| server.to_string()), ("figure", &|(_, figure)| figure.to_string())];
-    let single = |priority| move |&(server, figure): &(Server, Figure)| (server, figure, To::Single(priority));
-    let (normal, real_time) = (single(Priority::Normal), single(Priority::RealTime));
-    let told = |(server, figure, to)| of(server, figure, to);
-    let last: [Column<'_, (Server, Figure)>; 2] =
-        [("2–4 to 1", &|row| told(normal(row))), ("2–4 to 1 real-time", &|row| told(real_time(row)))];
-    by_competing(first, |&(server, figure), competing| of(server, figure, To::Best(competing)), &last, rows)
-}
-
-/// The class of a server's lines.
-fn class(server: Server) -> usize {
-    Server::EACH.iter().position(|other| *other == server).unwrap_or(0)
+    let each = rows.into_iter().map(|(server, figure)| {
+        let single = [Priority::Normal, Priority::RealTime].map(ComparedWith::Single);
+        let cells = CompetingProcesses::each().map(ComparedWith::Best).chain(single).map(|to| of(server, figure, to));
+        [server.to_string(), figure.to_string()].into_iter().chain(cells).collect()
+    });
+    by_competing(["to the best", "figure"], &["2–4 to 1", "2–4 to 1 real-time"], each)
 }
 
 /// As the paper's Figs. 4 to 6: a value by the number of competing processes.
-fn svg(report: &Report, kind: Kind, plan: &Plan) -> String {
-    let rows = across(report);
-    let panel = |shown: Shown, servers: Priority, competing: Priority| {
-        let line = |of: &Across<'_>| {
-            let points = of.rows.iter().filter(|(beside, _)| beside.processes == 0 || beside.priority == competing);
-            Line::new(
-                class(of.server),
-                points.filter_map(|(beside, row)| Some((beside.processes as u64, shown.of(row)?))),
-            )
+fn diagrams(report: &Report, kind: &Kind) -> Vec<Diagram> {
+    let all = distinct(report.rows.iter().map(|row| (row.server, row.priority)));
+    let diagram = |(name, value): &ShownValue, (servers, competing): (Priority, Priority)| {
+        let line = |&(server, priority): &(Server, Priority)| {
+            let beside = CompetingProcesses::each().filter(|of| of.processes == 0 || of.priority == competing);
+            let value = |of: CompetingProcesses| Some((of.processes as u64, value(report.row(server, priority, of)?)?));
+            Series::line(class(&Server::EACH, server), beside.filter_map(value))
         };
-        let (y_title, y_unit) = if let Shown::Bandwidth = shown { ("MB/s", 1_000_000) } else { ("µs", 1000) };
-        Panel {
-            heading: format!("{}: {servers} beside {competing}", shown.name()),
-            x_title: if competing == Priority::Normal {
-                "competing processes"
-            } else {
-                "competing real-time processes"
-            },
-            y_title,
-            x_unit: 1,
-            y_unit,
-            least_top: 0,
-            lines: rows.iter().filter(|of| of.priority == servers).map(line).collect(),
-        }
+        let across =
+            if competing == Priority::Normal { "competing processes" } else { "competing real-time processes" };
+        let heading = format!("{name}: {servers} beside {competing}");
+        let lines = all.iter().filter(|(_, priority)| *priority == servers).map(line);
+        Diagram::of_lines(heading, (across, 1), kind.up, 0, lines)
     };
     let cases = [
         (Priority::Normal, Priority::Normal),
         (Priority::RealTime, Priority::Normal),
         (Priority::RealTime, Priority::RealTime),
     ];
-    let panels =
-        kind.values().iter().flat_map(|&shown| cases.map(|(servers, competing)| panel(shown, servers, competing)));
-    chart::document(&Picture {
-        title: kind.title().to_owned(),
-        subtitle: format!("LIVE on one host. {}.", conditions(report, plan)),
-        legend: Server::EACH.map(|server| server.to_string()).into(),
-        panels: panels.filter(|panel| !panel.lines.is_empty()).collect(),
-        notes: Vec::new(),
-    })
+    let diagrams = kind.values.iter().flat_map(|value| cases.map(|case| diagram(value, case)));
+    diagrams.filter(|diagram| !diagram.series.is_empty()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::NONE;
 
     fn report(laxity: u64) -> Report {
         let row = |server, nanos: u64, processes| {
             let turn = Turn { round_trips: vec![nanos; 200], lost: 0, elapsed: Duration::from_nanos(nanos * 200) };
-            let competing = Competing { priority: Priority::Normal, processes };
+            let competing = CompetingProcesses { priority: Priority::Normal, processes };
             Row { server, priority: Priority::RealTime, competing, turns: vec![turn; 3] }
         };
         let rows = (0..5).flat_map(|count| [row(Server::Epoll, 10_000, count), row(Server::LaxityUdp, laxity, count)]);
@@ -429,8 +317,8 @@ mod tests {
 
     #[test]
     fn aims_are_of_latency_alone() {
-        let told = |laxity, kind| ratios(&report(laxity), kind).iter().map(Ratio::told).collect::<Vec<_>>();
-        let found = told(9_000, Kind::Latency);
+        let told = |laxity, kind| ratios(&report(laxity), kind).iter().map(Held::told).collect::<Vec<_>>();
+        let found = told(9_000, LATENCY);
         assert_eq!(found.len(), 2 * (9 + 2));
         assert_eq!(
             found[4],
@@ -440,22 +328,22 @@ mod tests {
         let single =
             "laxity-udp, p50, beside 2 to 4 competing processes (normal) to beside one: 1.000 (1.000 to 1.000)";
         assert_eq!(found[9], format!("{single}, at most 1.100 is aimed at"));
-        assert!(told(10_000, Kind::Latency)[0].ends_with("below 1 is aimed at: missed"));
-        assert!(told(10_000, Kind::Bandwidth).iter().all(|ratio| !ratio.contains("aimed")));
-        assert!(ratios(&report(1), Kind::Jitter).iter().all(|ratio| ratio.is_met().is_none()));
+        assert!(told(10_000, LATENCY)[0].ends_with("below 1 is aimed at: missed"));
+        assert!(told(10_000, BANDWIDTH).iter().all(|ratio| !ratio.contains("aimed")));
+        assert!(ratios(&report(1), JITTER).iter().all(|held| held.ratio.is_met().is_none()));
     }
 
     #[test]
     fn a_page_has_a_column_for_each_number_of_processes() {
         let plan = Plan { messages: events::TRIALS, span: TRIALS };
-        let page = page(&report(5_000), Kind::Bandwidth, &plan);
-        let line = page.lines().find(|line| line.contains("laxity-udp ")).unwrap();
-        assert_eq!((line.matches("102,400,000").count(), line.matches(NONE).count()), (5, 4), "{line}");
-        let picture = svg(&report(5_000), Kind::Bandwidth, &plan);
-        assert_eq!(
-            picture.matches("y=\"25\">bytes/s: real-time beside ").count(),
-            2,
-            "beside processes of either priority"
-        );
+        let outcome = outcome(report(5_000), BANDWIDTH, &plan);
+        let page = outcome.page();
+        // The table is too wide for one, so its last columns follow below.
+        let of = page.lines().skip_while(|line| !line.starts_with("| bytes/s")).take_while(|line| !line.is_empty());
+        let lines: Vec<&str> = of.filter(|line| line.contains("laxity-udp ")).collect();
+        let count = |what: &str| lines.iter().map(|line| line.matches(what).count()).sum::<usize>();
+        assert_eq!((count("102,400,000"), count(&format!(" {NONE} "))), (5, 4), "{page}");
+        let drawn = outcome.diagrams.iter().filter(|diagram| diagram.heading.starts_with("bytes/s: real-time beside "));
+        assert_eq!(drawn.count(), 2, "beside processes of either priority");
     }
 }

@@ -7,15 +7,12 @@
 //! | [`udp`] | Experiment 3: a client and a server over UDP |
 //! | [`set`] | the upcalls of the first two in virtual time |
 
-mod deadlines;
+pub(super) mod deadlines;
 mod set;
-mod switches;
-mod udp;
+pub(super) mod switches;
+pub(super) mod udp;
 
 use laxity_core::units::Duration;
-
-use super::arguments::{BenchArguments, BenchName};
-use crate::failure::Failure;
 
 /// After so much virtual time the pattern of releases repeats: the least common multiple of the periods.
 pub(super) const SIMULATED: Duration = Duration::from_millis(25_200);
@@ -27,15 +24,6 @@ pub(super) const UDP: Duration = Duration::from_secs(1);
 /// Why upcall-switches does not run live.
 pub(super) const ONLY_SIMULATED: &str =
     "upcall-switches is only there with --simulated: on a live processor upcalls are of one process";
-
-/// Runs one of them and shows it; true if every promise was kept.
-pub(super) fn run(name: BenchName, arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
-    match name {
-        BenchName::UpcallDeadlines => deadlines::run(arguments, span),
-        BenchName::UpcallSwitches => switches::run(arguments, span),
-        _ => udp::run(arguments, span),
-    }
-}
 
 /// A share of the processor in thousandths, as a decimal fraction.
 fn share(utilisation: u64) -> String {

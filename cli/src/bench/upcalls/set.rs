@@ -5,7 +5,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::Upcall;
 use laxity_lab::upcalls::deadlines::PERIODS_MS;
-use laxity_sim::upcalls::{Alone, alone};
+use laxity_sim::upcalls::{SoloThread, alone};
 
 use crate::bench::sweep::{phase, phases};
 
@@ -14,7 +14,7 @@ pub(super) const BATCH: u32 = 200;
 
 /// What all upcalls have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Set {
+pub(super) struct UpcallDefaults {
     pub(super) processes: u64,
     /// That all take together, in thousandths of the processor.
     pub(super) utilisation: u64,
@@ -26,7 +26,7 @@ pub(super) struct Set {
     pub(super) seed: u64,
 }
 
-impl Set {
+impl UpcallDefaults {
     fn upcalls(&self) -> Vec<Upcall> {
         let one = |millis: &u64| {
             let period = Duration::from_millis(*millis);
@@ -37,7 +37,7 @@ impl Set {
     }
 
     /// Runs them, for `span`.
-    pub(super) fn run(&self, span: Duration) -> (Vec<Upcall>, Alone) {
+    pub(super) fn run(&self, span: Duration) -> (Vec<Upcall>, SoloThread) {
         let (upcalls, mut random) = (self.upcalls(), phases(self.seed));
         // On the ticks of the paper's clock, a millisecond each.
         let tick = Duration::from_millis(1);
@@ -55,6 +55,6 @@ impl Set {
 }
 
 /// Runs of all that were late or skipped.
-pub(super) fn missed(alone: &Alone) -> u64 {
+pub(super) fn missed(alone: &SoloThread) -> u64 {
     alone.runs.iter().map(|runs| runs.late + runs.skipped).sum()
 }

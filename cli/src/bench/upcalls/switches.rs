@@ -5,18 +5,16 @@ use std::collections::BTreeSet;
 use laxity_core::units::Duration;
 use laxity_lab::figures::per_second;
 use serde_json::{Value, json};
-use strum::{IntoStaticStr, VariantArray};
 
-use super::set::{BATCH, Set, missed};
+use super::set::{BATCH, UpcallDefaults, missed};
 use super::share;
 use crate::bench::arguments::BenchArguments;
-use crate::bench::chart::{self, Line, Panel, Picture};
-use crate::bench::shown::{fraction, kept, listed, show};
+use crate::bench::shown::{Outcome, fraction};
 use crate::bench::sweep::{sweep, threads};
+use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
 use crate::numbers::count;
-use crate::report::to_json;
-use crate::table::{Column, table};
+use crate::table::{self, Column};
 
 const PROCESSES: u64 = 16;
 /// What a change of upcall takes.
@@ -24,24 +22,10 @@ const SWITCHES: [Duration; 2] = [Duration::from_micros(100), Duration::from_micr
 /// Shares of the processor, in thousandths. Those without a miss at most are beside them.
 const STEPS: [u64; 5] = [400, 500, 600, 700, 800];
 
-/// When an upcall yields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
-#[strum(serialize_all = "kebab-case")]
-enum Mode {
-    Immediate,
-    Half,
-    All,
-}
+/// When an upcall yields: the units of an iteration, by name.
+type Mode = (&'static str, u32);
 
-impl Mode {
-    fn block(self) -> u32 {
-        match self {
-            Self::Immediate => 1,
-            Self::Half => BATCH / 2,
-            Self::All => BATCH,
-        }
-    }
-}
+const MODES: [Mode; 3] = [("immediate", 1), ("half", BATCH / 2), ("all", BATCH)];
 
 /// A mode at a cost of switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +36,9 @@ struct Case {
 }
 
 impl Case {
-    fn at(&self, utilisation: u64) -> Set {
+    fn at(&self, utilisation: u64) -> UpcallDefaults {
         let Self { mode, switch, seed } = *self;
-        Set { processes: PROCESSES, utilisation, block: mode.block(), switch, seed }
+        UpcallDefaults { processes: PROCESSES, utilisation, block: mode.1, switch, seed }
     }
 
     /// The largest share without a miss, in thousandths, if a larger share never has fewer misses.
@@ -81,18 +65,10 @@ struct Row {
     largest: u64,
 }
 
-/// What came of it.
-struct Report {
-    seed: u64,
-    span: Duration,
-    rows: Vec<Row>,
-    notes: Vec<String>,
-}
-
-/// Runs it and shows it; true if nothing that the exact test accepts missed a deadline.
-pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
+/// Runs it; nothing that the exact test accepts may miss a deadline.
+pub(in crate::bench) fn run(arguments: &BenchArguments, span: Duration) -> Result<Outcome, Failure> {
     let (seed, threads) = (arguments.seed, threads(arguments));
-    let all = SWITCHES.iter().flat_map(|&switch| Mode::VARIANTS.iter().map(move |&mode| Case { mode, switch, seed }));
+    let all = SWITCHES.iter().flat_map(|&switch| MODES.map(|mode| Case { mode, switch, seed }));
     let all: Vec<Case> = all.collect();
     let largest = sweep(&all, threads, |case| case.largest(span));
     let found: Vec<(Case, u64)> = all.into_iter().zip(largest).collect();
@@ -109,17 +85,43 @@ pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Fa
         Row { utilisation, case, switches_s, missed, accepted: set.is_accepted(), largest }
     });
     let notes = notes(&rows, seed);
-    let report = Report { seed, span, rows, notes };
-    show(arguments, || svg(&report), || json(&report), || page(&report))?;
-    let broken = report.rows.iter().filter(|row| row.accepted && row.missed > 0);
-    let broken: Vec<String> = broken
-        .map(|row| format!("{} at {}: {} runs missed though accepted", name(row), share(row.utilisation), row.missed))
-        .collect();
-    Ok(kept(&broken))
+    let broken = rows.iter().filter(|row| row.accepted && row.missed > 0);
+    let broken = broken
+        .map(|row| format!("{} at {}: {} runs missed though accepted", name(row), share(row.utilisation), row.missed));
+    Ok(Outcome {
+        title: "Delayed preemption of upcalls",
+        is_simulated: true,
+        conditions: format!("{span} each: {} upcalls with periods of 40 to 90 ms", PROCESSES * 6),
+        json: json!({
+            "simulated": true,
+            "seed": seed,
+            "rows": rows.iter().map(row).collect::<Value>(),
+            "notes": notes,
+        }),
+        tables: table(&rows),
+        legend: names(MODES.map(|(name, _)| name)),
+        diagrams: diagrams(&rows),
+        notes,
+        broken: broken.collect(),
+        ..Outcome::default()
+    })
+}
+
+/// A share in a mode, in JSON.
+fn row(row: &Row) -> Value {
+    json!({
+        "utilisation": fraction(row.utilisation, 1000),
+        "mode": row.case.mode.0,
+        "switch_ns": row.case.switch,
+        "switches_per_s": row.switches_s,
+        "misses": row.missed,
+        "accepted": row.accepted,
+        "largest_utilisation_without_miss": fraction(row.largest, 1000),
+    })
 }
 
 fn name(row: &Row) -> String {
-    format!("{}, {} a switch", <&str>::from(row.case.mode), row.case.switch)
+    format!("{}, {} a switch", row.case.mode.0, row.case.switch)
 }
 
 /// What delayed preemption saves where immediate preemption has just no miss, and how much more can be used.
@@ -132,9 +134,10 @@ fn notes(rows: &[Row], seed: u64) -> Vec<String> {
     )];
     for switch in SWITCHES {
         let of = |mode| rows.iter().filter(move |row| row.case.switch == switch && row.case.mode == mode);
-        let Some(largest) = of(Mode::Immediate).map(|row| row.largest).next() else { continue };
-        let Some(immediate) = of(Mode::Immediate).find(|row| row.utilisation == largest) else { continue };
-        for mode in [Mode::Half, Mode::All] {
+        let [immediate, delayed @ ..] = MODES;
+        let Some(largest) = of(immediate).map(|row| row.largest).next() else { continue };
+        let Some(immediate) = of(immediate).find(|row| row.utilisation == largest) else { continue };
+        for mode in delayed {
             let Some(row) = of(mode).find(|row| row.utilisation == largest) else { continue };
             let fewer = immediate.switches_s.saturating_sub(row.switches_s) * 100 / immediate.switches_s.max(1);
             let more = row.largest.saturating_sub(largest) * 1000 / largest.max(1);
@@ -152,74 +155,34 @@ fn notes(rows: &[Row], seed: u64) -> Vec<String> {
     notes
 }
 
-/// One line, without a line end.
-fn json(report: &Report) -> String {
-    let row = |row: &Row| {
-        json!({
-            "utilisation": fraction(row.utilisation, 1000),
-            "mode": <&str>::from(row.case.mode),
-            "switch_ns": row.case.switch.as_nanos(),
-            "switches_per_s": row.switches_s,
-            "misses": row.missed,
-            "accepted": row.accepted,
-            "largest_utilisation_without_miss": fraction(row.largest, 1000),
-        })
-    };
-    to_json(&json!({
-        "bench": "upcall-switches",
-        "simulated": true,
-        "seed": report.seed,
-        "duration_ns": report.span.as_nanos(),
-        "rows": report.rows.iter().map(row).collect::<Value>(),
-        "notes": report.notes,
-    }))
-}
-
-fn conditions(report: &Report) -> String {
-    format!("In virtual time, {} each: {} upcalls with periods of 40 to 90 ms", report.span, PROCESSES * 6)
-}
-
 /// For people.
-fn page(report: &Report) -> String {
+fn table(rows: &[Row]) -> String {
     let columns: &[Column<'_, &Row>] = &[
         ("a switch takes", &|row| row.case.switch.to_string()),
-        ("preemption", &|row| <&str>::from(row.case.mode).to_owned()),
+        ("preemption", &|row| row.case.mode.0.to_owned()),
         ("utilisation", &|row| share(row.utilisation)),
         ("switches/s", &|row| count(row.switches_s)),
         ("missed", &|row| count(row.missed)),
         ("without a miss up to", &|row| share(row.largest)),
         ("accepted", &|row| if row.accepted { "yes" } else { "no" }.to_owned()),
     ];
-    let table = table(columns, 2.., &report.rows);
-    format!("{}.\n\n{table}\n{}", conditions(report), listed(report.notes.iter().cloned()))
+    table::table(columns, 2.., rows)
 }
 
 /// Switches and misses over utilisation, beside each other for each cost.
-fn svg(report: &Report) -> String {
-    let panel = |switch: Duration, what: &str, value: fn(&Row) -> u64| Panel {
-        heading: format!("{what}, {switch} a switch"),
-        x_title: "utilisation",
-        y_title: if what == "Switches" { "a second" } else { "runs" },
-        x_unit: 1000,
-        y_unit: 1,
-        least_top: 0,
-        lines: Mode::VARIANTS
-            .iter()
-            .enumerate()
-            .map(|(class, &mode)| {
-                let rows = report.rows.iter().filter(|row| row.case.mode == mode && row.case.switch == switch);
-                Line::new(class, rows.map(|row| (row.utilisation, value(row))))
-            })
-            .collect(),
+fn diagrams(rows: &[Row]) -> Vec<Diagram> {
+    let diagram = |switch: Duration, what, unit, value: fn(&Row) -> u64| {
+        let lines = MODES.into_iter().enumerate().map(|(class, mode)| {
+            let rows = rows.iter().filter(|row| row.case.mode == mode && row.case.switch == switch);
+            Series::line(class, rows.map(|row| (row.utilisation, value(row))))
+        });
+        Diagram::of_lines(format!("{what}, {switch} a switch"), ("utilisation", 1000), (unit, 1), 0, lines)
     };
-    let both = |&switch: &Duration| {
-        [panel(switch, "Switches", |row| row.switches_s), panel(switch, "Missed", |row| row.missed)]
+    let both = |switch| {
+        [
+            diagram(switch, "Switches", "a second", |row| row.switches_s),
+            diagram(switch, "Missed", "runs", |row| row.missed),
+        ]
     };
-    chart::document(&Picture {
-        title: "Delayed preemption of upcalls (upcall-switches)".to_owned(),
-        subtitle: format!("{}.", conditions(report)),
-        legend: Mode::VARIANTS.iter().map(|&mode| <&str>::from(mode).to_owned()).collect(),
-        panels: SWITCHES.iter().flat_map(both).collect(),
-        notes: report.notes.clone(),
-    })
+    SWITCHES.into_iter().flat_map(both).collect()
 }

@@ -4,19 +4,17 @@ use laxity_calibrate::choose::{Cell, Choice};
 use maud::{Markup, html};
 
 use super::text::{counted, references};
-use super::{INSIDE, TOP, WIDTH};
-use crate::chart::{MARGIN, Page, short};
+use crate::chart::{Block, MARGIN, Picture, WIDTH, short};
 
 const ROW: f64 = 52.0;
-const LEFT: f64 = MARGIN + 84.0;
-const RIGHT: f64 = WIDTH - MARGIN - 14.0;
-/// Where the first row begins, in the card.
+/// Where the first cell begins, in the card, and where the last one ends.
+const LEFT: f64 = 84.0;
+const RIGHT: f64 = WIDTH - 2.0 * MARGIN - 14.0;
 const HEAD: f64 = 62.0;
 
 /// The picture as an SVG document. `host` says of which host it is.
 pub(crate) fn grid(choice: &Choice, host: &str) -> String {
     let chosen = choice.chosen();
-    let bottom = TOP + HEAD + ROW * choice.sizes.len() as f64 + 12.0;
     let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name).collect();
     let title = format!("The choice: P = {} and S = {} bytes", chosen.quantum, chosen.packet);
     let mut notes = vec![
@@ -30,35 +28,37 @@ pub(crate) fn grid(choice: &Choice, host: &str) -> String {
         choice.why(),
     ];
     notes.extend(references(choice));
-    let (title, description, content) = (&title, &format!("{title}. {}", choice.why()), cells(choice, bottom));
-    Page { title, subtitle: host, description, style: STYLE, width: WIDTH, content, bottom, notes: &notes }.svg()
+    let (description, blocks) = (format!("{title}. {}", choice.why()), vec![cells(choice)]);
+    Picture { title, subtitle: host.to_owned(), description, blocks, notes, ..Picture::default() }.svg()
 }
 
-fn cells(choice: &Choice, bottom: f64) -> Markup {
+fn cells(choice: &Choice) -> Block {
     let most = choice.cells.iter().map(|cell| cell.score_ppm).max().unwrap_or(0).max(1);
     let width = (RIGHT - LEFT) / choice.quanta.len().max(1) as f64;
-    let first = TOP + HEAD;
     let x = |column: usize| LEFT + width * column as f64;
-    let y = |row: usize| first + ROW * row as f64;
+    let y = |row: usize| HEAD + ROW * row as f64;
     let (size, quantum) = choice.place();
-    html! {
-        rect.card x=(MARGIN) y=(TOP) width=(INSIDE) height=(short(bottom - TOP)) rx="8" {}
-        text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y=(short(TOP + 24.0)) { "P, packets between preemption points" }
-        text.end x=(short(LEFT - 10.0)) y=(short(TOP + 46.0)) { "S, bytes" }
+    let frame = |class: &str, edge: f64| {
+        let [x, y] = [x(quantum) + edge, y(size) + edge].map(short);
+        let [width, height] = [width - 2.0 * edge, ROW - 2.0 * edge].map(short);
+        html! { rect class=(class) x=(x) y=(y) width=(width) height=(height) rx="4" {} }
+    };
+    let content = html! {
+        text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y="24" { "P, packets between preemption points" }
+        text.end x=(LEFT - 10.0) y="46" { "S, bytes" }
         @for (column, quantum) in choice.quanta.iter().enumerate() {
-            text.middle.name x=(short(x(column) + width / 2.0)) y=(short(TOP + 46.0)) { (quantum) }
+            text.middle.name x=(short(x(column) + width / 2.0)) y="46" { (quantum) }
         }
         @for (row, packet) in choice.sizes.iter().enumerate() {
-            text.end.name x=(short(LEFT - 10.0)) y=(short(y(row) + ROW / 2.0 + 4.0)) { (packet) }
+            text.end.name x=(LEFT - 10.0) y=(short(y(row) + ROW / 2.0 + 4.0)) { (packet) }
             @for column in 0..choice.quanta.len() {
                 @if let Some(cell) = choice.cell(row, column) { (one(cell, most, (x(column), y(row)), width)) }
             }
         }
-        rect.chosen x=(short(x(quantum) + 1.0)) y=(short(y(size) + 1.0)) width=(short(width - 2.0))
-            height=(short(ROW - 2.0)) rx="4" {}
-        rect.within x=(short(x(quantum) + 3.5)) y=(short(y(size) + 3.5)) width=(short(width - 7.0))
-            height=(short(ROW - 7.0)) rx="3" {}
-    }
+        (frame("chosen", 1.0))
+        (frame("within", 3.5))
+    };
+    Block { is_wide: true, height: y(choice.sizes.len()) + 12.0, content }
 }
 
 fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
@@ -76,5 +76,3 @@ fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
 
 /// From little to much: each step is darker (on a dark page lighter) than the one before, so that it can be told without colours.
 const SHADES: u64 = 8;
-
-const STYLE: &str = include_str!("grid.css");

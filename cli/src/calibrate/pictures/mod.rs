@@ -11,10 +11,3 @@ mod text;
 pub(crate) use grid::grid;
 pub(crate) use interference::interference;
 pub(crate) use text::choice;
-
-use crate::chart::MARGIN;
-
-const WIDTH: f64 = 960.0;
-const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
-/// Where the content begins.
-const TOP: f64 = 84.0;

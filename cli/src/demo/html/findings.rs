@@ -8,10 +8,10 @@ use laxity_core::units::Duration;
 use laxity_lab::figures::undecided;
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 
-use super::sections::{Section, Tally, columns, distinct, key_of, sections, stack_name, sum};
-use super::{Report, Run};
+use super::sections::{Tally, columns, key_of, sections, stack_name, sum};
+use super::{Report, ScenarioRun};
 use crate::numbers::{NONE, brief, count, counted, list, part_of, percent, percent_of, span};
-use crate::report::{by_cause, escaped};
+use crate::report::{by_cause, distinct, escaped};
 
 /// How a scenario, or all of them, went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,17 +27,8 @@ pub(super) enum Verdict {
 }
 
 impl Verdict {
-    /// Its class in the style sheet.
-    pub(super) fn class(self) -> &'static str {
-        self.shown().0
-    }
-
-    /// A sign beside the colour.
-    pub(super) fn sign(self) -> &'static str {
-        self.shown().1
-    }
-
-    fn shown(self) -> (&'static str, &'static str) {
+    /// Its class in the style sheet, and a sign beside the colour.
+    pub(super) fn shown(self) -> (&'static str, &'static str) {
         match self {
             Self::Kept => ("kept", "✓"),
             Self::Missed => ("missed", "!"),
@@ -47,8 +38,28 @@ impl Verdict {
     }
 }
 
-/// The result in one sentence.
+/// The result, and what it does not cover.
 pub(super) fn headline(report: &Report) -> (Verdict, String) {
+    let (verdict, said) = result(report);
+    (verdict, [Some(said), not_covered(report)].into_iter().flatten().collect::<Vec<_>>().join(" "))
+}
+
+/// What Laxity promises nothing against, and how it fared there.
+fn not_covered(report: &Report) -> Option<String> {
+    let scenarios =
+        report.scenarios.iter().filter(|scenario| scenario.stack == Stack::Laxity && !scenario.is_promised());
+    let tally: Tally = scenarios.flat_map(|scenario| scenario.on_contract()).collect();
+    (tally.messages > 0).then(|| {
+        format!(
+            "Not covered by any promise: a foreign flood, which enters the wire beside Laxity; under it {} were late or lost ({}).",
+            tally.of_all(),
+            tally.share()
+        )
+    })
+}
+
+/// The result in one sentence.
+fn result(report: &Report) -> (Verdict, String) {
     let ours = promised(report);
     if ours.is_empty() {
         return (Verdict::Unknown, "This run has no scenario with Laxity, so it says nothing about Laxity.".to_owned());
@@ -99,7 +110,7 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
 }
 
 /// The scenarios in which Laxity promised something: the live ones, or the simulated ones if there are no others.
-fn promised(report: &Report) -> Vec<&Run> {
+fn promised(report: &Report) -> Vec<&ScenarioRun> {
     let of = |simulated| {
         report.scenarios.iter().filter(move |scenario| scenario.is_promised() && scenario.simulated == simulated)
     };
@@ -109,12 +120,12 @@ fn promised(report: &Report) -> Vec<&Run> {
 
 /// The whole in a few sentences: the result, the others, where the expert does well, what two classes cannot do.
 pub(crate) fn summary(report: &Report) -> Vec<String> {
-    let mut sentences = vec![headline(report).1];
+    let mut sentences: Vec<String> = report.incomplete.iter().cloned().chain([headline(report).1]).collect();
     let compared = compared(report);
     if !compared.is_empty() {
         sentences.push(compared.join(" "));
     }
-    if !pairs(&sections(report)).is_empty() {
+    if !pairs(report).is_empty() {
         sentences.push(expert(report).into_iter().take(2).collect::<Vec<_>>().join(" "));
         sentences.extend(beyond_two_classes(report).into_iter().map(|(_, text)| text));
     }
@@ -122,7 +133,7 @@ pub(crate) fn summary(report: &Report) -> Vec<String> {
 }
 
 /// `at rest and under 4 attacks`.
-fn circumstances(scenarios: &[&Run]) -> String {
+fn circumstances(scenarios: &[&ScenarioRun]) -> String {
     let all = distinct(scenarios.iter().map(|scenario| scenario.attack));
     let rest = all.contains(&Attack::Idle);
     match (rest, all.len() as u64 - u64::from(rest)) {
@@ -132,19 +143,18 @@ fn circumstances(scenarios: &[&Run]) -> String {
     }
 }
 
-/// What the headline compares with: the other stacks, and Laxity against what it does not count on.
+/// What the headline compares with: the other stacks.
 fn compared(report: &Report) -> Vec<String> {
-    let tally = |stack, counts: fn(&Run) -> bool| -> Option<String> {
-        let scenarios = report.scenarios.iter().filter(|scenario| scenario.stack == stack && counts(scenario));
+    let tally = |stack| -> Option<String> {
+        let scenarios = report.scenarios.iter().filter(|scenario| scenario.stack == stack);
         let tally: Tally = scenarios.flat_map(|scenario| scenario.on_contract()).collect();
         (tally.messages > 0).then(|| format!("{} late or lost ({})", tally.of_all(), tally.share()))
     };
-    let others = stacks(report).into_iter().filter(|&stack| stack != Stack::Laxity).filter_map(|stack| {
-        Some(format!("The same channels over {}: {}.", stack_name(stack), tally(stack, |_| true)?))
-    });
-    let strange = tally(Stack::Laxity, |scenario| !scenario.is_promised());
-    let strange = strange.map(|tally| format!("Against a stranger’s flood, outside its grants, Laxity had {tally}."));
-    others.chain(strange).collect()
+    let others = stacks(report)
+        .into_iter()
+        .filter(|&stack| stack != Stack::Laxity)
+        .filter_map(|stack| Some(format!("The same channels over {}: {}.", stack_name(stack), tally(stack)?)));
+    others.collect()
 }
 
 /// What the headline compares with, and which part of it was simulated.
@@ -152,7 +162,7 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
     let mut sentences = compared(report);
     let messages = |simulated| {
         let scenarios = report.scenarios.iter().filter(|scenario| scenario.simulated == simulated);
-        scenarios.flat_map(Run::real_time).collect::<Tally>().messages
+        scenarios.flat_map(ScenarioRun::real_time).collect::<Tally>().messages
     };
     sentences.push(match (messages(false), messages(true)) {
         (0, 0) => "Nothing was sent.".to_owned(),
@@ -168,15 +178,15 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 }
 
 /// How one scenario went.
-pub(super) fn verdict(scenario: &Run) -> Verdict {
-    let tally: Tally = scenario.on_contract().collect();
+pub(super) fn verdict(scenario: &ScenarioRun) -> Verdict {
+    let tally = scenario.tally();
     let broken = |channel: &ChannelOutcome| channel.figures.is_at_fault() || channel.figures.is_silent();
     match (tally.messages, tally.missed()) {
         _ if scenario.is_promised() && scenario.real_time().any(broken) => Verdict::Broken,
         _ if scenario.real_time().any(|channel| channel.figures.undecided > 0) => Verdict::Unknown,
         (0, _) => Verdict::Unknown,
         (_, 0) => Verdict::Kept,
-        // From one in a hundred on nobody would call it a glitch.
+        // One in a hundred is too many for a glitch.
         (messages, missed) if !scenario.is_promised() && missed.saturating_mul(100) >= messages => Verdict::Broken,
         _ => Verdict::Missed,
     }
@@ -197,24 +207,25 @@ pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>) -> 
 
 /// Where the expert's stack does as well as Laxity, or better.
 pub(super) fn expert(report: &Report) -> Vec<String> {
-    let sections = sections(report);
-    let pairs = pairs(&sections);
+    let pairs = pairs(report);
     if pairs.is_empty() {
         return vec!["This run has no tuned UDP beside Laxity, so there is nothing to compare.".to_owned()];
     }
-    let attack = |pair: &Pair<'_, '_>| pair.section.attack.to_string();
+    let attack = |pair: &Pair<'_>| pair.attack.to_string();
     // Where something holds, and nothing if it holds nowhere.
-    let holding = |what: &str, holds: &dyn Fn(&Pair<'_, '_>) -> Option<String>| {
+    let holding = |what: &str, holds: &dyn Fn(&Pair<'_>) -> Option<String>| {
         let found: Vec<String> = pairs.iter().filter_map(holds).collect();
         (!found.is_empty()).then(|| format!("{what} in {}.", list(&found)))
     };
-    let clean = match pairs.iter().filter(|pair| missed(pair.tuned) == 0).count() {
+    let clean = match pairs.iter().filter(|pair| pair.tuned.tally().missed() == 0).count() {
         0 => Some("Tuned UDP had messages late or lost in every scenario of this run.".to_owned()),
         all if all == pairs.len() => Some("Tuned UDP had no message late or lost in any scenario.".to_owned()),
-        _ => holding("Tuned UDP had no message late or lost", &|pair| (missed(pair.tuned) == 0).then(|| attack(pair))),
+        _ => holding("Tuned UDP had no message late or lost", &|pair| {
+            (pair.tuned.tally().missed() == 0).then(|| attack(pair))
+        }),
     };
     let better = holding("It had fewer messages late or lost than Laxity", &|pair| {
-        (missed(pair.tuned) < missed(pair.ours)).then(|| attack(pair))
+        (pair.tuned.tally().missed() < pair.ours.tally().missed()).then(|| attack(pair))
     });
     let shorter = holding("Its worst message used less of its deadline than Laxity’s", &|pair| {
         let (tuned, ours) = (pair.tuned.tightest()?.1, pair.ours.tightest()?.1);
@@ -242,8 +253,7 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
 
 /// What two classes on the wire cannot do, as far as this run shows it. A title and its sentences.
 pub(super) fn beyond_two_classes(report: &Report) -> Vec<(&'static str, String)> {
-    let sections = sections(report);
-    let pairs = pairs(&sections);
+    let pairs = pairs(report);
     vec![
         ("A violator inside the high class", violator(&pairs)),
         ("Deadline order inside the class", order(&pairs)),
@@ -251,19 +261,19 @@ pub(super) fn beyond_two_classes(report: &Report) -> Vec<(&'static str, String)>
     ]
 }
 
-fn violator(pairs: &[Pair<'_, '_>]) -> String {
-    let attacked: Vec<&Pair<'_, '_>> = pairs.iter().filter(|pair| pair.tuned.violators().next().is_some()).collect();
+fn violator(pairs: &[Pair<'_>]) -> String {
+    let attacked: Vec<&Pair<'_>> = pairs.iter().filter(|pair| pair.tuned.violators().next().is_some()).collect();
     if attacked.is_empty() {
         return "This run has no attack with a violator on both stacks.".to_owned();
     }
     let sentences = attacked.into_iter().map(|pair| {
-        let (tuned, ours) = (tally(pair.tuned), tally(pair.ours));
+        let (tuned, ours) = (pair.tuned.tally(), pair.ours.tally());
         let what = match tuned.missed().cmp(&ours.missed()) {
             Ordering::Greater => "The channels that kept their contract paid for the one that did not",
             Ordering::Less => "Tuned UDP protected the other channels better",
             Ordering::Equal => "This run shows no difference for the channels that kept their contract",
         };
-        let (under, tuned, ours) = (under(pair.section.attack), tuned.of_all(), ours.of_all());
+        let (under, tuned, ours) = (under(pair.attack), tuned.of_all(), ours.of_all());
         format!("{what} {under}: {tuned} late or lost over tuned UDP, {ours} through Laxity.")
     });
     sentences.collect::<Vec<_>>().join(" ")
@@ -276,7 +286,7 @@ struct Inversion<'a> {
     longer: Duration,
 }
 
-fn order(pairs: &[Pair<'_, '_>]) -> String {
+fn order(pairs: &[Pair<'_>]) -> String {
     let tuned: Vec<_> = pairs.iter().filter_map(|pair| Some((pair, inversion(pair.tuned)?))).collect();
     let ours = pairs.iter().filter(|pair| inversion(pair.ours).is_some()).count();
     let counts = format!(
@@ -298,12 +308,12 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
          to {waited}, {patient} (deadline {loose}) up to {less}{compared}.",
-        under = under(pair.section.attack),
+        under = under(pair.attack),
     )
 }
 
 /// The pair of channels with the largest inversion, if there is one.
-fn inversion(scenario: &Run) -> Option<Inversion<'_>> {
+fn inversion(scenario: &ScenarioRun) -> Option<Inversion<'_>> {
     let pairs = scenario.on_contract().flat_map(|hurried| {
         scenario.on_contract().filter_map(move |patient| {
             let is_tighter = hurried.figures.deadline? < patient.figures.deadline?;
@@ -342,7 +352,7 @@ fn beforehand(report: &Report) -> String {
         }
     };
     let others = report.scenarios.iter().filter(|scenario| scenario.stack != Stack::Laxity);
-    let rest = match others.flat_map(Run::real_time).filter(|channel| channel.figures.bound.is_some()).count() {
+    let rest = match others.flat_map(ScenarioRun::real_time).filter(|channel| channel.figures.bound.is_some()).count() {
         0 if stacks(report).len() > 1 => " The other stacks name no bound: what they do is known afterwards.",
         _ => "",
     };
@@ -354,27 +364,20 @@ fn beforehand(report: &Report) -> String {
 }
 
 /// An attack on both stacks, live or simulated alike.
-struct Pair<'s, 'a> {
-    section: &'s Section<'a>,
-    tuned: &'a Run,
-    ours: &'a Run,
+struct Pair<'a> {
+    attack: Attack,
+    tuned: &'a ScenarioRun,
+    ours: &'a ScenarioRun,
 }
 
-fn pairs<'s, 'a>(sections: &'s [Section<'a>]) -> Vec<Pair<'s, 'a>> {
+fn pairs(report: &Report) -> Vec<Pair<'_>> {
+    let sections = sections(report);
     let both = sections.iter().flat_map(|section| [(section, false), (section, true)]);
     both.filter_map(|(section, simulated)| {
         let (tuned, ours) = (section.of(Stack::TunedUdp, simulated)?, section.of(Stack::Laxity, simulated)?);
-        Some(Pair { section, tuned, ours })
+        Some(Pair { attack: section.attack, tuned, ours })
     })
     .collect()
-}
-
-fn tally(scenario: &Run) -> Tally {
-    scenario.on_contract().collect()
-}
-
-fn missed(scenario: &Run) -> u64 {
-    tally(scenario).missed()
 }
 
 /// The stacks, live and simulated together.
@@ -398,7 +401,7 @@ pub(super) fn limits(report: &Report) -> Vec<String> {
         };
         limits.push(format!("One run, at most {longest} for a scenario: no evidence for rare events.{rare}"));
     }
-    let any = |is: fn(&Run) -> bool| report.scenarios.iter().any(is);
+    let any = |is: fn(&ScenarioRun) -> bool| report.scenarios.iter().any(is);
     let of_some = [
         (
             any(|scenario| !scenario.simulated),
@@ -418,7 +421,7 @@ pub(super) fn limits(report: &Report) -> Vec<String> {
     ];
     limits.extend(of_some.into_iter().filter(|(applies, _)| *applies).map(|(_, limit)| limit.to_owned()));
     limits.push(
-        "A percentile with fewer than ten messages beyond it is not shown (–). Where many messages fall into one column of a plot, \
+        "A percentile is shown if at least one message lies beyond it: p99 from 100 messages on. With few beyond it, it tells of this run only. Where many messages fall into one column of a plot, \
          it shows the smallest, the largest and two of those between."
             .to_owned(),
     );

@@ -15,9 +15,9 @@ mod sections;
 mod tests;
 
 pub(crate) use findings::summary;
-pub(crate) use sections::attack_text;
+pub(crate) use sections::{PLAIN_UDP_AT_REST, attack_text};
 
-use super::run::Run;
+use super::run::ScenarioRun;
 
 /// All that the report shows.
 #[derive(Clone, Debug, Default)]
@@ -26,10 +26,17 @@ pub(crate) struct Report {
     pub(crate) date: String,
     /// What it was measured on, by name: kernel, processors, scheduling, memory locked, guarantee.
     pub(crate) machine: Vec<(String, String)>,
+    /// What is missing of it, if it was interrupted.
+    pub(crate) incomplete: Option<String>,
     /// The scenarios, in the order in which they shall appear. Those of one attack come together under its first.
-    pub(crate) scenarios: Vec<Run>,
+    pub(crate) scenarios: Vec<ScenarioRun>,
     /// What is worth saying about the whole run, such as what this user could not have, or a refusal.
     pub(crate) notes: Vec<String>,
+}
+
+/// One channel over every stack as SVG, if something ran.
+pub(crate) fn picture(report: &Report) -> Option<String> {
+    page::picture(report).map(|picture| picture.svg())
 }
 
 /// The report as one HTML document.

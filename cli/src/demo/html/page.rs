@@ -8,10 +8,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use super::findings;
 use super::plot::{self, Axes, Curve};
 use super::sections::{
-    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, imbalance, late_or_lost,
-    sections, sent_of_offered, sum,
+    ChannelKey, PLAIN_UDP_AT_REST, Section, Series, attack_text, column, column_name, columns, end_of, imbalance,
+    late_or_lost, sections, sent_of_offered, sum,
 };
-use super::{Report, Run};
+use super::{Report, ScenarioRun};
+use crate::chart::{Picture, STYLE, swatch};
 use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
 use crate::report::{between, escaped};
 
@@ -31,12 +32,13 @@ pub(super) fn page(report: &Report) -> Markup {
                 meta name="color-scheme" content="light dark";
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 title { "Laxity demo, " (escaped(&report.date)) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(STYLE)) (PreEscaped(include_str!("style.css"))) }
             }
             body {
                 header.page {
                     p.eyebrow { "laxity demo · " (escaped(&report.date)) }
-                    h1 class=(verdict.class()) { (headline) }
+                    @if let Some(incomplete) = &report.incomplete { p.warning { (incomplete) } }
+                    h1 class=(verdict.shown().0) { (headline) }
                     @for sentence in findings::beside_the_headline(report) { p.lead { (sentence) } }
                     nav aria-label="Sections" {
                         a href="#overview" { "Overview" }
@@ -126,13 +128,13 @@ fn overview(report: &Report, sections: &[Section<'_>]) -> Markup {
 
 fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
     let scenario = series.scenario;
-    let tally: Tally = scenario.on_contract().collect();
-    let verdict = findings::verdict(scenario);
+    let tally = scenario.tally();
+    let (class, sign) = findings::verdict(scenario).shown();
     html! {
-        div class={ "cell " (verdict.class()) } {
+        div class={ "cell " (class) } {
             @if has_twins { div.small { "flood " (scenario.flood) (outside(scenario)) } }
             div.who { (column_name(column(scenario))) }
-            div.share { span.sign aria-hidden="true" { (verdict.sign()) } " " (tally.share()) " late or lost" }
+            div.share { span.sign aria-hidden="true" { (sign) } " " (tally.share()) " late or lost" }
             div.small { (tally.of_all()) (own_fault(scenario)) }
             @if let Some((channel, worst)) = scenario.tightest() {
                 (bar(worst))
@@ -152,12 +154,12 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
 }
 
 /// Says so where Laxity promised nothing.
-fn outside(scenario: &Run) -> &'static str {
+fn outside(scenario: &ScenarioRun) -> &'static str {
     if scenario.stack == Stack::Laxity && !scenario.is_promised() { ", outside the grants" } else { "" }
 }
 
 /// What Laxity has to answer for.
-fn own_fault(scenario: &Run) -> String {
+fn own_fault(scenario: &ScenarioRun) -> String {
     let known = || scenario.real_time().filter(|channel| channel.misses_known);
     let by_us = count(sum(known(), |figures| figures.misses.laxity + figures.misses.unexplained));
     match (known().next(), sum(known(), |figures| figures.over_bound)) {
@@ -193,25 +195,29 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
         section.attack id={ "attack-" (index) } {
             h2 { (if section.attack == Attack::Idle { "No attack: " } else { "Attack: " }) (section.attack) }
             p { (attack_text(section.attack)) }
+            @if section.of(Stack::PlainUdp, false).is_some() && section.attack == Attack::Idle { p { (PLAIN_UDP_AT_REST) } }
             ul.legend {
                 @for series in &section.series {
-                    @let tally: Tally = series.scenario.on_contract().collect();
-                    @let verdict = findings::verdict(series.scenario);
+                    @let tally = series.scenario.tally();
+                    @let (class, sign) = findings::verdict(series.scenario).shown();
                     li {
-                        (plot::swatch(series.style)) " " strong { (series.label) } ": "
-                        span class={ "sign " (verdict.class()) } aria-hidden="true" { (verdict.sign()) } " "
+                        (swatch(series.style)) " " strong { (series.label) } ": "
+                        span class={ "sign " (class) } aria-hidden="true" { (sign) } " "
                         (tally.of_all()) " late or lost (" (tally.share()) ")"
                     }
                 }
             }
-            @if real_time.iter().any(has_samples) {
-                p.hint {
-                    "Response over time has the same axes for every stack of a channel. The distribution tells what share of the messages \
-                     took longer; lost ones took longer than anything."
+            @if !real_time.is_empty() {
+                details {
+                    summary { "Plots of the real-time channels" }
+                    p.hint {
+                        "Response over time has the same axes for every stack of a channel. The distribution tells what share of the \
+                         messages took longer; lost ones took longer than anything."
+                    }
+                    @for (number, key) in real_time.iter().enumerate() {
+                        (channel_plots(&format!("p{index}-{number}"), section, *key))
+                    }
                 }
-            }
-            @for (number, key) in real_time.iter().enumerate() {
-                (channel_plots(&format!("p{index}-{number}"), section, *key))
             }
             @if best_effort.iter().any(has_samples) {
                 details {
@@ -221,9 +227,11 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
                     }
                 }
             }
-            (throughput(section, &channels))
-            (figures(section, &channels))
-            (wire(section))
+            details { summary { "Throughput" } (throughput(section, &channels)) }
+            details { summary { "All figures" } (figures(section, &channels)) }
+            @if section.series.iter().any(|series| series.scenario.wire.is_some()) {
+                details { summary { "The wire itself" } (wire(section)) }
+            }
             @let imbalances = imbalances(section);
             @if !imbalances.is_empty() {
                 p.warning { "The counts of these channels do not add up: " (imbalances.join("; ")) "." }
@@ -241,9 +249,9 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
     let is_drawn = |channel: &ChannelOutcome| !channel.samples.is_empty() || channel.figures.delivered == 0;
     let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
     let found = || all().filter(|(_, channel)| is_drawn(channel));
-    let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
+    let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section), 4);
     let name = escaped(key.name);
-    let curves: Vec<Curve<'_>> = found().map(|(series, channel)| Curve { style: series.style, channel }).collect();
+    let curves: Vec<Curve<'_>> = found().map(|(series, channel)| (series.style, channel)).collect();
     let attack = section.attack;
     html! {
         h3 { (name) (class_of(section, key)) }
@@ -264,11 +272,11 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
                     ))
                 }
             }
-            @if curves.iter().any(|curve| !curve.channel.samples.is_empty()) {
+            @if curves.iter().any(|(_, channel)| !channel.samples.is_empty()) {
                 figure {
                     figcaption {
                         strong { "Distribution" }
-                        @for (series, _) in found() { span.small { (plot::swatch(series.style)) " " (series.label) } }
+                        @for (series, _) in found() { span.small { (swatch(series.style)) " " (series.label) } }
                     }
                     (plot::distribution(
                         &format!("{id}-d"),
@@ -279,6 +287,34 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
             }
         }
     }
+}
+
+/// The channel with the shortest deadline that keeps its contract, under the last attack that ran, over every stack: a picture of its own.
+pub(super) fn picture(report: &Report) -> Option<Picture> {
+    let sections = sections(report);
+    let section = sections.last()?;
+    let keeps = section.series.first()?.scenario.on_contract().filter(|channel| channel.figures.deadline.is_some());
+    let name = &keeps.min_by_key(|channel| channel.figures.deadline)?.figures.name;
+    let key = ChannelKey { name, best_effort: false };
+    let found: Vec<_> =
+        section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?))).collect();
+    let axes = Axes::around(found.iter().map(|(_, channel)| *channel), end_of(section), 20);
+    let machine = report.machine.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ");
+    let scale = if axes.is_log() { "Logarithmic scale. " } else { "" };
+    let captions = found.iter().map(|(series, channel)| format!("{}: {}.", series.label, plot_caption(channel)));
+    Some(Picture {
+        title: format!("{}, attack: {}", escaped(name), section.attack),
+        subtitle: format!("Response of each message over time. {scale}{}", attack_text(section.attack)),
+        description: captions.collect::<Vec<_>>().join(" "),
+        blocks: found
+            .iter()
+            .map(|(series, channel)| {
+                plot::card(series.label.clone(), plot_caption(channel), axes, series.style, channel)
+            })
+            .collect(),
+        notes: vec![escaped(&format!("laxity demo, {}: {machine}", report.date)).into_owned()],
+        ..Picture::default()
+    })
 }
 
 fn plot_caption(channel: &ChannelOutcome) -> String {
@@ -294,7 +330,6 @@ fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     let rates = section.series.iter().flat_map(|series| &series.scenario.channels);
     let largest = rates.map(|channel| channel.throughput_bytes_s).max().unwrap_or(0).max(1);
     html! {
-        h3 { "Throughput" }
         div.rates {
             @for &key in channels {
                 div.rate-group {
@@ -319,7 +354,6 @@ fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
 
 fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     html! {
-        h3 { "All figures" }
         p.hint {
             "p50, p99 and largest count from the application's call. The largest response, deadline and bound count from the logical arrival, which is later for \
              the messages of a burst."
@@ -399,7 +433,7 @@ const COUNTED: [Counted; 11] = [
     ("high class, dropped", |wire| wire.high.dropped.to_string()),
     ("all others", |wire| wire.low.forwarded.to_string()),
     ("all others, dropped", |wire| wire.low.dropped.to_string()),
-    ("of a stranger", |wire| wire.foreign.forwarded.to_string()),
+    ("of an unknown peer", |wire| wire.foreign.forwarded.to_string()),
     ("lost in front of it", |wire| wire.overflow.to_string()),
     ("released over 1ms late", |wire| wire.late_releases.to_string()),
     ("latest release", |wire| wire.largest_lateness.to_string()),
@@ -411,17 +445,14 @@ const COUNTED: [Counted; 11] = [
 fn wire(section: &Section<'_>) -> Markup {
     let wires = || section.series.iter().map(|series| series.scenario.wire.as_ref());
     html! {
-        @if wires().any(|wire| wire.is_some()) {
-            h3 { "The wire itself" }
-            div.scroll role="region" aria-label={ "What the wire counted, " (section.attack) } tabindex="0" {
-                table.figures {
-                    thead { tr { th scope="col" { "counted" } @for series in &section.series { th scope="col" { (series.label) } } } }
-                    tbody {
-                        @for (name, value) in COUNTED {
-                            tr {
-                                th scope="row" { (name) }
-                                @for wire in wires() { td { (wire.map_or_else(|| NONE.to_owned(), value)) } }
-                            }
+        div.scroll role="region" aria-label={ "What the wire counted, " (section.attack) } tabindex="0" {
+            table.figures {
+                thead { tr { th scope="col" { "counted" } @for series in &section.series { th scope="col" { (series.label) } } } }
+                tbody {
+                    @for (name, value) in COUNTED {
+                        tr {
+                            th scope="row" { (name) }
+                            @for wire in wires() { td { (wire.map_or_else(|| NONE.to_owned(), value)) } }
                         }
                     }
                 }

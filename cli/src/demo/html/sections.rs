@@ -1,7 +1,8 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::{Report, Run};
-use crate::numbers::{count, share};
+use super::{Report, ScenarioRun};
+use crate::numbers::{count, percent_of, share};
+use crate::report::distinct;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::{Attack, ChannelOutcome, Stack};
@@ -15,7 +16,7 @@ pub(super) struct Section<'a> {
 
 /// One scenario with its place.
 pub(super) struct Series<'a> {
-    pub(super) scenario: &'a Run,
+    pub(super) scenario: &'a ScenarioRun,
     /// Index of the colour and the dashes, the same for the same stack in every attack.
     pub(super) style: usize,
     /// Name of the stack, and what else tells it from its neighbours. Safe to show.
@@ -54,7 +55,7 @@ pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
 }
 
 /// What stands in one column of the overview: the stack, live or simulated.
-pub(super) fn column(scenario: &Run) -> (Stack, bool) {
+pub(super) fn column(scenario: &ScenarioRun) -> (Stack, bool) {
     (scenario.stack, scenario.simulated)
 }
 
@@ -63,25 +64,14 @@ pub(super) fn columns(report: &Report) -> Vec<(Stack, bool)> {
     distinct(report.scenarios.iter().map(column))
 }
 
-/// Each of them once, in the order in which they first occur.
-pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
-    let mut found = Vec::new();
-    for one in all {
-        if !found.contains(&one) {
-            found.push(one);
-        }
-    }
-    found
-}
-
 /// What is counted of all these channels.
 pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>, of: impl Fn(&Figures) -> u64) -> u64 {
     channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
-fn label(scenario: &Run, report: &Report) -> String {
+fn label(scenario: &ScenarioRun, report: &Report) -> String {
     let name = column_name(column(scenario));
-    let is_twin = |other: &&Run| other.attack == scenario.attack && column(other) == column(scenario);
+    let is_twin = |other: &&ScenarioRun| other.attack == scenario.attack && column(other) == column(scenario);
     if report.scenarios.iter().filter(is_twin).count() > 1 { format!("{name}, flood {}", scenario.flood) } else { name }
 }
 
@@ -110,6 +100,11 @@ pub(crate) fn attack_text(attack: Attack) -> &'static str {
     }
 }
 
+/// Why plain UDP may be late where nothing is attacked.
+pub(crate) const PLAIN_UDP_AT_REST: &str = "Plain UDP may be late here although the wire of 100 Mbit/s has room for all: it sends each burst at \
+    once into one FIFO queue, and Table 3's bursts of 12 and 8 messages of 60 KiB take the wire at least 58 ms and 39 ms, longer than the deadlines of \
+    messages behind them (25 to 40 ms).";
+
 impl<'a> Section<'a> {
     /// The channels of all scenarios, real-time ones first.
     pub(super) fn channels(&self) -> Vec<ChannelKey<'a>> {
@@ -119,12 +114,12 @@ impl<'a> Section<'a> {
     }
 
     /// The scenario of `stack`, live or simulated; the first if there are several.
-    pub(super) fn of(&self, stack: Stack, simulated: bool) -> Option<&'a Run> {
+    pub(super) fn of(&self, stack: Stack, simulated: bool) -> Option<&'a ScenarioRun> {
         self.series.iter().map(|series| series.scenario).find(|scenario| column(scenario) == (stack, simulated))
     }
 }
 
-impl Run {
+impl ScenarioRun {
     pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&ChannelOutcome> {
         self.channels.iter().find(|channel| key_of(channel) == key)
     }
@@ -132,6 +127,11 @@ impl Run {
     /// The real-time channels, without those that broke their contract.
     pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelOutcome> {
         self.real_time().filter(|channel| !channel.violator)
+    }
+
+    /// What became of their messages.
+    pub(super) fn tally(&self) -> Tally {
+        self.on_contract().collect()
     }
 
     /// The real-time channels that broke their contract.
@@ -147,7 +147,8 @@ impl Run {
 
     /// The channel whose largest response is the largest part of its deadline, with the per cent.
     pub(super) fn tightest(&self) -> Option<(&ChannelOutcome, u64)> {
-        let parts = self.on_contract().filter_map(|channel| Some((channel, worst_percent(channel)?)));
+        let percent = |Figures { response, deadline, .. }: &Figures| Some(percent_of((*response)?, (*deadline)?));
+        let parts = self.on_contract().filter_map(|channel| Some((channel, percent(&channel.figures)?)));
         parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })
     }
 }
@@ -168,11 +169,6 @@ pub(super) fn sent_of_offered(channel: &ChannelOutcome) -> String {
         true => format!("{} of {}", count(channel.figures.sent), count(channel.offered)),
         false => count(channel.figures.sent),
     }
-}
-
-/// The largest response in per cent of the deadline.
-pub(super) fn worst_percent(channel: &ChannelOutcome) -> Option<u64> {
-    Some(crate::numbers::percent_of(channel.figures.response?, channel.figures.deadline?))
 }
 
 /// Where each message ended, if the counts do not add up.
@@ -217,10 +213,32 @@ impl Tally {
 
 /// Where the time axis of a section ends: after the last message of all scenarios that are drawn.
 pub(super) fn end_of(section: &Section<'_>) -> Duration {
-    let end = |scenario: &Run| {
+    let end = |scenario: &ScenarioRun| {
         let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
         Some(samples.map(|sample| sample.at).max()?.max(scenario.elapsed))
     };
     let drawn = section.series.iter().filter_map(|series| end(series.scenario)).max();
     drawn.or_else(|| section.series.iter().map(|series| series.scenario.elapsed).max()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::units::Rate;
+    use laxity_lab::workload::{MESSAGE_BYTES, table_3};
+
+    use super::*;
+
+    #[test]
+    fn plain_udp_is_late_for_the_reason_that_is_told() {
+        let wire = Rate::bytes_per_second(100_000_000 / 8).unwrap();
+        let table = table_3();
+        let burst = |row: usize| {
+            let messages = u64::from(table[row].contract.burst());
+            (messages, wire.time_for(messages * u64::from(MESSAGE_BYTES)).as_nanos() / 1_000_000)
+        };
+        assert_eq!([burst(0), burst(1)], [(12, 58), (8, 39)]);
+        let deadlines: Vec<u64> = table.iter().map(|row| row.contract.deadline().as_nanos() / 1_000_000).collect();
+        assert_eq!(deadlines, [40, 25, 30]);
+        assert!(PLAIN_UDP_AT_REST.contains("12 and 8 messages of 60 KiB take the wire at least 58 ms and 39 ms"));
+    }
 }

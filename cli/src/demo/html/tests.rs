@@ -47,14 +47,15 @@ fn synthetic(messages: u64) -> Report {
     Report {
         date: "2026-05-09 14:03 UTC".to_owned(),
         machine: facts.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec(),
+        incomplete: None,
         scenarios,
         notes: vec!["Memory could not be locked, so a page fault counts as interference of the platform.".to_owned()],
     }
 }
 
 /// A scenario without channels.
-fn empty(attack: Attack, stack: Stack) -> Run {
-    Run {
+fn empty(attack: Attack, stack: Stack) -> ScenarioRun {
+    ScenarioRun {
         attack,
         stack,
         flood: if attack.floods() { FloodPath::Through } else { FloodPath::None },
@@ -67,7 +68,7 @@ fn empty(attack: Attack, stack: Stack) -> Run {
     }
 }
 
-fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run {
+fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> ScenarioRun {
     let elapsed = ms(4_000);
     let hard = attack.floods();
     let mut channels = Vec::new();
@@ -116,7 +117,7 @@ fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run
         (Stack::TunedUdp, Attack::Hogs) => vec!["Real-time threads were permitted.".to_owned()],
         _ => Vec::new(),
     };
-    Run { elapsed, channels, wire: Some(wire), notes, ..empty(attack, stack) }
+    ScenarioRun { elapsed, channels, wire: Some(wire), notes, ..empty(attack, stack) }
 }
 
 fn input(
@@ -164,7 +165,7 @@ fn small(late: u64, misses: Misses, over_bound: u64) -> Report {
     let samples = (0..100).map(|n| sample(ms(n * 10), ms(5 + n % 7))).collect();
     let mut channel = input("camera", Some(ms(40)), Some(ms(30)), samples, 0, 0, true);
     channel.figures = Figures { late, misses, over_bound, ..channel.figures };
-    let scenario = Run { elapsed: ms(1_000), channels: vec![channel], ..empty(Attack::Flood, Stack::Laxity) };
+    let scenario = ScenarioRun { elapsed: ms(1_000), channels: vec![channel], ..empty(Attack::Flood, Stack::Laxity) };
     Report { scenarios: vec![scenario], ..Report::default() }
 }
 
@@ -186,6 +187,18 @@ fn the_page_has_every_section_and_its_numbers() {
     {
         assert!(page.contains(text), "{text}");
     }
+    let (mut open, mut plots_outside) = (0, 0);
+    for part in page.split('<') {
+        open += u32::from(part.starts_with("details"));
+        open -= u32::from(part.starts_with("/details"));
+        plots_outside +=
+            u32::from(open == 0 && (part.starts_with("figure") || part.starts_with("table class=\"figures")));
+    }
+    assert_eq!(
+        (open, plots_outside, page.contains("<details open")),
+        (0, 0, false),
+        "a phone shows them when asked to"
+    );
     let plots = page.matches("role=\"img\"").count();
     assert_eq!(plots, 5 * 4 * (3 + 1), "each channel of each attack: a plot for each stack and a distribution");
     assert_eq!(page.matches("<title id=").count(), plots, "each says what it shows");
@@ -201,6 +214,17 @@ fn the_page_has_every_section_and_its_numbers() {
     ids.dedup();
     assert_eq!(ids.len(), all, "no id twice");
     assert_eq!(page, render(&report), "the same again");
+}
+
+#[test]
+fn the_picture_has_one_channel_over_every_stack_of_the_last_attack() {
+    let report = synthetic(50);
+    let picture = picture(&report).unwrap();
+    let last = report.scenarios.last().unwrap().attack;
+    let stacks = report.scenarios.iter().filter(|run| run.attack == last).count();
+    assert!(picture.starts_with("<svg") && picture.contains(&format!("attack: {last}")), "{picture}");
+    assert_eq!((picture.matches("class=\"card\"").count(), picture.matches(">deadline ").count()), (stacks, stacks));
+    assert_eq!(super::picture(&Report::default()), None);
 }
 
 #[test]
@@ -255,7 +279,7 @@ fn unknown_percentiles_are_dashes() {
 fn a_page_of_nothing_is_a_page() {
     assert_eq!(headline(&Report::default()).0, Verdict::Unknown);
     let none = empty(Attack::Idle, Stack::PlainUdp);
-    let unsent = Run { channels: vec![ChannelOutcome::default()], ..none.clone() };
+    let unsent = ScenarioRun { channels: vec![ChannelOutcome::default()], ..none.clone() };
     let laxity = empty(Attack::Idle, Stack::Laxity);
     let odd = ChannelOutcome {
         figures: Figures { deadline: Some(Duration::ZERO), bound: Some(Duration::MAX), ..Figures::default() },
@@ -263,7 +287,7 @@ fn a_page_of_nothing_is_a_page() {
         throughput_bytes_s: u64::MAX,
         ..ChannelOutcome::default()
     };
-    let odd = Run { channels: vec![odd], ..none };
+    let odd = ScenarioRun { channels: vec![odd], ..none };
     for scenarios in [vec![], vec![unsent], vec![laxity], vec![odd]] {
         let page = render(&Report { scenarios, ..Report::default() });
         assert!(page.ends_with("</html>") && !page.contains("NaN") && !page.contains("inf\""));
@@ -318,7 +342,7 @@ fn the_headline_says_what_happened() {
 }
 
 #[test]
-fn a_violator_counts_against_nobody() {
+fn a_violators_misses_do_not_change_the_verdict() {
     let mut report = small(0, Misses::default(), 0);
     let mut violator = report.scenarios[0].channels[0].clone();
     violator.violator = true;
@@ -372,7 +396,7 @@ fn deadline_order_is_claimed_only_where_it_shows() {
             input(name, Some(ms(deadline)), None, vec![sample(ms(1), ms(largest))], 0, 0, true)
         };
         let channels = vec![channel("tight", 25, hurried), channel("loose", 40, patient)];
-        Run { channels, ..empty(Attack::Flood, stack) }
+        ScenarioRun { channels, ..empty(Attack::Flood, stack) }
     };
     let said = |tuned, ours| {
         let scenarios = vec![stack(Stack::Laxity, ours), stack(Stack::TunedUdp, tuned)];
@@ -406,6 +430,15 @@ fn the_same_stack_twice_is_told_apart() {
     let mut simulated = report.scenarios[0].clone();
     simulated.simulated = true;
     report.scenarios.push(simulated);
+    let (verdict, said) = headline(&report);
+    assert_eq!(verdict, Verdict::Kept);
+    assert!(
+        said.ends_with(
+            "late or lost. Not covered by any promise: a foreign flood, which enters the wire beside Laxity; under it 0 of 60 were late \
+             or lost (0\u{a0}%)."
+        ),
+        "{said}"
+    );
     let page = render(&report);
     for text in
         ["Laxity, flood through", "Laxity, flood foreign", "Laxity (simulated)", "outside every grant", "not run"]

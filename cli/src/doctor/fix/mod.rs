@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity::ledger::{self, Found, Ledger, LedgerError, Owned, value};
+use laxity::ledger::{self, JournalReport, Ledger, LedgerError, OwnedChanges, value};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ const ROOTS_PLACE: &str = "/run/laxity";
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Became {
+enum ChangeOutcome {
     /// It is in force.
     Changed,
     /// It may not be, or could not be.
@@ -51,7 +51,7 @@ enum Became {
 #[derive(Clone, Debug, Serialize)]
 struct Change {
     name: String,
-    state: Became,
+    state: ChangeOutcome,
     old: Option<String>,
     new: Option<String>,
     text: String,
@@ -61,8 +61,8 @@ impl Change {
     /// What became of a wish.
     fn of(value::Value { file, old, new }: &value::Value, outcome: io::Result<()>) -> Self {
         let (state, new, text) = match outcome {
-            Ok(()) => (Became::Changed, Some(new.clone()), format!("/{file} was {old}, is {new}")),
-            Err(error) => (Became::Failed, None, format!("/{file} stays {old}: {error}")),
+            Ok(()) => (ChangeOutcome::Changed, Some(new.clone()), format!("/{file} was {old}, is {new}")),
+            Err(error) => (ChangeOutcome::Failed, None, format!("/{file} stays {old}: {error}")),
         };
         Self { name: format!("/{file}"), state, old: Some(old.clone()), new, text }
     }
@@ -74,7 +74,7 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
     let (owned, lines) = ledger.own(OWNER, PATIENCE).map_err(|error| match error {
         LedgerError::Held { pid, .. } => {
             let who = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
-            let problem = format!("another laxity doctor --fix{who} is at work on this host; end it first");
+            let problem = format!("end the other laxity doctor --fix{who} first: it is at work on this host");
             Failure::NotPermitted(problem)
         }
         other => other.into(),
@@ -82,11 +82,10 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
     for line in lines {
         eprintln!("laxity: {line}");
     }
-    let (applied, changes) = Applied::start(root, &ledger, owned)?;
-    let changed = changes.iter().any(|change| change.state == Became::Changed);
-    if !changed && changes.iter().any(|change| change.state == Became::Failed) {
+    let (applied, changes) = AppliedChanges::start(root, &ledger, owned)?;
+    if changes.iter().all(|change| change.state == ChangeOutcome::Failed) {
         let each: Vec<&str> = changes.iter().map(|change| change.text.as_str()).collect();
-        let problem = format!("nothing may be changed here by this user; try sudo ({})", each.join("; "));
+        let problem = format!("try sudo: this user may change nothing here ({})", each.join("; "));
         return Err(Failure::NotPermitted(problem));
     }
     tell(&changes, arguments);
@@ -134,17 +133,17 @@ fn passed_on(status: ExitStatus) -> u8 {
 
 /// The changes that are in force. Dropping it undoes them.
 #[derive(Debug)]
-struct Applied {
+struct AppliedChanges {
     /// Held open, it keeps processors awake.
     awake: Option<File>,
-    owned: Owned,
+    owned: OwnedChanges,
     /// Goes last: until then it guards.
     _guardian: Option<Guardian>,
 }
 
-impl Applied {
+impl AppliedChanges {
     /// Changes what it may; tells what became of everything.
-    fn start(root: &Root, ledger: &Ledger, mut owned: Owned) -> Result<(Self, Vec<Change>), Failure> {
+    fn start(root: &Root, ledger: &Ledger, mut owned: OwnedChanges) -> Result<(Self, Vec<Change>), Failure> {
         let mut changes = Vec::new();
         let mut permitted = Vec::new();
         for wish in wishes(root) {
@@ -167,16 +166,16 @@ impl Applied {
         let (state, text) = match keep_awake(root) {
             Ok(awake) => {
                 applied.awake = Some(awake);
-                (Became::Changed, format!("{name} is held at 0: processors stay awake"))
+                (ChangeOutcome::Changed, format!("{name} is held at 0: processors stay awake"))
             }
-            Err(error) => (Became::Failed, format!("{name} cannot be held: {error}")),
+            Err(error) => (ChangeOutcome::Failed, format!("{name} cannot be held: {error}")),
         };
         changes.push(Change { name, state, old: None, new: None, text });
         Ok((applied, changes))
     }
 }
 
-impl Drop for Applied {
+impl Drop for AppliedChanges {
     fn drop(&mut self) {
         if self.awake.take().is_some() {
             eprintln!("laxity: undone: /{LATENCY} is given back");
@@ -194,11 +193,8 @@ fn tell(changes: &[Change], arguments: &DoctorArguments) {
         let words = || arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Value>();
         to_json(&json!({ "changes": changes, "command": has_command.then(words) }))
     } else {
-        let mut lines: Vec<String> = changes.iter().map(|change| change.text.clone()).collect();
-        if !has_command {
-            lines.push("In force until Ctrl-C; then all of it is undone.".to_owned());
-        }
-        lines.join("\n")
+        let end = (!has_command).then_some("In force until Ctrl-C; then all of it is undone.");
+        changes.iter().map(|change| change.text.as_str()).chain(end).collect::<Vec<_>>().join("\n")
     };
     if has_command {
         eprintln!("{text}");
@@ -220,7 +216,7 @@ pub(super) fn left_over(root: &Root) -> Vec<Finding> {
 
 fn left_in(ledger: &Ledger) -> Vec<Finding> {
     let found = ledger.recover();
-    for line in found.iter().flat_map(Found::lines) {
+    for line in found.iter().flat_map(JournalReport::lines) {
         eprintln!("laxity: {line}");
     }
     found.iter().map(told).collect()
@@ -228,25 +224,25 @@ fn left_in(ledger: &Ledger) -> Vec<Finding> {
 
 /// Another user may read root's journals, but undo nothing. What he cannot read says nothing.
 fn left_by_root(ledger: &Ledger) -> Vec<Finding> {
-    ledger.look().iter().filter(|found| found.state != ledger::State::Stays).map(told).collect()
+    ledger.look().iter().filter(|found| found.state != ledger::JournalState::Stays).map(told).collect()
 }
 
-fn told(found: &Found) -> Finding {
+fn told(found: &JournalReport) -> Finding {
     let (owner, file, said) = (found.owner(), found.file.display(), found.said.join("; "));
     let finding = |state, text| Finding::new("changes in force", state, text);
     match found.state {
-        ledger::State::AtWork => {
+        ledger::JournalState::AtWork => {
             finding(State::Good, format!("{owner} is at work: what is found here is with its changes"))
         }
-        ledger::State::Undone => {
+        ledger::JournalState::Undone => {
             let said = if said.is_empty() { "nothing was left to undo" } else { &said };
             finding(State::Good, format!("{owner} and its guardian were killed earlier; {said}"))
         }
-        ledger::State::Dead => {
+        ledger::JournalState::Dead => {
             let text = format!("{owner} of root was killed before it could undo its changes; {file} has them");
             finding(State::Bad, text).mended_by("`sudo laxity doctor` undoes them")
         }
-        ledger::State::Stays => finding(State::Bad, format!("{file}: {said}"))
+        ledger::JournalState::Stays => finding(State::Bad, format!("{file}: {said}"))
             .mended_by(format!("compare what it says with the values in force, then remove {file}")),
     }
 }
@@ -267,7 +263,7 @@ mod tests {
     }
 
     /// A doctor that has switched off the throttle.
-    fn doctor(fake: &Fake) -> Owned {
+    fn doctor(fake: &Fake) -> OwnedChanges {
         let (mut owned, _) = ledger(fake).own(OWNER, Duration::ZERO).unwrap();
         let value = value::Value { file: RUNTIME.to_owned(), old: "950000".to_owned(), new: "-1".to_owned() };
         owned.record(vec![ledger::Change::Value(value)]).unwrap();

@@ -4,15 +4,15 @@
 //! to that. A stage is never changed for a later channel.
 
 use laxity::{Advice, Error};
-use laxity_core::admission::answer::{Fits, Role};
+use laxity_core::admission::answer::{Alternatives, Role};
 use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::ClockConfig;
 use laxity_core::units::Duration;
-use laxity_sim::Plan;
-use laxity_sim::route::{self, Denied};
+use laxity_sim::ChannelPlan;
+use laxity_sim::route::{self, RouteDenial};
 
 use super::file::{Channel, Host};
 use crate::failure::Failure;
@@ -22,7 +22,7 @@ const MOST: usize = 256;
 
 /// What a host has admitted.
 #[derive(Clone)]
-struct Admitting<'a> {
+struct HostAdmission<'a> {
     host: &'a Host,
     admission: Admission,
     /// Its channels, by name.
@@ -30,24 +30,24 @@ struct Admitting<'a> {
 }
 
 /// What was admitted.
-pub(super) struct Admitted {
+pub(super) struct AdmittedScenario {
     /// Of each channel.
-    pub(super) plans: Vec<Plan>,
+    pub(super) plans: Vec<ChannelPlan>,
     /// How each host estimates the clocks of others.
     pub(super) clocks: Vec<ClockConfig>,
     /// What the hosts grant to each channel that passes through some of them, and has a contract.
-    pub(super) routes: Vec<Option<route::Granted>>,
+    pub(super) routes: Vec<Option<route::GrantedRoute>>,
 }
 
 /// Admits all channels, in their order.
 ///
 /// # Errors
 /// The first refusal, with what would fit.
-pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Failure> {
+pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<AdmittedScenario, Failure> {
     let mut admitting = Vec::with_capacity(hosts.len());
     for host in hosts {
         let admission = Admission::with_settings(host.platform.clone(), host.settings).map_err(Error::from)?;
-        admitting.push(Admitting { host, admission, held: Vec::new() });
+        admitting.push(HostAdmission { host, admission, held: Vec::new() });
     }
     let (mut plans, mut routes) = (Vec::with_capacity(channels.len()), vec![None; channels.len()]);
     let mut received = Vec::new();
@@ -65,9 +65,9 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
                 received.push((number, id));
                 plan
             }
-            None => Plan::new(&channel.name, channel.service, SendingStages::default(), Duration::ZERO),
+            None => ChannelPlan::new(&channel.name, channel.service, SendingStages::default(), Duration::ZERO),
         };
-        plans.push(Plan { overload: channel.overload, ..plan });
+        plans.push(ChannelPlan { overload: channel.overload, ..plan });
     }
     let bounds: Vec<_> = admitting
         .iter()
@@ -75,26 +75,26 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
         .collect();
     for (number, id) in received {
         let bound = bounds[channels[number].to].iter().find(|(other, _)| *other == id);
-        let plan: &mut Plan = &mut plans[number];
+        let plan: &mut ChannelPlan = &mut plans[number];
         // As in the library: the bound is what the receiving host knows.
         plan.spare = bound.map_or(Duration::ZERO, |(_, bound)| plan.receive.saturating_sub(bound.worst));
     }
     let clocks = admitting.iter().map(|host| ClockConfig::of(&host.admission)).collect();
-    Ok(Admitted { plans, clocks, routes })
+    Ok(AdmittedScenario { plans, clocks, routes })
 }
 
 /// Reserves at both hosts, the one that sends first; if one of them refuses, at none. What the channel is planned with.
 fn reserve(
-    from: &mut Admitting<'_>,
-    to: &mut Admitting<'_>,
+    from: &mut HostAdmission<'_>,
+    to: &mut HostAdmission<'_>,
     (channel, contract): (&Channel, &Contract),
-) -> Result<(Plan, [ReservationId; 2]), Denied> {
+) -> Result<(ChannelPlan, [ReservationId; 2]), RouteDenial> {
     let (ours, theirs) = (&from.host.platform, &to.host.platform);
     let clock_error = if from.host.own_clock || to.host.own_clock { theirs.clock_error } else { Duration::ZERO };
     // The papers' machine looks at a frame when it arrives.
     let found = if theirs.machine.is_papers() { Duration::ZERO } else { to.admission.input_delay() };
     let (outside, deadline) = (ours.propagation + clock_error + found, contract.deadline());
-    let denied = |place, refusal, budget| Denied { place, refusal, budget };
+    let denied = |place, refusal, budget| RouteDenial { place, refusal, budget };
     // The receiver first: what it needs the sender does not have.
     let budget = deadline.saturating_sub(outside);
     let (there, SendingStages { processor: least, .. }) =
@@ -114,7 +114,7 @@ fn reserve(
         let deadlines = deadlines.map_err(|_| Refusal::new(Code::DeadlineSum, Stage::Route))?;
         let stages = from.admission.relax(here, deadlines[0])?.with_handover(ours.handover);
         let receive = to.admission.relax(there, deadlines[1])?.processor;
-        let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
+        let mut plan = ChannelPlan::new(&channel.name, Service::RealTime(*contract), stages, receive);
         plan.transit = from.admission.ahead() + ours.link.occupancy(ours.packet) + outside;
         plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
         Ok((plan, [here, there]))
@@ -127,10 +127,10 @@ fn reserve(
 
 /// A channel's plan, and its reservation at the receiving host.
 fn real_time<'a>(
-    admitting: &mut [Admitting<'a>],
+    admitting: &mut [HostAdmission<'a>],
     channel: &'a Channel,
     contract: &Contract,
-) -> Result<(Plan, ReservationId), Failure> {
+) -> Result<(ChannelPlan, ReservationId), Failure> {
     // They are different hosts of the file.
     let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
     let reserved = reserve(from, to, (channel, contract));
@@ -145,10 +145,10 @@ fn real_time<'a>(
 
 /// What all hosts of a channel grant that passes through some of them.
 fn along<'a>(
-    admitting: &mut [Admitting<'a>],
+    admitting: &mut [HostAdmission<'a>],
     channel: &'a Channel,
     contract: &Contract,
-) -> Result<route::Granted, Failure> {
+) -> Result<route::GrantedRoute, Failure> {
     let places: Vec<usize> = channel.hosts().collect();
     let mut admissions: Vec<_> = admitting.iter_mut().map(|host| &mut host.admission).collect();
     let granted = route::admit(&mut admissions, &places, contract, Some(contract.deadline()));
@@ -169,19 +169,19 @@ fn along<'a>(
 
 /// The refusal of one of the channel's hosts, which are in the order of its way, with what all of them would grant instead.
 fn refused(
-    hosts: &[&Admitting<'_>],
+    hosts: &[&HostAdmission<'_>],
     grants: impl Fn(&Contract) -> bool,
     (channel, contract): (&Channel, &Contract),
-    denied: &Denied,
+    denied: &RouteDenial,
 ) -> Failure {
-    let Denied { place, refusal, budget } = *denied;
+    let RouteDenial { place, refusal, budget } = *denied;
     let (by, role) = (hosts[place], route::role(place, hosts.len()));
     let advice = hosts.iter().all(|host| host.held.len() <= MOST).then(|| {
         let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
         let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
         let fits = fits(grants, contract);
         // What is shown fits too.
-        let fits = Fits {
+        let fits = Alternatives {
             deadline: fits.deadline.map(Duration::rounded_up),
             interval: fits.interval.map(Duration::rounded_up),
             ..fits
@@ -195,7 +195,7 @@ fn refused(
 }
 
 /// Frames that the channels of host `number` may hold together.
-pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitted: &Admitted) -> usize {
+pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitted: &AdmittedScenario) -> usize {
     let of = |(index, channel): (usize, &Channel)| {
         let plan = &admitted.plans[index];
         let last = channel.via.len() + 1;

@@ -6,27 +6,20 @@ use laxity::DEFAULT_PORT;
 use laxity_core::admission::buffers;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
-use laxity_core::relay::Passage;
+use laxity_core::relay::RelayGrant;
 use laxity_sim::{
-    ChannelHandle, Fault, FaultKind, Hop, HostConfig, HostId, Plan, Promise, Sizes, Source, Varied, World,
+    ChannelHandle, ChannelPlan, GrantedBounds, Hop, HostConfig, HostId, Sizes, Source, VariedSource, World,
 };
 
 use super::admit::{admit, frames};
-use super::file::{Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
+use super::file::{Channel, Feed, Host, Kind, RECEIVE_RING, Scenario};
 use crate::failure::Failure;
 
-/// A world with its hosts and channels, in the file's order.
-pub(super) struct Built {
-    pub(super) world: World,
-    pub(super) hosts: Vec<HostId>,
-    pub(super) channels: Vec<ChannelHandle>,
-}
-
-/// Fills `world`, which is empty, with what was admitted.
+/// Fills `world`, which is empty, with what was admitted: hosts and channels have the numbers of their places in the file.
 ///
 /// # Errors
 /// The first refusal.
-pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Failure> {
+pub(super) fn build(scenario: &Scenario, world: &mut World) -> Result<(), Failure> {
     let Scenario { hosts, channels, sources, faults, .. } = scenario;
     let admitted = admit(hosts, channels)?;
     world.collect_findings();
@@ -48,9 +41,8 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
         ..HostConfig::new(host.platform.clone(), address(number))
     };
     let ids: Vec<HostId> = hosts.iter().enumerate().map(config).map(|config| world.add_host(config)).collect();
-    let mut handles = Vec::with_capacity(channels.len());
     for (number, (channel, plan)) in channels.iter().zip(&admitted.plans).enumerate() {
-        let plan = Plan { lease: scenario.lease, ..plan.clone() };
+        let plan = ChannelPlan { lease: scenario.lease, ..plan.clone() };
         let (from, to) = (&hosts[channel.from], &hosts[channel.to]);
         let granted = &admitted.routes[number];
         let hops = match granted {
@@ -61,29 +53,19 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
         match (granted, channel.contract()) {
             (Some(granted), _) => {
                 let promise = granted.promise(&from.platform);
-                world.promise(handle, Promise { bound: promise.bound - plan.spare, ..promise });
+                world.promise(handle, GrantedBounds { bound: promise.bound - plan.spare, ..promise });
             }
             (None, Some(contract)) => world.promise(handle, promise(contract, &plan, channel, from, to)),
             (None, None) => {}
         }
-        handles.push(handle);
     }
     for feed in sources {
-        add_source(&mut world, feed, handles[feed.channel], &channels[feed.channel]);
+        add_source(world, feed, &channels[feed.channel]);
     }
     for fault in faults {
-        world.add_fault(Fault {
-            host: ids[fault.on],
-            from: fault.from,
-            until: fault.until,
-            kind: match fault.what {
-                What::FloodBack { peer, spacing } => FaultKind::FloodBack { peer: ids[peer], spacing },
-                What::SlowReceiver { channel, each } => FaultKind::SlowReceiver { channel: handles[channel], each },
-                What::Of(kind) => kind,
-            },
-        });
+        world.add_fault(*fault);
     }
-    Ok(Built { world, hosts: ids, channels: handles })
+    Ok(())
 }
 
 /// Places for the channels of a host, and for those that take theirs after a crash while the old ones are kept.
@@ -104,13 +86,13 @@ pub(super) fn address(number: usize) -> SocketAddr {
 }
 
 /// The hosts that a channel without a contract passes through: nothing is granted to it, and as many messages may wait as at its sender.
-fn best_effort_hops(channel: &Channel, plan: &Plan, ids: &[HostId]) -> Vec<Hop> {
-    let hop = |&host: &usize| Hop { host: ids[host], passage: Passage::default(), messages: plan.send_messages };
+fn best_effort_hops(channel: &Channel, plan: &ChannelPlan, ids: &[HostId]) -> Vec<Hop> {
+    let hop = |&host: &usize| Hop { host: ids[host], passage: RelayGrant::default(), messages: plan.send_messages };
     channel.via.iter().map(hop).collect()
 }
 
 /// What the checkers hold a channel between two hosts to.
-fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to: &Host) -> Promise {
+fn promise(contract: &Contract, plan: &ChannelPlan, channel: &Channel, from: &Host, to: &Host) -> GrantedBounds {
     let early = from.settings.send_early;
     let ahead = if early { contract.most_ahead() } else { Default::default() };
     let (upstream, own) = (plan.upstream + ahead, plan.receive);
@@ -126,24 +108,27 @@ fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to:
     let bound = contract.deadline() - plan.spare + parts;
     // What was admitted is what may be on the wire.
     let admitted = if oversize > 1 { contract.under_decay(from.platform.packet) } else { Ok(*contract) };
-    Promise {
+    GrantedBounds {
         contract: admitted.unwrap_or(*contract),
         bound,
         queues: queues.map(|places| places.saturating_mul(oversize)),
     }
 }
 
-fn add_source(world: &mut World, feed: &Feed, handle: ChannelHandle, channel: &Channel) {
+fn add_source(world: &mut World, feed: &Feed, channel: &Channel) {
     let Feed { start, until, .. } = *feed;
+    let handle = ChannelHandle(feed.channel);
     let regular = |source: Source| Source { until, ..source };
     if let Kind::Rate { rate, bytes, group } = feed.kind {
         return world.add_source(regular(Source::at_rate(handle, bytes, rate.as_bytes_per_second(), group, start)));
     }
     // The file was checked: all others are of channels with a contract.
     let Some(contract) = channel.contract() else { return };
-    let varied = |sizes| Varied { until, ..Varied::recorded(handle, contract, sizes, start) };
+    let varied = |sizes| VariedSource { until, ..VariedSource::recorded(handle, contract, sizes, start) };
     world.add_source(regular(match &feed.kind {
-        Kind::Random => return world.add_varied(Varied { until, ..Varied::conforming(handle, contract, start) }),
+        Kind::Random => {
+            return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, start) });
+        }
         Kind::Film => return world.add_varied(varied(Sizes::film(contract.min_message(), contract.max_message()))),
         Kind::Recorded(sizes) => return world.add_varied(varied(Sizes::Recorded(sizes.clone()))),
         Kind::Full | Kind::Rate { .. } => Source::full(handle, contract, start),

@@ -19,12 +19,12 @@ use laxity_sim::World;
 use laxity_sim::trace::Trace;
 
 use super::RunArguments;
-use crate::failure::Failure;
-use crate::file::{Streamed, can_be_written, failed, read};
+use crate::failure::{Failure, with_file};
+use crate::file::{StreamedFile, can_be_written, failed, read};
 use crate::report::say;
 use crate::stop::Stop;
 use file::Scenario;
-use report::Outcome;
+use report::ScenarioReport;
 
 /// What `laxity sim --help` says of the JSON object.
 pub(crate) const HELP: &str = "\
@@ -40,16 +40,16 @@ the figures that all commands report, then from, to, via (the hosts in between),
 (messages of which it is not known what became of them), refused (messages that the sending host did not take), \
 throughput_bytes_s, sender_end and receiver_end (closed, closed_by_peer, peer_lost, no_answer, route_lost, refused or version; null if it \
 crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire, \
-peers: [{peer, round_trip_ns, error_ns, network, clock}], of hosts with another clock}. Each of \
+peers: [{peer, round_trip_ns, error_ns, by_wall_clocks, network, clock}], of hosts with another clock}. Each of \
 faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, expected, found}. All numbers are integers.";
 
 /// Arguments of one world from a file.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArguments {
-    /// A TOML file that says who is there, what is asked for, who sends what and what goes wrong
+    /// A TOML file with hosts, channels, sources and faults
     #[arg(value_name = "SCENARIO", group = "mode")]
     pub(crate) file: Option<PathBuf>,
-    /// Write what happened to FILE as a trace, to be opened at ui.perfetto.dev
+    /// Write a trace to FILE, to be opened at ui.perfetto.dev
     #[arg(long, value_name = "FILE", requires = "file")]
     pub(crate) trace: Option<PathBuf>,
 }
@@ -75,29 +75,35 @@ pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArgu
     let mut traced = None;
     if let Some(path) = trace {
         let about = [("scenario", name.clone()), ("seed", seed.to_string())];
-        let mut trace = Trace::new(Streamed::create(path)?, &about);
+        let mut trace = Trace::new(StreamedFile::create(path)?, &about);
         scenario.hosts.iter().for_each(|host| trace.add_host(&host.name));
         let trace = Rc::new(RefCell::new(trace));
         world.set_observer(Box::new(Rc::clone(&trace)));
         traced = Some((path, trace));
     }
     let outcome = simulate(&scenario, name, seed, world, &stop)?;
-    // The world is gone, so nobody else has the trace.
-    if let Some((path, trace)) = traced.and_then(|(path, trace)| Some((path, Rc::into_inner(trace)?))) {
-        trace.into_inner().finish().and_then(Streamed::finish).map_err(failed(path))?;
-    }
+    // The world is gone, so this is the only reference to the trace.
+    let trace = traced.and_then(|(path, trace)| Some((path, Rc::into_inner(trace)?)));
     say(&if *json { report::json(&outcome) } else { report::page(&outcome) });
-    Ok(outcome.promises_kept())
+    let written =
+        trace.map(|(path, trace)| trace.into_inner().finish().and_then(StreamedFile::finish).map_err(failed(path)));
+    with_file(Ok(outcome.promises_kept()), written.unwrap_or(Ok(())))
 }
 
 /// Runs the world to its end, or until the command is told to stop.
-fn simulate(scenario: &Scenario, name: String, seed: u64, world: World, stop: &Stop) -> Result<Outcome, Failure> {
-    let mut built = build::build(scenario, world)?;
-    while built.world.now() < scenario.end && !stop.is_set() {
-        let until = (built.world.now() + LOOK).min(scenario.end);
-        built.world.run_until(until);
+fn simulate(
+    scenario: &Scenario,
+    name: String,
+    seed: u64,
+    mut world: World,
+    stop: &Stop,
+) -> Result<ScenarioReport, Failure> {
+    build::build(scenario, &mut world)?;
+    while world.now() < scenario.end && !stop.is_set() {
+        let until = (world.now() + LOOK).min(scenario.end);
+        world.run_until(until);
     }
-    let sent_until = built.world.now();
-    built.world.finish();
-    Ok(Outcome::new(scenario, &built, name, seed, sent_until))
+    let sent_until = world.now();
+    world.finish();
+    Ok(ScenarioReport::new(scenario, &world, name, seed, sent_until))
 }

@@ -2,47 +2,48 @@
 
 use std::fmt::Write as _;
 
-use laxity::calibration::{WatchedPeer, broken_of_peer};
+use laxity::calibration::{PeerPremises, broken_of_peer};
+use laxity::snapshot::PeerReport;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept, undecided};
-use laxity_sim::{ChannelHandle, Finding, HostCounters, Report};
+use laxity_sim::{ChannelHandle, ChannelReport, Finding, HostCounters, HostId, World};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::build::{Built, address};
-use super::file::{Host, Scenario};
+use super::build::address;
+use super::file::Scenario;
 use crate::link::PREMISE;
 use crate::numbers::{counted, list};
 use crate::report::{self, escaped, to_json, with};
 use crate::table::{Column, table};
 
 /// What became of it.
-pub(super) struct Outcome {
+pub(super) struct ScenarioReport {
     scenario: String,
     seed: u64,
     /// When sources stopped.
     sent_until: Instant,
     /// How long they sent.
     elapsed: Duration,
-    hosts: Vec<OfHost>,
-    channels: Vec<OfChannel>,
-    faults: Vec<OfFault>,
+    hosts: Vec<HostRow>,
+    channels: Vec<ChannelRow>,
+    faults: Vec<FaultRow>,
     /// With the name of the channel, if it is of one.
     findings: Vec<(Option<String>, Finding)>,
     more_findings: u64,
 }
 
-struct OfHost {
+struct HostRow {
     name: String,
     counters: HostCounters,
     /// What it saw of hosts with another clock, with their names.
-    peers: Vec<(String, WatchedPeer)>,
+    peers: Vec<(String, PeerPremises)>,
 }
 
 #[derive(Serialize)]
-struct OfChannel {
+struct ChannelRow {
     from: String,
     to: String,
     via: Vec<String>,
@@ -54,13 +55,13 @@ struct OfChannel {
     #[serde(skip)]
     has_crashed: bool,
     #[serde(skip)]
-    report: Report,
+    report: ChannelReport,
 }
 
-impl OfChannel {
+impl ChannelRow {
     /// Why it is not known that its promise was kept although no host crashed, in words.
     fn unknown(&self) -> Option<String> {
-        let Report { figures, sender_end, receiver_end, .. } = &self.report;
+        let ChannelReport { figures, sender_end, receiver_end, .. } = &self.report;
         if self.has_crashed || figures.best_effort {
             return None;
         }
@@ -77,21 +78,20 @@ impl OfChannel {
 }
 
 #[derive(Serialize)]
-struct OfFault {
+struct FaultRow {
     kind: &'static str,
     on: String,
     at_ns: u64,
     until_ns: u64,
 }
 
-impl Outcome {
-    pub(super) fn new(scenario: &Scenario, built: &Built, name: String, seed: u64, sent_until: Instant) -> Self {
-        let Built { world, hosts, channels } = built;
+impl ScenarioReport {
+    pub(super) fn new(scenario: &Scenario, world: &World, name: String, seed: u64, sent_until: Instant) -> Self {
         let host = |place: usize| scenario.hosts[place].name.clone();
         let mut of_channels = Vec::new();
         let mut names: Vec<(ChannelHandle, &str)> = Vec::new();
-        for (channel, &handle) in scenario.channels.iter().zip(channels) {
-            let (mut next, mut reopened) = (Some(handle), 0);
+        for (place, channel) in scenario.channels.iter().enumerate() {
+            let (mut next, mut reopened) = (Some(ChannelHandle(place)), 0);
             while let Some(handle) = next {
                 names.push((handle, &channel.name));
                 let (from, to) = (host(channel.from), host(channel.to));
@@ -100,35 +100,35 @@ impl Outcome {
                 let Figures { sent, delivered, lost, dropped, .. } = report.figures;
                 let unaccounted = sent.saturating_sub(delivered + lost + dropped);
                 let is_on_route = |on| on == channel.from || on == channel.to || channel.via.contains(&on);
-                let has_crashed = scenario.crashes().any(|fault| is_on_route(fault.on));
-                of_channels.push(OfChannel { from, to, via, unaccounted, has_crashed, reopened, report });
+                let has_crashed = scenario.crashes().any(|fault| is_on_route(fault.host.0));
+                of_channels.push(ChannelRow { from, to, via, unaccounted, has_crashed, reopened, report });
                 (next, reopened) = (world.successor(handle), reopened + 1);
             }
         }
-        let faults = scenario.faults.iter().zip(world.faults()).map(|(asked, fault)| OfFault {
+        let faults = world.faults().iter().map(|fault| FaultRow {
             kind: fault.kind.name(),
-            on: host(asked.on),
+            on: host(fault.host.0),
             at_ns: fault.from.as_nanos(),
             until_ns: fault.until.as_nanos(),
         });
         let (findings, more_findings) = world.findings();
         let name_of = |handle| names.iter().find(|(other, _)| *other == handle).map(|(_, name)| (*name).to_owned());
         let findings = findings.into_iter().map(|finding| (finding.channel.and_then(name_of), finding));
-        let name_of_host = |of: &WatchedPeer| {
+        let name_of_host = |of: &PeerPremises| {
             let number = (0..scenario.hosts.len()).find(|&number| address(number) == of.peer);
             number.map_or_else(|| of.peer.to_string(), host)
         };
-        let of_host = |(host, &id): (&Host, _)| {
-            let (peers, _) = world.endpoint(id).watched_peers();
+        let of_host = |place: usize| {
+            let (peers, _) = world.endpoint(HostId(place)).watched_peers();
             let peers = peers.iter().map(|of| (name_of_host(of), *of)).collect();
-            OfHost { name: host.name.clone(), counters: world.host_counters(id), peers }
+            HostRow { name: host(place), counters: world.host_counters(HostId(place)), peers }
         };
         Self {
             scenario: name,
             seed,
             sent_until,
             elapsed: sent_until.since(scenario.start),
-            hosts: scenario.hosts.iter().zip(hosts).map(of_host).collect(),
+            hosts: (0..scenario.hosts.len()).map(of_host).collect(),
             channels: of_channels,
             faults: faults.collect(),
             findings: findings.collect(),
@@ -137,7 +137,7 @@ impl Outcome {
     }
 
     fn figures(&self) -> Vec<Figures> {
-        let of = |channel: &OfChannel| {
+        let of = |channel: &ChannelRow| {
             let figures = channel.report.figures.clone();
             match channel.reopened {
                 0 => figures,
@@ -158,7 +158,7 @@ impl Outcome {
 
     /// The premises that were broken, and at which host, in words.
     fn broken_premises(&self) -> Vec<String> {
-        let of_peer = |host: &OfHost, (name, of): &(String, WatchedPeer)| {
+        let of_peer = |host: &HostRow, (name, of): &(String, PeerPremises)| {
             let (here, there) = (escaped(&host.name).into_owned(), escaped(name).into_owned());
             broken_of_peer(of, &there).into_iter().map(move |told| format!("{here}: {told}"))
         };
@@ -167,8 +167,8 @@ impl Outcome {
 }
 
 /// The JSON object, in one line.
-pub(super) fn json(outcome: &Outcome) -> String {
-    let of_channel = |channel: &OfChannel| {
+pub(super) fn json(outcome: &ScenarioReport) -> String {
+    let of_channel = |channel: &ChannelRow| {
         let report = &channel.report;
         let more = json!({
             // Messages that the sending host refused, because they were beyond the contract or the queue.
@@ -179,7 +179,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
         });
         with(with(report::channel(&report.figures), json!(channel)), more)
     };
-    let of_host = |OfHost { name, counters, peers }: &OfHost| {
+    let of_host = |HostRow { name, counters, peers }: &HostRow| {
         json!({
             "name": name,
             "busy_ns": counters.busy,
@@ -191,7 +191,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
             "ring_full": counters.ring_full,
             "damaged": counters.damaged,
             "lost_on_wire": counters.wire.lost,
-            "peers": peers.iter().map(|(name, of)| report::peer(of, name)).collect::<Value>(),
+            "peers": peers.iter().map(|(name, of)| json!(PeerReport::new(of, name))).collect::<Value>(),
         })
     };
     let of_finding = |(channel, Finding { at, what, expected, found, .. }): &(Option<String>, Finding)| {
@@ -217,7 +217,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
 }
 
 /// The page for people.
-pub(super) fn page(outcome: &Outcome) -> String {
+pub(super) fn page(outcome: &ScenarioReport) -> String {
     let figures = outcome.figures();
     let (hosts, faults) = (counted(outcome.hosts.len() as u64, "host"), counted(outcome.faults.len() as u64, "fault"));
     let mut page = format!(
@@ -227,23 +227,23 @@ pub(super) fn page(outcome: &Outcome) -> String {
         outcome.sent_until.since(Instant::ZERO),
         report::table(&figures, outcome.elapsed),
     );
-    let mut say = |count: fn(&OfChannel) -> u64, before: &str, after: &str| {
+    let mut say = |count: fn(&ChannelRow) -> u64, before: &str, after: &str| {
         for (channel, figures) in outcome.channels.iter().zip(&figures).filter(|(channel, _)| count(channel) > 0) {
             let messages = counted(count(channel), "message");
             let _ = writeln!(page, "{}: {before}{messages} {after}", escaped(&figures.name));
         }
     };
     say(|channel| channel.report.send.refused, "", "beyond its contract or its queue never left the sender.");
-    let unaccounted = |channel: &OfChannel| if channel.has_crashed { channel.unaccounted } else { 0 };
+    let unaccounted = |channel: &ChannelRow| if channel.has_crashed { channel.unaccounted } else { 0 };
     say(unaccounted, "what became of ", "is not known: a host crashed.");
-    let best_effort = |channel: &OfChannel| match channel.report.figures.best_effort {
+    let best_effort = |channel: &ChannelRow| match channel.report.figures.best_effort {
         true if !channel.has_crashed => channel.unaccounted,
         _ => 0,
     };
     say(best_effort, "", "unaccounted for: best effort promises none.");
     if !outcome.faults.is_empty() {
         let at = |nanos| Duration::from_nanos(nanos).to_string();
-        let columns: [Column<'_, &OfFault>; 4] = [
+        let columns: [Column<'_, &FaultRow>; 4] = [
             ("fault", &|fault| fault.kind.replace('_', " ")),
             ("on", &|fault| escaped(&fault.on).into_owned()),
             ("from", &|fault| at(fault.at_ns)),
@@ -256,7 +256,7 @@ pub(super) fn page(outcome: &Outcome) -> String {
 }
 
 /// Whether the promises were kept; and if not, whose and how.
-fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
+fn verdict(outcome: &ScenarioReport, figures: &[Figures]) -> String {
     let mut verdict = String::new();
     for (channel, Finding { at, what, expected, found, .. }) in &outcome.findings {
         let whose = channel.as_ref().map_or(String::new(), |channel| format!("{}, ", escaped(channel)));
@@ -299,13 +299,13 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use laxity::calibration::Exceeded;
+    use laxity::calibration::ExceededPremise;
 
     use super::*;
 
     #[test]
     fn what_is_undecided_is_not_said_to_be_kept() {
-        let mut outcome = Outcome {
+        let mut outcome = ScenarioReport {
             scenario: "two.scenario.toml".to_owned(),
             seed: 1,
             sent_until: Instant::ZERO,
@@ -316,7 +316,7 @@ mod tests {
             findings: Vec::new(),
             more_findings: 0,
         };
-        let of = |outcome: &Outcome, undecided, over_bound| {
+        let of = |outcome: &ScenarioReport, undecided, over_bound| {
             verdict(outcome, &[Figures { name: "video".to_owned(), undecided, over_bound, ..Figures::default() }])
         };
         let said = "UNDECIDED: 12 messages: the clocks of the two hosts do not tell whether they were in time.";
@@ -328,10 +328,11 @@ mod tests {
         assert_eq!(of(&outcome, 12, 1), format!("{said}\nA PROMISE WAS BROKEN: video."));
 
         let [round_trip, error] = [150, 1].map(Duration::from_millis);
-        let network = Exceeded { count: 3, largest: round_trip, limit: error };
-        let peer = WatchedPeer { peer: address(1), round_trip, error, network, clock: Exceeded::default() };
+        let network = ExceededPremise { count: 3, largest: round_trip, limit: error };
+        let (by_wall_clocks, clock) = (false, ExceededPremise::default());
+        let peer = PeerPremises { peer: address(1), round_trip, error, by_wall_clocks, network, clock };
         let (name, counters) = ("a".to_owned(), HostCounters::default());
-        outcome.hosts.push(OfHost { name, counters, peers: vec![("b".to_owned(), peer)] });
+        outcome.hosts.push(HostRow { name, counters, peers: vec![("b".to_owned(), peer)] });
         let said = of(&outcome, 0, 0);
         assert!(said.starts_with("premise: a: network: the least of eight round trips to b was up to 150ms"), "{said}");
         assert!(said.contains("\nNo promise is known to be broken") && !said.contains("kept"), "{said}");

@@ -3,16 +3,16 @@
 
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_sim::search::shrink::Smallest;
-use laxity_sim::tiny::{Role, Who};
+use laxity_sim::search::shrink::CounterExample;
+use laxity_sim::tiny::{ReleaseSource, Role};
 use serde_json::{Value, json};
 
-use super::{OfTest, Report};
+use super::{AnalysisRow, Report};
 use crate::report::to_json;
 
 /// One line, without a line end.
 pub(super) fn object(report: &Report<'_>) -> String {
-    let sum = |of: fn(&OfTest) -> u64| report.tests.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&AnalysisRow) -> u64| report.tests.iter().map(of).sum::<u64>();
     to_json(&json!({
         "mode": "search",
         "simulated": true,
@@ -26,8 +26,8 @@ pub(super) fn object(report: &Report<'_>) -> String {
     }))
 }
 
-fn test(of: &OfTest, report: &Report<'_>) -> Value {
-    let OfTest { test, summary, counter_example } = of;
+fn test(of: &AnalysisRow, report: &Report<'_>) -> Value {
+    let AnalysisRow { test, summary, counter_example } = of;
     let at = |permille| summary.largest_at(permille);
     json!({
         "test": test.name(),
@@ -44,8 +44,8 @@ fn test(of: &OfTest, report: &Report<'_>) -> Value {
     })
 }
 
-fn smallest(report: &Report<'_>, system: u64, found: &Smallest) -> Value {
-    let Smallest { bounded, violation, .. } = found;
+fn smallest(report: &Report<'_>, system: u64, found: &CounterExample) -> Value {
+    let CounterExample { bounded, violation, .. } = found;
     let promised = |number: usize| bounded.promises[number].bound.worst.as_nanos();
     let channels = bounded.system.channels.iter().enumerate().map(|(number, channel)| {
         json!({
@@ -71,8 +71,8 @@ fn smallest(report: &Report<'_>, system: u64, found: &Smallest) -> Value {
     });
     let releases = violation.pattern.releases.iter().map(|release| {
         let channel = match release.who {
-            Who::Channel(number) => Some(number),
-            Who::BestEffort => None,
+            ReleaseSource::Channel(number) => Some(number),
+            ReleaseSource::BestEffort => None,
         };
         json!({ "channel": channel, "at_ns": release.at, "bytes": release.bytes })
     });

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use laxity_sim::search::case::Test;
-use laxity_sim::search::hunt::{Found, Hunt, Summary};
-use laxity_sim::search::shrink::Smallest;
+use laxity_sim::search::case::Analysis;
+use laxity_sim::search::hunt::{Hunt, HuntResult, Summary};
+use laxity_sim::search::shrink::CounterExample;
 
 use super::RunArguments;
 use crate::failure::Failure;
@@ -21,13 +21,13 @@ use crate::stop::Stop;
 /// Arguments of the search alone.
 #[derive(Debug, Args)]
 pub(crate) struct SearchArguments {
-    /// Attack random systems at the edge of admission, by each of its tests and the papers'
+    /// Attack random systems at the edge of admission, by each of its tests and by those of the papers
     #[arg(long, group = "mode")]
     pub(crate) search: bool,
-    /// Of a search: how many systems, whatever the time; the same number gives the same output
+    /// Of a search: how many systems, however long they take. The same number gives the same output
     #[arg(long, requires = "search", value_name = "N")]
     pub(crate) systems: Option<NonZeroU64>,
-    /// Of a search: this system alone, again; if it breaks a promise, made as small as it gets
+    /// Of a search: repeat this system alone. If it breaks a promise, it is reduced to the smallest system that does
     #[arg(long, requires = "search", value_name = "NUMBER", conflicts_with = "systems")]
     pub(crate) system: Option<u64>,
     /// Of a search: systems of this test only, by its name in the table
@@ -39,9 +39,9 @@ pub(crate) struct SearchArguments {
 }
 
 /// The names of all tests, or of their run times, each once.
-fn names(of: impl Fn(Test) -> &'static str) -> PossibleValuesParser {
+fn names(of: impl Fn(Analysis) -> &'static str) -> PossibleValuesParser {
     let mut names: Vec<&str> = Vec::new();
-    for name in Test::all().into_iter().map(of) {
+    for name in Analysis::all().into_iter().map(of) {
         if !names.contains(&name) {
             names.push(name);
         }
@@ -56,9 +56,9 @@ impl SearchArguments {
     }
 
     /// The tests that are asked for, all unless one is named. A system's number counts among these.
-    fn tests(&self) -> Result<Vec<Test>, Failure> {
+    fn tests(&self) -> Result<Vec<Analysis>, Failure> {
         let is_named = |name: &Option<String>, found: &str| name.as_deref().is_none_or(|name| name == found);
-        let mut tests = Test::all();
+        let mut tests = Analysis::all();
         tests.retain(|test| is_named(&self.test, test.name()) && is_named(&self.run_time, test.machine().into()));
         if tests.is_empty() {
             return Err(Failure::Usage("sim: no test has this --test and this --run-time".into()));
@@ -76,15 +76,15 @@ struct Report<'a> {
     arguments: &'a SearchArguments,
     /// Systems that were drawn, those included that were not admitted.
     systems: u64,
-    tests: Vec<OfTest>,
+    tests: Vec<AnalysisRow>,
 }
 
 /// What it found of one analysis.
-struct OfTest {
-    test: Test,
+struct AnalysisRow {
+    test: Analysis,
     summary: Summary,
     /// The smallest counter-example, and the number of its system.
-    counter_example: Option<(u64, Smallest)>,
+    counter_example: Option<(u64, CounterExample)>,
 }
 
 impl Report<'_> {
@@ -97,7 +97,7 @@ impl Report<'_> {
         format!("laxity sim --search --seed {}{test}{run_time} --system {system}", self.seed)
     }
 
-    /// Systems that broke a promise which somebody may rely on.
+    /// Systems that broke a promise of a test that decides.
     fn violations(&self) -> u64 {
         self.tests.iter().filter(|of| of.test.decides()).map(|of| of.summary.broken.len() as u64).sum()
     }
@@ -130,7 +130,7 @@ fn all<'a>(hunt: &Hunt, search: &'a SearchArguments, arguments: &RunArguments) -
     };
     let bar = bar(style, length);
     let (started, worlds, broken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
-    let tell = |found: &Found| {
+    let tell = |found: &HuntResult| {
         let outcome = found.outcome.as_ref();
         let worlds = worlds.fetch_add(outcome.map_or(0, |outcome| outcome.worlds), Ordering::Relaxed);
         if found.test.decides() && outcome.is_some_and(|outcome| outcome.first.is_some()) {
@@ -147,11 +147,11 @@ fn all<'a>(hunt: &Hunt, search: &'a SearchArguments, arguments: &RunArguments) -
     let go_on = || !stop.is_set() && until.is_none_or(|until| Instant::now() < until);
     let (systems, found) = hunt.run(arguments.threads(), count, go_on, tell);
     bar.set_message("making counter-examples small");
-    let of_test = |(test, summary): (Test, Summary)| {
+    let of_test = |(test, summary): (Analysis, Summary)| {
         let counter_example = hunt.smallest_of(arguments.threads(), &summary.broken);
-        OfTest { test, summary, counter_example }
+        AnalysisRow { test, summary, counter_example }
     };
-    let tests: Vec<OfTest> = found.into_iter().map(of_test).collect();
+    let tests: Vec<AnalysisRow> = found.into_iter().map(of_test).collect();
     bar.finish_and_clear();
     let (worlds, seconds) = (worlds.into_inner(), started.elapsed().as_secs_f64());
     eprintln!("{worlds} worlds in {seconds:.1} s, {:.0} per second", worlds as f64 / seconds);
@@ -166,6 +166,6 @@ fn again<'a>(hunt: &Hunt, search: &'a SearchArguments, number: u64) -> Report<'a
         summary.add(number, outcome);
     }
     let counter_example = hunt.smallest_of(1, &summary.broken);
-    let tests = vec![OfTest { test: found.test, summary, counter_example }];
+    let tests = vec![AnalysisRow { test: found.test, summary, counter_example }];
     Report { seed: hunt.seed, arguments: search, systems: 1, tests }
 }

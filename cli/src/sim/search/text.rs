@@ -1,18 +1,18 @@
 //! What a search found, for people.
 
 use laxity_core::contract::packets;
-use laxity_sim::search::case::Test;
-use laxity_sim::search::shrink::Smallest;
-use laxity_sim::tiny::{Role, Who};
+use laxity_sim::search::case::Analysis;
+use laxity_sim::search::shrink::CounterExample;
+use laxity_sim::tiny::{ReleaseSource, Role};
 
-use super::{OfTest, Report};
+use super::{AnalysisRow, Report};
 use crate::numbers::{NONE, count};
 use crate::table::{Column, table};
 
 pub(super) fn print(report: &Report<'_>) {
     // The largest response by its bound that so many thousandths of the channels do not exceed.
-    let ratio = |of: &OfTest, permille| of.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
-    let columns: [Column<'_, &OfTest>; 10] = [
+    let ratio = |of: &AnalysisRow, permille| of.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
+    let columns: [Column<'_, &AnalysisRow>; 10] = [
         ("test", &|of| of.test.name().to_owned()),
         ("run time", &|of| of.test.machine().to_string()),
         ("decides", &|of| if of.test.decides() { "yes" } else { "no" }.to_owned()),
@@ -40,8 +40,8 @@ fn thousandths(ppm: u64) -> String {
     format!("{}.{:03}", rounded / 1_000, rounded % 1_000)
 }
 
-fn explain(test: Test, again: &str, found: &Smallest) {
-    let Smallest { bounded, violation, .. } = found;
+fn explain(test: Analysis, again: &str, found: &CounterExample) {
+    let CounterExample { bounded, violation, .. } = found;
     let (system, platform) = (&bounded.system, &bounded.system.platform);
     println!("\nThe smallest counter-example to {} ({}):", test.name(), test.machine());
     println!(
@@ -82,8 +82,8 @@ fn explain(test: Test, again: &str, found: &Smallest) {
         let (times, release) = (alike.len(), &alike[0]);
         let times = if times > 1 { format!("{times} times ") } else { String::new() };
         let whose = match release.who {
-            Who::Channel(number) => format!("on channel {number}"),
-            Who::BestEffort => "of best effort".to_owned(),
+            ReleaseSource::Channel(number) => format!("on channel {number}"),
+            ReleaseSource::BestEffort => "of best effort".to_owned(),
         };
         println!("  at {}: {times}{} bytes {whose}", release.at, release.bytes);
     }

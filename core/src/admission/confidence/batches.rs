@@ -2,7 +2,7 @@
 //! windows but *batches* of windows that follow one another.
 //!
 //! **Premises.** The batches of a calibration do not depend on one another, though the windows within one may do so in any way; and no
-//! batch has more than m windows beyond the budget of its b. Both are stated with the claim ([`Batched`]). Then at most m/b of the windows are
+//! batch has more than m windows beyond the budget of its b. Both are stated with the claim ([`BatchedClaim`]). Then at most m/b of the windows are
 //! beyond the budget for each batch that has any, and how many batches have is bounded by Clopper and Pearson:
 //!
 //! ```text
@@ -17,7 +17,7 @@
 //! trials with different probabilities, as few successes are no likelier than if each had their mean [Hoeffding 1956, theorem 4].
 //!
 //! **The budget.** Budgets are tried downwards, each at the whole alpha, until one fails: because more batches exceed it than the target allows,
-//! or more than m windows of a batch do. What is claimed is the last that did not fail. All that can be claimed wrongly is claimed
+//! or more than m windows of a batch do. The claim is the last one that did not fail. All that can be claimed wrongly is claimed
 //! only if the first budget that does not deserve it passes, so the claim is wrong no more often than that one test. For this the budgets
 //! must not follow from the values: they are those of a fixed grid, each a sixty-fourth less than the one before. With too few batches for
 //! the target the same is done for the least target that they carry, which follows from N alone: then no window of the calibration exceeds
@@ -51,7 +51,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 /// From so many batches that have the largest values follows how many windows of a batch are bad together.
 const RARE_BATCHES: usize = 3;
 
-/// How windows are counted, and the premise that goes with it.
+/// The rule by which windows are counted, and the premise that goes with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batching {
     /// b: windows that are counted together.
@@ -81,22 +81,22 @@ impl Batching {
         Probability::from_parts(u64::try_from(parts).unwrap_or(u64::MAX))
     }
 
-    /// What a number of batches can show at best: that none of them has a window beyond the budget.
+    /// The least probability that a number of batches can show: if none of them has a window beyond the budget.
     pub fn least(self, batches: u64, alpha: Probability) -> Probability {
         self.of_windows(upper_bound(0, batches, alpha))
     }
 }
 
-/// What is claimed of windows that follow one another.
+/// A claim about windows that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batched {
+pub struct BatchedClaim {
     /// More is stolen in a window only with the probability of `exceedance`.
     pub budget: Duration,
     /// N: on how many batches it rests.
     pub batches: u64,
     /// b and m.
     pub batching: Batching,
-    /// How many of them may have a window beyond the budget.
+    /// The number of them that may have a window beyond the budget.
     pub allowed: u64,
     /// Wrong in a share alpha of all calibrations at most, if the premises hold.
     pub exceedance: Probability,
@@ -112,7 +112,7 @@ pub fn claim(
     batching: Batching,
     target: Probability,
     alpha: Probability,
-) -> Option<Batched> {
+) -> Option<BatchedClaim> {
     let Batching { windows, most_bad } = batching;
     let count = stolen.len() / windows.max(1);
     if count < FEWEST_BATCHES || windows == 0 {
@@ -148,7 +148,7 @@ pub fn claim(
     let by_windows = (0..count).filter_map(but_most_bad).max().unwrap_or(0);
     let least = u64::from(by_batches.max(by_windows));
     let budget = Duration::from_nanos(on_grid(length.as_nanos(), least));
-    Some(Batched { budget, batches, batching, allowed, exceedance })
+    Some(BatchedClaim { budget, batches, batching, allowed, exceedance })
 }
 
 /// The least budget of the grid below `whole` that is at least `least`, all of which pass above it; `whole` if none is below.

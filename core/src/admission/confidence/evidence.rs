@@ -1,6 +1,6 @@
 //! A claim about a probability, watched for as long as one likes: evidence against it that counts whenever it is looked at.
 //!
-//! Somebody claims that an event has a probability of p at most, whatever happened before it. For a factor r, with r p below one, the *stake*
+//! The claim is that an event has a probability of p at most, whatever happened before it. For a factor r, with r p below one, the *stake*
 //!
 //! ```text
 //! E_r = r^k · ((1 − r p)/(1 − p))^(n − k)       after k events in n trials
@@ -13,10 +13,10 @@
 //! processes are called e-processes, or test martingales.)
 //!
 //! A claim that was true for a long time may become false; what its stakes lost meanwhile would hide that for as long. So stakes begin anew before each trial, the one that begins before
-//! trial n with 1/(n (n + 1)) in the place of one: these add up to one over all trials, so the whole still is a supermartingale that begins at one. What one begun anew has is kept where it is
+//! trial n with 1/(n (n + 1)) in the place of one: these add up to one over all trials, so the whole still is a supermartingale that begins at one. A supermartingale that was begun anew is kept where it is
 //! more than what the older ones are worth.
 //!
-//! What is tested is that no event is likelier than claimed, whatever happened before. A host that is so only in the mean, with times in which it is not, is accused.
+//! The tested claim is that no event is likelier than claimed, whatever happened before. A host that keeps the claim only in the mean, with times in which it does not, is accused.
 //!
 //! The factors are 2, 4, 8 and so on; what one of R factors has reached divided by R is no more than the mean. Logarithms to base two are integers in
 //! units of 2⁻³², those of what is lost rounded up, so a stake is never above the true one.
@@ -31,12 +31,12 @@ const ONE: i64 = 1 << 32;
 
 /// Evidence against a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Evidence {
+pub struct ClaimEvidence {
     /// Of each factor that there is, what a trial without an event takes off.
     losses: [i64; FACTORS],
-    /// How many factors there are.
+    /// The number of factors.
     factors: usize,
-    /// What a stake has to reach.
+    /// The value that a stake has to reach.
     enough: i64,
     stakes: [i64; FACTORS],
     /// Trials so far.
@@ -44,7 +44,7 @@ pub struct Evidence {
     withdrawn: bool,
 }
 
-impl Evidence {
+impl ClaimEvidence {
     /// Against the claim that an event has a probability of `claimed` at most. A true claim is withdrawn with a probability of `alpha` at most.
     pub fn new(claimed: Probability, alpha: Probability) -> Self {
         let (whole, p) = (u128::from(Probability::ONE.0), u128::from(claimed.0.max(1)));
@@ -83,7 +83,7 @@ impl Evidence {
         }
     }
 
-    /// Whether there ever was enough.
+    /// True if there ever was enough evidence.
     pub fn is_enough(&self) -> bool {
         self.withdrawn
     }
@@ -133,15 +133,15 @@ mod tests {
 
     #[test]
     fn an_event_that_should_be_rare_is_enough_and_one_that_should_not_is_none() {
-        let mut rare = Evidence::new(Probability::from_parts(1_000_000), ALPHA);
+        let mut rare = ClaimEvidence::new(Probability::from_parts(1_000_000), ALPHA);
         rare.trials(10, false);
         rare.trials(1, true);
         assert!(rare.is_enough());
-        let mut often = Evidence::new(Probability::HALF, ALPHA);
+        let mut often = ClaimEvidence::new(Probability::HALF, ALPHA);
         often.trials(1000, true);
         assert!(!often.is_enough(), "nothing can be staked against it");
         // One in ten: ten in a hundred are as claimed, nine in a row are not.
-        let mut tenth = Evidence::new(Probability::from_millionths(100_000), ALPHA);
+        let mut tenth = ClaimEvidence::new(Probability::from_millionths(100_000), ALPHA);
         for _ in 0..10 {
             tenth.trials(9, false);
             tenth.trials(1, true);
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_stake_grows_by_its_factor_and_shrinks_by_what_makes_that_fair() {
-        let mut evidence = Evidence::new(Probability::from_millionths(100_000), ALPHA);
+        let mut evidence = ClaimEvidence::new(Probability::from_millionths(100_000), ALPHA);
         // 2, 4 and 8; sixteen tenths cannot be staked.
         assert_eq!(evidence.factors, 3);
         evidence.trials(3, true);

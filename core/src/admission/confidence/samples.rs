@@ -9,10 +9,10 @@ use alloc::vec::Vec;
 use super::{Probability, exceedances_allowed, upper_bound};
 use crate::units::Duration;
 
-/// What is claimed of a value.
+/// A claim about a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// What is exceeded only with the probability of `exceedance`.
+pub struct QuantileClaim {
+    /// The value that is exceeded only with the probability `exceedance`.
     pub value: Duration,
     /// n: on how many values it rests.
     pub samples: u64,
@@ -84,29 +84,13 @@ impl Samples {
     /// which is above the target. `None` without values.
     ///
     /// Which of the two it is depends on the number of values alone, so either is wrong no more often.
-    pub fn claim(&self, target: Probability, alpha: Probability) -> Option<Claim> {
-        let Allowed { exceedances: allowed, exceedance } = Allowed::or_none(self.len, target, alpha);
-        let value = self.ranked(self.len.saturating_sub(allowed))?;
-        Some(Claim { value, samples: self.len, allowed, exceedance, alpha })
-    }
-}
-
-/// How many of a number of values may exceed the one that is claimed, and with what probability any does.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Allowed {
-    /// k; less than the number of values, but for none of none.
-    pub(super) exceedances: u64,
-    /// p_up.
-    pub(super) exceedance: Probability,
-}
-
-impl Allowed {
-    /// As many as the target allows, or none, and then the exceedance is that of none.
-    pub(super) fn or_none(samples: u64, target: Probability, alpha: Probability) -> Self {
-        match exceedances_allowed(samples, target, alpha) {
+    pub fn claim(&self, target: Probability, alpha: Probability) -> Option<QuantileClaim> {
+        let (allowed, exceedance) = match exceedances_allowed(self.len, target, alpha) {
             // Either is a bound; they are rounded in different ways.
-            Some(exceedances) => Self { exceedances, exceedance: upper_bound(exceedances, samples, alpha).min(target) },
-            None => Self { exceedances: 0, exceedance: upper_bound(0, samples, alpha) },
-        }
+            Some(allowed) => (allowed, upper_bound(allowed, self.len, alpha).min(target)),
+            None => (0, upper_bound(0, self.len, alpha)),
+        };
+        let value = self.ranked(self.len.saturating_sub(allowed))?;
+        Some(QuantileClaim { value, samples: self.len, allowed, exceedance, alpha })
     }
 }

@@ -7,12 +7,12 @@ use core::cmp::Ordering;
 /// Exponents grow by less than 2⁷ with an operation and double with a square: a power with a 64-bit exponent of a number that
 /// itself came from a few operations stays below 2⁷⁶, which an `i128` holds with room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Up {
+pub(super) struct RoundedUp {
     mantissa: u64,
     exponent: i128,
 }
 
-impl Up {
+impl RoundedUp {
     const ZERO: Self = Self { mantissa: 0, exponent: 0 };
     pub(super) const ONE: Self = Self { mantissa: 1 << 63, exponent: -63 };
 
@@ -94,13 +94,13 @@ impl Up {
     }
 }
 
-impl From<u64> for Up {
+impl From<u64> for RoundedUp {
     fn from(value: u64) -> Self {
         Self::normal(value.into(), 0)
     }
 }
 
-impl Ord for Up {
+impl Ord for RoundedUp {
     fn cmp(&self, other: &Self) -> Ordering {
         match (self.mantissa, other.mantissa) {
             (0, _) | (_, 0) => self.mantissa.cmp(&other.mantissa),
@@ -109,7 +109,7 @@ impl Ord for Up {
     }
 }
 
-impl PartialOrd for Up {
+impl PartialOrd for RoundedUp {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
@@ -121,7 +121,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// The integer that it is, rounded down, if it has no more than 127 bits.
-    fn whole(up: Up) -> u128 {
+    fn whole(up: RoundedUp) -> u128 {
         match u32::try_from(up.exponent) {
             Ok(shift) => u128::from(up.mantissa) << shift,
             Err(_) => u128::from(up.mantissa).checked_shr((-up.exponent) as u32).unwrap_or(0),
@@ -133,38 +133,38 @@ mod tests {
         fn never_less_and_hardly_more(a in 0u64.., b in 1u64.., shift in 0u32..64) {
             let (a, b) = (a >> shift, b >> (shift / 2) | 1);
             let close = |up: u128, exact: u128| up >= exact && up - exact <= exact >> 62;
-            prop_assert!(close(whole(Up::from(a).mul(Up::from(b))), u128::from(a) * u128::from(b)));
-            prop_assert!(close(whole(Up::from(a).times(b)), u128::from(a) * u128::from(b)));
-            prop_assert!(close(whole(Up::from(a).add(Up::from(b))), u128::from(a) + u128::from(b)));
+            prop_assert!(close(whole(RoundedUp::from(a).mul(RoundedUp::from(b))), u128::from(a) * u128::from(b)));
+            prop_assert!(close(whole(RoundedUp::from(a).times(b)), u128::from(a) * u128::from(b)));
+            prop_assert!(close(whole(RoundedUp::from(a).add(RoundedUp::from(b))), u128::from(a) + u128::from(b)));
             // The quotient's first 63 bits behind the point.
-            let quotient = Up::from(a).divided_by(b);
-            let scaled = Up { exponent: quotient.exponent + 63, ..quotient };
+            let quotient = RoundedUp::from(a).divided_by(b);
+            let scaled = RoundedUp { exponent: quotient.exponent + 63, ..quotient };
             let exact = (u128::from(a) << 63).div_ceil(b.into());
             prop_assert!(whole(scaled) + 1 >= exact && whole(scaled) <= exact + (exact >> 62));
-            prop_assert_eq!(Up::from(a).cmp(&Up::from(b)), a.cmp(&b));
+            prop_assert_eq!(RoundedUp::from(a).cmp(&RoundedUp::from(b)), a.cmp(&b));
         }
 
         #[test]
         fn rounded_down_is_not_above(parts in 0u64..=1_000_000_000_000) {
-            let down = Up::parts_rounded_down(parts, 1_000_000_000_000);
-            prop_assert!(down <= Up::from(parts).divided_by(1_000_000_000_000));
-            prop_assert!(down.times(1_000_000_000_000).add(Up::from(1_000_000)) >= Up::from(parts) );
+            let down = RoundedUp::parts_rounded_down(parts, 1_000_000_000_000);
+            prop_assert!(down <= RoundedUp::from(parts).divided_by(1_000_000_000_000));
+            prop_assert!(down.times(1_000_000_000_000).add(RoundedUp::from(1_000_000)) >= RoundedUp::from(parts) );
         }
     }
 
     #[test]
     fn powers() {
-        assert_eq!(whole(Up::from(3).power(20)), 3_486_784_401);
-        assert_eq!(Up::from(7).power(0), Up::ONE);
-        assert_eq!(Up::ZERO.power(3), Up::ZERO);
-        let half = Up::ONE.divided_by(2);
+        assert_eq!(whole(RoundedUp::from(3).power(20)), 3_486_784_401);
+        assert_eq!(RoundedUp::from(7).power(0), RoundedUp::ONE);
+        assert_eq!(RoundedUp::ZERO.power(3), RoundedUp::ZERO);
+        let half = RoundedUp::ONE.divided_by(2);
         assert_eq!(half.power(u64::MAX).exponent, -63 - i128::from(u64::MAX));
     }
 
     #[test]
     fn what_is_far_smaller_still_counts() {
-        let tiny = Up::ONE.divided_by(2).power(1000);
-        assert!(Up::ONE.add(tiny) > Up::ONE);
-        assert!(tiny.is_negligible_beside(Up::ONE) && !Up::ONE.is_negligible_beside(tiny));
+        let tiny = RoundedUp::ONE.divided_by(2).power(1000);
+        assert!(RoundedUp::ONE.add(tiny) > RoundedUp::ONE);
+        assert!(tiny.is_negligible_beside(RoundedUp::ONE) && !RoundedUp::ONE.is_negligible_beside(tiny));
     }
 }

@@ -9,31 +9,31 @@ fn ms(millis: u64) -> Duration {
 fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) -> Contract {
     Contract::new(max, 1, interval, burst, deadline).unwrap()
 }
-fn at_rate(host: u64, bytes: u64) -> Source {
-    Source { host, rate: Rate::bytes_per_second(bytes), ahead: Duration::from_micros(274), spacing: Duration::ZERO }
+fn at_rate(host: u64, bytes: u64) -> FlowSource {
+    FlowSource { host, rate: Rate::bytes_per_second(bytes), ahead: Duration::from_micros(274), spacing: Duration::ZERO }
 }
-fn of(source: Source, contract: Contract) -> Flow {
+fn of(source: FlowSource, contract: Contract) -> Flow {
     Flow::real_time(source, &contract, 1400, contract.deadline())
 }
 /// Every other one spaces its packets, by 42.72 to 342 µs.
-fn spaced_or_not(host: u64) -> Source {
+fn spaced_or_not(host: u64) -> FlowSource {
     let spacing =
         if host.is_multiple_of(2) { Duration::ZERO } else { Duration::from_nanos(42_720) * host.pow(2).min(8) };
-    Source { spacing, ..fast(host) }
+    FlowSource { spacing, ..fast(host) }
 }
-fn nothing_known(host: u64) -> Source {
-    Source { rate: None, ahead: Duration::ZERO, ..fast(host) }
+fn nothing_known(host: u64) -> FlowSource {
+    FlowSource { rate: None, ahead: Duration::ZERO, ..fast(host) }
 }
 /// 100 Mbit/s.
-fn fast(host: u64) -> Source {
+fn fast(host: u64) -> FlowSource {
     at_rate(host, 12_500_000)
 }
-fn assumed() -> Incoming {
-    Incoming::new(&Admission::new(Platform::assumed_host()).unwrap())
+fn assumed() -> IncomingTraffic {
+    IncomingTraffic::new(&Admission::new(Platform::assumed_host()).unwrap())
 }
 
 /// What arrives as early as its curve lets it, served at one unit a nanosecond: the longest wait, instant by instant.
-fn served(curves: &[Curve], last: u64) -> u64 {
+fn served(curves: &[ArrivalCurve], last: u64) -> u64 {
     let (mut worst, mut t) = (0, 0);
     while t <= last {
         let arrived: u128 = curves.iter().map(|curve| curve.lines().map(|part| part.at(t)).min().unwrap_or(0)).sum();
@@ -43,10 +43,10 @@ fn served(curves: &[Curve], last: u64) -> u64 {
     worst
 }
 
-fn affine() -> impl Strategy<Value = Affine> {
-    (0u64..60, 0u64..4, 1u64..9).prop_map(|(level, cost, often)| Affine {
+fn affine() -> impl Strategy<Value = AffineCurve> {
+    (0u64..60, 0u64..4, 1u64..9).prop_map(|(level, cost, often)| AffineCurve {
         level: level.into(),
-        ..Affine::rising(cost, Duration::from_nanos(often))
+        ..AffineCurve::rising(cost, Duration::from_nanos(often))
     })
 }
 
@@ -56,15 +56,15 @@ proptest! {
     /// The maximum at a bend is that of every instant, and at most a unit for each host more.
     #[test]
     fn the_longest_wait_is_that_of_every_instant(parts in prop::collection::vec((affine(), affine(), affine(), 0u8..6), 1..5)) {
-        let curves: Vec<Curve> = parts
+        let curves: Vec<ArrivalCurve> = parts
             .into_iter()
-            .map(|(link, spaced, flows, kind)| Curve {
+            .map(|(link, spaced, flows, kind)| ArrivalCurve {
                 link: (kind % 3 != 1).then_some(link),
                 spaced: (kind > 2).then_some(spaced),
                 flows: (kind % 3 != 2).then_some(flows),
             })
             .collect();
-        let slope = |curve: &Curve| curve.lines().map(|part| part.slope).min().unwrap();
+        let slope = |curve: &ArrivalCurve| curve.lines().map(|part| part.slope).min().unwrap();
         let is_endless = curves.iter().map(slope).sum::<u128>() > ONE;
         let found = most(&curves);
         prop_assert_eq!(found.is_none(), is_endless);
@@ -75,7 +75,7 @@ proptest! {
         }
     }
 
-    /// Whoever was let in keeps what it was granted, whoever comes after it; and nobody's leaving makes anybody wait longer.
+    /// A channel that was let in keeps what it was granted, whichever channel comes after it. No channel waits longer because another one leaves.
     #[test]
     fn what_was_granted_is_kept(
         asked in prop::collection::vec((any::<bool>(), 1u64..60_000, 1u64..30, 1u64..4, 1u64..60, 0u64..8), 1..14),
@@ -124,7 +124,7 @@ proptest! {
         let mut platform = Platform::assumed_host();
         platform.receive_rate = Rate::bytes_per_second(port);
         platform.receive_batch = batch;
-        let mut incoming = Incoming::new(&Admission::new(platform).unwrap());
+        let mut incoming = IncomingTraffic::new(&Admission::new(platform).unwrap());
         for (max, interval, burst, host) in others {
             incoming.insert(of(spaced_or_not(host), contract(max, ms(interval), burst, ms(60))), Duration::MAX);
         }
@@ -162,7 +162,7 @@ fn short_last_packets_count_as_short() {
         incoming.frames_at_a_look([&flows].into_iter(), 0)
     };
     // 1 byte and 138 of overhead take 11.12 µs of 12.5 MB/s; the first look comes as late as `input_delay`.
-    let look = u128::from(assumed().looks.first);
+    let look = u128::from(assumed().first_look);
     assert_eq!(frames(1_400), look.div_ceil(11_120) + 1);
     assert_eq!(frames(2_800), frames(1_400));
 }
@@ -223,7 +223,7 @@ fn who_is_not_told_how_fast_a_link_is_holds_its_best_effort_back() {
 #[test]
 fn a_late_wake_up_is_waited_for_once() {
     let late = Platform { wake_up: ms(5), ..Platform::assumed_host() };
-    let incoming = Incoming::new(&Admission::new(late).unwrap());
+    let incoming = IncomingTraffic::new(&Admission::new(late).unwrap());
     let bursts = of(fast(1), contract(60 << 10, ms(50), 12, ms(150)));
     let room = incoming.room(&bursts, ms(100)).unwrap();
     // Frames come 122.72 µs apart, and 32 of them are found every 0.4 ms. If each look came as late as the first, it would be 20 ms.
@@ -237,8 +237,8 @@ fn who_spaces_its_packets_brings_as_many_at_once() {
     let mut platform = Platform::assumed_host();
     platform.link.rate = Rate::bytes_per_second(125_000_000);
     platform.receive_batch = 1024;
-    let mut incoming = Incoming::new(&Admission::new(platform).unwrap());
-    let source = |host, spacing| Source { spacing, ..at_rate(host, 125_000_000) };
+    let mut incoming = IncomingTraffic::new(&Admission::new(platform).unwrap());
+    let source = |host, spacing| FlowSource { spacing, ..at_rate(host, 125_000_000) };
     let spaced = |host| source(host, Duration::from_nanos(42_720));
     let often = contract(1_000, Duration::from_micros(100), 40, ms(5));
     incoming.insert(of(spaced(1), often), Duration::MAX);
@@ -279,7 +279,7 @@ fn what_a_peer_tells_of_its_link_may_be_anything() {
     for ahead in [0, 1, u64::MAX / 2, u64::MAX].map(Duration::from_nanos) {
         for spacing in [0, 1, 1_000_000_000].map(Duration::from_nanos) {
             for rate in [None, Rate::bytes_per_second(1), Rate::bytes_per_second(u64::MAX)] {
-                let source = Source { host: 1, rate, ahead, spacing };
+                let source = FlowSource { host: 1, rate, ahead, spacing };
                 let _ = assumed().room(&of(source, contract), ms(5));
                 let _ = assumed().room(&Flow::best_effort(source, 1400, Some(spacing)), ms(5));
             }

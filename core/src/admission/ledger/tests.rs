@@ -22,29 +22,29 @@ fn platform(machine: MachineModel) -> Platform {
 }
 
 #[derive(Clone, Debug)]
-struct Ask {
+struct TestRequest {
     contract: Contract,
     role: Role,
     budget: Duration,
 }
 
-fn ask() -> impl Strategy<Value = Ask> {
+fn ask() -> impl Strategy<Value = TestRequest> {
     let role = prop_oneof![6 => Just(Role::Sends), 3 => Just(Role::Receives), 1 => Just(Role::Relays)];
     (1u64..20_000, 1u64..3000, 5_000_000u64..500_000_000, 1u64..300, role).prop_map(
         |(max, min, interval, percent, role)| {
             let deadline = Duration::from_nanos((interval * percent / 100).max(2_000_000));
             let contract = Contract::new(max, min.min(max), Duration::from_nanos(interval), 1, deadline).unwrap();
-            Ask { contract, role, budget: deadline }
+            TestRequest { contract, role, budget: deadline }
         },
     )
 }
 
-fn by_ledger(admission: &Admission, ask: &Ask) -> Option<Reservation> {
+fn by_ledger(admission: &Admission, ask: &TestRequest) -> Option<Reservation> {
     let newcomer = admission.newcomer(&ask.contract, ask.role).unwrap();
     admission.ask_ledger(&newcomer, ask.budget)
 }
 
-fn by_exact_test(admission: &Admission, ask: &Ask) -> bool {
+fn by_exact_test(admission: &Admission, ask: &TestRequest) -> bool {
     let newcomer = admission.newcomer(&ask.contract, ask.role).unwrap();
     admission.decide_exactly(&newcomer, ask.budget).is_ok()
 }
@@ -52,7 +52,7 @@ fn by_exact_test(admission: &Admission, ask: &Ask) -> bool {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What the ledger says yes to holds by the exact test, whoever let the others in.
+    /// If the ledger says yes, the exact test does, too, whichever of them let the other channels in.
     #[test]
     fn yes_is_yes(asks in prop::collection::vec((ask(), any::<bool>()), 1..60), papers: bool, faster in 1u64..12) {
         let machine = if papers { MachineModel::PapersInline } else { MachineModel::Executive };
@@ -79,7 +79,7 @@ proptest! {
     #[test]
     fn release_restores_the_ledger(asks in prop::collection::vec(ask(), 1..40), kept in 0usize..10) {
         let mut admission = Admission::new(platform(MachineModel::Executive)).unwrap();
-        let enter = |admission: &mut Admission, ask: &Ask| -> Option<ReservationId> {
+        let enter = |admission: &mut Admission, ask: &TestRequest| -> Option<ReservationId> {
             let (id, _) = admission.reserve(&ask.contract, ask.role, ask.budget).ok()?;
             admission.relax(id, ask.budget).unwrap();
             Some(id)
@@ -128,7 +128,7 @@ fn a_hundred_refusals_of_the_ledger_that_the_exact_test_admits() {
 }
 
 /// The first channels have the exact test's short deadlines on a link that is hardly used, where by the ledger's account there
-/// is no room left. Whoever comes later needs none there.
+/// is no room left. Later channels need none there.
 #[test]
 fn what_the_exact_test_let_in_does_not_blind_the_ledger() {
     let mut platform = platform(MachineModel::Executive);
@@ -139,7 +139,7 @@ fn what_the_exact_test_let_in_does_not_blind_the_ledger() {
     for place in 0..200 {
         let deadline = Duration::from_micros(3_500_000 + 5 * place);
         let contract = Contract::new(300 + place, 300, Duration::from_secs(10), 1, deadline).unwrap();
-        let ask = Ask { contract, role: Role::Sends, budget: deadline };
+        let ask = TestRequest { contract, role: Role::Sends, budget: deadline };
         let alone = by_ledger(&admission, &ask);
         assert!(alone.is_some(), "{place}");
         let reservation = if place < 64 {

@@ -13,7 +13,7 @@
 //!
 //! `N_b` is the length of the message that blocks. The paper writes N_p and does not say whose it is; here it is the
 //! largest over all channels, the asking one included, and best effort (`best_effort.message_packets`), so that one T_w holds
-//! for everybody. Only the part `1/P` of C_pr is not an integer, so all sums are kept in units of 1/P ns and
+//! for all channels. Only the part `1/P` of C_pr is not an integer, so all sums are kept in units of 1/P ns and
 //! rounded up when they are shown.
 //!
 //! **Order.** D_order ranks channels by fixed priority, although the run time serves them by deadline:
@@ -22,7 +22,7 @@
 //!    d; beyond that, the formula of step 3 holds only for a message that ends before the next one comes.
 //! 2. The newcomer stands above all.
 //! 3. For each existing j, `r_j` is the least r with `r = T_w + T_s,j + Σ_{h above j} ⌈r/I_h⌉ T_s,h`, if at most min(d_j, I_j).
-//! 4. The newcomer takes the highest place below which everybody has such an r.
+//! 4. The newcomer takes the highest place below which all channels have such an r.
 //!
 //! It may be on a host if its own `r ≤ min(D, I)` there and all others still hold: T_w may have grown. On a route the
 //! responses of the hops must add up to no more than the deadline; each hop's d is then its r and a part of the slack
@@ -30,7 +30,7 @@
 //!
 //! **What is wrong with it** (each with its counter-example in the tests, or a figure of the paper that it misses):
 //!
-//! - `max` in C_b1st is a misprint for `min`: a block is "up to P packets" ([`Block::Min`]).
+//! - `max` in C_b1st is a misprint for `min`: a block is "up to P packets" ([`BlockTerm::Min`]).
 //! - C_l of other channels' packets is counted while the blocker runs, not while the message itself is switched to and
 //!   starts: unsound.
 //! - One C_csp is counted in all, though every message above costs its own: unsound.
@@ -48,9 +48,9 @@ use crate::units::Duration;
 /// Most terms of the response-time sum that one insertion looks at, some tenth of a second; then it is refused.
 const MOST_VISITS: u64 = 1 << 24;
 
-/// How the lowest preemption terms are read.
+/// The reading of the lowest preemption terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Block {
+pub enum BlockTerm {
     /// As printed: `max(N_b, P)` in C_b1st, `(N − 1)/P` in C_pr.
     Printed,
     /// As evidently meant: `min(N_b, P)` and `⌊(N − 1)/P⌋`.
@@ -59,8 +59,8 @@ pub enum Block {
 
 /// A channel that D_order takes; times in nanoseconds, rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Placed {
-    /// What was asked for.
+pub struct DOrderChannel {
+    /// The contract that was asked for.
     pub contract: Contract,
     /// N: packets of its largest message.
     pub packets: u32,
@@ -76,9 +76,9 @@ pub struct Placed {
     exact_service: u128,
 }
 
-/// Why D_order does not take a channel.
+/// The reason why D_order does not take a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum DOrderRefusal {
     /// The message has too many packets, or packets take no time on the link, so that T_w has no bound.
     #[error("bad_parameters: too many packets, or a link without a transmission time")]
     BadParameters,
@@ -102,10 +102,10 @@ pub enum Refused {
 /// The channels of one sending host, in D_order.
 ///
 /// ```
-/// use laxity_core::{admission::published::d_order::{Block, DOrder}, contract::Contract, platform::Platform, units::Duration};
+/// use laxity_core::{admission::published::d_order::{BlockTerm, DOrder}, contract::Contract, platform::Platform, units::Duration};
 ///
 /// let millis = Duration::from_millis;
-/// let mut hop = DOrder::new(&Platform::papers_table_2b(), Block::Printed)?;
+/// let mut hop = DOrder::new(&Platform::papers_table_2b(), BlockTerm::Printed)?;
 /// let channel = hop.insert(&Contract::new(61_440, 61_440, millis(50), 1, millis(40))?)?;
 /// assert_eq!(hop.channels()[channel].service, Duration::from_nanos(7_002_500));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -113,13 +113,13 @@ pub enum Refused {
 #[derive(Clone, Debug)]
 pub struct DOrder {
     platform: Platform,
-    block: Block,
-    channels: Vec<Placed>,
+    block: BlockTerm,
+    channels: Vec<DOrderChannel>,
 }
 
-/// What the response-time sum needs of a channel: T_s and I in units of 1/P ns.
+/// The values of a channel that the response-time sum needs: T_s and I in units of 1/P ns.
 #[derive(Clone, Copy)]
-struct Above {
+struct HigherChannel {
     service: u128,
     interval: u128,
 }
@@ -129,13 +129,13 @@ impl DOrder {
     ///
     /// # Errors
     /// The first parameter of the platform that is out of range.
-    pub fn new(platform: &Platform, block: Block) -> Result<Self, PlatformError> {
+    pub fn new(platform: &Platform, block: BlockTerm) -> Result<Self, PlatformError> {
         platform.validate()?;
         Ok(Self { platform: platform.clone(), block, channels: Vec::new() })
     }
 
     /// The channels, in the order of their insertion.
-    pub fn channels(&self) -> &[Placed] {
+    pub fn channels(&self) -> &[DOrderChannel] {
         &self.channels
     }
 
@@ -143,18 +143,18 @@ impl DOrder {
     /// Time grows with the square of the number of channels, up to a bound.
     ///
     /// # Errors
-    /// [`Refused`], in its order; nothing has changed then.
-    pub fn insert(&mut self, contract: &Contract) -> Result<usize, Refused> {
+    /// [`DOrderRefusal`], in its order; nothing has changed then.
+    pub fn insert(&mut self, contract: &Contract) -> Result<usize, DOrderRefusal> {
         let packets = contract::packets(contract.max_message(), self.platform.packet);
         let full = self.link(self.platform.packet);
         if packets > limits::MAX_PACKETS_PER_MESSAGE || full == 0 {
-            return Err(Refused::BadParameters);
+            return Err(DOrderRefusal::BadParameters);
         }
         let service = self.service(contract.max_message(), packets);
         let wait = self.wait(packets, full);
-        let above = |channel: &Placed| self.above(&channel.contract, channel.exact_service);
+        let above = |channel: &DOrderChannel| self.above(&channel.contract, channel.exact_service);
         let newcomer = self.above(contract, service);
-        let mut entries: Vec<(usize, u128, Above)> = (self.channels.iter().enumerate())
+        let mut entries: Vec<(usize, u128, HigherChannel)> = (self.channels.iter().enumerate())
             .map(|(index, channel)| (index, self.scaled(within(&channel.contract)), above(channel)))
             .collect();
         // A stable sort keeps the older one first.
@@ -165,11 +165,11 @@ impl DOrder {
             sum.saturating_add(walk::share(above.service, interval))
         });
         if used > ONE {
-            return Err(Refused::Utilisation);
+            return Err(DOrderRefusal::Utilisation);
         }
 
         let mut visits = 0;
-        // Below the newcomer, from the bottom up, as long as everybody holds.
+        // Below the newcomer, from the bottom up, as long as all channels hold.
         let mut position = entries.len();
         let mut below = Vec::new();
         while let Some((&(_, within, own), higher)) = entries[..position].split_last() {
@@ -180,22 +180,22 @@ impl DOrder {
         }
         let within = within(contract);
         let higher = entries[..position].iter().map(|entry| entry.2);
-        let own =
-            response(wait + service, higher, self.scaled(within), &mut visits).ok_or(Refused::Deadline { within })?;
+        let own = response(wait + service, higher, self.scaled(within), &mut visits)
+            .ok_or(DOrderRefusal::Deadline { within })?;
 
         let mut others = alloc::vec![(Duration::ZERO, 0); entries.len()];
         for (place, &(index, within, above)) in entries.iter().enumerate() {
             let response = if place < position {
                 let higher = entries[..place].iter().map(|entry| entry.2);
                 response(wait + above.service, higher, within, &mut visits)
-                    .ok_or(Refused::BreaksExisting { channel: index })?
+                    .ok_or(DOrderRefusal::BreaksExisting { channel: index })?
             } else {
                 below[entries.len() - 1 - place]
             };
             others[index] = (self.shown(response), place + usize::from(place >= position));
         }
         let wait = self.shown(wait);
-        let newcomer = Placed {
+        let newcomer = DOrderChannel {
             contract: *contract,
             packets,
             service: self.shown(service),
@@ -205,7 +205,7 @@ impl DOrder {
             exact_service: service,
         };
         for (channel, (response, position)) in self.channels.iter_mut().zip(others) {
-            *channel = Placed { wait, response, position, ..*channel };
+            *channel = DOrderChannel { wait, response, position, ..*channel };
         }
         self.channels.push(newcomer);
         Ok(self.channels.len() - 1)
@@ -219,8 +219,8 @@ impl DOrder {
     fn shown(&self, scaled: u128) -> Duration {
         Duration::from_nanos(u64::try_from(scaled.div_ceil(self.platform.quantum.into())).unwrap_or(u64::MAX))
     }
-    fn above(&self, contract: &Contract, service: u128) -> Above {
-        Above { service, interval: self.scaled(contract.interval()) }
+    fn above(&self, contract: &Contract, service: u128) -> HigherChannel {
+        HigherChannel { service, interval: self.scaled(contract.interval()) }
     }
     /// L_x, scaled.
     fn link(&self, bytes: u32) -> u128 {
@@ -236,8 +236,8 @@ impl DOrder {
         let scheduling = self.scaled(costs.link_cost) * u128::from(packets);
         let switch = u128::from(costs.change_of_handler().as_nanos());
         let preemption = match self.block {
-            Block::Printed => inner * switch,
-            Block::Min => inner / u128::from(costs.quantum) * u128::from(costs.quantum) * switch,
+            BlockTerm::Printed => inner * switch,
+            BlockTerm::Min => inner / u128::from(costs.quantum) * u128::from(costs.quantum) * switch,
         };
         let (first, other, full) =
             (self.scaled(costs.first_packet), self.scaled(costs.packet_cost), self.link(costs.packet));
@@ -252,8 +252,8 @@ impl DOrder {
         let most = self.channels.iter().map(|channel| channel.packets).fold(packets, u32::max);
         let most = most.max(costs.best_effort.message_packets);
         let blocking = match self.block {
-            Block::Printed => most.max(costs.quantum),
-            Block::Min => most.min(costs.quantum),
+            BlockTerm::Printed => most.max(costs.quantum),
+            BlockTerm::Min => most.min(costs.quantum),
         };
         let block = self.scaled(costs.first_packet) + u128::from(blocking - 1) * self.scaled(costs.packet_cost);
         let link = block.div_ceil(full) * self.scaled(costs.link_cost);
@@ -262,11 +262,16 @@ impl DOrder {
 }
 
 /// The least r with `r = once + Σ ⌈r/I⌉ T_s` over those above, if it is at most `within`.
-fn response(once: u128, above: impl Iterator<Item = Above> + Clone, within: u128, visits: &mut u64) -> Option<u128> {
+fn response(
+    once: u128,
+    above: impl Iterator<Item = HigherChannel> + Clone,
+    within: u128,
+    visits: &mut u64,
+) -> Option<u128> {
     let mut r = once;
     loop {
         let mut needed = once;
-        for Above { service, interval } in above.clone() {
+        for HigherChannel { service, interval } in above.clone() {
             needed = needed.saturating_add(r.div_ceil(interval).saturating_mul(service));
             *visits += 1;
         }

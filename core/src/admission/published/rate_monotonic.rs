@@ -13,7 +13,7 @@
 //! Each is sufficient for what it models, and none counts the cost of a switch; [`crate::admission::response_time`] does. Liu and
 //! Layland's test is no test for upcalls that are not preempted at once: it passes sets that miss. That RMDP holds can be seen
 //! from `U + c_j (1/T_1 − 1/T_n) ≥ Σ_{h≤i} C_h/T_h + c_j/T_i` for i < j. It does not always admit more than Sha's test, because
-//! c_max may belong to the highest priority, which blocks nobody.
+//! c_max may belong to the highest priority, which blocks no other upcall.
 //!
 //! **Integers.** Shares have 62 binary places and are rounded up, c is rounded up to a nanosecond. `u ≤ n (2^{1/n} − 1)` is
 //! asked as `(1 + u/n)^n ≤ 2`, with `u/n` and every product rounded up. All factors are positive, so what is computed is
@@ -53,7 +53,7 @@ fn within_bound(share: u128, n: usize) -> bool {
     true
 }
 
-/// Liu and Layland's test: sufficient if everybody may be preempted at any time. No upcalls pass.
+/// Liu and Layland's test: sufficient if every upcall may be preempted at any time. No upcalls pass.
 pub fn liu_layland(upcalls: &[Upcall]) -> bool {
     within_bound(utilisation(upcalls), upcalls.len())
 }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn the_edges() {
         assert_eq!(verdicts(&[]), [true; 3]);
-        // One upcall alone may use all; nobody blocks it.
+        // One upcall alone may use all; no other one blocks it.
         assert_eq!(verdicts(&[upcall(10, 10, 1, 1)]), [true; 3]);
         // 2 (√2 − 1) = .828427124…
         let pair = |nanos| {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::super::pair::Pair;
+use super::super::pair::HostPair;
 use super::*;
 use crate::platform::Platform;
 
@@ -16,12 +16,12 @@ fn contract() -> impl Strategy<Value = Contract> {
 
 /// What a channel holds that may not change: its share of the deadline, and the hand-over.
 fn shares(host: &Admission) -> Vec<(ReservationId, Duration, Duration)> {
-    host.held().map(|(id, held)| (id, held.handover, held.stages(host.settings.rule).total())).collect()
+    host.channels.iter().map(|(id, held)| (id, held.handover, held.stages(host.settings.rule).total())).collect()
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
-    /// Whatever is changed, everybody keeps what was promised, and the newcomer for whom it was changed is granted then.
+    /// Whatever is changed, all channels keep what they were promised, and the newcomer for which it was changed is granted then.
     #[test]
     fn shares_stay_and_the_newcomer_is_granted(
         channels in prop::collection::vec((contract(), 0u8..3), 1..12), fast: bool, composite: bool,
@@ -37,11 +37,11 @@ proptest! {
             let budget = contract.deadline();
             let before = shares(&host);
             let reserved = match host.reserve_or_rearrange(&contract, role, 0, budget) {
-                Ok(Reserved::Now(id, _)) => {
+                Ok(RearrangeResult::Now(id, _)) => {
                     prop_assert!(shares(&host).iter().filter(|held| held.0 != id).copied().eq(before));
                     Some(id)
                 }
-                Ok(Reserved::After(other)) => {
+                Ok(RearrangeResult::After(other)) => {
                     prop_assert_eq!(shares(&host), before.clone());
                     prop_assert_eq!(shares(&other), before);
                     prop_assert!(other.test().is_ok());
@@ -82,8 +82,8 @@ fn granted(platform: &Platform) -> [u32; 3] {
     };
     let mut granted = [0; 3];
     for _ in 0..100 {
-        let fixed = |rule| Pair::new(platform, Settings::work_conserving(rule)).unwrap();
-        let mut hosts = [fixed(Rule::Split), fixed(Rule::Composite), Pair::live(platform).unwrap()];
+        let fixed = |rule| HostPair::new(platform, Settings::work_conserving(rule)).unwrap();
+        let mut hosts = [fixed(Rule::Split), fixed(Rule::Composite), HostPair::live(platform).unwrap()];
         for _ in 0..6 {
             let bytes = [200, 1_000, 10_000, 60_000, 100_000][draw(5) as usize];
             let interval = ms([1, 2, 5, 10, 33][draw(5) as usize]);

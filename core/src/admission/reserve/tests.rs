@@ -56,14 +56,14 @@ fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
         }
         yes
     };
-    let streams: Vec<Stream> = parts.iter().map(|part| part.1).collect();
+    let streams: Vec<PacketStream> = parts.iter().map(|part| part.1).collect();
     let processor = least(&|deadline| {
         let jobs = parts.iter().map(|part| Job { deadline, ..part.0 }).collect();
         let stolen = machine.processor_stolen(streams.iter());
         walk(&ProcessorTest::new(machine, jobs, None, stolen), false) == Verdict::Fits
     });
     let link = least(&|deadline| {
-        let streams = streams.iter().map(|stream| Stream { deadline, ..*stream }).collect();
+        let streams = streams.iter().map(|stream| PacketStream { deadline, ..*stream }).collect();
         walk(&LinkTest::new(machine, streams, None), false) == Verdict::Fits
     });
     (processor, link)
@@ -111,7 +111,7 @@ fn smaller_messages_need_a_longer_deadline() {
 }
 
 #[test]
-fn a_newcomer_with_smaller_packets_is_tested_against_everybody() {
+fn a_newcomer_with_smaller_packets_is_tested_against_all() {
     let platform = Platform {
         best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1, starts: None },
         link: LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link },
@@ -196,7 +196,7 @@ fn the_order_of_reservations_does_not_matter() {
         one.reserve(&small(bytes, 25_000), Role::Receives, LONG).unwrap();
     }
     let mut other = Admission::new(Platform::assumed_host()).unwrap();
-    for reservation in one.slots.iter().rev().filter_map(|slot| slot.reservation) {
+    for reservation in one.channels.iter().map(|(_, held)| *held).collect::<Vec<_>>().into_iter().rev() {
         other.insert(reservation).unwrap();
     }
     let last = small(7_000, 30_000);
@@ -208,7 +208,7 @@ fn the_order_of_reservations_does_not_matter() {
 }
 
 #[test]
-fn relaxing_spends_the_budget_and_harms_nobody() {
+fn relaxing_spends_the_budget_and_harms_no_channel() {
     let mut admission = Admission::new(Platform::assumed_host()).unwrap();
     let (sender, least) = admission.reserve(&small(10_000, 20_000), Role::Sends, LONG).unwrap();
     let (receiver, own) = admission.reserve(&small(10_000, 20_000), Role::Receives, LONG).unwrap();
@@ -415,7 +415,7 @@ proptest! {
         for bytes in bytes {
             let Ok((_, stages)) = admission.reserve(&small(bytes, 20_000), Role::Sends, LONG) else { break };
             prop_assert_eq!(admission.test(), Ok(()));
-            let (id, held) = admission.held().map(|(id, held)| (id, *held)).last().unwrap();
+            let (id, held) = admission.channels.iter().map(|(id, held)| (id, *held)).last().unwrap();
             let (job, stream) = (held.job.unwrap().deadline, held.stream.unwrap().deadline);
             for shorter in [held.with(job - 1, stream), held.with(job, stream - 1)] {
                 let mut tighter = admission.clone();

@@ -15,7 +15,7 @@ fn share(millionths: u64) -> Probability {
 
 /// Of 100 ms it takes 30 once in ten million windows, 6 in ten thousand, 1 in a hundred.
 fn host(rule: Rule) -> Admission {
-    let claim = |budget, parts, handover, late_handover| Claim {
+    let claim = |budget, parts, handover, late_handover| ToleranceClaim {
         envelopes: alloc::vec![(ms(100), ms(budget))],
         exceedances: alloc::vec![Probability::from_parts(parts)],
         handover: Duration::from_micros(handover),
@@ -68,7 +68,7 @@ fn the_least_tolerance_rules_and_those_that_are_there_stay() {
     assert_ne!(refused.code, Code::Tolerance);
     assert_eq!((host.stages(tolerant), host.claim().unwrap().handover), (Some(stages), Duration::from_micros(500)));
     assert!(
-        host.reserve_upcall(Upcall::new(ms(50), ms(1), 1, 1).unwrap(), crate::admission::upcalls::Kind::Periodic)
+        host.reserve_upcall(Upcall::new(ms(50), ms(1), 1, 1).unwrap(), crate::admission::upcalls::UpcallKind::Periodic)
             .is_err()
     );
     assert!(host.release(tolerant));
@@ -101,7 +101,7 @@ proptest! {
 
     /// Whatever comes and goes, every channel keeps its stages, and none misses more often than it tolerates.
     #[test]
-    fn nobody_misses_more_often_than_it_tolerates(
+    fn no_channel_misses_more_often_than_it_tolerates(
         steps in prop::collection::vec((1u64..20_000, 5u64..100, 20u64..300, 0usize..4, 0usize..3, any::<bool>()), 1..12),
     ) {
         let mut host = host(Rule::Split);

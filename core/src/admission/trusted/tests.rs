@@ -48,11 +48,11 @@ fn an_iteration_is_no_longer_than_was_declared_at_the_start() {
     let mut host = host(Rule::Split);
     let long = Upcall::new(ms(20), Duration::from_micros(402), 2, 1).unwrap();
     let refusal = host.reserve_trusted(long, 0).unwrap_err();
-    assert_eq!(refusal.why, Denied::TooLong(Duration::from_micros(200)));
+    assert_eq!(refusal.why, UpcallDenial::TooLong(Duration::from_micros(200)));
     assert_eq!(refusal.fitting_cost, Some(Duration::from_micros(400)));
     let mut none = Admission::new(Platform::assumed_host()).unwrap();
     let refusal = none.reserve_trusted(upcall(20, 1), 0).unwrap_err();
-    assert_eq!((refusal.why, refusal.fitting_cost), (Denied::TooLong(Duration::ZERO), None));
+    assert_eq!((refusal.why, refusal.fitting_cost), (UpcallDenial::TooLong(Duration::ZERO), None));
 }
 
 /// The longest iteration is a term of how far ahead the link is served and of how long a frame may wait, granted or not.

@@ -48,10 +48,10 @@ fn what_is_released_counts_and_not_what_is_due() {
     let mut admission = Admission::new(platform).unwrap();
     let contract = Contract::new(100, 100, ms(10), 1, ms(10)).unwrap();
     admission.reserve(&contract, Role::Receives, ms(10)).unwrap();
-    let refusal = admission.reserve_upcall(upcall(9, 5), Kind::Periodic).unwrap_err();
-    assert!(matches!(refusal.why, Denied::Utilisation | Denied::Late(_)), "{refusal:?}");
+    let refusal = admission.reserve_upcall(upcall(9, 5), UpcallKind::Periodic).unwrap_err();
+    assert!(matches!(refusal.why, UpcallDenial::Utilisation | UpcallDenial::Late(_)), "{refusal:?}");
     // 5 ms of the channel that had begun early (U1), 5 ms released with the upcall, and all before 10 ms.
-    let (_, bound) = admission.reserve_upcall(upcall(30, 5), Kind::Periodic).unwrap();
+    let (_, bound) = admission.reserve_upcall(upcall(30, 5), UpcallKind::Periodic).unwrap();
     let input_delay = admission.input_delay();
     assert!(bound.unwrap() > ms(15) && bound.unwrap() <= ms(25) + input_delay, "{bound:?}");
 }
@@ -59,9 +59,9 @@ fn what_is_released_counts_and_not_what_is_due() {
 #[test]
 fn what_is_above_goes_on_during_the_last_iteration() {
     // C 2, I 5 above an iteration of 6: three times, not twice.
-    let mut line = Line::default();
+    let mut line = StaircaseLine::default();
     line.add_term(ms(5).as_nanos(), ms(2).as_nanos(), 0);
-    let mut stolen = Stolen::default();
+    let mut stolen = StolenTime::default();
     stolen.add_least_of(alloc::vec![line]);
     let found = beside(&[upcall(20, 6)], &[], Duration::ZERO, Duration::ZERO, stolen);
     assert_eq!(found, [Some(ms(10))]);
@@ -71,7 +71,7 @@ fn what_is_above_goes_on_during_the_last_iteration() {
 fn a_channel_that_would_make_an_upcall_late_is_refused() {
     let platform = Platform { first_packet: ms(2), ..free() };
     let mut admission = Admission::new(platform).unwrap();
-    let (place, alone) = admission.reserve_upcall(upcall(10, 3), Kind::Periodic).unwrap();
+    let (place, alone) = admission.reserve_upcall(upcall(10, 3), UpcallKind::Periodic).unwrap();
     let contract = |millis| Contract::new(100, 100, ms(millis), 1, ms(1000)).unwrap();
     let (id, _) = admission.reserve(&contract(20), Role::Sends, ms(1000)).unwrap();
     let beside = admission.upcall_response(place);
@@ -88,32 +88,35 @@ fn a_channel_that_would_make_an_upcall_late_is_refused() {
 #[test]
 fn a_refusal_says_what_would_fit_and_whom_it_would_make_late() {
     let mut admission = Admission::new(free()).unwrap();
-    let (first, _) = admission.reserve_upcall(upcall(10, 4), Kind::Periodic).unwrap();
-    let late = admission.reserve_upcall(upcall(20, 18), Kind::Periodic).unwrap_err();
+    let (first, _) = admission.reserve_upcall(upcall(10, 4), UpcallKind::Periodic).unwrap();
+    let late = admission.reserve_upcall(upcall(20, 18), UpcallKind::Periodic).unwrap_err();
     let fits = late.fitting_cost.unwrap();
     let with = |cost| Upcall::new(ms(20), cost, 1, 1).unwrap();
-    assert!(admission.clone().reserve_upcall(with(fits), Kind::Periodic).is_ok(), "the advice is granted");
-    assert!(admission.clone().reserve_upcall(with(fits + Duration::from_nanos(1)), Kind::Periodic).is_err());
+    assert!(admission.clone().reserve_upcall(with(fits), UpcallKind::Periodic).is_ok(), "the advice is granted");
+    assert!(admission.clone().reserve_upcall(with(fits + Duration::from_nanos(1)), UpcallKind::Periodic).is_err());
     // An iteration of 7 ms below one that has 6 ms left.
     let blocks = Upcall::new(ms(100), ms(7), 1, 1).unwrap();
-    let refusal = admission.reserve_upcall(blocks, Kind::Periodic).unwrap_err();
-    assert_eq!(refusal.why, Denied::BreaksExisting(first));
+    let refusal = admission.reserve_upcall(blocks, UpcallKind::Periodic).unwrap_err();
+    assert_eq!(refusal.why, UpcallDenial::BreaksExisting(first));
     let in_parts = Upcall::new(ms(100), ms(7), 7, 1).unwrap();
-    assert!(admission.reserve_upcall(in_parts, Kind::Periodic).is_ok());
+    assert!(admission.reserve_upcall(in_parts, UpcallKind::Periodic).is_ok());
 }
 
 #[test]
 fn an_aperiodic_one_blocks_by_an_iteration_and_runs_in_what_is_left() {
     let mut admission = Admission::new(free()).unwrap();
-    let (place, alone) = admission.reserve_upcall(upcall(10, 4), Kind::Periodic).unwrap();
+    let (place, alone) = admission.reserve_upcall(upcall(10, 4), UpcallKind::Periodic).unwrap();
     assert_eq!(alone, Some(ms(4)));
     let job = Upcall::new(ms(1000), ms(12), 6, 1).unwrap();
-    let (aperiodic, takes) = admission.reserve_upcall(job, Kind::Aperiodic).unwrap();
+    let (aperiodic, takes) = admission.reserve_upcall(job, UpcallKind::Aperiodic).unwrap();
     assert_eq!(admission.upcall_response(place), Some(ms(6) - Duration::from_nanos(1)));
     // 12 ms of its own beside 4 in every 10: 6 and 6, in the first two periods.
     assert_eq!(takes, Some(ms(20)));
     let long = Upcall::new(ms(1000), ms(7), 1, 1).unwrap();
-    assert_eq!(admission.reserve_upcall(long, Kind::Aperiodic).unwrap_err().why, Denied::BreaksExisting(place));
+    assert_eq!(
+        admission.reserve_upcall(long, UpcallKind::Aperiodic).unwrap_err().why,
+        UpcallDenial::BreaksExisting(place)
+    );
     admission.release_upcall(aperiodic);
     assert_eq!(bounds(&admission), [Some(ms(4))]);
 }

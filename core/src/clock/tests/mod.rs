@@ -4,21 +4,22 @@ extern crate std;
 
 mod world;
 
-use world::{Estimator, Leg, MICRO, MILLI, Numbers, Ours, Rules, World};
+use world::{Estimator, MICRO, MILLI, OwnEstimator, PathDirection, SeededNumbers, World, WorldRules};
 
 use super::*;
+use crate::mutant::Mutant;
 use crate::units::Duration;
 
-fn ours(rules: &Rules) -> Ours {
+fn ours(rules: &WorldRules) -> OwnEstimator {
     let period = Duration::from_nanos(rules.period);
-    Ours(PeerClock::new(rules.stated_ppm, period), Pending::new(64))
+    OwnEstimator(PeerClock::new(rules.stated_ppm, period), PendingMessages::new(64))
 }
 
-/// The judgements of the world of that seed: those that are wrong, contradictions, and all by verdict, then those of messages that came before any
+/// The judgements of the world of that seed: those that are wrong, with wall clocks that were refuted, contradictions, and all by verdict, then those of messages that came before any
 /// report.
-fn judge<E: Estimator>(seed: u64, make: impl Fn(&Rules) -> E) -> (usize, u64, [[usize; 3]; 2]) {
-    let mut numbers = Numbers(seed);
-    let rules = Rules::any(&mut numbers);
+fn judge<E: Estimator>(seed: u64, make: impl Fn(&WorldRules) -> E) -> (usize, u64, [[usize; 3]; 2]) {
+    let mut numbers = SeededNumbers(seed);
+    let rules = WorldRules::any(&mut numbers);
     let mut world = World::new(&mut numbers, rules, make);
     world.run();
     let judges = if world.rules.told { &world.ends } else { &world.ends[1..] };
@@ -28,7 +29,9 @@ fn judge<E: Estimator>(seed: u64, make: impl Fn(&Rules) -> E) -> (usize, u64, [[
         counts[0][outcome.judged.verdict as usize] += 1;
         counts[1][outcome.judged.verdict as usize] += usize::from(outcome.is_early);
     }
-    let wrong = world.outcomes.iter().filter(|outcome| outcome.is_wrong()).count();
+    let judges = if world.rules.told { &world.heard } else { &world.heard[1..] };
+    let refuted = judges.iter().flatten().filter(|heard| heard.wall_refuted).count();
+    let wrong = world.outcomes.iter().filter(|outcome| outcome.is_wrong()).count() + refuted;
     (wrong, contradictions, counts)
 }
 
@@ -53,20 +56,22 @@ fn no_true_latency_is_outside_of_its_interval() {
 }
 
 /// The first world that shows the mistake.
-fn caught<E: Estimator>(make: impl Fn(&Rules) -> E) -> Option<u64> {
+fn caught<E: Estimator>(make: impl Fn(&WorldRules) -> E) -> Option<u64> {
     (0..20_000).find(|&seed| judge(seed, &make).0 > 0)
 }
 
 #[test]
 fn each_mistake_is_caught() {
     for mistake in [
-        Mistake::NoDrift,
-        Mistake::UpperFromPast,
-        Mistake::LowerFromFuture,
-        Mistake::PeerEpochIgnored,
-        Mistake::OwnEpochIgnored,
-        Mistake::Unconfirmed,
-        Mistake::Exact,
+        Mutant::ClockNoDrift,
+        Mutant::ClockUpperFromPast,
+        Mutant::ClockLowerFromFuture,
+        Mutant::ClockPeerEpochIgnored,
+        Mutant::ClockOwnEpochIgnored,
+        Mutant::ClockUnconfirmed,
+        Mutant::ClockExact,
+        Mutant::ClockWallFromPast,
+        Mutant::ClockWallExact,
     ] {
         let world = caught(|rules| {
             let mut estimator = ours(rules);
@@ -80,16 +85,16 @@ fn each_mistake_is_caught() {
 /// The usual filter: of the last eight exchanges the one with the least round trip bounds the offset, and it ages by the drift.
 struct LeastRoundTrip {
     said: PeerClock,
-    samples: Newest<(Offset, Offset, Offset, Instant), 8>,
+    samples: NewestValues<(Offset, Offset, Offset, Instant), 8>,
     drift: Offset,
-    judged: Option<Judged>,
+    judged: Option<JudgedMessage>,
 }
 
 impl Estimator for LeastRoundTrip {
-    fn say(&mut self, now: Instant, epoch: u8) -> Exchange {
-        self.said.say(now, epoch)
+    fn say(&mut self, now: Instant, epoch: u8, wall: Option<WallReading>) -> ClockExchange {
+        self.said.say(now, epoch, wall)
     }
-    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard {
+    fn hear(&mut self, exchange: &ClockExchange, arrived: Instant, epoch: u8) -> ExchangeEffect {
         let heard = self.said.hear(exchange, arrived, epoch);
         if let (true, Some(report)) = (heard.upper, exchange.heard) {
             let (lower, upper) = (difference(exchange.said, arrived), difference(report.heard_at, report.said));
@@ -97,22 +102,22 @@ impl Estimator for LeastRoundTrip {
         }
         heard
     }
-    fn push(&mut self, message: &Message) -> Option<Judged> {
+    fn push(&mut self, message: &CompletedMessage) -> Option<JudgedMessage> {
         let &(_, lower, upper, at) = self.samples.iter().min_by_key(|sample| sample.0)?;
         let between = difference(message.completed, message.sent);
         let aged = difference(message.sent, at).abs() * self.drift / 1_000_000 + 2;
         let span = |offset: Offset| Duration::from_nanos((between + offset).max(0) as u64);
-        self.judged = Some(Judged {
+        self.judged = Some(JudgedMessage {
             completed: message.completed,
             lower: span(lower - aged),
             upper: Some(span(upper + aged)),
             deadline: message.deadline,
-            verdict: Verdict::Undecided,
+            verdict: DeadlineVerdict::Undecided,
             token: message.token,
         });
         None
     }
-    fn poll(&mut self, _: Instant, _: u8) -> Option<Judged> {
+    fn poll(&mut self, _: Instant, _: u8) -> Option<JudgedMessage> {
         self.judged.take()
     }
     fn clock(&self) -> &PeerClock {
@@ -124,7 +129,7 @@ impl Estimator for LeastRoundTrip {
 fn the_least_round_trip_is_no_bound() {
     let world = caught(|rules| LeastRoundTrip {
         said: ours(rules).0,
-        samples: Newest::EMPTY,
+        samples: NewestValues::default(),
         drift: i128::from(rules.stated_ppm) * 11 / 10,
         judged: None,
     });
@@ -132,12 +137,12 @@ fn the_least_round_trip_is_no_bound() {
 }
 
 /// A world in which nothing happens: 100 ppm, an exchange each 100 ms.
-fn quiet(delay: u64, later: [(u64, u64); 2]) -> Rules {
-    Rules {
+fn quiet(delay: u64, later: [(u64, u64); 2]) -> WorldRules {
+    WorldRules {
         stated_ppm: 100,
         drift_ppm: [50, -50],
         period: 100 * MILLI,
-        legs: later.map(|later| Leg { delay, jitter: 1, later }),
+        legs: later.map(|later| PathDirection { delay, jitter: 1, later }),
         slop: 1,
         loss: 0,
         copies: 0,
@@ -148,6 +153,7 @@ fn quiet(delay: u64, later: [(u64, u64); 2]) -> Rules {
         lasts: 4_000 * MILLI,
         every: 7 * MILLI,
         deadline: 20 * MILLI,
+        walls: None,
     }
 }
 
@@ -156,9 +162,9 @@ const NEVER: (u64, u64) = (u64::MAX, 0);
 #[test]
 fn at_rest_the_error_is_at_most_the_smallest_round_trip() {
     for (delay, drift_ppm) in [(15 * MICRO, [50, -50]), (15 * MICRO, [-50, 50]), (500 * MICRO, [0, 100])] {
-        let mut numbers = Numbers(delay);
-        let rules = Rules { drift_ppm, ..quiet(delay, [NEVER; 2]) };
-        let mut world = World::new(&mut numbers, rules, |rules| Ours(ours(rules).0, Pending::new(256)));
+        let mut numbers = SeededNumbers(delay);
+        let rules = WorldRules { drift_ppm, ..quiet(delay, [NEVER; 2]) };
+        let mut world = World::new(&mut numbers, rules, |rules| OwnEstimator(ours(rules).0, PendingMessages::new(256)));
         world.run();
         let [first, second] = &world.ends;
         for clock in [first.clock(), second.clock()] {
@@ -170,12 +176,12 @@ fn at_rest_the_error_is_at_most_the_smallest_round_trip() {
                 clock.round_trip()
             );
             assert!(clock.error().unwrap().as_nanos() <= 2 * delay, "{:?}", clock.error());
-            assert_eq!(clock.counts(), Counts::default());
+            assert_eq!(clock.counts(), ClockCounters::default());
         }
         let mut judged = 0;
         for outcome in world.outcomes.iter().filter(|outcome| (500 * MILLI..3_500 * MILLI).contains(&outcome.sent_at)) {
             let clock = world.ends[outcome.host].clock();
-            assert!(!outcome.is_wrong() && outcome.judged.verdict == Verdict::InTime, "{:?}", outcome.judged);
+            assert!(!outcome.is_wrong() && outcome.judged.verdict == DeadlineVerdict::InTime, "{:?}", outcome.judged);
             let error = clock.error_of(outcome.judged.width().unwrap());
             assert!(error.as_nanos() <= 2 * delay, "{error} at {}", outcome.sent_at);
             judged += 1;
@@ -184,12 +190,45 @@ fn at_rest_the_error_is_at_most_the_smallest_round_trip() {
     }
 }
 
+/// Round trips of 20 ms, all of it one way, and wall clocks that are known to 50 us and 30 us, or that are not what their hosts say.
+#[test]
+fn wall_clocks_tell_more_than_a_slow_network_until_they_are_refuted() {
+    for (lie, is_refuted) in [(0, false), (1, false), (30, true), (-1, true), (-30, true)] {
+        let mut numbers = SeededNumbers(3);
+        let mut rules = WorldRules { walls: Some([50 * MICRO, 30 * MICRO]), ..quiet(0, [NEVER; 2]) };
+        rules.legs[0].delay = 20 * MILLI;
+        rules.legs[1].delay = 10 * MICRO;
+        let mut world = World::new(&mut numbers, rules, |rules| OwnEstimator(ours(rules).0, PendingMessages::new(256)));
+        world.lie(0, lie * MILLI.cast_signed());
+        world.run();
+        let clock = world.ends[1].clock();
+        let settled =
+            |outcome: &&world::Outcome| outcome.host == 1 && (500 * MILLI..3_500 * MILLI).contains(&outcome.sent_at);
+        for outcome in world.outcomes.iter().filter(settled) {
+            let width = outcome.judged.width().unwrap().as_nanos();
+            match lie {
+                // Both errors, twice, and what drifts in two periods.
+                0 => assert!(!outcome.is_wrong() && width < 200 * MICRO, "{:?}", outcome.judged),
+                // What no exchange contradicts is believed (docs/limits.md).
+                1 => assert!(outcome.is_wrong(), "{:?}", outcome.judged),
+                _ => assert!(!outcome.is_wrong() && width > 19 * MILLI, "{:?}", outcome.judged),
+            }
+        }
+        assert!(world.outcomes.iter().filter(settled).count() > 400);
+        assert_eq!(clock.rests_on_walls(), !is_refuted);
+        assert_eq!(clock.counts(), ClockCounters::default());
+        assert_eq!(clock.error().unwrap() < Duration::from_micros(100), !is_refuted, "{:?}", clock.error());
+        let refuted = world.heard[1].iter().filter(|heard| heard.wall_refuted).count();
+        assert_eq!(refuted, usize::from(is_refuted), "once for all");
+    }
+}
+
 #[test]
 fn round_trips_of_seconds_are_measured() {
     for delay in [399 * MILLI, 401 * MILLI, 1_000 * MILLI, 1_300 * MILLI] {
-        let mut numbers = Numbers(delay);
-        let rules = Rules { lasts: 20_000 * MILLI, ..quiet(delay, [NEVER; 2]) };
-        let mut world = World::new(&mut numbers, rules, |rules| Ours(ours(rules).0, Pending::new(256)));
+        let mut numbers = SeededNumbers(delay);
+        let rules = WorldRules { lasts: 20_000 * MILLI, ..quiet(delay, [NEVER; 2]) };
+        let mut world = World::new(&mut numbers, rules, |rules| OwnEstimator(ours(rules).0, PendingMessages::new(256)));
         world.run();
         for (end, heard) in world.ends.iter().zip(&world.heard) {
             let round_trip = end.clock().round_trip().unwrap().as_nanos();
@@ -209,13 +248,17 @@ fn after_silence_a_report_is_awaited_that_can_still_come() {
     let mut clock = PeerClock::new(100, Duration::from_millis(100));
     let mut said = std::vec::Vec::new();
     for period in 0..40 {
-        said.push(clock.say(at(period), 0).said);
+        said.push(clock.say(at(period), 0, None).said);
         if period >= 20 {
-            let report = Report { said: said[period as usize - 3], heard_at: at(period - 1) };
-            let _ = clock.hear(&Exchange { said: at(period), heard: Some(report), epoch: 0 }, at(period), 0);
+            let report = StampReport { said: said[period as usize - 3], heard_at: at(period - 1) };
+            let _ = clock.hear(
+                &ClockExchange { said: at(period), heard: Some(report), epoch: 0, wall: None },
+                at(period),
+                0,
+            );
         }
     }
-    assert_eq!(clock.relation(at(39)), Relation::Estimated);
+    assert_eq!(clock.relation(at(39)), ClockRelation::Estimated);
     assert_eq!(clock.round_trip(), Some(Duration::from_millis(200)));
 }
 
@@ -223,13 +266,13 @@ fn after_silence_a_report_is_awaited_that_can_still_come() {
 fn a_delay_that_begins_is_the_networks_and_one_that_was_always_there_may_be_the_clocks() {
     let begins = 1_000 * MILLI;
     for (when, is_known) in [(begins, true), (0, false)] {
-        let mut numbers = Numbers(5);
+        let mut numbers = SeededNumbers(5);
         let rules = quiet(100 * MICRO, [(when, 150 * MILLI), NEVER]);
-        let mut world = World::new(&mut numbers, rules, |rules| Ours(ours(rules).0, Pending::new(256)));
+        let mut world = World::new(&mut numbers, rules, |rules| OwnEstimator(ours(rules).0, PendingMessages::new(256)));
         world.run();
         let delayed = |sent_at| (begins..3_500 * MILLI).contains(&sent_at);
         for outcome in world.outcomes.iter().filter(|outcome| outcome.host == 1 && delayed(outcome.sent_at)) {
-            let expected = if is_known { Verdict::Late } else { Verdict::Undecided };
+            let expected = if is_known { DeadlineVerdict::Late } else { DeadlineVerdict::Undecided };
             assert!(!outcome.is_wrong() && outcome.judged.verdict == expected, "{:?}", outcome.judged);
         }
         assert!(world.outcomes.iter().filter(|outcome| outcome.host == 1 && delayed(outcome.sent_at)).count() > 300);
@@ -238,7 +281,7 @@ fn a_delay_that_begins_is_the_networks_and_one_that_was_always_there_may_be_the_
 }
 
 /// Numbers that a liar may find worth trying.
-fn lie(numbers: &mut Numbers, near: [u64; 3]) -> Instant {
+fn lie(numbers: &mut SeededNumbers, near: [u64; 3]) -> Instant {
     let near = near[numbers.below(3) as usize];
     Instant::from_nanos(match numbers.below(10) {
         0 => 0,
@@ -251,13 +294,19 @@ fn lie(numbers: &mut Numbers, near: [u64; 3]) -> Instant {
     })
 }
 
+fn wall(numbers: &mut SeededNumbers, near: [u64; 3]) -> Option<WallReading> {
+    let [at, ahead, error] = [(); 3].map(|()| lie(numbers, near));
+    let wall = WallReading { at, ahead: ahead.as_nanos().cast_signed(), error: Duration::from_nanos(error.as_nanos()) };
+    Some(wall).filter(|_| numbers.percent(80))
+}
+
 #[test]
 fn no_lie_stops_it() {
-    let mut numbers = Numbers(1);
+    let mut numbers = SeededNumbers(1);
     for _ in 0..300 {
         let drift = [0, 100, 50_000, 999_999, u32::MAX][numbers.below(5) as usize];
         let period = Duration::from_nanos([0, MILLI, 100 * MILLI, u64::MAX][numbers.below(4) as usize]);
-        let (mut clock, mut pending) = (PeerClock::new(drift, period), Pending::new(numbers.below(5) as usize));
+        let (mut clock, mut pending) = (PeerClock::new(drift, period), PendingMessages::new(numbers.below(5) as usize));
         let mut now = numbers.next() >> numbers.below(64);
         let ([mut said, mut theirs], mut epoch, [mut pushed, mut settled]) = ([0_u64; 2], 0_u8, [0_usize; 2]);
         for _ in 0..300 {
@@ -267,12 +316,21 @@ fn no_lie_stops_it() {
                 epoch = numbers.below(9) as u8;
             }
             match numbers.below(3) {
-                0 => said = clock.say(Instant::from_nanos(now), epoch).said.as_nanos(),
+                0 => {
+                    let wall = wall(&mut numbers, near);
+                    clock.read_wall(wall);
+                    said = clock.say(Instant::from_nanos(now), epoch, wall).said.as_nanos();
+                }
                 1 => {
                     let told = lie(&mut numbers, near);
-                    let report = Report { said: lie(&mut numbers, [said; 3]), heard_at: lie(&mut numbers, near) };
+                    let report = StampReport { said: lie(&mut numbers, [said; 3]), heard_at: lie(&mut numbers, near) };
                     let heard = Some(report).filter(|_| numbers.percent(80));
-                    let exchange = Exchange { said: told, heard, epoch: numbers.below(3) as u8 * 4 };
+                    let exchange = ClockExchange {
+                        said: told,
+                        heard,
+                        epoch: numbers.below(3) as u8 * 4,
+                        wall: wall(&mut numbers, near),
+                    };
                     let arrived = if numbers.percent(90) { Instant::from_nanos(now) } else { lie(&mut numbers, near) };
                     let _ = clock.hear(&exchange, arrived, epoch);
                     theirs = told.as_nanos();
@@ -280,7 +338,7 @@ fn no_lie_stops_it() {
                 _ => {
                     let [sent, completed] = [(); 2].map(|()| lie(&mut numbers, near));
                     let [least, deadline] = [(); 2].map(|()| Duration::from_nanos(numbers.next() >> numbers.below(64)));
-                    let message = Message {
+                    let message = CompletedMessage {
                         sent,
                         completed,
                         epoch: numbers.below(9) as u8,
@@ -294,7 +352,7 @@ fn no_lie_stops_it() {
                 }
             }
             let instant = Instant::from_nanos(now);
-            let _ = (clock.relation(instant), clock.error(), clock.round_trip(), pending.next_due(&clock));
+            let _ = (clock.relation(instant), clock.error(), clock.round_trip());
             settled += usize::from(pending.settle(&clock, instant).is_some());
         }
         assert_eq!(pushed, settled + pending.len(), "each message is judged once");
@@ -303,15 +361,19 @@ fn no_lie_stops_it() {
 
 /// A peer beside us, with a round trip of 100 us, whose clock is ahead by what `ahead` says: what is known of it at the end, and every
 /// 100 ms.
-fn relations(period_ms: u64, lasts_ms: u64, ahead: impl Fn(u64) -> i64) -> (std::vec::Vec<Relation>, Counts) {
+fn relations(
+    period_ms: u64,
+    lasts_ms: u64,
+    ahead: impl Fn(u64) -> i64,
+) -> (std::vec::Vec<ClockRelation>, ClockCounters) {
     let mut clock = PeerClock::new(100, Duration::from_millis(period_ms));
     let mut relations = std::vec::Vec::new();
     for millis in (0..lasts_ms).step_by(period_ms as usize) {
         let now = 1_000_000 * MILLI + millis * MILLI;
         let peer = |at: u64| Instant::from_nanos(at.saturating_add_signed(ahead(millis)));
-        let own = clock.say(Instant::from_nanos(now), 0).said;
-        let report = Report { said: own, heard_at: peer(now + 50 * MICRO) };
-        let exchange = Exchange { said: peer(now + 50 * MICRO), heard: Some(report), epoch: 0 };
+        let own = clock.say(Instant::from_nanos(now), 0, None).said;
+        let report = StampReport { said: own, heard_at: peer(now + 50 * MICRO) };
+        let exchange = ClockExchange { said: peer(now + 50 * MICRO), heard: Some(report), epoch: 0, wall: None };
         let _ = clock.hear(&exchange, Instant::from_nanos(now + 100 * MICRO), 0);
         relations.push(clock.relation(Instant::from_nanos(now + 100 * MICRO)));
     }
@@ -327,28 +389,28 @@ fn a_clock_that_contradicts_itself_is_unknown_for_a_while() {
     let fast = |millis: u64| millis as i64 * 300;
     let slow = |millis: u64| -(millis as i64) * 300;
     type Ahead = fn(u64) -> i64;
-    let cases: [(Ahead, &[Reason]); 4] = [
-        (by_the_second, &[Reason::Rate]),
-        (by_the_exchange, &[Reason::Contradictions, Reason::Rate]),
-        (fast, &[Reason::Rate]),
-        (slow, &[Reason::Rate, Reason::Contradictions]),
+    let cases: [(Ahead, &[UnknownReason]); 4] = [
+        (by_the_second, &[UnknownReason::Rate]),
+        (by_the_exchange, &[UnknownReason::Contradictions, UnknownReason::Rate]),
+        (fast, &[UnknownReason::Rate]),
+        (slow, &[UnknownReason::Rate, UnknownReason::Contradictions]),
     ];
     for (case, (ahead, reasons)) in cases.into_iter().enumerate() {
         let (relations, _) = relations(100, 60_000, ahead);
         let is_unknown =
-            |relation: &Relation| matches!(relation, Relation::Unknown(reason) if reasons.contains(reason));
+            |relation: &ClockRelation| matches!(relation, ClockRelation::Unknown(reason) if reasons.contains(reason));
         let first = relations.iter().position(is_unknown).unwrap_or_else(|| panic!("case {case} is believed"));
         assert!(first < 310, "case {case}: {first}");
         assert!(relations[first..first + 100].iter().all(is_unknown), "case {case}");
-        assert_eq!(relations[first + 103], Relation::Estimated, "case {case} is tried again");
+        assert_eq!(relations[first + 103], ClockRelation::Estimated, "case {case} is tried again");
     }
     // One step up is one; one down is told by nothing but a contradiction. Both are got over.
     for (step, expected) in [
-        (3 * MILLI, Counts { steps: 1, ..Counts::default() }),
-        (-3 * MILLI, Counts { contradictions: 1, ..Counts::default() }),
+        (3 * MILLI, ClockCounters { steps: 1, ..ClockCounters::default() }),
+        (-3 * MILLI, ClockCounters { contradictions: 1, ..ClockCounters::default() }),
     ] {
         let (relations, counts) = relations(100, 60_000, |millis| if millis < 30_000 { 0 } else { step });
-        assert!(relations.iter().all(|&relation| relation == Relation::Estimated), "{step}");
+        assert!(relations.iter().all(|&relation| relation == ClockRelation::Estimated), "{step}");
         assert_eq!(counts, expected);
     }
 }
@@ -358,38 +420,39 @@ fn a_frame_is_refused_for_what_is_wrong_with_it() {
     let at = Instant::from_nanos;
     let period = Duration::from_millis(100);
     let mut clock = PeerClock::new(100, period);
-    let frame = |said, heard: Option<(u64, u64)>, epoch| Exchange {
+    let frame = |said, heard: Option<(u64, u64)>, epoch| ClockExchange {
         said: at(said),
-        heard: heard.map(|(said, heard_at)| Report { said: at(said), heard_at: at(heard_at) }),
+        heard: heard.map(|(said, heard_at)| StampReport { said: at(said), heard_at: at(heard_at) }),
         epoch,
+        wall: None,
     };
     let mut hear = |exchange, arrived| clock.hear(&exchange, at(arrived), 0);
-    assert_eq!(hear(frame(1_000, None, 8), 50).refused, Some(Refusal::Nonsense));
-    assert_eq!(hear(frame(1_000, Some((5, 1_001)), 0), 50).refused, Some(Refusal::Nonsense));
-    assert_eq!(hear(frame(1_000, None, UNSURE_EPOCH), 50).refused, Some(Refusal::Unsure));
+    assert_eq!(hear(frame(1_000, None, 8), 50).refused, Some(ExchangeRejection::Nonsense));
+    assert_eq!(hear(frame(1_000, Some((5, 1_001)), 0), 50).refused, Some(ExchangeRejection::Nonsense));
+    assert_eq!(hear(frame(1_000, None, UNSURE_EPOCH), 50).refused, Some(ExchangeRejection::Unsure));
     // A stamp that was never said: nothing is reported.
-    assert_eq!(hear(frame(1_001, Some((5, 900)), 0), 51), Heard { lower: true, ..Heard::default() });
-    assert_eq!(hear(frame(1_001, None, 0), 52).refused, Some(Refusal::Replay));
+    assert_eq!(hear(frame(1_001, Some((5, 900)), 0), 51), ExchangeEffect { lower: true, ..ExchangeEffect::default() });
+    assert_eq!(hear(frame(1_001, None, 0), 52).refused, Some(ExchangeRejection::Replay));
 
-    let [first, second] = [60, 70].map(|now| clock.say(at(now), 0).said.as_nanos());
+    let [first, second] = [60, 70].map(|now| clock.say(at(now), 0, None).said.as_nanos());
     let mut hear = |exchange, arrived| clock.hear(&exchange, at(arrived), 0);
     let heard = hear(frame(1_100, Some((first, 1_090)), 0), 100);
     assert!(heard.lower && heard.upper && heard.refused.is_none());
     // The same report again; one that goes back.
     assert!(!hear(frame(1_101, Some((first, 1_080)), 0), 101).upper);
     let heard = hear(frame(1_102, Some((second, 1_089)), 0), 102);
-    assert_eq!((heard.refused, heard.upper), (Some(Refusal::Backwards), false));
+    assert_eq!((heard.refused, heard.upper), (Some(ExchangeRejection::Backwards), false));
 
     // Silence, then a frame that forged stamps made look like a replay: known again after a while.
     let later = |periods: u64| 100 + period.as_nanos() * periods;
-    assert_eq!(clock.relation(at(later(31))), Relation::Unknown(Reason::Silent));
+    assert_eq!(clock.relation(at(later(31))), ClockRelation::Unknown(UnknownReason::Silent));
     assert!(clock.hear(&frame(1_050, None, 0), at(later(32)), 0).refuted);
-    assert_eq!(clock.hear(&frame(1_060, None, 0), at(later(131)), 0).refused, Some(Refusal::Replay));
-    assert_eq!(clock.hear(&frame(1_070, None, 0), at(later(133)), 0), Heard::default());
-    assert_eq!(clock.relation(at(later(133))), Relation::Unknown(Reason::NoReport));
+    assert_eq!(clock.hear(&frame(1_060, None, 0), at(later(131)), 0).refused, Some(ExchangeRejection::Replay));
+    assert_eq!(clock.hear(&frame(1_070, None, 0), at(later(133)), 0), ExchangeEffect::default());
+    assert_eq!(clock.relation(at(later(133))), ClockRelation::Unknown(UnknownReason::NoReport));
     let far = clock.hear(&frame(1 << 63, None, 0), at(later(134)), 0);
-    assert!(far.refused == Some(Refusal::Range) && far.refuted);
-    assert_eq!(clock.hear(&frame(1_090, None, 0), at(later(135)), 0).refused, Some(Refusal::Distrusted));
+    assert!(far.refused == Some(ExchangeRejection::Range) && far.refuted);
+    assert_eq!(clock.hear(&frame(1_090, None, 0), at(later(135)), 0).refused, Some(ExchangeRejection::Distrusted));
 }
 
 /// Our clock jumps ahead by a second when it read 100. A frame and a message had come before, and are looked at afterwards.
@@ -403,7 +466,7 @@ fn what_was_sent_before_our_epoch_is_not_judged_where_it_may_come() {
         if is_older {
             clock.expect_older();
         }
-        let message = |sent, completed| Message {
+        let message = |sent, completed| CompletedMessage {
             sent: at(sent),
             completed: at(completed),
             epoch: 0,
@@ -412,12 +475,12 @@ fn what_was_sent_before_our_epoch_is_not_judged_where_it_may_come() {
             deadline: Duration::from_nanos(50),
             token: 0,
         };
-        let mut pending = Pending::new(2);
-        let _ = clock.hear(&Exchange { said: at(70), heard: None, epoch: 0 }, at(80), 1);
+        let mut pending = PendingMessages::new(2);
+        let _ = clock.hear(&ClockExchange { said: at(70), heard: None, epoch: 0, wall: None }, at(80), 1);
         assert_eq!(pending.push(&clock, &message(110, second + 120)).is_late, !is_older, "it took 10");
-        let own = clock.say(at(second + 130), 1).said;
-        let heard = Some(Report { said: own, heard_at: at(140) });
-        let _ = clock.hear(&Exchange { said: at(150), heard, epoch: 0 }, at(second + 160), 1);
+        let own = clock.say(at(second + 130), 1, None).said;
+        let heard = Some(StampReport { said: own, heard_at: at(140) });
+        let _ = clock.hear(&ClockExchange { said: at(150), heard, epoch: 0, wall: None }, at(second + 160), 1);
         clock.expect_older();
         let is_within = [140, 141].map(|sent| clock.is_within(at(sent), 0, 1));
         assert_eq!(is_within, [false, true], "what is older than the latest report is not judged from now on");
@@ -432,10 +495,10 @@ fn what_has_settled_is_the_least_of_eight_exchanges() {
     // The peer's clock is ahead by a second, and its frame takes 100 us; ours takes this long.
     let mut exchange = |number: u64, takes: u64| {
         let begin = 100_000 * number;
-        let own = clock.say(at(begin), 0).said;
+        let own = clock.say(at(begin), 0, None).said;
         let peer = at(1_000_000 + begin + takes);
-        let heard = Some(Report { said: own, heard_at: peer });
-        let _ = clock.hear(&Exchange { said: peer, heard, epoch: 0 }, at(begin + takes + 100), 0);
+        let heard = Some(StampReport { said: own, heard_at: peer });
+        let _ = clock.hear(&ClockExchange { said: peer, heard, epoch: 0, wall: None }, at(begin + takes + 100), 0);
         clock.settled().map(|(round_trip, error)| [round_trip, error].map(|span| span.as_nanos() / 1_000))
     };
     // No lower bound is known when the first report comes.
@@ -449,27 +512,28 @@ fn what_has_settled_is_the_least_of_eight_exchanges() {
 
 #[test]
 fn it_takes_little_memory() {
-    assert!(size_of::<PeerClock>() <= 1_280, "{}", size_of::<PeerClock>());
-    assert_eq!(Pending::memory_bytes(2), 112);
+    assert!(size_of::<PeerClock>() <= 1_792, "{}", size_of::<PeerClock>());
+    assert_eq!(PendingMessages::memory_bytes(2), 112);
 }
 
 #[test]
 fn a_message_that_finds_no_room_settles_the_oldest_as_it_is() {
     let at = Instant::from_nanos;
     let clock = PeerClock::new(100, Duration::from_millis(100));
-    let mut pending = Pending::new(2);
+    let mut pending = PendingMessages::new(2);
     let mut push = |token, least| {
         let (least, deadline) = (Duration::from_nanos(least), Duration::from_nanos(50));
-        let message = Message { sent: at(10), completed: at(20), epoch: 0, own_epoch: 0, least, deadline, token };
+        let message =
+            CompletedMessage { sent: at(10), completed: at(20), epoch: 0, own_epoch: 0, least, deadline, token };
         pending.push(&clock, &message)
     };
-    assert_eq!(push(1, 51), Pushed { lower: Duration::from_nanos(51), is_late: true, displaced: None });
+    assert_eq!(push(1, 51), FirstJudgement { lower: Duration::from_nanos(51), is_late: true, displaced: None });
     assert!(!push(2, 50).is_late);
     let displaced = push(3, 0).displaced.unwrap();
-    assert_eq!((displaced.token, displaced.verdict, displaced.upper), (1, Verdict::Late, None));
+    assert_eq!((displaced.token, displaced.verdict, displaced.upper), (1, DeadlineVerdict::Late, None));
     // They came before anything was heard of the peer's epoch, and it does not come for as long as they wait for it.
     assert_eq!(pending.settle(&clock, at(20)), None);
     let late = at(20 + 400 * MILLI);
     let settled = [(); 3].map(|()| pending.settle(&clock, late).map(|judged| (judged.token, judged.verdict)));
-    assert_eq!(settled, [Some((2, Verdict::Undecided)), Some((3, Verdict::Undecided)), None]);
+    assert_eq!(settled, [Some((2, DeadlineVerdict::Undecided)), Some((3, DeadlineVerdict::Undecided)), None]);
 }

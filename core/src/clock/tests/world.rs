@@ -11,9 +11,9 @@ pub(super) const MILLI: u64 = 1_000_000;
 const MILLION: i128 = 1_000_000;
 
 /// A source of numbers: the same for the same seed.
-pub(super) struct Numbers(pub(super) u64);
+pub(super) struct SeededNumbers(pub(super) u64);
 
-impl Numbers {
+impl SeededNumbers {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut value = self.0;
@@ -37,29 +37,36 @@ impl Numbers {
 
 /// An estimator on trial.
 pub(super) trait Estimator {
-    fn say(&mut self, now: Instant, epoch: u8) -> Exchange;
-    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard;
-    fn push(&mut self, message: &Message) -> Option<Judged>;
-    fn poll(&mut self, now: Instant, epoch: u8) -> Option<Judged>;
+    fn say(&mut self, now: Instant, epoch: u8, wall: Option<WallReading>) -> ClockExchange;
+    fn hear(&mut self, exchange: &ClockExchange, arrived: Instant, epoch: u8) -> ExchangeEffect;
+    fn read_wall(&mut self, _: Option<WallReading>, _: u8) -> ExchangeEffect {
+        ExchangeEffect::default()
+    }
+    fn push(&mut self, message: &CompletedMessage) -> Option<JudgedMessage>;
+    fn poll(&mut self, now: Instant, epoch: u8) -> Option<JudgedMessage>;
     /// Messages may come from before the epoch.
     fn expect_older(&mut self) {}
     fn clock(&self) -> &PeerClock;
 }
 
 /// Ours.
-pub(super) struct Ours(pub(super) PeerClock, pub(super) Pending);
+pub(super) struct OwnEstimator(pub(super) PeerClock, pub(super) PendingMessages);
 
-impl Estimator for Ours {
-    fn say(&mut self, now: Instant, epoch: u8) -> Exchange {
-        self.0.say(now, epoch)
+impl Estimator for OwnEstimator {
+    fn say(&mut self, now: Instant, epoch: u8, wall: Option<WallReading>) -> ClockExchange {
+        self.0.say(now, epoch, wall)
     }
-    fn hear(&mut self, exchange: &Exchange, arrived: Instant, epoch: u8) -> Heard {
+    fn hear(&mut self, exchange: &ClockExchange, arrived: Instant, epoch: u8) -> ExchangeEffect {
         self.0.hear(exchange, arrived, epoch)
     }
-    fn push(&mut self, message: &Message) -> Option<Judged> {
+    fn read_wall(&mut self, wall: Option<WallReading>, epoch: u8) -> ExchangeEffect {
+        self.0.set_epoch(epoch);
+        self.0.read_wall(wall)
+    }
+    fn push(&mut self, message: &CompletedMessage) -> Option<JudgedMessage> {
         self.1.push(&self.0, message).displaced
     }
-    fn poll(&mut self, now: Instant, epoch: u8) -> Option<Judged> {
+    fn poll(&mut self, now: Instant, epoch: u8) -> Option<JudgedMessage> {
         self.0.set_epoch(epoch);
         self.1.settle(&self.0, now)
     }
@@ -81,6 +88,10 @@ struct Host {
     stood: u64,
     jumped: i128,
     epoch: u8,
+    /// Its wall clock as it was read last, and by how much that may be off.
+    wall: Option<WallReading>,
+    wall_error: u64,
+    wall_lie: i64,
     /// In which epoch the first message may be sent to it, until it begins to listen.
     first: Option<u8>,
 }
@@ -94,14 +105,24 @@ impl Host {
     fn reads(&self, at: u64) -> Instant {
         Instant::from_nanos(u64::try_from((self.steady(at) + self.jumped).div_euclid(MILLION)).unwrap())
     }
+    /// Its wall clock, off by anything that is allowed.
+    fn reads_wall(&self, at: u64, numbers: &mut SeededNumbers) -> WallReading {
+        let off = numbers.below(2 * self.wall_error + 1).cast_signed() - self.wall_error.cast_signed();
+        let off = [self.wall_error.cast_signed(), -self.wall_error.cast_signed(), off][numbers.below(3) as usize];
+        let reads = self.reads(at);
+        let ahead =
+            i64::try_from(i128::from(at) + i128::from(off + self.wall_lie) - i128::from(reads.as_nanos())).unwrap();
+        WallReading { at: reads, ahead, error: Duration::from_nanos(self.wall_error) }
+    }
     fn bump(&mut self) {
+        self.wall = None;
         self.epoch = (self.epoch + 1) % (MAX_EPOCH + 1);
     }
 }
 
 /// A direction of the network path.
 #[derive(Clone, Copy)]
-pub(super) struct Leg {
+pub(super) struct PathDirection {
     pub(super) delay: u64,
     pub(super) jitter: u64,
     /// What is added from when on.
@@ -113,21 +134,22 @@ enum Event {
     Listen,
     Exchange,
     Write(Instant),
-    Arrive(Exchange),
-    Hear(Exchange, Instant),
+    Arrive(ClockExchange),
+    Hear(ClockExchange, Instant),
+    ReadWall,
     Send,
     Complete(Instant, u8, usize),
-    Push(Message),
+    Push(CompletedMessage),
     Step,
 }
 
 /// What happens in a world.
-pub(super) struct Rules {
+pub(super) struct WorldRules {
     pub(super) stated_ppm: u32,
     /// Of both clocks.
     pub(super) drift_ppm: [i128; 2],
     pub(super) period: u64,
-    pub(super) legs: [Leg; 2],
+    pub(super) legs: [PathDirection; 2],
     /// Between two readings that belong together.
     pub(super) slop: u64,
     pub(super) loss: u64,
@@ -142,11 +164,13 @@ pub(super) struct Rules {
     /// Between messages.
     pub(super) every: u64,
     pub(super) deadline: u64,
+    /// How far each host's wall clock may be off, if it has one.
+    pub(super) walls: Option<[u64; 2]>,
 }
 
-impl Rules {
+impl WorldRules {
     /// Any world.
-    pub(super) fn any(numbers: &mut Numbers) -> Self {
+    pub(super) fn any(numbers: &mut SeededNumbers) -> Self {
         let stated_ppm = [0, 100, 300, 50_000][numbers.below(4) as usize];
         let first = numbers.below(u64::from(stated_ppm) + 1) as i128;
         let mut second = i128::from(stated_ppm) - first;
@@ -156,10 +180,10 @@ impl Rules {
         let sign = if numbers.percent(50) { 1 } else { -1 };
         let period = numbers.magnitude(2 * MILLI, 100 * MILLI);
         let lasts = period * (20 + numbers.below(60));
-        let leg = |numbers: &mut Numbers| {
+        let leg = |numbers: &mut SeededNumbers| {
             let slowest = [50 * MICRO, 3_000 * MILLI][usize::from(numbers.percent(20))];
             let widest = [MICRO, 50 * MICRO, period, 3_000 * MILLI][numbers.below(4) as usize];
-            Leg {
+            PathDirection {
                 delay: numbers.magnitude(1, slowest),
                 jitter: numbers.magnitude(1, widest),
                 later: (numbers.below(2 * lasts), numbers.magnitude(MICRO, 200 * MILLI)),
@@ -167,8 +191,8 @@ impl Rules {
         };
         // Without delays the bounds are as sharp as the readings.
         let is_sharp = numbers.percent(10);
-        let legs =
-            [leg(numbers), leg(numbers)].map(|leg| if is_sharp { Leg { delay: 0, jitter: 1, ..leg } } else { leg });
+        let legs = [leg(numbers), leg(numbers)]
+            .map(|leg| if is_sharp { PathDirection { delay: 0, jitter: 1, ..leg } } else { leg });
         Self {
             stated_ppm,
             drift_ppm: [sign * first, -sign * second],
@@ -184,6 +208,7 @@ impl Rules {
             lasts,
             every: period / (1 + numbers.below(4)),
             deadline: numbers.magnitude(10 * MICRO, 1_000 * MILLI),
+            walls: numbers.percent(50).then(|| [(); 2].map(|()| numbers.below(2) * numbers.magnitude(1, 10 * MILLI))),
         }
     }
 }
@@ -195,36 +220,36 @@ pub(super) struct Outcome {
     pub(super) took: i128,
     /// Its receiver had not heard a report when it came.
     pub(super) is_early: bool,
-    pub(super) judged: Judged,
+    pub(super) judged: JudgedMessage,
 }
 
 impl Outcome {
     pub(super) fn is_wrong(&self) -> bool {
         let millionths = |span: Duration| i128::from(span.as_nanos()) * MILLION;
-        let Judged { lower, upper, deadline, verdict, .. } = self.judged;
+        let JudgedMessage { lower, upper, deadline, verdict, .. } = self.judged;
         self.took < millionths(lower)
             || upper.is_some_and(|upper| self.took > millionths(upper))
-            || (verdict == Verdict::InTime && self.took > millionths(deadline))
-            || (verdict == Verdict::Late && self.took <= millionths(deadline))
+            || (verdict == DeadlineVerdict::InTime && self.took > millionths(deadline))
+            || (verdict == DeadlineVerdict::Late && self.took <= millionths(deadline))
     }
 }
 
 /// A world, going on.
 pub(super) struct World<'a, E> {
-    numbers: &'a mut Numbers,
-    pub(super) rules: Rules,
+    numbers: &'a mut SeededNumbers,
+    pub(super) rules: WorldRules,
     hosts: [Host; 2],
     pub(super) ends: [E; 2],
     events: BTreeMap<(u64, u64), (usize, Event)>,
     scheduled: u64,
-    /// When each message was sent, what the receiver's steady clock read then, and whether it came before a report.
+    /// For each message: when it was sent, the reading of the receiver's steady clock then, and true if it came before a report.
     sent: Vec<(u64, i128, bool)>,
     pub(super) outcomes: Vec<Outcome>,
-    pub(super) heard: [Vec<Heard>; 2],
+    pub(super) heard: [Vec<ExchangeEffect>; 2],
 }
 
 impl<'a, E: Estimator> World<'a, E> {
-    pub(super) fn new(numbers: &'a mut Numbers, rules: Rules, make: impl Fn(&Rules) -> E) -> Self {
+    pub(super) fn new(numbers: &'a mut SeededNumbers, rules: WorldRules, make: impl Fn(&WorldRules) -> E) -> Self {
         let [first, second] = rules.drift_ppm;
         let hosts = [first, second].map(|ppm| Host {
             origin: i128::from(numbers.below(1 << 61)) * MILLION + i128::from(numbers.below(1_000_000)),
@@ -233,9 +258,15 @@ impl<'a, E: Estimator> World<'a, E> {
             stood: 0,
             jumped: 0,
             epoch: numbers.below(u64::from(MAX_EPOCH) + 1) as u8,
+            wall: None,
+            wall_error: 0,
+            wall_lie: 0,
             first: None,
         });
-        let hosts = hosts.map(|host| Host { first: Some(host.epoch), ..host });
+        let mut hosts = hosts.map(|host| Host { first: Some(host.epoch), ..host });
+        for (host, error) in hosts.iter_mut().zip(rules.walls.into_iter().flatten()) {
+            host.wall_error = error;
+        }
         let ends = [make(&rules), make(&rules)];
         let mut world = Self {
             numbers,
@@ -274,8 +305,13 @@ impl<'a, E: Estimator> World<'a, E> {
     }
 
     fn delay(&mut self, from: usize, now: u64) -> u64 {
-        let Leg { delay, jitter, later: (when, more) } = self.rules.legs[from];
+        let PathDirection { delay, jitter, later: (when, more) } = self.rules.legs[from];
         delay + self.numbers.below(jitter) + if now >= when { more } else { 0 }
+    }
+
+    /// A host's wall clock is ahead by so much that it does not tell.
+    pub(super) fn lie(&mut self, host: usize, by: i64) {
+        self.hosts[host].wall_lie = by;
     }
 
     /// Lets it go on to its end, and tells how it was judged.
@@ -301,7 +337,7 @@ impl<'a, E: Estimator> World<'a, E> {
         }
     }
 
-    fn note(&mut self, host: usize, judged: Judged) {
+    fn note(&mut self, host: usize, judged: JudgedMessage) {
         let (sent_at, took, is_early) = self.sent[usize::try_from(judged.token).unwrap()];
         if self.rules.told || host == 1 {
             self.outcomes.push(Outcome { host, sent_at, took, is_early, judged });
@@ -316,7 +352,8 @@ impl<'a, E: Estimator> World<'a, E> {
                     self.ends[host].expect_older();
                 }
             }
-            Event::Write(_) | Event::Hear(..) | Event::Push(_) if self.hosts[host].first.is_some() => {}
+            Event::Write(_) | Event::Hear(..) | Event::ReadWall | Event::Push(_)
+                if self.hosts[host].first.is_some() => {}
             Event::Exchange => {
                 self.soon(now, host, Event::Write(reading));
                 if now < self.rules.lasts {
@@ -324,7 +361,7 @@ impl<'a, E: Estimator> World<'a, E> {
                 }
             }
             Event::Write(stamp) => {
-                let exchange = self.ends[host].say(stamp, epoch);
+                let exchange = self.ends[host].say(stamp, epoch, self.hosts[host].wall);
                 let copies = 1 + u64::from(self.numbers.percent(self.rules.copies));
                 for _ in 0..copies {
                     if !self.numbers.percent(self.rules.loss) {
@@ -337,9 +374,18 @@ impl<'a, E: Estimator> World<'a, E> {
             Event::Hear(exchange, arrived) => {
                 let heard = self.ends[host].hear(&exchange, arrived, epoch);
                 self.heard[host].push(heard);
+                if self.rules.walls.is_some() {
+                    self.soon(now, host, Event::ReadWall);
+                }
                 if heard.refused.is_none() && host == 1 && self.numbers.percent(self.rules.answers) {
                     self.soon(now, host, Event::Write(reading));
                 }
+            }
+            Event::ReadWall => {
+                let wall = self.hosts[host].reads_wall(now, self.numbers);
+                self.hosts[host].wall = Some(wall);
+                let heard = self.ends[host].read_wall(Some(wall), epoch);
+                self.heard[host].push(heard);
             }
             Event::Send => {
                 let token = self.sent.len();
@@ -352,7 +398,7 @@ impl<'a, E: Estimator> World<'a, E> {
             }
             Event::Complete(sent, sent_epoch, token) => {
                 self.sent[token].1 = self.hosts[host].steady(now) - self.sent[token].1;
-                let message = Message {
+                let message = CompletedMessage {
                     sent,
                     completed: reading,
                     epoch: sent_epoch,
@@ -366,7 +412,7 @@ impl<'a, E: Estimator> World<'a, E> {
             Event::Push(message) => {
                 self.sent[usize::try_from(message.token).unwrap()].2 =
                     !self.heard[host].iter().any(|heard| heard.upper);
-                if let Some(judged) = self.ends[host].push(&Message { own_epoch: epoch, ..message }) {
+                if let Some(judged) = self.ends[host].push(&CompletedMessage { own_epoch: epoch, ..message }) {
                     self.note(host, judged);
                 }
             }

@@ -1,78 +1,67 @@
-//! What became of the messages: which were late, by whose fault, and what the sender is told.
+//! The outcomes of messages: which were late, for which cause, and what the sender is told.
 //!
-//! Where the sender's clock is not this host's, the latency of a message is an interval ([`crate::clock`]). That it is late is known as soon as it is
-//! complete, by the lower end; that it is in time with a later report of the sender's host, or never.
+//! If the sender's clock is not this host's, the latency of a message is an interval ([`crate::clock`]). If it is late, that is known as soon as it is
+//! complete, by the lower end; if it is in time, that is known with a later report of the sender's host, or never.
 
-use super::super::attribution::{Evidence, TimeTaken};
+use super::super::attribution::{Evidence, TimeLoss};
 use super::super::config::ReceiveCounters;
-use super::super::delivered::{Delivered, Said};
-use super::Receiving;
-use crate::clock::{Judged, MAX_EPOCH, Message, PeerClock, Relation, Verdict};
+use super::super::delivered::{DeliveredMessage, SenderStamps};
+use super::ReceivingChannel;
+use crate::clock::{ClockRelation, CompletedMessage, DeadlineVerdict, JudgedMessage, MAX_EPOCH, PeerClock};
 use crate::units::{Duration, Instant};
-use crate::wire::Counts;
+use crate::wire::MessageCounts;
 
-/// What a pending message keeps beside what it is judged by, in one word.
+/// The values that a pending message keeps beside those for its judgement, in one word, each to a microsecond, up to an hour: the time before its
+/// logical arrival at which it was sent, and how much of a delay there is evidence outside Laxity for.
+fn token(ahead: Duration, excused: Duration) -> u64 {
+    let [ahead, excused] = [ahead, excused].map(|span| (span.as_nanos() / 1_000).min(u32::MAX.into()));
+    excused << u32::BITS | ahead
+}
+
+/// Both again.
+fn of_token(token: u64) -> [Duration; 2] {
+    [token & u64::from(u32::MAX), token >> u32::BITS].map(Duration::from_micros)
+}
+
+/// The knowledge about a sender's clock.
 #[derive(Clone, Copy, Debug)]
-struct Token {
-    /// How long before its logical arrival it was sent, to a microsecond, up to an hour.
-    ahead: Duration,
-    /// For how much of a delay there is evidence outside Laxity; likewise.
-    excused: Duration,
-}
-
-impl From<Token> for u64 {
-    fn from(token: Token) -> Self {
-        let [ahead, excused] = [token.ahead, token.excused].map(|span| (span.as_nanos() / 1_000).min(u32::MAX.into()));
-        excused << u32::BITS | ahead
-    }
-}
-
-impl From<u64> for Token {
-    fn from(word: u64) -> Self {
-        let [ahead, excused] = [word & u64::from(u32::MAX), word >> u32::BITS].map(Duration::from_micros);
-        Self { ahead, excused }
-    }
-}
-
-/// What is known of a sender's clock.
-#[derive(Clone, Copy, Debug)]
-pub struct Known<'a> {
+pub struct SenderClock<'a> {
     /// Its clock.
     pub clock: &'a PeerClock,
     /// This host's epoch.
     pub own_epoch: u8,
-    /// When that began, if it is not the first one.
+    /// The time at which that epoch began, if it is not the first one.
     pub begun: Option<Instant>,
     /// True if the channel comes from that host, and not through a relay.
     pub is_direct: bool,
-    /// How uncertain the clock may be, as admission has it.
+    /// The largest uncertainty of the clock that admission allows for.
     pub allowed_error: Duration,
 }
 
-/// What is known in the end of a message between two clocks.
+/// The final judgement of a message between two clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The least that it can have taken from its logical arrival until it was complete.
+pub struct FinalJudgement {
+    /// The least time that it can have taken from its logical arrival until it was complete.
     pub lower: Duration,
-    /// The most, if that is known.
+    /// The longest time, if that is known.
     pub upper: Option<Duration>,
-    /// The most that it can have taken from its application's call on, if that is known; of one that is late, else the least.
+    /// The longest time that it can have taken from its application's call on, if that is known; otherwise, for a late message, the least.
     pub latency: Option<Duration>,
-    /// How long it was allowed to take; `None` for best effort.
+    /// The longest time that it was allowed to take; `None` for best effort.
     pub allowed: Option<Duration>,
-    /// Whether it was in time.
-    pub verdict: Verdict,
-    /// For how much of a delay there is evidence outside Laxity.
+    /// The verdict: in time or not.
+    pub verdict: DeadlineVerdict,
+    /// The part of a delay for which there is evidence outside Laxity.
     pub excused: Duration,
     /// True if the sender's clock was more uncertain than admission allows for.
     pub is_unsure: bool,
 }
 
-impl Decision {
-    /// True if the message was in time, and complete after its bound, `spare` before the deadline, though nothing outside Laxity explains it. The
+impl FinalJudgement {
+    /// True if the message was in time, and complete after its bound, `spare` before the deadline, and nothing outside Laxity explains it. The
     /// upper end counts, unless the sender's clock was more uncertain than the bound allows for: then the lower one.
     pub fn breaks_bound(&self, spare: Duration) -> bool {
-        let (Some(allowed), Some(upper), Verdict::InTime) = (self.allowed, self.upper, self.verdict) else {
+        let (Some(allowed), Some(upper), DeadlineVerdict::InTime) = (self.allowed, self.upper, self.verdict) else {
             return false;
         };
         let took = if self.is_unsure { self.lower } else { upper };
@@ -80,22 +69,22 @@ impl Decision {
     }
 }
 
-impl Receiving {
-    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `clock` is what is known of the sender's
-    /// clock, which counts where it is not this host's. `taken` tells what took time at this host since a point in time.
+impl ReceivingChannel {
+    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `clock` is the knowledge of the sender's
+    /// clock, which counts where it is not this host's. `taken` gives the time taken at this host since a point in time.
     pub fn deliver(
         &mut self,
         now: Instant,
-        clock: Known<'_>,
-        taken: impl Fn(Instant) -> TimeTaken,
-    ) -> Option<(Delivered, Option<Evidence>)> {
+        clock: SenderClock<'_>,
+        taken: impl Fn(Instant) -> TimeLoss,
+    ) -> Option<(DeliveredMessage, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
         self.buffers.lent += 1;
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
-        match delivered.said {
-            Some(said) => self.pend(&mut delivered, said, clock, &taken),
+        match delivered.stamps {
+            Some(stamps) => self.pend(&mut delivered, stamps, clock, &taken),
             None => self.counters.largest = self.counters.largest.max(delivered.response()),
         }
         let lateness = delivered.lateness();
@@ -109,10 +98,16 @@ impl Receiving {
     }
 
     /// A message between two clocks waits for its judgement, and is told the least that it took.
-    fn pend(&mut self, delivered: &mut Delivered, said: Said, known: Known<'_>, taken: &impl Fn(Instant) -> TimeTaken) {
-        let Known { clock, own_epoch, begun, .. } = known;
+    fn pend(
+        &mut self,
+        delivered: &mut DeliveredMessage,
+        stamps: SenderStamps,
+        known: SenderClock<'_>,
+        taken: &impl Fn(Instant) -> TimeLoss,
+    ) {
+        let SenderClock { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
-        let Said { logical_arrival, ahead, epoch } = said;
+        let SenderStamps { logical_arrival, ahead, epoch } = stamps;
         // The clocks are compared when it was sent: until its logical arrival they may jump.
         let sent = logical_arrival.before(ahead);
         let deadline = delivered.allowed.map_or(Duration::MAX, |allowed| allowed + ahead);
@@ -122,7 +117,7 @@ impl Receiving {
         // How long a packet waited at its sender is not known of one that came through a relay, so it may always have left early.
         let early = if known.is_direct { delivered.delay.way.early(ahead) } else { ahead };
         let is_steady = epoch <= MAX_EPOCH && begun.is_none_or(|begun| begun < arrival);
-        let mut message = Message {
+        let mut message = CompletedMessage {
             sent,
             completed,
             epoch,
@@ -141,7 +136,7 @@ impl Receiving {
                 excused = evidence.network + evidence.platform + evidence.sender;
             }
         }
-        message.token = Token { ahead, excused }.into();
+        message.token = token(ahead, excused);
         let Some(pending) = self.pending.as_mut() else { return };
         if let Some(judged) = pending.push(clock, &message).displaced {
             self.displaced = Some(self.count(completed, known, &judged));
@@ -149,12 +144,12 @@ impl Receiving {
     }
 
     /// One that was judged to make room for the message that was delivered last.
-    pub(crate) fn take_displaced(&mut self) -> Option<Decision> {
+    pub(crate) fn take_displaced(&mut self) -> Option<FinalJudgement> {
         self.displaced.take()
     }
 
     /// The next message whose judgement is final; of one that is not, if nothing more will be heard (`is_over`).
-    pub(crate) fn settle(&mut self, now: Instant, known: Known<'_>, is_over: bool) -> Option<Decision> {
+    pub(crate) fn settle(&mut self, now: Instant, known: SenderClock<'_>, is_over: bool) -> Option<FinalJudgement> {
         let clock = known.clock;
         let pending = self.pending.as_mut()?;
         let judged = if is_over { pending.finish(clock) } else { pending.settle(clock, now) }?;
@@ -168,48 +163,48 @@ impl Receiving {
 
     /// Those of them that have a deadline, and were not late.
     fn undecided(&self) -> u64 {
-        let pending = self.pending.as_ref().filter(|_| self.config.service.contract().is_some());
+        let pending = self.pending.as_ref().filter(|_| self.config.service.is_real_time());
         pending.map_or(0, |pending| pending.undecided() as u64)
     }
 
-    /// What happened so far, as application and sender are told: what waits for its judgement is undecided until then.
+    /// The counters so far, as application and sender are told: a message that waits for its judgement is undecided until then.
     pub(crate) fn told(&self) -> ReceiveCounters {
         ReceiveCounters { undecided: self.counters.undecided + self.undecided(), ..self.counters }
     }
 
-    fn count(&mut self, now: Instant, known: Known<'_>, judged: &Judged) -> Decision {
-        let is_estimated = known.clock.relation(now) == Relation::Estimated;
+    fn count(&mut self, now: Instant, known: SenderClock<'_>, judged: &JudgedMessage) -> FinalJudgement {
+        let is_estimated = known.clock.relation(now) == ClockRelation::Estimated;
         self.counters.clock_error = known.clock.error().filter(|_| is_estimated).unwrap_or(Duration::MAX);
-        let Judged { verdict, token, .. } = *judged;
-        let Token { ahead, excused } = token.into();
+        let JudgedMessage { verdict, token, .. } = *judged;
+        let [ahead, excused] = of_token(token);
         let lower = judged.lower.saturating_sub(ahead);
         let upper = judged.upper.map(|upper| upper.saturating_sub(ahead));
-        let latency = judged.upper.or((verdict == Verdict::Late).then_some(judged.lower));
+        let latency = judged.upper.or((verdict == DeadlineVerdict::Late).then_some(judged.lower));
         let allowed = self.config.service.contract().map(|_| judged.deadline.saturating_sub(ahead));
         // One that is late was counted when it was delivered.
-        self.counters.undecided += u64::from(allowed.is_some() && verdict == Verdict::Undecided);
+        self.counters.undecided += u64::from(allowed.is_some() && verdict == DeadlineVerdict::Undecided);
         self.counters.largest = self.counters.largest.max(upper.unwrap_or(lower));
         let is_unsure = judged.width().is_none_or(|width| known.clock.error_of(width) > known.allowed_error);
-        Decision { lower, upper, latency, allowed, verdict, excused, is_unsure }
+        FinalJudgement { lower, upper, latency, allowed, verdict, excused, is_unsure }
     }
 
     /// Judges a message that was complete `lateness` after its deadline, or after a bound that is `spare` before it.
     pub(crate) fn judge(
         &self,
-        delivered: &Delivered,
+        delivered: &DeliveredMessage,
         lateness: Duration,
         spare: Duration,
-        taken: TimeTaken,
+        taken: TimeLoss,
     ) -> Evidence {
         let excess = delivered.delay.excess(&self.config, spare, self.stretch_ppm);
         let here = delivered.completion.since(delivered.due_here.before(spare));
         Evidence::judge(lateness, excess, here, taken, self.stretch_ppm)
     }
 
-    /// What the sender is told.
-    pub(crate) fn counts(&self) -> Counts {
+    /// The counts that the sender is told.
+    pub(crate) fn counts(&self) -> MessageCounts {
         let c = self.told();
-        Counts {
+        MessageCounts {
             delivered: (c.delivered - c.late).saturating_sub(c.undecided),
             late: c.late,
             lost: c.lost,
@@ -218,7 +213,7 @@ impl Receiving {
             undecided: c.undecided,
             misses: c.misses,
             clock_error: Some(c.clock_error).filter(|error| *error < Duration::MAX),
-            ..Counts::default()
+            ..MessageCounts::default()
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
+//! Golden vectors, written by hand from docs/wire.md: other implementations of the formats can use them.
 
 use super::*;
 use crate::cause::Misses;
-use crate::clock::{Exchange, Report};
+use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::units::{Duration, Instant, Rate};
 
 const DATA: &str = "
@@ -55,7 +55,7 @@ const OPEN_BEST_EFFORT: &str = "
     08 02 0578          ; packet: 1400
     09 08 0000000000000000 ; upstream: 0
     0A 08 0000000077359400 ; lease: 2 s
-    0B 08 0000000000000000 ; clock: nobody's
+    0B 08 0000000000000000 ; clock: shared with no host
     1E 01 04            ; oversize: 4 times
     23 08 0000000000BEBC20 ; link_rate: 12.5 MB/s
     24 08 0000000000042E50 ; ahead: 274 us
@@ -110,7 +110,7 @@ const STATUS: &str = "
     4C58 03 02          ; prefix
     05                  ; type: STATUS
     00                  ; minor
-    0069                ; length: 105 = token 8, fields 97
+    007A                ; length: 122 = token 8, fields 114
     0123456789ABCDEF    ; token
     15 08 00000000000003E4 ; delivered: 996
     16 08 0000000000000002 ; late: 2
@@ -123,6 +123,9 @@ const STATUS: &str = "
           0000000000000000 ; heard nothing,
           0000000000000000 ;
           07             ; epoch 7
+    32 0F FFFFFFFFC4653600 ; wall: 1 s behind,
+          000F4240         ; 1 ms at most,
+          0003E8           ; 1 ms ago
 ";
 
 const CLOSE: &str = "
@@ -181,19 +184,21 @@ pub(super) fn data_frame() -> Vec<u8> {
 
 /// Each golden control frame with what it says.
 pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
-    let counts = Counts {
+    let counts = MessageCounts {
         delivered: 996,
         late: 2,
         lost: 1,
         dropped: 1,
         largest: Duration::from_micros(4_400),
-        ..Counts::default()
+        ..MessageCounts::default()
     };
-    let said = Exchange { said: Instant::from_nanos(5_000_000_000), heard: None, epoch: 7 };
-    let heard = Report { said: Instant::from_nanos(2_000_000_000), heard_at: Instant::from_nanos(4_999_000_000) };
+    let said = ClockExchange { said: Instant::from_nanos(5_000_000_000), heard: None, epoch: 7, wall: None };
+    let at = Instant::from_nanos(4_999_000_000);
+    let wall = WallReading { at, ahead: -1_000_000_000, error: Duration::from_millis(1) };
+    let heard = StampReport { said: Instant::from_nanos(2_000_000_000), heard_at: at };
     let open = Open {
         name: "arm1",
-        traffic: Traffic::RealTime {
+        traffic: RequestedService::RealTime {
             max_message: 8192,
             min_message: 64,
             interval: Duration::from_millis(1),
@@ -208,15 +213,15 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         lease: Duration::from_secs(2),
         clock: 0xC1,
         oversize: 1,
-        pace: Pace::default(),
+        pace: SenderPace::default(),
     };
     let best_effort = Open {
         name: "log",
-        traffic: Traffic::BestEffort { max_message: 4096, queue: 16 },
+        traffic: RequestedService::BestEffort { max_message: 4096, queue: 16 },
         upstream: Duration::ZERO,
         clock: 0,
         oversize: 4,
-        pace: Pace {
+        pace: SenderPace {
             rate: Rate::bytes_per_second(12_500_000),
             ahead: Duration::from_micros(274),
             spacing: Duration::from_nanos(42_720),
@@ -262,23 +267,23 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
                 sent: 1000,
                 unsent: 0,
                 spacing: Duration::from_millis(6),
-                exchange: Some(Exchange { heard: Some(heard), epoch: 3, ..said }),
+                exchange: Some(ClockExchange { heard: Some(heard), epoch: 3, ..said }),
             }),
         ),
         (
             hex(STATUS),
             TOKEN,
             Control::Status(Status {
-                counts: Counts { undecided: 5, ..counts },
+                counts: MessageCounts { undecided: 5, ..counts },
                 spacing: Duration::from_millis(6),
-                exchange: Some(said),
+                exchange: Some(ClockExchange { wall: Some(wall), ..said }),
             }),
         ),
         (hex(CLOSE), TOKEN, Control::Close(close)),
         (
             hex(CLOSED),
             TOKEN,
-            Control::Closed(Counts {
+            Control::Closed(MessageCounts {
                 misses: Misses { network: 2, laxity: 1, ..Misses::default() },
                 over_bound: 9,
                 clock_error: Some(Duration::from_micros(25)),
@@ -313,7 +318,7 @@ fn the_data_frame_is_read_and_written() {
     assert_eq!(view.payload(), b"lax");
     assert_eq!(view.check(4096), Ok(()));
     assert_eq!(written_data(&header, b"lax"), frame);
-    assert_eq!(classify(&frame), Ok(Kind::Data));
+    assert_eq!(classify(&frame), Ok(FrameKind::Data));
     assert_eq!(token(&frame), None);
 }
 
@@ -322,7 +327,7 @@ fn each_control_frame_is_read_and_written() {
     for (frame, its_token, control) in controls() {
         assert_eq!(Control::parse(&frame), Ok((its_token, control)));
         assert_eq!(written(its_token, &control), frame);
-        assert_eq!(classify(&frame), Ok(Kind::Control));
+        assert_eq!(classify(&frame), Ok(FrameKind::Control));
         assert_eq!(token(&frame), Some(its_token));
     }
 }

@@ -72,27 +72,27 @@ fn a_field_that_is_cut_is_an_error_even_if_the_length_says_so() {
 
 #[test]
 fn another_prefix_is_named() {
-    assert_eq!(DataView::parse(&data_with(0, &[0x4C, 0x59])), Err(WireError::Magic { found: 0x4C59 }));
+    assert_eq!(DataView::parse(&data_with(0, &[0x4C, 0x59])), Err(WireError::Magic(0x4C59)));
     assert!(matches!(DataView::parse(&data_with(3, &[4])), Err(WireError::Kind { found: 4, .. })));
     assert_eq!(DataView::parse(&data_with(3, &[3])), Err(WireError::Truncated { found: 55, expected: 60 }));
     assert!(matches!(DataView::parse(&data_with(3, &[2])), Err(WireError::Kind { found: 2, .. })));
     assert!(matches!(Control::parse(&data_frame()), Err(WireError::Kind { found: 1, .. })));
     let mut frame = control_frame(ControlType::Status);
     frame[4] = 10;
-    assert_eq!(Control::parse(&frame), Err(WireError::Type { found: 10 }));
+    assert_eq!(Control::parse(&frame), Err(WireError::Type(10)));
 }
 
 #[test]
 fn another_major_version_is_named_and_another_minor_is_read() {
     for found in (0..=u8::MAX).filter(|major| *major != MAJOR) {
-        assert_eq!(classify(&data_with(2, &[found])), Err(WireError::Version { found }));
-        assert_eq!(DataView::parse(&data_with(2, &[found])), Err(WireError::Version { found }));
+        assert_eq!(classify(&data_with(2, &[found])), Err(WireError::Version(found)));
+        assert_eq!(DataView::parse(&data_with(2, &[found])), Err(WireError::Version(found)));
         for (mut frame, its_token, control) in controls() {
             frame[2] = found;
-            // VERSION is read by everybody; otherwise nobody could read the answer that names the versions.
+            // VERSION is read by all versions; otherwise an old one could not read the answer that names the versions.
             let expected = match control {
                 Control::Version(_) => Ok((its_token, control)),
-                _ => Err(WireError::Version { found }),
+                _ => Err(WireError::Version(found)),
             };
             assert_eq!(Control::parse(&frame), expected);
             assert_eq!(token(&frame), Some(its_token));
@@ -140,7 +140,7 @@ fn a_repeated_field_is_named() {
             let mut more = parts.clone();
             more.push(part.clone());
             let field = fields::ALL[usize::from(parts[at].0) - 1].name;
-            assert_eq!(Control::parse(&put_together(&frame, &more)), Err(WireError::Repeated { field }), "{control:?}");
+            assert_eq!(Control::parse(&put_together(&frame, &more)), Err(WireError::Repeated(field)), "{control:?}");
         }
     }
 }
@@ -158,6 +158,7 @@ fn a_missing_mandatory_field_is_named() {
         "reverse",
         "laxity",
         "exchange",
+        "wall",
         "undecided",
         "by_network",
         "over_bound",
@@ -174,7 +175,7 @@ fn a_missing_mandatory_field_is_named() {
             let fewer = put_together(&frame, &fewer);
             match Control::parse(&fewer) {
                 Err(error) => {
-                    assert_eq!(error, WireError::Missing { field }, "{control:?}");
+                    assert_eq!(error, WireError::Missing(field), "{control:?}");
                     assert!(!optional.contains(&field), "{control:?}");
                 }
                 Ok((found, other)) => {
@@ -191,7 +192,7 @@ fn a_missing_mandatory_field_is_named() {
 fn the_table_of_mandatory_fields_is_what_the_parser_does() {
     for (frame, _, control) in controls() {
         let control_type = control.control_type();
-        let real_time = !matches!(control, Control::Open(Open { traffic: Traffic::BestEffort { .. }, .. }));
+        let real_time = !matches!(control, Control::Open(Open { traffic: RequestedService::BestEffort { .. }, .. }));
         for (at, (tag, _)) in taken_apart(&frame).iter().enumerate() {
             let mut fewer = taken_apart(&frame);
             fewer.remove(at);
@@ -357,11 +358,11 @@ fn a_contract_is_rebuilt_within_every_limit() {
         Contract::new(8192, 64, Duration::from_millis(1), 2, Duration::from_millis(5)).map(Service::RealTime);
     let Control::Open(open) = controls()[0].2 else { panic!("the first is OPEN") };
     assert_eq!(open.service(), contract);
-    assert_eq!(Traffic::from(contract.unwrap()), open.traffic);
+    assert_eq!(RequestedService::from(contract.unwrap()), open.traffic);
     let best_effort = Service::best_effort(4096, 16);
     let Control::Open(other) = controls()[1].2 else { panic!("the second is OPEN") };
     assert_eq!(other.service(), best_effort);
-    assert_eq!(Traffic::from(best_effort.unwrap()), other.traffic);
+    assert_eq!(RequestedService::from(best_effort.unwrap()), other.traffic);
 
     // Hostile numbers are read, and refused with their reason.
     let frame = control_frame(ControlType::Open);

@@ -1,10 +1,10 @@
-//! What holds for all frames: they come back as they went, and nothing that arrives is too much.
+//! Properties of all frames: they come back as they went, and nothing that arrives is too much.
 
 use super::golden::{controls, data_frame};
 use super::*;
 use crate::admission::incoming::MAX_SPACING;
 use crate::cause::Misses;
-use crate::clock::{Exchange, Report};
+use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;
@@ -24,8 +24,8 @@ fn spacing() -> impl Strategy<Value = Duration> {
     (0..=MAX_SPACING.as_nanos()).prop_map(Duration::from_nanos)
 }
 
-fn pace() -> impl Strategy<Value = Pace> {
-    (number(), span(), spacing()).prop_map(|(rate, ahead, spacing)| Pace {
+fn pace() -> impl Strategy<Value = SenderPace> {
+    (number(), span(), spacing()).prop_map(|(rate, ahead, spacing)| SenderPace {
         rate: Rate::bytes_per_second(rate),
         ahead,
         spacing,
@@ -42,11 +42,11 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
     bytes.prop_flat_map(|bytes| vec(any::<u8>(), bytes))
 }
 
-fn traffic() -> impl Strategy<Value = Traffic> {
+fn traffic() -> impl Strategy<Value = RequestedService> {
     let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span(), span(), any::<bool>());
     prop_oneof![
         real_time.prop_map(|(max_message, min_message, interval, burst, deadline, catch_up, is_question)| {
-            Traffic::RealTime {
+            RequestedService::RealTime {
                 max_message,
                 min_message,
                 interval,
@@ -57,11 +57,11 @@ fn traffic() -> impl Strategy<Value = Traffic> {
                 is_question,
             }
         }),
-        any::<(u32, u32)>().prop_map(|(max_message, queue)| Traffic::BestEffort { max_message, queue }),
+        any::<(u32, u32)>().prop_map(|(max_message, queue)| RequestedService::BestEffort { max_message, queue }),
     ]
 }
 
-fn counts() -> impl Strategy<Value = Counts> {
+fn counts() -> impl Strategy<Value = MessageCounts> {
     let misses = (number(), number(), number()).prop_map(|(sender, receiver, network)| Misses {
         sender,
         receiver,
@@ -72,7 +72,7 @@ fn counts() -> impl Strategy<Value = Counts> {
     });
     let error = proptest::option::of(span());
     (number(), number(), number(), number(), span(), misses, number(), error).prop_map(
-        |(delivered, late, lost, dropped, largest, misses, undecided, clock_error)| Counts {
+        |(delivered, late, lost, dropped, largest, misses, undecided, clock_error)| MessageCounts {
             delivered,
             late,
             lost,
@@ -87,14 +87,20 @@ fn counts() -> impl Strategy<Value = Counts> {
 }
 
 /// What is heard is not both zero: that says that nothing was.
-fn exchange() -> impl Strategy<Value = Option<Exchange>> {
+fn exchange() -> impl Strategy<Value = Option<ClockExchange>> {
     let heard = (number(), 1..=u64::MAX)
-        .prop_map(|(said, at)| Report { said: Instant::from_nanos(said), heard_at: Instant::from_nanos(at) });
-    let exchange = (number(), proptest::option::of(heard), 0..EPOCHS);
-    proptest::option::of(exchange.prop_map(|(said, heard, epoch)| Exchange {
-        said: Instant::from_nanos(said),
-        heard,
-        epoch,
+        .prop_map(|(said, at)| StampReport { said: Instant::from_nanos(said), heard_at: Instant::from_nanos(at) });
+    // How long ago in µs, how far ahead, the error.
+    let wall = (0_u64..1 << 24, number(), 0..=u64::from(u32::MAX));
+    let exchange = (number(), proptest::option::of(heard), 0..EPOCHS, proptest::option::of(wall));
+    proptest::option::of(exchange.prop_map(|(said, heard, epoch, wall)| {
+        let said = Instant::from_nanos(said);
+        let wall = wall.map(|(age, ahead, error)| WallReading {
+            at: said.before(Duration::from_micros(age)),
+            ahead: ahead.cast_signed(),
+            error: Duration::from_nanos(error),
+        });
+        ClockExchange { said, heard, epoch, wall }
     }))
 }
 
@@ -207,7 +213,7 @@ proptest! {
     fn control_frames_come_back_as_they_went(its_token in number(), control in control("a~!", "größer")) {
         let frame = written(its_token, &control);
         prop_assert_eq!(Control::parse(&frame), Ok((its_token, control)));
-        prop_assert_eq!(classify(&frame), Ok(Kind::Control));
+        prop_assert_eq!(classify(&frame), Ok(FrameKind::Control));
     }
 
     #[test]
@@ -230,7 +236,7 @@ proptest! {
         let view = DataView::parse(&frame).unwrap();
         prop_assert_eq!(view.header(), &header);
         prop_assert_eq!(view.payload(), &payload[..]);
-        prop_assert_eq!(classify(&frame), Ok(Kind::Data));
+        prop_assert_eq!(classify(&frame), Ok(FrameKind::Data));
     }
 
     /// Every fragment that a sender cuts passes the receiver's check, and together they are the message.

@@ -1,90 +1,56 @@
-//! Whether a calibration makes sense by itself, whoever wrote it.
+//! Checks that a calibration makes sense by itself, whatever program wrote it.
 
 use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
-use super::super::{Calibration, Cost, Observer, Piece, Taken, Window, decimal, derive};
+use super::super::{Calibration, CalibrationConditions, Cost, Observer, Piece, Window, decimal, derive};
 use crate::text::DisplaySize;
 
-/// Of what something is wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    Taken,
-    /// The entry with this number, from 0.
-    Cost(usize),
-    Window(usize),
-    Platform,
-}
-
-impl Place {
-    pub(super) fn key(self) -> &'static str {
-        match self {
-            Self::Taken => "calibration",
-            Self::Cost(_) => "calibration.cost",
-            Self::Window(_) => "calibration.window",
-            Self::Platform => "platform",
-        }
-    }
-}
-
-/// What cannot be.
-#[derive(Debug)]
-pub(super) struct Wrong {
-    pub(super) place: Place,
-    pub(super) problem: String,
-}
-
 /// Claims about windows; calibrations have some twenty.
-const MOST_WINDOWS: usize = 64;
+pub(super) const MOST_WINDOWS: usize = 64;
 
-pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
-    let Calibration { taken, costs, windows, .. } = calibration;
-    let wrong = |place, problem: String| Err(Wrong { place, problem });
+pub(super) fn conditions(taken: &CalibrationConditions) -> Result<(), String> {
     if taken.alpha == Probability::ZERO || taken.alpha > Probability::HALF {
-        return wrong(Place::Taken, "calibration.confidence is out of range, expected 0.5 to less than 1".to_owned());
+        return Err("calibration.confidence is out of range, expected 0.5 to less than 1".to_owned());
     }
     if taken.processors == 0 {
-        return wrong(Place::Taken, "calibration.processors is 0, expected at least 1".to_owned());
+        return Err("calibration.processors is 0, expected at least 1".to_owned());
     }
-    for (number, cost) in costs.iter().enumerate() {
-        if let Some(problem) = of_cost(cost, taken.alpha) {
-            return wrong(Place::Cost(number), format!("the cost {}: {problem}", shown(cost)));
-        }
-        let before = costs[..number].iter().rfind(|other| (other.kind, other.packet) == (cost.kind, cost.packet));
-        // Of the hand-over there are several.
-        let is_less = |before: &Cost| {
-            cost.kind == Piece::Handover && cost.claimed < before.claimed && cost.exceedance > before.exceedance
-        };
-        if before.is_some_and(|before| !is_less(before)) {
-            let expected =
-                if cost.kind == Piece::Handover { ", expected less that is exceeded more often" } else { "" };
-            return wrong(Place::Cost(number), format!("the cost {} is there twice{expected}", shown(cost)));
-        }
+    Ok(())
+}
+
+/// Checks a cost that stands behind those `before`.
+pub(super) fn cost(cost: &Cost, before: &[Cost], alpha: Probability) -> Result<(), String> {
+    if let Some(problem) = of_cost(cost, alpha) {
+        return Err(format!("the cost {}: {problem}", shown(cost)));
     }
-    if windows.len() > MOST_WINDOWS {
-        let problem = format!("{} windows are claimed, expected {MOST_WINDOWS} at most", windows.len());
-        return wrong(Place::Window(MOST_WINDOWS), problem);
+    let before = before.iter().rfind(|other| (other.kind, other.packet) == (cost.kind, cost.packet));
+    // Of the hand-over there are several.
+    let is_less = |before: &Cost| {
+        cost.kind == Piece::Handover && cost.claimed < before.claimed && cost.exceedance > before.exceedance
+    };
+    if before.is_some_and(|before| !is_less(before)) {
+        let expected = if cost.kind == Piece::Handover { ", expected less that is exceeded more often" } else { "" };
+        return Err(format!("the cost {} is there twice{expected}", shown(cost)));
     }
-    for (number, window) in windows.iter().enumerate() {
-        let place = Place::Window(number);
-        let shown = format!("the window of {} ({})", window.window, window.observer.name());
-        if let Some(problem) = of_window(window, taken) {
-            return wrong(place, format!("{shown}: {problem}"));
-        }
-        let before = &windows[..number];
-        let rarer = before.iter().rfind(|other| (other.observer, other.window) == (window.observer, window.window));
-        if rarer.is_some_and(|rarer| window.budget >= rarer.budget || window.exceedance <= rarer.exceedance) {
-            return wrong(
-                place,
-                format!("{shown} is there twice, expected a smaller budget that is exceeded more often"),
-            );
-        }
-        if before.last().is_some_and(|last| last.window > window.window) {
-            return wrong(place, format!("{shown} stands behind a longer one, expected the shortest first"));
-        }
+    Ok(())
+}
+
+/// Checks a window that stands behind those `before`.
+pub(super) fn window(window: &Window, before: &[Window], taken: &CalibrationConditions) -> Result<(), String> {
+    let shown = format!("the window of {} ({})", window.window, window.observer.name());
+    if let Some(problem) = of_window(window, taken) {
+        return Err(format!("{shown}: {problem}"));
     }
-    of_platform(calibration).map_or(Ok(()), |problem| wrong(Place::Platform, problem))
+    let rarer = before.iter().rfind(|other| (other.observer, other.window) == (window.observer, window.window));
+    if rarer.is_some_and(|rarer| window.budget >= rarer.budget || window.exceedance <= rarer.exceedance) {
+        return Err(format!("{shown} is there twice, expected a smaller budget that is exceeded more often"));
+    }
+    if before.last().is_some_and(|last| last.window > window.window) {
+        return Err(format!("{shown} stands behind a longer one, expected the shortest first"));
+    }
+    Ok(())
 }
 
 fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
@@ -100,7 +66,7 @@ fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
     too_much(&format!("{} samples", cost.samples), cost.exceedance, upper_bound(0, cost.samples, alpha))
 }
 
-fn of_window(window: &Window, taken: &Taken) -> Option<String> {
+fn of_window(window: &Window, taken: &CalibrationConditions) -> Option<String> {
     let Window { windows, parts, stride, batches, batch, bad, median, budget, largest, exceedance, .. } = *window;
     if window.window.is_zero() || [windows, parts, stride, batches, batch, bad].contains(&0) {
         return Some(
@@ -139,15 +105,15 @@ fn too_much(of: &str, exceedance: Probability, least: Probability) -> Option<Str
     })
 }
 
-fn of_platform(calibration: &Calibration) -> Option<String> {
+pub(super) fn platform(calibration: &Calibration) -> Result<(), String> {
     let Calibration { costs, windows, platform: p, .. } = calibration;
     if p.machine.is_papers() {
-        return Some("platform.machine is \"papers\", expected that of this host".to_owned());
+        return Err("platform.machine is \"papers\", expected that of this host".to_owned());
     }
     let measured: Vec<u32> = costs.iter().filter_map(|cost| cost.packet).collect();
     if !measured.is_empty() && !measured.contains(&p.packet) {
         let found = DisplaySize(p.packet.into());
-        return Some(format!("platform.packet is {found}, expected one of the sizes that were measured"));
+        return Err(format!("platform.packet is {found}, expected one of the sizes that were measured"));
     }
     let mut derived = derive::processor(costs, p.packet, p.clone());
     let mut given = p.clone();
@@ -156,13 +122,11 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
             && let (found, least) = (*span(&mut given), *span(&mut derived))
             && found < least
         {
-            return Some(format!(
-                "platform.{name} is {found}, expected at least {least}, which follows from the costs"
-            ));
+            return Err(format!("platform.{name} is {found}, expected at least {least}, which follows from the costs"));
         }
     }
     if (p.receive_batch, p.transmit_batch) != (derived.receive_batch, derived.transmit_batch) {
-        return Some(format!(
+        return Err(format!(
             "platform.receive_batch and platform.transmit_batch are {} and {}, expected {} and {}, as they were measured",
             p.receive_batch, p.transmit_batch, derived.receive_batch, derived.transmit_batch
         ));
@@ -173,14 +137,14 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
         match claimed {
             Some(claimed) if budget >= claimed => {}
             Some(claimed) => {
-                return Some(format!(
+                return Err(format!(
                     "platform.envelope.budget of {length} is {budget}, expected at least the {claimed} claimed"
                 ));
             }
-            None => return Some(format!("platform.envelope.window is {length}, expected one that was measured")),
+            None => return Err(format!("platform.envelope.window is {length}, expected one that was measured")),
         }
     }
-    None
+    Ok(())
 }
 
 fn shown(cost: &Cost) -> String {

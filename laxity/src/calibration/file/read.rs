@@ -9,11 +9,11 @@ use laxity_core::units::Duration;
 use laxity_link::LinkKind;
 
 use super::super::identity::MOST_CHARACTERS;
-use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal};
+use super::super::{Calibration, CalibrationConditions, Cost, Load, Observer, Piece, Window, decimal};
 use super::{DIGEST, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
-use crate::source::{Entry, FileError, Source, Table};
+use crate::source::{FileError, SourceFile, Table};
 
 const NONE: &str = "the file is no calibration";
 const NUMBER: &str = "a whole number";
@@ -21,7 +21,7 @@ const FLAG: &str = "true or false";
 /// The greatest sum of counts that is possible: samples are counted in 64 bits, of which TOML knows 63.
 const MOST: u64 = i64::MAX as u64;
 
-pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> {
+pub(super) fn calibration(source: SourceFile<'_>) -> Result<Calibration, FileError> {
     let digest = digest(source);
     let root = source.parse().map_err(|error| match &digest {
         // A file that ends where it should is wrong where TOML says so; of any other the end is to blame.
@@ -38,26 +38,10 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
     }
     version(&table)?;
     digest?;
-    root.only(&["calibration", "platform", "digest"], "calibration, platform or digest")?;
-    only(
-        &table,
-        &[
-            "version",
-            "kernel",
-            "processor",
-            "processors",
-            "date",
-            "duration",
-            "load",
-            "scheduling",
-            "memory_locked",
-            "kept_awake",
-            "link",
-            "interface",
-            "confidence",
-            "cost",
-            "window",
-        ],
+    root.only("calibration, platform or digest")?;
+    table.only(
+        "version, kernel, processor, processors, date, duration, load, scheduling, memory_locked, kept_awake, link, interface, \
+         confidence, cost, window",
     )?;
     let taken = taken(&table)?;
     let of_costs = table.tables("cost", usize::MAX)?;
@@ -67,20 +51,25 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
     let of_platform = root.need("platform", "a table: [platform]")?;
     let platform = platform_file::read(&of_platform, Platform::assumed_host())?;
     let read = Calibration { taken, costs, windows, platform };
-    check::check(&read).map_err(|wrong| {
-        let at = match wrong.place {
-            check::Place::Cost(number) => of_costs.get(number).map(|cost| cost.at),
-            check::Place::Window(number) => of_windows.get(number).map(|window| window.at),
-            check::Place::Platform => Some(of_platform.key_at),
-            check::Place::Taken => None,
-        };
-        source.error(at.unwrap_or(table.at), wrong.place.key(), wrong.problem)
-    })?;
+    let wrong = |at, key| move |problem| source.error(at, key, problem);
+    let Calibration { taken, costs, windows, .. } = &read;
+    check::conditions(taken).map_err(wrong(table.at, "calibration"))?;
+    for (number, (table, cost)) in of_costs.iter().zip(costs).enumerate() {
+        check::cost(cost, &costs[..number], taken.alpha).map_err(wrong(table.at, "calibration.cost"))?;
+    }
+    if let Some(beyond) = of_windows.get(check::MOST_WINDOWS) {
+        let problem = format!("{} windows are claimed, expected {} at most", windows.len(), check::MOST_WINDOWS);
+        return Err(wrong(beyond.at, "calibration.window")(problem));
+    }
+    for (number, (table, window)) in of_windows.iter().zip(windows).enumerate() {
+        check::window(window, &windows[..number], taken).map_err(wrong(table.at, "calibration.window"))?;
+    }
+    check::platform(&read).map_err(wrong(of_platform.key_at, "platform"))?;
     Ok(read)
 }
 
 /// Checks the last line.
-fn digest(source: Source<'_>) -> Result<(), FileError> {
+fn digest(source: SourceFile<'_>) -> Result<(), FileError> {
     let body = source.text.strip_suffix('\n').unwrap_or(source.text);
     let at = body.rfind('\n').map_or(0, |end| end + 1);
     let found = body[at..].strip_prefix(DIGEST).and_then(|rest| rest.strip_prefix('"')?.strip_suffix('"'));
@@ -106,15 +95,10 @@ fn version(table: &Table<'_, '_>) -> Result<(), FileError> {
     }
 }
 
-/// No other keys than these.
-fn only(table: &Table<'_, '_>, known: &[&str]) -> Result<(), FileError> {
-    table.only(known, &known.join(", "))
-}
-
-fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
+fn taken(table: &Table<'_, '_>) -> Result<CalibrationConditions, FileError> {
     let load = table.need("load", "hogs and flood")?.table("calibration.load")?;
-    only(&load, &["hogs", "flood"])?;
-    Ok(Taken {
+    load.only("hogs, flood")?;
+    Ok(CalibrationConditions {
         kernel: name(table, "kernel")?,
         processor: name(table, "processor")?,
         processors: table.need("processors", NUMBER)?.count()?,
@@ -131,14 +115,10 @@ fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
 }
 
 fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
-    only(table, &["kind", "packet", "samples", "median", "claimed", "exceedance", "largest"])?;
-    let packet = |entry: Entry<'_, '_>| match entry.size()? {
-        bytes if (1..=u64::from(MAX_PACKET_BYTES)).contains(&bytes) => entry.narrow(bytes, "B"),
-        bytes => Err(entry.expected(format!("{bytes}B"), format!("1B to {MAX_PACKET_BYTES}B"))),
-    };
+    table.only("kind, packet, samples, median, claimed, exceedance, largest")?;
     Ok(Cost {
         kind: table.need("kind", "a piece of work")?.word(&Piece::ALL.map(|piece| (piece.name(), piece)))?,
-        packet: table.get("packet").map(packet).transpose()?,
+        packet: table.get("packet").map(|entry| entry.bytes(MAX_PACKET_BYTES)).transpose()?,
         samples: whole(table, "samples")?,
         median: span(table, "median")?,
         claimed: span(table, "claimed")?,
@@ -148,23 +128,7 @@ fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
 }
 
 fn window(table: &Table<'_, '_>) -> Result<Window, FileError> {
-    only(
-        table,
-        &[
-            "observer",
-            "window",
-            "windows",
-            "parts",
-            "stride",
-            "batches",
-            "batch",
-            "bad",
-            "median",
-            "budget",
-            "exceedance",
-            "largest",
-        ],
-    )?;
+    table.only("observer, window, windows, parts, stride, batches, batch, bad, median, budget, exceedance, largest")?;
     let observers = Observer::ALL.map(|observer| (observer.name(), observer));
     Ok(Window {
         observer: table.need("observer", "who saw it")?.word(&observers)?,
@@ -203,13 +167,11 @@ fn text<T>(
 
 /// A text that can be shown as it is.
 fn name(table: &Table<'_, '_>, key: &str) -> Result<String, FileError> {
-    let entry = table.need(key, "a text in quotes")?;
-    let text = entry.text("a text in quotes")?;
-    if text.chars().any(char::is_control) || text.chars().count() > MOST_CHARACTERS {
-        let expected = format!("at most {MOST_CHARACTERS} characters, none of them a control character");
-        return Err(entry.wrong_kind(&expected));
-    }
-    Ok(text.to_owned())
+    let expected = format!("at most {MOST_CHARACTERS} characters in quotes, none of them a control character");
+    text(table, key, &expected, |text| {
+        let fits = !text.chars().any(char::is_control) && text.chars().count() <= MOST_CHARACTERS;
+        fits.then(|| text.to_owned())
+    })
 }
 
 fn probability(table: &Table<'_, '_>, key: &str) -> Result<Probability, FileError> {

@@ -6,7 +6,7 @@ use laxity_link::LinkKind;
 use proptest::prelude::*;
 
 use super::super::tests::example;
-use super::super::{Cost, Load, Observer, Piece, Taken, Window, derive};
+use super::super::{CalibrationConditions, Cost, Load, Observer, Piece, Window, derive};
 use super::*;
 use crate::realtime::Scheduling;
 
@@ -80,7 +80,7 @@ fn whatever_is_changed_it_is_refused() {
 
 /// Each change of a good file, and the key and the problem of the error that it leads to although the digest is right.
 #[test]
-fn what_makes_no_sense_is_refused_whoever_signed_it() {
+fn what_makes_no_sense_is_refused_even_with_a_digest() {
     let good = body(&example());
     for (from, to, key, problem) in [
         (
@@ -117,7 +117,7 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "\"eth0\"",
             "\"e\\u001b[1m\"",
             "calibration.interface",
-            "calibration.interface is \"e\\u{1b}[1m\", expected at most 256 characters, none of them a control character",
+            "calibration.interface is \"e\\u{1b}[1m\", expected at most 256 characters in quotes, none of them a control character",
         ),
         (
             "memory_locked = true",
@@ -141,7 +141,7 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "packet = \"512B\"\nsamples",
             "packet = \"1MB\"\nsamples",
             "calibration.cost.packet",
-            "calibration.cost.packet is 1000000B, expected 1B to 8900B",
+            "calibration.cost.packet is 1000000 bytes, expected 1 to 8900 bytes",
         ),
         (
             "claimed = \"2us\"",
@@ -364,12 +364,12 @@ prop_compose! {
             (1u8..=99).prop_map(Scheduling::Fifo), Just(Scheduling::ShortSlice), Just(Scheduling::Ordinary)
         ],
         flags in any::<[bool; 3]>(),
-    ) -> Taken {
+    ) -> CalibrationConditions {
         let [kernel, processor, interface] = names;
         let [memory_locked, kept_awake, is_xdp] = flags;
         let link = if is_xdp { LinkKind::Xdp } else { LinkKind::Udp };
         let (duration, load) = (Duration::from_nanos(duration), Load { hogs: load.0, flood: load.1 });
-        Taken {
+        CalibrationConditions {
             kernel,
             processor,
             processors,
@@ -387,7 +387,13 @@ prop_compose! {
 }
 
 /// A calibration with these figures and a platform that allows for them.
-fn whole(taken: Taken, mut costs: Vec<Cost>, mut windows: Vec<Window>, quantum: u32, policed: bool) -> Calibration {
+fn whole(
+    taken: CalibrationConditions,
+    mut costs: Vec<Cost>,
+    mut windows: Vec<Window>,
+    quantum: u32,
+    policed: bool,
+) -> Calibration {
     costs.sort_by_key(|cost| (cost.kind, cost.packet));
     costs.dedup_by_key(|cost| (cost.kind, cost.packet));
     windows.sort_by_key(|window| (window.window, window.observer));

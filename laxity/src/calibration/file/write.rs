@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use laxity_core::admission::confidence::Probability;
 use toml::Value;
 
-use super::super::{Calibration, Cost, Piece, Taken, Window, decimal, identity};
+use super::super::{Calibration, CalibrationConditions, Cost, Piece, Window, decimal, identity};
 use super::VERSION;
 use crate::platform_file::{self, quoted};
 use crate::realtime::Scheduling;
 
 const HEAD: &str = "\
-# What this host costs, measured by laxity calibrate. Whoever changes it invalidates it: the last line is a digest of all the
+# What this host costs, measured by laxity calibrate. A change by hand invalidates it: the last line is a digest of all the
 # others. Costs of one's own go into the [platform] table of another file.
 #
 # A cost is claimed as an order statistic, never as a mean: a piece of work takes longer than `claimed` with a probability of
@@ -46,36 +46,22 @@ pub(super) fn text(calibration: &Calibration) -> String {
     text
 }
 
-fn write_taken(text: &mut String, taken: &Taken) {
-    let Taken {
-        kernel,
-        processor,
-        processors,
-        date,
-        duration,
-        load,
-        scheduling,
-        memory_locked,
-        kept_awake,
-        link,
-        interface,
-        alpha,
-    } = taken;
-    let confidence = Probability::from_parts(Probability::ONE.parts() - alpha.parts());
+fn write_taken(text: &mut String, taken: &CalibrationConditions) {
+    let confidence = Probability::from_parts(Probability::ONE.parts() - taken.alpha.parts());
     for (key, value, meaning) in [
         ("version", VERSION.to_string(), "of this file's format"),
-        ("kernel", string(kernel), "release and version"),
-        ("processor", string(processor), "model"),
-        ("processors", processors.to_string(), "how many"),
-        ("date", string(&identity::written(*date)), "when it began"),
-        ("duration", quoted(*duration), "how long was measured"),
-        ("load.hogs", load.hogs.to_string(), "threads beside it that compute without a pause"),
-        ("load.flood", load.flood.to_string(), "packets a second beside it, from a stranger to a stranger"),
-        ("scheduling", string(&self::scheduling(*scheduling)), "of the measuring threads"),
-        ("memory_locked", memory_locked.to_string(), "no page faults"),
-        ("kept_awake", kept_awake.to_string(), "processors did not idle deeply (/dev/cpu_dma_latency)"),
-        ("link", string(link.name()), "what packets went through: a socket, or AF_XDP"),
-        ("interface", string(interface), "whose rate it is"),
+        ("kernel", string(&taken.kernel), "release and version"),
+        ("processor", string(&taken.processor), "model"),
+        ("processors", taken.processors.to_string(), "how many"),
+        ("date", string(&identity::written(taken.date)), "when it began"),
+        ("duration", quoted(taken.duration), "how long was measured"),
+        ("load.hogs", taken.load.hogs.to_string(), "threads beside it that compute without a pause"),
+        ("load.flood", taken.load.flood.to_string(), "packets a second beside it, between unknown peers"),
+        ("scheduling", string(&self::scheduling(taken.scheduling)), "of the measuring threads"),
+        ("memory_locked", taken.memory_locked.to_string(), "no page faults"),
+        ("kept_awake", taken.kept_awake.to_string(), "processors did not idle deeply (/dev/cpu_dma_latency)"),
+        ("link", string(taken.link.name()), "what packets went through: a socket, or AF_XDP"),
+        ("interface", string(&taken.interface), "whose rate it is"),
         ("confidence", string(&decimal(confidence)), "1 - alpha"),
     ] {
         if key == "version" {

@@ -5,9 +5,9 @@ use laxity_core::contract::Contract;
 
 use super::super::tests::example;
 use super::*;
-use crate::calibration::ThisHost;
+use crate::calibration::HostIdentity;
 
-const RUNNING: Running = Running {
+const RUNNING: ExecutiveSetup = ExecutiveSetup {
     link: LinkKind::Udp,
     scheduling: Scheduling::Fifo(70),
     memory_locked: true,
@@ -19,13 +19,14 @@ const RUNNING: Running = Running {
 /// A calibration of this very host, now.
 fn here() -> Calibration {
     let mut calibration = example();
-    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let HostIdentity { kernel, processor, processors } = HostIdentity::look();
     let date = identity::now();
-    calibration.taken = crate::calibration::Taken { kernel, processor, processors, date, ..calibration.taken };
+    calibration.taken =
+        crate::calibration::CalibrationConditions { kernel, processor, processors, date, ..calibration.taken };
     calibration
 }
 
-fn backing(calibration: Calibration, running: &Running) -> Backing {
+fn backing(calibration: Calibration, running: &ExecutiveSetup) -> Backing {
     Backing::of_running(&calibration.into(), running)
 }
 
@@ -88,7 +89,7 @@ fn calibrated_is_what_misses_once_in_a_million_at_most() {
 
 #[test]
 fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
-    let without = |change: fn(&mut Running)| {
+    let without = |change: fn(&mut ExecutiveSetup)| {
         let mut running = RUNNING;
         change(&mut running);
         let backing = backing(long(), &running);

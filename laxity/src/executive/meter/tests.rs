@@ -16,12 +16,12 @@ fn platform() -> Platform {
     Platform { interference: Interference { envelopes, ..Interference::default() }, ..Platform::assumed_host() }
 }
 
-fn one(piece: Piece, switched: bool) -> Work {
-    Work { switched, ..Work::of(piece, 1) }
+fn one(piece: Piece, switched: bool) -> WorkDone {
+    WorkDone { switched, ..WorkDone::of(piece, 1) }
 }
 
 fn meter() -> Meter {
-    Meter::new(at(0), &platform(), &Claims::default(), None)
+    Meter::new(at(0), &platform(), &WindowClaims::default(), None)
 }
 
 /// (pairs of windows, exceeded, most stolen in µs) until `end`, half a window after the last one began.
@@ -58,11 +58,11 @@ fn many_small_excesses_of_a_window_add_up() {
 #[test]
 fn packets_that_are_handed_over_together_may_take_as_long_as_one_by_one() {
     let mut meter = meter();
-    meter.lap(&Work::of(Piece::Link, 2), at(20));
+    meter.lap(&WorkDone::of(Piece::Link, 2), at(20));
     assert_eq!(meter.premises().overruns().count(), 0);
-    meter.lap(&Work::of(Piece::Link, 2), at(50));
+    meter.lap(&WorkDone::of(Piece::Link, 2), at(50));
     // A flush that the network did not take anything of is nothing's cost.
-    meter.lap(&Work::of(Piece::Link, 0), at(70));
+    meter.lap(&WorkDone::of(Piece::Link, 0), at(70));
     assert_eq!(watched(&mut meter, 150), (1, 0, 10));
 }
 
@@ -79,7 +79,7 @@ fn a_look_costs_the_same_however_many_frames_it_finds() {
 }
 
 #[test]
-fn sleep_is_nobodys_piece_and_waking_late_is_stolen() {
+fn sleep_is_no_piece_of_work_and_waking_late_is_stolen() {
     let mut meter = meter();
     meter.skip(at(5000));
     meter.lap(&one(Piece::Next, false), at(5004));
@@ -100,7 +100,7 @@ fn a_calibration_records_each_piece_and_each_window() {
         windows: vec![Recorder::new(at(0), micros(10), micros(1000))],
         charged: Some(Platform { packet_cost: micros(3), ..platform() }),
     };
-    let mut meter = Meter::new(at(0), &platform(), &Claims::default(), Some(Box::new(sampling)));
+    let mut meter = Meter::new(at(0), &platform(), &WindowClaims::default(), Some(Box::new(sampling)));
     meter.lap(&one(Piece::Next, false), at(4));
     meter.lap(&one(Piece::Next, true), at(8));
     meter.skip(at(20));
@@ -115,13 +115,13 @@ fn a_calibration_records_each_piece_and_each_window() {
 #[test]
 fn whatever_is_done_between_two_preemption_points_takes_one_look_together() {
     let mut meter = meter();
-    meter.lap(&Work::of(Piece::Submit, 10), at(40));
+    meter.lap(&WorkDone::of(Piece::Submit, 10), at(40));
     meter.looked(0, at(60));
     // 4 µs are left of 64.
     meter.lap(&one(Piece::Round, false), at(80));
     assert_eq!(watched(&mut meter, 150), (1, 0, 16));
     meter.preemption_point();
-    meter.lap(&Work::of(Piece::Submit, 10), at(160));
+    meter.lap(&WorkDone::of(Piece::Submit, 10), at(160));
     assert_eq!(watched(&mut meter, 250), (2, 0, 16));
 }
 

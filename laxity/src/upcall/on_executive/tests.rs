@@ -3,24 +3,22 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration as StdDuration;
 
-use laxity_core::admission::upcalls::Denied;
+use laxity_core::admission::upcalls::UpcallDenial;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use crate::upcall::tests::{LONG, counter, ms, spin, until, us};
-use crate::upcall::{Overrun, Progress, State, UpcallSpec, Upcalls};
+use crate::upcall::{Overrun, Progress, UpcallSpec, UpcallState, Upcalls};
 use crate::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 
 fn config(longest_iteration: Duration) -> HostConfig {
-    HostConfig {
+    HostConfig::emulated(Platform::assumed_host()).advanced(|advanced| {
         // The kernel's throttle of real-time threads has no say here.
-        fifo_priority: None,
-        lock_memory: false,
-        claims: None,
-        longest_iteration,
-        ..HostConfig::with_costs(Platform::assumed_host())
-    }
+        advanced.fifo_priority = None;
+        advanced.lock_memory = false;
+        advanced.longest_iteration = longest_iteration.into();
+    })
 }
 
 fn host() -> Host {
@@ -90,13 +88,16 @@ fn what_cannot_be_there_is_refused_with_what_would_fit() {
         other => panic!("{other:?}"),
     };
     let long = refused(UpcallSpec::every(ms(100)).taking(ms(2)).batch(2));
-    assert_eq!((long.why, long.fitting_cost), (Denied::TooLong(us(500)), Some(us(500))));
+    assert_eq!((long.why, long.fitting_cost), (UpcallDenial::TooLong(us(500)), Some(us(500))));
     let much = refused(UpcallSpec::every(ms(20)).taking(ms(19)).batch(40).block(1));
-    assert_eq!(much.why, Denied::Utilisation);
+    assert_eq!(much.why, UpcallDenial::Utilisation);
     let fits = UpcallSpec::every(ms(20)).taking(much.fitting_cost.unwrap()).batch(40).block(1);
     let granted = upcalls.create("fits", fits, |_| Progress::Done).unwrap();
     let other = refused(UpcallSpec::every(ms(20)).taking(ms(4)).batch(8).block(1));
-    assert!(matches!(other.why, Denied::Utilisation | Denied::BreaksOthers | Denied::Late(_)), "{other:?}");
+    assert!(
+        matches!(other.why, UpcallDenial::Utilisation | UpcallDenial::BreaksOthers | UpcallDenial::Late(_)),
+        "{other:?}"
+    );
     // A channel does not get what an upcall has.
     let contract = Contract::new(60_000, 1, ms(5), 1, ms(40)).unwrap();
     let open = || host.open(none.address(), "busy", ChannelSpec::real_time(contract));
@@ -135,10 +136,10 @@ fn one_that_panics_or_takes_too_much_is_dealt_with_and_channels_go_on() {
     let once = upcalls.create("once", spec, |_| Progress::Finished).unwrap();
     let all = [&panics, &stops, &demoted, &good, &once];
     all.iter().for_each(|upcall| upcall.run().unwrap());
-    until("they end", || panics.state() != State::Active && stops.state() != State::Active);
-    assert_eq!((panics.state(), stops.state()), (State::Panicked, State::Stopped));
+    until("they end", || panics.state() != UpcallState::Active && stops.state() != UpcallState::Active);
+    assert_eq!((panics.state(), stops.state()), (UpcallState::Panicked, UpcallState::Stopped));
     assert!(matches!(panics.run(), Err(Error::UpcallEnded { .. })));
-    until("it is done once", || once.state() == State::Suspended);
+    until("it is done once", || once.state() == UpcallState::Suspended);
     let before = ticked.load(SeqCst);
     until("the others go on", || ticked.load(SeqCst) > before + 3);
     assert!(carries(&mut sender, &mut receiver));
@@ -156,7 +157,7 @@ fn a_host_that_stops_closes_them() {
     let upcall = upcalls.create("tick", UpcallSpec::every(ms(20)).taking(us(100)), |_| Progress::Done).unwrap();
     upcall.run().unwrap();
     drop(host);
-    until("they are closed", || upcall.state() == State::Closed);
+    until("they are closed", || upcall.state() == UpcallState::Closed);
     assert!(matches!(upcall.run(), Err(Error::Stopped | Error::UpcallEnded { .. })));
     drop::<Upcalls>(upcalls);
 }

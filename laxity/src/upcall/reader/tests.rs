@@ -9,30 +9,30 @@ use laxity_link::sys::{Interest, wait};
 
 use super::*;
 use crate::handler::Disposition;
-use crate::upcall::table::{Command as Asks, Slot, Table, Wires};
+use crate::upcall::table::{LateCause, Slot, ThreadShared, ThreadUpcalls, UpcallCommand};
 use crate::upcall::tests::{LONG, ms, spin, upcalls, us};
-use crate::upcall::{Overrun, State};
-use crate::upcall_figures::Record;
+use crate::upcall::{Overrun, UpcallState};
+use crate::upcall_figures::UpcallRecord;
 
 /// What is declared; in virtual time handlers take nothing.
 const COST: Duration = Duration::from_micros(100);
 
 /// A thread, its handles' side, and the clock.
-struct Scene {
+struct ReaderFixture {
     queue: Queue,
-    table: Table,
-    asks: rtrb::Producer<Asks>,
+    table: ThreadUpcalls,
+    asks: rtrb::Producer<UpcallCommand>,
     _garbage: rtrb::Consumer<Box<Slot>>,
-    wires: Arc<Wires>,
+    wires: Arc<ThreadShared>,
     now: Instant,
 }
 
-impl Scene {
+impl ReaderFixture {
     fn new() -> Self {
-        let wires = Arc::new(Wires::new(Arc::default(), None, false).unwrap());
+        let wires = Arc::new(ThreadShared::new(Arc::default(), None, false).unwrap());
         let _ = wires.descriptors.set(Arc::new(ReadySet::new().unwrap()));
         let ((asks, asked), (give, _garbage)) = (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(8));
-        let table = Table::new(8, Arc::clone(&wires), asked, give);
+        let table = ThreadUpcalls::new(8, Arc::clone(&wires), asked, give);
         Self { queue: Queue::new(8), table, asks, _garbage, wires, now: Instant::from_nanos(1_000_000_000) }
     }
 
@@ -40,28 +40,28 @@ impl Scene {
         Arc::clone(self.wires.descriptors.get().unwrap())
     }
 
-    fn ask(&mut self, asks: Asks) {
+    fn ask(&mut self, asks: UpcallCommand) {
         assert!(self.asks.push(asks).is_ok() && self.table.obey(self.now, &mut self.queue));
     }
 
     /// A reader of eight bytes that listens.
-    fn reader(&mut self, place: u32, interval: Duration, from: PipeReader) -> (Arc<Source>, Arc<Record>) {
-        let source = Arc::new(Source::open(self.set(), from.into()).unwrap());
+    fn reader(&mut self, place: u32, interval: Duration, from: PipeReader) -> (Arc<ReadDescriptor>, Arc<UpcallRecord>) {
+        let source = Arc::new(ReadDescriptor::open(self.set(), from.into()).unwrap());
         let reads = Arc::clone(&source);
-        let run = Box::new(move |run: &mut Run<'_>| {
+        let run = Box::new(move |run: &mut UpcallRun<'_>| {
             run.done(1);
             if reads.read(&mut [0; 8]).is_err() {
                 reads.leave();
             }
             Progress::Finished
         });
-        let record = Arc::new(Record::new("reads", Some(interval), COST));
+        let record = Arc::new(UpcallRecord::new("reads", Some(interval), COST));
         let timing = Timing::new(interval, COST, 1, 1).unwrap();
-        let handler = Does::Reads(run, Arc::clone(&source));
+        let handler = RunHandler::Reads(run, Arc::clone(&source));
         let slot = Slot::new(place, (timing, interval), Overrun::Count, handler, Arc::clone(&record), None);
-        self.ask(Asks::Create { slot: Box::new(slot) });
-        record.set_state(State::Active);
-        self.ask(Asks::Run { place, first: self.now });
+        self.ask(UpcallCommand::Create { slot: Box::new(slot) });
+        record.set_state(UpcallState::Active);
+        self.ask(UpcallCommand::Run { place, first: self.now });
         (source, record)
     }
 
@@ -70,15 +70,15 @@ impl Scene {
         self.table.look(self.now, &mut self.queue);
         let pick = self.queue.pick(self.now)?;
         let mut slot = self.table.take(pick.id)?;
-        slot.begins(self.now, pick.release);
+        slot.picked(self.now, &pick, |_| LateCause::Laxity);
         let (look_at, wires) = (self.table.looks_at(), Arc::clone(&self.wires));
-        let mut run = Run { pick, done: 0, next_release: self.now, look_at, queue: None, wires: &wires };
-        let Does::Reads(reads, _) = &mut slot.handler else { panic!("only readers are here") };
+        let mut run = UpcallRun { pick, done: 0, next_release: self.now, look_at, queue: None, wires: &wires };
+        let RunHandler::Reads(reads, _) = &mut slot.handler else { panic!("only readers are here") };
         let progress = reads(&mut run);
         let units = run.done;
         let (outcome, state) = slot.outcome(Some(progress));
         let completed = self.queue.ran(self.now, units, outcome)?;
-        slot.completed(&completed, self.now);
+        slot.completed(&completed, self.now, || LateCause::Laxity);
         self.table.put(slot, state, &self.queue);
         pick.release
     }
@@ -103,7 +103,7 @@ fn filled(bytes: usize) -> (PipeReader, PipeWriter) {
 /// For ten seconds, in which the pipe is never empty, nor what was admitted exceeded.
 #[test]
 fn a_flood_runs_it_once_an_interval_and_wakes_it_once_more() {
-    let (mut scene, (reader, _writer)) = (Scene::new(), filled(60_000));
+    let (mut scene, (reader, _writer)) = (ReaderFixture::new(), filled(60_000));
     let (begin, interval) = (scene.now, ms(10));
     let (_source, record) = scene.reader(0, interval, reader);
     let (mut runs, mut woken, mut rounds) = (Vec::new(), 0, 0);
@@ -125,7 +125,7 @@ fn a_flood_runs_it_once_an_interval_and_wakes_it_once_more() {
 
 #[test]
 fn what_comes_too_soon_waits_for_its_interval_and_else_runs_at_once() {
-    let (mut scene, (reader, writer)) = (Scene::new(), filled(8));
+    let (mut scene, (reader, writer)) = (ReaderFixture::new(), filled(8));
     let (begin, writes) = (scene.now, || (&writer).write_all(&[0; 8]).unwrap());
     let (source, record) = scene.reader(0, ms(10), reader);
     assert_eq!(scene.round(), Some(begin));
@@ -142,43 +142,43 @@ fn what_comes_too_soon_waits_for_its_interval_and_else_runs_at_once() {
     scene.now = begin + ms(101);
     writes();
     assert!(scene.sleep(begin + ms(500)) && scene.round().is_none());
-    scene.ask(Asks::Suspend { place: 0 });
-    assert_eq!((record.state(), scene.queue.next_release()), (State::Suspended, None));
+    scene.ask(UpcallCommand::Suspend { place: 0 });
+    assert_eq!((record.state(), scene.queue.next_release()), (UpcallState::Suspended, None));
     assert!(!scene.sleep(begin + ms(102)) && scene.round().is_none());
-    scene.ask(Asks::Run { place: 0, first: scene.now });
+    scene.ask(UpcallCommand::Run { place: 0, first: scene.now });
     assert!(scene.sleep(begin + ms(500)) && scene.round().is_none() && !scene.sleep(begin + ms(500)));
     assert_eq!(scene.round(), Some(begin + ms(110)));
     // Closed by its handle: there is nothing to read, and nothing to listen to.
     source.close();
     assert!((&writer).write_all(&[0; 8]).is_err() && !scene.sleep(begin + ms(600)));
-    scene.ask(Asks::Close { place: 0 });
+    scene.ask(UpcallCommand::Close { place: 0 });
     assert!(scene.round().is_none());
 }
 
 /// The kernel tells of an end whatever was asked for: nothing that does not run may wake the thread with it.
 #[test]
-fn one_whose_other_end_is_gone_wakes_nobody_until_it_runs() {
-    let mut scene = Scene::new();
+fn one_whose_other_end_is_gone_wakes_no_thread_until_it_runs() {
+    let mut scene = ReaderFixture::new();
     let begin = scene.now;
     let (reader, _) = filled(0);
-    let source = Source::open(scene.set(), reader.into()).unwrap();
+    let source = ReadDescriptor::open(scene.set(), reader.into()).unwrap();
     assert!(!scene.sleep(begin), "it is being admitted");
     drop(source);
     let (reader, writer) = filled(0);
     let (_source, record) = scene.reader(0, ms(10), reader);
-    scene.ask(Asks::Suspend { place: 0 });
+    scene.ask(UpcallCommand::Suspend { place: 0 });
     drop(writer);
     assert!(!scene.sleep(begin + ms(1)) && scene.round().is_none(), "it is suspended");
-    scene.ask(Asks::Run { place: 0, first: scene.now });
+    scene.ask(UpcallCommand::Run { place: 0, first: scene.now });
     assert!(scene.sleep(begin + ms(500)) && scene.round().is_some());
-    assert_eq!(record.state(), State::Stopped);
+    assert_eq!(record.state(), UpcallState::Stopped);
     assert!(!scene.sleep(begin + ms(500)) && scene.round().is_none(), "it is over");
 }
 
 /// It looks eight times in the shortest interval, and when it has slept: no system call in the rounds between.
 #[test]
 fn a_thread_that_is_busy_looks_now_and_then() {
-    let mut scene = Scene::new();
+    let mut scene = ReaderFixture::new();
     assert_eq!(scene.table.looks_at(), Instant::MAX);
     let begin = scene.now;
     let ((long, _keeps), (short, writer)) = (filled(0), filled(0));
@@ -193,11 +193,11 @@ fn a_thread_that_is_busy_looks_now_and_then() {
     scene.now = begin + ms(1);
     assert_eq!(scene.round(), Some(begin + ms(1)));
     // Without the shorter one it looks less often.
-    scene.ask(Asks::Close { place: 1 });
+    scene.ask(UpcallCommand::Close { place: 1 });
     scene.now = begin + ms(2);
     assert!(scene.round().is_none());
     assert_eq!(scene.table.looks_at(), begin + ms(12));
-    scene.ask(Asks::Close { place: 0 });
+    scene.ask(UpcallCommand::Close { place: 0 });
     assert_eq!(scene.table.looks_at(), Instant::MAX);
 }
 
@@ -238,7 +238,7 @@ fn a_long_run_yields_to_what_a_descriptor_releases() {
 
 #[test]
 fn what_came_while_it_was_late_counts_from_the_interval_that_is_left() {
-    let (mut scene, (reader, _writer)) = (Scene::new(), filled(80));
+    let (mut scene, (reader, _writer)) = (ReaderFixture::new(), filled(80));
     let begin = scene.now;
     let (_source, record) = scene.reader(0, ms(10), reader);
     scene.table.look(scene.now, &mut scene.queue);

@@ -1,4 +1,4 @@
-//! Why the program does not run, and whose fault that is.
+//! The reasons why the program does not run, and the component at fault.
 
 use std::io;
 
@@ -7,12 +7,13 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::util::KernelVersion;
 
-use super::{Mode, kernel};
+use super::Mode;
+use crate::netlink::Netlink;
 
 /// The first kernel that has all that the program needs: compare-and-exchange.
 const OLDEST: (u8, u8) = (5, 12);
 
-/// Why the program cannot be loaded or attached.
+/// The reason why the program cannot be loaded or attached.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The user's rights.
@@ -20,7 +21,7 @@ pub(crate) enum Error {
         "early demultiplexing: not permitted ({source}); loading and attaching a program needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON"
     )]
     NotPermitted {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The kernel's age.
@@ -28,18 +29,18 @@ pub(crate) enum Error {
     TooOld {
         /// Its version.
         found: String,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
     /// The verifier's decision: a mistake of ours, or of a kernel that we do not know.
     #[error("early demultiplexing: the kernel's verifier refuses the program ({source}):\n{log}")]
     Rejected {
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
-        /// What the verifier said.
+        /// The verifier's log.
         log: String,
     },
-    /// Another executive's program is there, or somebody else's.
+    /// A program of another executive, or another XDP program, is there.
     #[error(
         "early demultiplexing: interface {interface} has a program attached already, of another executive or another program{}; `bpftool net` shows it, `ip link set DEV xdp off` takes one off that is not held by its process",
         program.map_or(String::new(), |number| format!(" (number {number})"))
@@ -63,7 +64,7 @@ pub(crate) enum Error {
     /// There is no such interface.
     #[error("early demultiplexing: there is no interface {interface}")]
     NoInterface {
-        /// What was asked for.
+        /// The interface that was asked for.
         interface: u32,
     },
     /// The object that this was built with is not that of this source.
@@ -74,7 +75,7 @@ pub(crate) enum Error {
     Kernel {
         /// The call, or the map.
         what: &'static str,
-        /// What it said.
+        /// Its error.
         source: io::Error,
     },
 }
@@ -143,12 +144,13 @@ impl Error {
 
     pub(super) fn from_attach(interface: u32, mode: Mode, source: io::Error) -> Self {
         // Of an interface that is not there the kernel says EINVAL.
-        let there = kernel::program_of(interface);
-        if there.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV)) {
+        let there = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(interface));
+        if let Ok(None) = there {
             return Self::NoInterface { interface };
         }
+        let program = there.ok().flatten().and_then(|found| found.program);
         match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => Self::Occupied { interface, program: there.unwrap_or(None) },
+            Some(libc::EBUSY | libc::EEXIST) => Self::Occupied { interface, program },
             Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { source },
             _ if mode == Mode::Native => Self::Driver { interface, source },
             _ => Self::of("to attach the program", source),
@@ -156,12 +158,12 @@ impl Error {
     }
 }
 
-/// Whether the driver refused, and nobody else: generic mode may work.
+/// True if it was the driver that refused: generic mode may work.
 pub(super) fn is_of_the_driver(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST | libc::EPERM | libc::EACCES))
 }
 
-/// What the kernel said. No allocation where it said something.
+/// The kernel's error. No allocation if it has a number.
 pub(super) fn of_map(error: MapError) -> io::Error {
     match error {
         MapError::SyscallError(error) => error.io_error,

@@ -1,8 +1,8 @@
-//! Handlers of applications in the kernel [events §3.2]: `handle.bpf.h` says what becomes of a message.
+//! Handlers of applications in the kernel [events §3.2]: `handle.bpf.h` describes the treatment of a message.
 //!
-//! Each gets a copy of the program `handle`, in which its function stands in the place of `on_message`: freplace is not to be had everywhere,
-//! and a tail call never returns, so that what follows has to be in the program that is called. What handlers count lies in memory that is
-//! shared with the kernel; the executive looks there for what it has to tell the endpoint of, without a system call.
+//! Each gets a copy of the program `handle`, in which its function stands in the place of `on_message`: freplace is not available everywhere,
+//! and a tail call never returns, so that what follows has to be in the program that is called. The counters of handlers lie in memory that is
+//! shared with the kernel; the executive looks there for news to tell the endpoint, without a system call.
 
 use std::collections::{HashSet, VecDeque};
 use std::net::SocketAddr;
@@ -17,15 +17,15 @@ use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use aya_obj::Object;
 use aya_obj::generated::bpf_insn;
-use laxity_core::receive::{Handled, HandledEarly};
+use laxity_core::receive::{EarlyHandling, HandledMessages};
 use laxity_core::units::Duration;
 
 use super::layout::{CHANNELS, Channel};
+use super::mapped_array::{Atomics, MappedArray};
 use super::module::Module;
-use super::shared::{Atomics, Shared};
 use super::{Error, OBJECT, kernel};
 
-/// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`: each channel's handler may be about to be replaced, which takes a place more.
+/// As HANDLED, HANDLERS, BUCKETS and LAXITY_WORDS of `handle.bpf.h`: each channel's handler may be about to be replaced, which takes another place.
 pub const MOST_HANDLERS: usize = 16;
 const PLACES: usize = 2 * MOST_HANDLERS;
 const BUCKETS: usize = 240;
@@ -108,16 +108,16 @@ unsafe impl Atomics for Words {}
 // SAFETY: likewise.
 unsafe impl Atomics for Order {}
 
-/// Why there is no handler in the kernel.
+/// The reason why there is no handler in the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum HandlerError {
-    /// The object is none that can be.
+    /// The object is not a possible handler.
     #[error("{0}")]
     Refused(String),
     /// The verifier's decision: the handler's fault.
     #[error("the kernel's verifier refuses the handler:\n{log}")]
     Rejected {
-        /// What it said.
+        /// Its log.
         log: String,
     },
     /// Every place is taken.
@@ -126,15 +126,15 @@ pub enum HandlerError {
     /// The channel is not, or no longer, received here by the fast path.
     #[error("the channel is not received by the fast path")]
     NoChannel,
-    /// What the program sends back does not arrive, as far as can be told.
+    /// Packets that the program sends back do not arrive, as far as can be told.
     #[error("a reply would not reach {peer}: {why}")]
     NoWayBack {
-        /// Where to.
+        /// The peer to which they were sent.
         peer: SocketAddr,
-        /// What was tried.
+        /// The attempts.
         why: String,
     },
-    /// What the kernel, or the user's rights, stand against.
+    /// The kernel, or a lack of rights, prevents it.
     #[error("{0}")]
     Kernel(String),
 }
@@ -163,47 +163,47 @@ fn end_of(log: &str) -> String {
     lines[lines.len().saturating_sub(8)..].join("\n")
 }
 
-/// Where a handler replies to: a channel that is open, to the host whose messages it has.
+/// The destination of a handler's replies: a channel that is open, to the host whose messages it has.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyTo {
     /// Its place at this host.
     pub place: u32,
-    /// What its packets carry: the receiver's place and key.
+    /// The values that its packets carry: the receiver's place and key.
     pub channel: (u32, u64),
     /// Bytes of the shortest and the longest message.
     pub bytes: (u32, u32),
-    /// How far apart its messages arrive logically.
+    /// The interval of its messages' logical arrivals.
     pub interval: Duration,
-    /// How far ahead of its logical arrival one may be sent.
+    /// The largest time by which one may be sent ahead of its logical arrival.
     pub most_ahead: Duration,
     /// The number of the next message, and its earliest logical arrival, ns.
     pub next: (u64, u64),
 }
 
-/// What a handler is installed for.
+/// The channel and the limits that a handler is installed with.
 #[derive(Debug)]
-pub struct Install<'a> {
+pub struct InstallRequest<'a> {
     /// The channel's place at this host.
     pub place: u32,
-    /// The one that it takes the place of, whose words and whose rate it goes on with.
-    pub before: Option<&'a Installed>,
+    /// The handler that it replaces, whose words and whose rate it continues.
+    pub before: Option<&'a InstalledHandler>,
     /// The words that it begins with, if there is none.
     pub words: [u64; WORDS],
-    /// The number of the first message that it may have: those before are over.
+    /// The number of the first message that it may have: earlier ones are over.
     pub next: u64,
     /// Bytes of the shortest message.
     pub least: u32,
-    /// It has a message every so often in the long run; what comes faster goes to the application's queue.
+    /// The least time between its messages in the long run; messages that come faster go to the application's queue.
     pub every: Duration,
-    /// How much too early one may come.
+    /// The time by which one may come too early.
     pub tolerance: Duration,
-    /// What it takes of the processor for a message at most.
+    /// The longest processor time that it takes for a message.
     pub cost: Duration,
-    /// What it may take before it is taken out.
+    /// The time that it may take before it is taken out.
     pub budget: Duration,
     /// The channel's deadline, if logical arrivals are of this host's clock.
     pub deadline: Option<Duration>,
-    /// Where it replies to.
+    /// The destination of its replies.
     pub reply: Option<ReplyTo>,
 }
 
@@ -212,54 +212,45 @@ const NOWHERE: u32 = u32::MAX;
 
 /// Whom a slot is for, and what the executive knows of it.
 #[derive(Debug, Default)]
-struct Tenant {
+struct SlotTenant {
     is_taken: AtomicU32,
     /// The channel's place, and that of the reply channel, as long as they are there.
     place: AtomicU32,
     reply: AtomicU32,
-    /// As the slot's counters.
-    done: AtomicU64,
-    done_bytes: AtomicU64,
-    late: AtomicU64,
-    replies: AtomicU64,
-    reply_bytes: AtomicU64,
+    /// What it was told of the slot's counters.
+    told: [AtomicU64; 5],
 }
 
 /// The handlers behind one program.
+#[derive(Debug)]
 pub struct Handlers {
-    channels: Arc<Shared<Channel>>,
-    handled_by: Shared<AtomicU64>,
-    slots: Shared<Slot>,
-    words: Shared<Words>,
-    orders: Shared<Order>,
-    /// What `probe.bpf.h` is to turn, one at a time.
-    probing: Shared<AtomicU64>,
+    channels: Arc<MappedArray<Channel>>,
+    handled_by: MappedArray<AtomicU64>,
+    slots: MappedArray<Slot>,
+    words: MappedArray<Words>,
+    orders: MappedArray<Order>,
+    /// The packet that `probe.bpf.h` is to send back, one at a time.
+    probing: MappedArray<AtomicU64>,
     programs: OwnedFd,
-    /// What `handle` refers to, without its `notices`.
+    /// The maps that `handle` refers to, without its `notices`.
     maps: Vec<(String, OwnedFd)>,
-    tenants: [Tenant; PLACES],
+    tenants: [SlotTenant; PLACES],
     shares_taken: [AtomicU32; MOST_HANDLERS],
-    /// How far channels were, whose handlers are gone. One thread at a time installs, or takes out.
-    installing: Mutex<VecDeque<Left>>,
+    /// The positions of channels whose handlers are gone. One thread at a time installs, or takes out.
+    installing: Mutex<VecDeque<HandlerPosition>>,
 }
 
-/// How far a channel was when its handler was taken out: the next one goes on from there.
+/// The position of a channel when its handler was taken out: the next one goes on from there.
 #[derive(Debug)]
-struct Left {
+struct HandlerPosition {
     key: u64,
     paid_until: u64,
     next: u64,
 }
 
-impl std::fmt::Debug for Handlers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handlers").field("tenants", &self.tenants).finish_non_exhaustive()
-    }
-}
-
 impl Handlers {
     /// Those behind the program of `object`, before its maps are taken; with its channels.
-    pub(super) fn load(object: &mut Ebpf) -> Result<(Arc<Self>, Arc<Shared<Channel>>), Error> {
+    pub(super) fn load(object: &mut Ebpf) -> Result<(Arc<Self>, Arc<MappedArray<Channel>>), Error> {
         let dup = |data: &MapData| data.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"));
         let mut maps = Vec::new();
         for (name, map) in object.maps() {
@@ -268,34 +259,34 @@ impl Handlers {
         }
         let mut take = |name: &str| object.take_map(name).ok_or(Error::Object);
         let Map::ProgramArray(programs) = take("programs")? else { return Err(Error::Object) };
-        let channels = Arc::new(Shared::writable(take("channels")?, CHANNELS)?);
+        let channels = Arc::new(MappedArray::writable(take("channels")?, CHANNELS)?);
         let handlers = Arc::new(Self {
             channels: Arc::clone(&channels),
-            handled_by: Shared::writable(take("handled_by")?, CHANNELS + 1)?,
-            slots: Shared::writable(take("handlers")?, PLACES as u32)?,
-            words: Shared::writable(take("words")?, MOST_HANDLERS as u32)?,
-            orders: Shared::writable(take("orders")?, MOST_HANDLERS as u32)?,
-            probing: Shared::writable(take("probing")?, 1)?,
+            handled_by: MappedArray::writable(take("handled_by")?, CHANNELS + 1)?,
+            slots: MappedArray::writable(take("handlers")?, PLACES as u32)?,
+            words: MappedArray::writable(take("words")?, MOST_HANDLERS as u32)?,
+            orders: MappedArray::writable(take("orders")?, MOST_HANDLERS as u32)?,
+            probing: MappedArray::writable(take("probing")?, 1)?,
             programs: dup(&programs)?,
             maps,
-            tenants: std::array::from_fn(|_| Tenant::default()),
+            tenants: std::array::from_fn(|_| SlotTenant::default()),
             shares_taken: Default::default(),
             installing: Mutex::default(),
         });
         Ok((handlers, channels))
     }
 
-    /// Has the messages of a channel handled by `module` from now on; for set-up, in any thread. The caller goes on only if the channel is still
-    /// at its place then.
+    /// Has the messages of a channel handled by `module` from now on; for set-up, in any thread. The caller goes on only if the channel is then still
+    /// at its place.
     ///
     /// # Errors
     /// The verifier refuses the module; there are as many handlers as can be; nothing arrives for the channel.
     pub fn install(
         self: &Arc<Self>,
         module: &Module,
-        what: &Install<'_>,
+        what: &InstallRequest<'_>,
         is_there: impl FnOnce() -> bool,
-    ) -> Result<Installed, HandlerError> {
+    ) -> Result<InstalledHandler, HandlerError> {
         let gone = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
         let free = (0..PLACES).find(|&slot| self.tenants[slot].is_taken.load(SeqCst) == 0);
         let index = free.ok_or(HandlerError::Full)?;
@@ -343,21 +334,22 @@ impl Handlers {
         for counter in slot.counters().into_iter().chain(&slot.took).chain(&slot.response) {
             counter.store(0, SeqCst);
         }
-        for told in tenant.counters() {
+        for told in &tenant.told {
             told.store(0, SeqCst);
         }
         tenant.place.store(what.place, Relaxed);
         tenant.reply.store(what.reply.map_or(NOWHERE, |reply| reply.place), Relaxed);
         tenant.is_taken.store(1, SeqCst);
         slot.key.store(key, Relaxed);
-        let installed = Installed { handlers: Arc::clone(self), index, share, place: what.place, _program: program };
+        let installed =
+            InstalledHandler { handlers: Arc::clone(self), index, share, place: what.place, _program: program };
         slot.active.store(1, Release);
         // The one before it, if there is one, has no more messages.
         self.handled_by[what.place as usize].store(index as u64 + 1, SeqCst);
         Ok(installed)
     }
 
-    /// Whether the kernel would take a module.
+    /// Tells whether the kernel would take a module.
     ///
     /// # Errors
     /// As [`Handlers::install`].
@@ -365,12 +357,12 @@ impl Handlers {
         Ok(self.program(module, 0).map(drop)?)
     }
 
-    /// What the handler of another channel has, which begins with these words, and so far.
+    /// The state of another channel's handler, which begins with these words and at this position.
     fn share(
         self: &Arc<Self>,
         words: &[u64; WORDS],
         (paid_until, next): (u64, u64),
-    ) -> Result<Arc<Share>, HandlerError> {
+    ) -> Result<Arc<HandlerWords>, HandlerError> {
         // As many as channels that have a handler: those that take the place of another one have its own.
         let free = self.shares_taken.iter().position(|taken| taken.swap(1, SeqCst) == 0).ok_or(HandlerError::Full)?;
         for (word, value) in self.words[free].0.iter().zip(words) {
@@ -378,7 +370,7 @@ impl Handlers {
         }
         self.orders[free].paid_until.store(paid_until, SeqCst);
         self.orders[free].next.store(next, SeqCst);
-        Ok(Arc::new(Share { handlers: Arc::clone(self), index: free }))
+        Ok(Arc::new(HandlerWords { handlers: Arc::clone(self), index: free }))
     }
 
     /// Has the next answer to an echo request with this number sent back as such a request; with `None` none.
@@ -386,14 +378,14 @@ impl Handlers {
         self.probing[0].store(echo.map_or(0, |echo| u64::from(echo.to_be()) << 1 | 1), SeqCst);
     }
 
-    /// Whether it has been.
+    /// True if it has been sent back.
     pub(crate) fn has_turned(&self) -> bool {
         self.probing[0].load(SeqCst) & 1 == 0
     }
 
-    /// Who has the messages of the channel at `place` from now on: as where a processor is still at the one before.
+    /// Sets the handler that has the messages of the channel at `place` from now on: as where a processor is still at the one before.
     #[cfg(test)]
-    pub(super) fn switch(&self, place: u32, installed: &Installed) {
+    pub(super) fn switch(&self, place: u32, installed: &InstalledHandler) {
         self.handled_by[place as usize].store(installed.index as u64 + 1, SeqCst);
     }
 
@@ -445,8 +437,8 @@ impl Handlers {
         kernel::load_xdp(bytes, "laxity_handler")
     }
 
-    /// What became of messages of one channel since that was last told. For the executive alone.
-    pub(crate) fn poll(&self, told: &mut u64) -> Option<HandledEarly> {
+    /// The outcomes of one channel's messages since the last report. For the executive alone.
+    pub(crate) fn poll(&self, told: &mut u64) -> Option<EarlyHandling> {
         let all = self.handled_by[CHANNELS as usize].load(Acquire);
         if all == *told {
             return None;
@@ -457,24 +449,20 @@ impl Handlers {
             }
             // Before it can be another handler's.
             let (place, reply) = (tenant.place.load(SeqCst), tenant.reply.load(SeqCst));
-            let more = |now: &AtomicU64, known: &AtomicU64| {
-                let count = now.load(Acquire);
+            let done = slot.told();
+            let [messages, bytes, late, replies, reply_bytes] = std::array::from_fn(|which| {
+                let count = done[which].load(Acquire);
                 // Both begin anew with another handler.
-                count.saturating_sub(known.swap(count, SeqCst))
-            };
-            let messages = more(&slot.done, &tenant.done);
-            let bytes = more(&slot.done_bytes, &tenant.done_bytes);
-            let late = more(&slot.late, &tenant.late);
-            let (replies, reply_bytes) =
-                (more(&slot.replies, &tenant.replies), more(&slot.reply_bytes, &tenant.reply_bytes));
+                count.saturating_sub(tenant.told[which].swap(count, SeqCst))
+            });
             if messages + bytes + late + replies + reply_bytes == 0 {
                 continue;
             }
             let reply = Some(reply).filter(|place| *place != NOWHERE && replies > 0);
             let largest = Duration::from_nanos(slot.largest_ns.load(Relaxed));
-            return Some(HandledEarly {
+            return Some(EarlyHandling {
                 place,
-                handled: Handled { messages, bytes, late, largest },
+                handled: HandledMessages { messages, bytes, late, largest },
                 replies: reply.map(|place| (place, replies, reply_bytes)),
             });
         }
@@ -483,10 +471,10 @@ impl Handlers {
     }
 }
 
-/// What a handler in the kernel did.
+/// The counters of a handler in the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerCounts {
-    /// Whether it ended by itself: it took more than its budget, twice in sixteen messages.
+    /// True if it ended by itself: it took more than its budget, twice in sixteen messages.
     pub is_over_budget: bool,
     /// Messages that it had.
     pub runs: u64,
@@ -494,60 +482,60 @@ pub struct HandlerCounts {
     pub beyond: u64,
     /// Copies, and messages that later ones had overtaken: dropped.
     pub stale: u64,
-    /// Those that it was done with; the others went to the application's queue.
+    /// Messages that it was done with; the others went to the application's queue.
     pub done: u64,
     /// Replies that it sent.
     pub replies: u64,
     /// Replies that its contract had no room for, that were too long, or that the kernel had no room for.
     pub unsent: u64,
-    /// Messages that the application could not be told of, because it had not read what came before.
+    /// Messages that the application could not be told of, because it had not read the earlier notices.
     pub untold: u64,
     /// Runs that took more than was declared.
     pub over_cost: u64,
-    /// What runs took: the largest of a bucket, and how many. One more than the largest of all is not in it.
+    /// The durations of runs: the largest of a bucket, and their number. One more than the largest of all is not in it.
     pub took: Vec<(Duration, u64)>,
     /// The longest run.
     pub longest: Duration,
-    /// From when messages were sent until they were done with, likewise; empty if the clocks differ.
+    /// The times from when messages were sent until they were done with, likewise; empty if the clocks differ.
     pub response: Vec<(Duration, u64)>,
 }
 
 /// The words of a handler, and how far it is: its own, and of those that take its place.
-struct Share {
+struct HandlerWords {
     handlers: Arc<Handlers>,
     index: usize,
 }
 
-impl Drop for Share {
+impl Drop for HandlerWords {
     fn drop(&mut self) {
         self.handlers.shares_taken[self.index].store(0, SeqCst);
     }
 }
 
 /// A handler that has the messages of a channel, until this is dropped: then those of later packets go the usual way.
-pub struct Installed {
+pub struct InstalledHandler {
     handlers: Arc<Handlers>,
     index: usize,
-    share: Arc<Share>,
+    share: Arc<HandlerWords>,
     place: u32,
     _program: OwnedFd,
 }
 
-impl std::fmt::Debug for Installed {
+impl std::fmt::Debug for InstalledHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Installed").field("index", &self.index).field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-impl Install<'_> {
-    /// How many messages the handler may have in any span of this length, whatever the channel's sender does.
+impl InstallRequest<'_> {
+    /// The largest number of messages that the handler may have in any span of this length, whatever the channel's sender does.
     pub fn most_messages(&self, span: Duration) -> u64 {
         1 + (span + self.tolerance).as_nanos() / self.every.as_nanos().max(1)
     }
 }
 
-impl Installed {
-    /// What it did so far.
+impl InstalledHandler {
+    /// Its counters so far.
     pub fn counts(&self) -> HandlerCounts {
         let slot = &self.handlers.slots[self.index];
         let read = |counter: &AtomicU64| counter.load(Relaxed);
@@ -568,7 +556,7 @@ impl Installed {
         }
     }
 
-    /// Whether it ended by itself. One load.
+    /// True if it ended by itself. One load.
     pub fn has_ended(&self) -> bool {
         self.handlers.slots[self.index].ended.load(Relaxed) != 0
     }
@@ -578,12 +566,12 @@ impl Installed {
         &self.handlers.words[self.share.index].0[word]
     }
 
-    /// Messages below this number are over: copies of them, and those that are still on their way, it drops.
+    /// Tells that messages below this number are over: it drops copies of them, and those that are still in transit.
     pub fn begin_at(&self, next: u64) {
         self.handlers.orders[self.share.index].next.fetch_max(next, SeqCst);
     }
 
-    /// Has it have no more messages. Those that it has at the moment it may still be done with.
+    /// Gives it no more messages. It may still finish those that it has at the moment.
     pub fn stop(&self) {
         // Unless another one has taken its place.
         let (own, of_place) = (self.index as u64 + 1, &self.handlers.handled_by[self.place as usize]);
@@ -591,7 +579,7 @@ impl Installed {
         self.handlers.slots[self.index].active.store(0, SeqCst);
     }
 
-    /// It was stopped, and has messages again; not if it had ended by itself, or another one has its place.
+    /// Gives it messages again after a stop; not if it had ended by itself, or another one has its place.
     pub fn resume(&self) {
         if self.has_ended() {
             return;
@@ -604,16 +592,12 @@ impl Installed {
         }
     }
 
-    /// Whether it is at no message any more, once it was stopped a moment ago, and the executive has been told of all that it did.
+    /// True if, after it was stopped a moment ago, it works on no message any more, and the executive has been told of all that it did.
     pub fn is_through(&self) -> bool {
         let (slot, tenant) = (&self.handlers.slots[self.index], &self.handlers.tenants[self.index]);
         let is_same = |did: &AtomicU64, told: &AtomicU64| did.load(SeqCst) == told.load(SeqCst);
         is_same(&slot.entered, &slot.left)
-            && is_same(&slot.done, &tenant.done)
-            && is_same(&slot.done_bytes, &tenant.done_bytes)
-            && is_same(&slot.late, &tenant.late)
-            && is_same(&slot.replies, &tenant.replies)
-            && is_same(&slot.reply_bytes, &tenant.reply_bytes)
+            && slot.told().into_iter().zip(&tenant.told).all(|(did, told)| is_same(did, told))
     }
 
     /// The number of its next reply, and the earliest logical arrival of that, ns.
@@ -623,7 +607,7 @@ impl Installed {
     }
 }
 
-impl Drop for Installed {
+impl Drop for InstalledHandler {
     /// One that is still at a message, or of which the executive has not been told all, keeps its place for good: the next one's would be counted
     /// with what this one did.
     fn drop(&mut self) {
@@ -632,7 +616,7 @@ impl Drop for Installed {
         let (slot, order) = (&self.handlers.slots[self.index], &self.handlers.orders[self.share.index]);
         gone.truncate(MOST_HANDLERS - 1);
         let (paid_until, next) = (order.paid_until.load(SeqCst), order.next.load(SeqCst));
-        gone.push_front(Left { key: slot.key.load(SeqCst), paid_until, next });
+        gone.push_front(HandlerPosition { key: slot.key.load(SeqCst), paid_until, next });
         let _ = kernel::delete(self.handlers.programs.as_fd(), self.index as u32);
         if self.is_through() {
             self.handlers.tenants[self.index].is_taken.store(0, SeqCst);
@@ -663,10 +647,9 @@ impl Slot {
             &self.largest_ns,
         ]
     }
-}
 
-impl Tenant {
-    fn counters(&self) -> [&AtomicU64; 5] {
+    /// The counters that the executive is told of.
+    fn told(&self) -> [&AtomicU64; 5] {
         [&self.done, &self.done_bytes, &self.late, &self.replies, &self.reply_bytes]
     }
 }

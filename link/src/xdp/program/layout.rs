@@ -1,4 +1,4 @@
-//! What `demux.bpf.c` has, too: sizes, places and classes. Both assert the same figures.
+//! Sizes, places and classes that `demux.bpf.c` has, too. Both assert the same figures.
 
 use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};

@@ -1,8 +1,8 @@
-//! The early demultiplexer in the kernel [rio §2.1]: loads it, tells it what may arrive, and attaches it to an interface.
+//! The early demultiplexer in the kernel [rio §2.1]: loads it, tells it which frames may arrive, and attaches it to an interface.
 //!
-//! `demux.bpf.c` says what it decides. Its object lies beside it, so that nobody needs clang to build this; `.ci/bpf` compares the
-//! two. What may arrive for a channel is written into memory that is shared with the program, and what it dropped is read from there:
-//! neither takes a system call. Nothing here allocates after [`Program::load`], except for what says it is for set-up only.
+//! `demux.bpf.c` documents its decisions. Its object lies beside it, so that a build does not need clang; `.ci/bpf` compares the
+//! two. The description of a channel's frames is written into memory that is shared with the program, and the counters of dropped frames are read from there:
+//! neither takes a system call. Nothing here allocates after [`Program::load`], except for functions that say that they are for set-up only.
 //!
 //! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
 
@@ -10,9 +10,9 @@ mod error;
 mod handlers;
 mod kernel;
 mod layout;
+mod mapped_array;
 mod module;
 mod observer;
-mod shared;
 mod steering;
 mod survey;
 #[cfg(test)]
@@ -25,28 +25,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU64, fence};
 
-use aya::EbpfLoader;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, XskMap};
-use aya::programs::Xdp;
+use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp};
+use aya::{Ebpf, EbpfLoader};
 use laxity_core::limits::MAX_PACKET_BYTES;
-use laxity_core::receive::{ArrivalClass, Budget, Expected};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 
 pub(crate) use super::mode::Mode;
 
 pub(crate) use error::Error;
 pub use handlers::{
-    HandlerCounts, HandlerError, Handlers, Install, Installed, LONGEST_MESSAGE, MOST_HANDLERS, ReplyTo,
+    HandlerCounts, HandlerError, Handlers, InstallRequest, InstalledHandler, LONGEST_MESSAGE, MOST_HANDLERS, ReplyTo,
 };
 pub(crate) use kernel::TestRun;
+pub use kernel::can_load;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
+use mapped_array::MappedArray;
 pub use module::{Module, ModuleMap, Notice, Notices};
-pub(crate) use observer::Observer;
-use shared::Shared;
-pub use steering::Counts;
-pub(crate) use steering::{Match, STREAMS, Steered};
+pub(crate) use observer::CounterReader;
+pub use steering::{Flow, Protocol, StreamCounts};
+pub(crate) use steering::{STREAMS, StreamProgram};
 
 /// The object that lies beside this.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../demux.bpf.o");
+/// The function in it that sees each frame.
+const DEMULTIPLEX: &str = "demultiplex";
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.
 pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
 /// Queues of an interface that it looks at; what comes in on others is the kernel's.
@@ -63,31 +66,31 @@ pub(crate) struct Settings {
     pub(crate) mac: [u8; 6],
     /// Bytes of the largest frame, Ethernet header included, that a socket takes; longer ones are the kernel's.
     pub(crate) largest_frame: u16,
-    /// Control frames of everybody without a channel, together.
-    pub(crate) control: Budget,
+    /// Control frames of all peers without a channel, together.
+    pub(crate) control: RateLimit,
     /// Control frames of each peer that has a channel.
-    pub(crate) peer_control: Budget,
-    /// How far CLOCK_MONOTONIC is ahead of that of the first time namespace, by which the program tells the time.
+    pub(crate) peer_control: RateLimit,
+    /// The time by which CLOCK_MONOTONIC is ahead of that of the first time namespace, by which the program tells the time.
     pub(crate) clock_ahead_ns: i64,
 }
 
-/// What [`Program::attach`] got.
+/// The result of [`Program::attach`].
 #[derive(Debug)]
-pub(crate) struct Attached {
+pub(crate) struct AttachedProgram {
     /// In the driver; else generic.
     pub(crate) is_native: bool,
-    /// Why the driver did not take it, where [`Mode::Any`] tried.
+    /// The reason why the driver did not take it, where [`Mode::Any`] tried.
     pub(crate) refused: Option<io::Error>,
 }
 
-/// What happened to frames before they came here. Each value only grows; those of the last tenth of a second may be missing.
+/// The counters of frames before they came here. Each value only grows; those of the last tenth of a second may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EarlyFigures {
-    /// Not ours, not to be judged there, or no socket on its queue: the kernel has them.
+    /// Frames that went to the kernel: not ours, not to be judged there, or without a socket on their queue.
     pub passed: u64,
-    /// Given to the socket of its class.
+    /// Frames given to the socket of their class.
     pub taken: u64,
-    /// For our port, and no frame of ours.
+    /// Frames for our port that are not ours.
     pub malformed: u64,
     /// No such channel, another key, another sender.
     pub unknown: u64,
@@ -97,16 +100,16 @@ pub struct EarlyFigures {
     pub over_rate: u64,
     /// More control frames than are answered.
     pub over_control: u64,
-    /// Lost because as many frames waited already as may: of real-time channels, control, best effort.
+    /// Frames that were lost because the receive ring was full: of real-time channels, control, best effort.
     pub full: [u64; 3],
     /// The most frames that were dropped early in a tenth of a second or so, as a rate.
     pub most_dropped_per_second: u64,
-    /// Lost because the kernel had no free frame of ours; a mistake of ours if it is not zero.
+    /// Frames that were lost because the kernel had no free frame of the region; a bug of Laxity if it is not zero.
     pub no_frame: u64,
 }
 
 impl EarlyFigures {
-    /// What the program judged since `earlier`.
+    /// The counters since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             passed: self.passed - earlier.passed,
@@ -123,6 +126,7 @@ impl EarlyFigures {
 
 /// The program, loaded, and what it is told. Detached and gone from the kernel when it is dropped.
 pub(crate) struct Program {
+    object: Ebpf,
     fd: OwnedFd,
     link: Option<OwnedFd>,
     settings: Array<MapData, layout::Settings>,
@@ -133,14 +137,14 @@ pub(crate) struct Program {
     addresses: HashMap<MapData, Address, u8>,
     peers: HashMap<MapData, Sender, u64>,
     sockets: XskMap<MapData>,
-    reasons: Observer,
+    reasons: CounterReader,
     /// Until it is taken.
-    steered: Option<Steered>,
-    channels: Arc<Shared<Channel>>,
+    steered: Option<StreamProgram>,
+    channels: Arc<MappedArray<Channel>>,
     handlers: Arc<Handlers>,
-    paid_until: Shared<AtomicU64>,
-    dropped: Shared<Drops>,
-    /// Whom each place has in `peers`.
+    paid_until: MappedArray<AtomicU64>,
+    dropped: MappedArray<Drops>,
+    /// The peer that each place has in `peers`.
     senders: Box<[Option<Sender>]>,
 }
 
@@ -164,8 +168,7 @@ impl Program {
         // That of a handler is its own.
         loader.map_max_entries("notices", rustix::param::page_size() as u32);
         let mut object = loader.load(OBJECT).map_err(Error::from_load)?;
-        let xdp: &mut Xdp =
-            object.program_mut("demultiplex").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
+        let xdp: &mut Xdp = object.program_mut(DEMULTIPLEX).ok_or(Error::Object)?.try_into().map_err(Error::program)?;
         xdp.load().map_err(Error::program)?;
         let fd = xdp.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
         let (handlers, channels) = Handlers::load(&mut object)?;
@@ -179,9 +182,9 @@ impl Program {
         PerCpuArray::<_, u64>::try_from(&reasons).map_err(Error::map)?;
         let Map::PerCpuArray(reasons) = reasons else { return Err(Error::Object) };
         let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
-        let paid_until = Shared::writable(take("paid_until")?, CHANNELS + 1)?;
-        let dropped = Shared::read_only(take("dropped")?, CHANNELS + 1)?;
-        let steered = Steered::load(&mut object)?;
+        let paid_until = MappedArray::writable(take("paid_until")?, CHANNELS + 1)?;
+        let dropped = MappedArray::read_only(take("dropped")?, CHANNELS + 1)?;
+        let steered = StreamProgram::load(&mut object)?;
         Ok(Self {
             steered: Some(steered),
             channels,
@@ -191,18 +194,19 @@ impl Program {
             senders: vec![None; CHANNELS as usize].into_boxed_slice(),
             link: None,
             fd,
+            object,
             settings,
             told: None,
             first: None,
             addresses,
             peers,
             sockets,
-            reasons: Observer::new(reasons, processors),
+            reasons: CounterReader::new(reasons, processors),
         })
     }
 
     /// Its part for streams, once.
-    pub(crate) fn take_steered(&mut self) -> Option<Steered> {
+    pub(crate) fn take_steered(&mut self) -> Option<StreamProgram> {
         self.steered.take()
     }
 
@@ -249,7 +253,7 @@ impl Program {
     ///
     /// # Errors
     /// Another program is there, which is left alone; the driver cannot do it; there is no such interface; the user may not.
-    pub(crate) fn attach(&mut self, interface: u32, mode: Mode) -> Result<Attached, Error> {
+    pub(crate) fn attach(&mut self, interface: u32, mode: Mode) -> Result<AttachedProgram, Error> {
         self.detach();
         let program = self.fd.as_fd();
         let mut attach = |is_native| {
@@ -271,7 +275,7 @@ impl Program {
             }),
         };
         match got {
-            Ok(is_native) => Ok(Attached { is_native, refused }),
+            Ok(is_native) => Ok(AttachedProgram { is_native, refused }),
             Err(source) => Err(Error::from_attach(interface, mode, source)),
         }
     }
@@ -287,7 +291,7 @@ impl Program {
     /// # Errors
     /// The place is beyond [`MOST_CHANNELS`], or the packet size beyond what a frame can carry; or the kernel refuses. Nothing
     /// may arrive for the channel then.
-    pub(crate) fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+    pub(crate) fn expect(&mut self, place: u32, expected: &ExpectedChannel) -> io::Result<()> {
         self.expect_control(place, expected.peer)?;
         if !(1..=MAX_PACKET_BYTES).contains(&expected.packet) {
             return Err(invalid("a packet has 1 to 8900 bytes"));
@@ -301,7 +305,7 @@ impl Program {
         channel.class.store(layout::class(expected.class) as u16, Relaxed);
         channel.packet.store(expected.packet, Relaxed);
         channel.max_message.store(expected.max_message, Relaxed);
-        // A thousandth less, so that a clock that is faster than ours makes nobody a liar.
+        // A thousandth less, so that a peer whose clock is faster than ours does not break its contract.
         let spacing = layout::nanos(expected.spacing);
         channel.packet_ns.store(spacing - spacing / 1024, Relaxed);
         channel.tolerance_ns.store(layout::nanos(expected.tolerance), Relaxed);
@@ -336,7 +340,7 @@ impl Program {
     pub(crate) fn expect_nothing(&mut self, place: u32) {
         if place < CHANNELS {
             self.close(place);
-            // What stays in the kernel is a budget that nobody uses.
+            // What stays in the kernel is a budget that no peer uses.
             let _ = self.forget_sender(place);
         }
     }
@@ -362,7 +366,7 @@ impl Program {
         self.sockets.set(socket_place(queue, class)?, socket.as_raw_fd(), 0).map_err(error::of_map)
     }
 
-    /// What became of the frames so far. One system call for each field.
+    /// The counters of the frames so far. One system call for each field.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -376,7 +380,7 @@ impl Program {
     ///
     /// # Errors
     /// The process has no descriptor left.
-    pub(crate) fn observer(&mut self) -> io::Result<Observer> {
+    pub(crate) fn observer(&mut self) -> io::Result<CounterReader> {
         self.reasons.afresh()
     }
 
@@ -400,7 +404,19 @@ impl Program {
     /// The frame is shorter than an Ethernet header or longer than a page has room for; there is no such interface or queue; the
     /// kernel refuses.
     pub(crate) fn test_run(&self, frame: &[u8], queue: Option<(u32, u32)>, repeat: u32) -> io::Result<TestRun> {
-        kernel::test_run(self.fd.as_fd(), frame, queue, repeat)
+        let (interface, queue) = queue.unwrap_or((0, 0));
+        // `struct xdp_md`: data, data_end, data_meta, interface, queue, and the interface that it leaves by.
+        let context = [0, frame.len() as u32, 0, interface, queue, 0].map(u32::to_ne_bytes).concat();
+        let options =
+            TestRunOptions { data_in: Some(frame), ctx_in: Some(&context), repeat, ..TestRunOptions::default() };
+        let program: Option<&Xdp> = self.object.program(DEMULTIPLEX).and_then(|program| program.try_into().ok());
+        let program = program.ok_or_else(|| io::Error::other(Error::Object))?;
+        let run = program.test_run(options).map_err(|error| match error {
+            ProgramError::SyscallError(error) => error.io_error,
+            other => io::Error::other(other),
+        })?;
+        let duration_ns = u32::try_from(run.duration.as_nanos()).unwrap_or(u32::MAX);
+        Ok(TestRun { verdict: run.return_value, duration_ns })
     }
 }
 

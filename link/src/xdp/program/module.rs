@@ -1,7 +1,7 @@
-//! An application's function for the kernel, as an object file of clang: read, held against what it may do, and with its maps made.
+//! An application's function for the kernel, as an object file of clang: read, checked against the rules for handlers, and with its maps made.
 //!
 //! Nothing of the object is believed: only functions and plain maps may be in it, only the calls that are listed here, and no reference to a
-//! map but those that the object has itself. The rest is the kernel's verifier's to refuse, when it is loaded behind [`super::handlers`].
+//! map but those that the object has itself. The kernel's verifier checks the rest, when the object is loaded behind [`super::handlers`].
 
 use std::collections::HashSet;
 use std::io;
@@ -15,7 +15,7 @@ use aya_obj::{EbpfSectionKind, Object, ProgramSection};
 use laxity_core::units::Instant;
 
 use super::handlers::HandlerError;
-use super::survey::Survey;
+use super::survey::ObjectSurvey;
 use super::{Error, OBJECT, kernel};
 
 /// Bytes of the largest object.
@@ -29,7 +29,7 @@ pub(super) const MOST_MAPS: usize = 16;
 const MOST_MAP_BYTES: u64 = 1 << 20;
 const BESIDE_ENTRY: u64 = 64;
 const MOST_VALUE: u32 = 4096;
-/// What it has to have.
+/// The name of the function that it must have.
 const ENTRY: &str = "on_message";
 
 /// Calls to the kernel that a handler may make: look up, update and delete in its maps, the time, a random number, the processor's number.
@@ -65,7 +65,7 @@ impl Module {
     /// Reads an object file, and makes the maps that it declares; the second value is told of messages. For set-up.
     ///
     /// # Errors
-    /// It is none, or has what a handler may not have; the user may make no maps.
+    /// It is no object file, or has something that a handler may not have; the user may not make maps.
     pub fn new(object: &[u8]) -> Result<(Self, Notices), HandlerError> {
         // None is known to be left by which the reader panics; if there is one, it is no reason to end the application.
         let read = catch_unwind(AssertUnwindSafe(|| Self::read(object, &ModuleMap::new)));
@@ -94,43 +94,38 @@ impl Module {
     }
 
     fn read(bytes: &[u8], make: MakeMap<'_>) -> Result<(Vec<bpf_insn>, Vec<Arc<ModuleMap>>), HandlerError> {
+        let refused = |why: String| Err(HandlerError::refused(why));
         if bytes.len() > MOST_BYTES {
-            return Err(HandlerError::refused(format!("it has {} bytes, expected at most {MOST_BYTES}", bytes.len())));
+            return refused(format!("it has {} bytes, expected at most {MOST_BYTES}", bytes.len()));
         }
         let what = |why: &dyn std::fmt::Display| {
             HandlerError::refused(format!("it is no object file of clang -target bpf: {why}"))
         };
-        let Survey { bytes, references } = Survey::of(bytes).map_err(|why| what(&why))?;
+        let ObjectSurvey { bytes, references } = ObjectSurvey::of(bytes).map_err(|why| what(&why))?;
         let mut object = Object::parse(&bytes).map_err(|why| what(&why))?;
         if let Some(program) = object.programs.keys().next() {
-            let why = format!("it has a program {program:?} in a section of its own, expected functions only");
-            return Err(HandlerError::refused(why));
+            return refused(format!("it has a program {program:?} in a section of its own, expected functions only"));
         }
         let entries = || object.functions.iter().filter(|(_, function)| function.name == ENTRY);
         let Some((&(section_index, address), _)) = entries().next() else {
-            return Err(HandlerError::refused(format!("it has no function {ENTRY}")));
+            return refused(format!("it has no function {ENTRY}"));
         };
         let all: usize = object.functions.values().map(|function| function.instructions.len()).sum();
         let sections: HashSet<usize> = object.functions.keys().map(|&(section, _)| section).collect();
         if sections.len() > 1 || object.functions.len() > MOST_FUNCTIONS {
             let (functions, sections) = (object.functions.len(), sections.len());
-            let why = format!(
+            return refused(format!(
                 "it has {functions} functions in {sections} sections, expected at most {MOST_FUNCTIONS} in one (-fno-function-sections)"
-            );
-            return Err(HandlerError::refused(why));
+            ));
         }
         if all > MOST_INSTRUCTIONS {
-            let why = format!("its functions have {all} instructions, expected at most {MOST_INSTRUCTIONS}");
-            return Err(HandlerError::refused(why));
+            return refused(format!("its functions have {all} instructions, expected at most {MOST_INSTRUCTIONS}"));
         }
         if object.maps.len() > MOST_MAPS {
-            let why = format!("it has {} maps, expected at most {MOST_MAPS}", object.maps.len());
-            return Err(HandlerError::refused(why));
+            return refused(format!("it has {} maps, expected at most {MOST_MAPS}", object.maps.len()));
         }
         if !object.functions.values().all(|function| can_be_linked(&function.instructions)) {
-            return Err(HandlerError::refused(
-                "a function of it ends within an instruction, or calls one that is far away",
-            ));
+            return refused("a function of it ends within an instruction, or calls one that is far away".to_owned());
         }
         // A map is named by its symbol, and a global variable by its section.
         let is_map = |&(symbol, section): &(usize, usize)| {
@@ -139,7 +134,7 @@ impl Module {
             object.maps.values().any(named)
         };
         if let Some((symbol, _)) = references.iter().find(|reference| !is_map(reference)) {
-            return Err(HandlerError::refused(format!("it refers to what is none of its maps (symbol {symbol})")));
+            return refused(format!("it refers to what is none of its maps (symbol {symbol})"));
         }
         let maps = object.maps.iter().map(|(name, map)| make(name, map).map(Arc::new));
         let maps = maps.collect::<Result<Vec<_>, _>>()?;
@@ -157,7 +152,7 @@ impl Module {
         let fds: Vec<i32> = maps.iter().map(|map| map.raw_fd()).collect();
         check(&linked, &fds).map_err(HandlerError::refused)?;
         if linked.len() > 2 * MOST_INSTRUCTIONS {
-            return Err(HandlerError::refused(format!("with what it calls it has {} instructions", linked.len())));
+            return refused(format!("with what it calls it has {} instructions", linked.len()));
         }
         Ok((linked, maps))
     }
@@ -179,7 +174,7 @@ impl Module {
 /// Makes a map of this name.
 type MakeMap<'a> = &'a dyn Fn(&str, &aya_obj::Map) -> Result<ModuleMap, HandlerError>;
 
-/// Whether the linker, which relies on it, can have a function's instructions: none of two halves is cut, and no call overflows.
+/// Checks that the linker can take a function's instructions, as it relies on: none of two halves is cut, and no call overflows.
 fn can_be_linked(instructions: &[bpf_insn]) -> bool {
     let mut rest = instructions.iter();
     while let Some(instruction) = rest.next() {
@@ -237,7 +232,7 @@ pub struct ModuleMap {
 }
 
 impl ModuleMap {
-    /// Whether there may be such a map.
+    /// True if there may be such a map.
     fn check(name: &str, map: &aya_obj::Map) -> Result<(), HandlerError> {
         use bpf_map_type::{BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH};
         let plain = [BPF_MAP_TYPE_ARRAY, BPF_MAP_TYPE_HASH, BPF_MAP_TYPE_LRU_HASH].map(|kind| kind as u32);
@@ -316,7 +311,7 @@ impl ModuleMap {
     }
 }
 
-/// What a handler in the kernel tells its application: messages that it was done with, in the order in which they came.
+/// The notices of a handler in the kernel to its application: messages that it was done with, in the order in which they came.
 pub struct Notices(RingBuf<MapData>);
 
 impl std::fmt::Debug for Notices {
@@ -330,9 +325,9 @@ impl std::fmt::Debug for Notices {
 pub struct Notice {
     /// The message's number on its channel, from 0.
     pub sequence: u64,
-    /// When its application sent it, to a microsecond; on the sender's clock.
+    /// The time at which its application sent it, to a microsecond; on the sender's clock.
     pub sent: Instant,
-    /// When its packet came to the handler.
+    /// The time at which its packet came to the handler.
     pub arrived: Instant,
     /// The message, as the handler left it.
     pub message: Vec<u8>,
@@ -357,8 +352,6 @@ impl Notices {
 impl AsFd for Notices {
     /// Readable when there is one.
     fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        use std::os::fd::{AsRawFd, BorrowedFd};
-        // SAFETY: the ring's own descriptor, which lives as long as the ring.
-        unsafe { BorrowedFd::borrow_raw(self.0.as_raw_fd()) }
+        self.0.as_fd()
     }
 }

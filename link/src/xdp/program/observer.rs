@@ -8,15 +8,15 @@ use super::{EarlyFigures, kernel};
 
 /// Reads what became of the frames.
 #[derive(Debug)]
-pub(crate) struct Observer {
+pub(crate) struct CounterReader {
     reasons: OwnedFd,
     /// One value for each processor.
     counts: Box<[u64]>,
-    /// What is not to be counted: runs for measurements.
+    /// The counters to subtract: runs for measurements.
     before: EarlyFigures,
 }
 
-impl Observer {
+impl CounterReader {
     pub(super) fn new(reasons: OwnedFd, processors: usize) -> Self {
         Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: EarlyFigures::default() }
     }
@@ -27,7 +27,7 @@ impl Observer {
         Ok(Self { reasons: self.reasons.try_clone()?, counts: self.counts.clone(), before })
     }
 
-    /// What became of the frames so far. One system call for each field.
+    /// The counters of the frames so far. One system call for each field.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,4 +1,4 @@
-//! The part of the program that is for streams, as it is told what to do: `steer.bpf.h` says what it decides.
+//! The control of the program's part for streams: `steer.bpf.h` documents its decisions.
 
 use std::io;
 use std::net::IpAddr;
@@ -11,11 +11,12 @@ use aya::Ebpf;
 use aya::maps::xdp::XdpMapError;
 use aya::maps::{CpuMap, MapData, MapError};
 use aya::programs::SchedClassifier;
+use serde::{Deserialize, Serialize};
 
 use super::error::{self, Error};
 use super::kernel;
 use super::layout::octets;
-use super::shared::{Atomics, Shared};
+use super::mapped_array::{Atomics, MappedArray};
 
 /// As STREAMS of `steer.bpf.h`.
 pub(crate) const STREAMS: usize = 8;
@@ -88,16 +89,33 @@ const PROTOCOL: u32 = 16;
 const DSCP: u32 = 32;
 const CGROUP: u32 = 64;
 
-/// What the packets of a flow have in common, as the program knows it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Match {
-    pub(crate) local: Option<IpAddr>,
-    pub(crate) remote: Option<IpAddr>,
-    pub(crate) local_port: Option<u16>,
-    pub(crate) remote_port: Option<u16>,
-    pub(crate) protocol: Option<u8>,
-    pub(crate) dscp: Option<u8>,
-    pub(crate) cgroup: Option<u64>,
+/// A protocol with ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// TCP.
+    Tcp = 6,
+    /// UDP.
+    Udp = 17,
+}
+
+/// The values that all packets of a flow have in common; a value that is `None` may be anything.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Flow {
+    /// Protocol.
+    pub protocol: Option<Protocol>,
+    /// Address of this host.
+    pub local: Option<IpAddr>,
+    /// Port of this host.
+    pub local_port: Option<u16>,
+    /// Address of the other host.
+    pub remote: Option<IpAddr>,
+    /// Port of the other host.
+    pub remote_port: Option<u16>,
+    /// Differentiated services code point, 0 to 63.
+    pub dscp: Option<u8>,
+    /// The control group (version 2) of the socket, that one and none below it, by its number: the inode of its directory. Known of outgoing packets only.
+    pub cgroup: Option<u64>,
 }
 
 fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
@@ -107,27 +125,21 @@ fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
     classifier.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))
 }
 
-/// What the program counts, for any thread; reading it takes no system call.
-#[derive(Clone)]
-pub struct Counts(Arc<Shared<Steering>>);
+/// The program's counters, for any thread; reading it takes no system call.
+#[derive(Clone, Debug)]
+pub struct StreamCounts(Arc<MappedArray<Steering>>);
 
-impl std::fmt::Debug for Counts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Counts").finish_non_exhaustive()
-    }
-}
-
-impl Counts {
-    /// Packets that came in of the stream at `place` since it was added, and those of them beyond what it may have.
+impl StreamCounts {
+    /// Packets that came in of the stream at `place` since it was added, and those of them beyond its limit.
     pub fn counted(&self, place: usize) -> (u64, u64) {
         let stream = self.0[0].stream.get(place);
         stream.map_or((0, 0), |stream| (stream.packets.load(Relaxed), stream.excess.load(Relaxed)))
     }
 }
 
-/// What the program is told of streams. The program itself need not be held by it.
-pub(crate) struct Steered {
-    table: Arc<Shared<Steering>>,
+/// The settings of streams for the program. The program itself need not be held by it.
+pub(crate) struct StreamProgram {
+    table: Arc<MappedArray<Steering>>,
     paths: Vec<CpuMap<MapData>>,
     /// Numbers of the maps of `paths`, and handles to delete an entry.
     handles: Vec<(u32, OwnedFd)>,
@@ -135,17 +147,17 @@ pub(crate) struct Steered {
     classifier: Result<OwnedFd, Error>,
 }
 
-impl std::fmt::Debug for Steered {
+impl std::fmt::Debug for StreamProgram {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Steered").field("classifier", &self.classifier).finish_non_exhaustive()
     }
 }
 
-impl Steered {
+impl StreamProgram {
     pub(super) fn load(object: &mut Ebpf) -> Result<Self, Error> {
         let classifier = load_classifier(object);
         let mut take = |name| object.take_map(name).ok_or(Error::Object);
-        let table = Arc::new(Shared::writable(take("steering")?, 1)?);
+        let table = Arc::new(MappedArray::writable(take("steering")?, 1)?);
         let (mut paths, mut handles) = (Vec::new(), Vec::new());
         for name in PATHS {
             let map = take(name)?;
@@ -167,7 +179,7 @@ impl Steered {
     pub(crate) fn set(
         &mut self,
         place: usize,
-        flow: &Match,
+        flow: &Flow,
         (spacing, tolerance, is_dropped): (u64, u64, bool),
         processor: u32,
     ) -> io::Result<()> {
@@ -190,7 +202,7 @@ impl Steered {
         }
         stream.local_port.store(flow.local_port.unwrap_or(0).to_be(), Relaxed);
         stream.remote_port.store(flow.remote_port.unwrap_or(0).to_be(), Relaxed);
-        let kind = [flow.protocol.unwrap_or(0), flow.dscp.unwrap_or(0)];
+        let kind = [flow.protocol.map_or(0, |protocol| protocol as u8), flow.dscp.unwrap_or(0)];
         stream.kind.store(u16::from_ne_bytes(kind), Relaxed);
         stream.is_dropped.store(is_dropped.into(), Relaxed);
         stream.packet_ns.store(spacing, Relaxed);
@@ -219,7 +231,7 @@ impl Steered {
         self.table().stream[place].known_by.load(Relaxed) != 0
     }
 
-    /// What leaves of the stream at `place` has this priority; 0 leaves it as it is.
+    /// Sets the priority of outgoing packets of the stream at `place`; 0 leaves it as it is.
     pub(crate) fn set_class(&self, place: usize, class: u32) {
         self.table().stream[place].class.store(class, Relaxed);
     }
@@ -247,12 +259,12 @@ impl Steered {
         Ok(())
     }
 
-    /// What the program counts.
-    pub(crate) fn counts(&self) -> Counts {
-        Counts(Arc::clone(&self.table))
+    /// The program's counters.
+    pub(crate) fn counts(&self) -> StreamCounts {
+        StreamCounts(Arc::clone(&self.table))
     }
 
-    /// What the kernel calls the thread of the path at `place`, [`STREAMS`] for that of others.
+    /// The kernel's name of the thread of the path at `place`, [`STREAMS`] for that of others.
     pub(crate) fn thread_name(&self, place: usize) -> Option<String> {
         let processor = match self.table().stream.get(place) {
             Some(stream) => self.is_used(place).then(|| stream.processor.load(Relaxed))?,
@@ -269,7 +281,7 @@ impl Steered {
         }
     }
 
-    /// What comes by UDP to this port is of no stream, and not others'.
+    /// Packets that come by UDP to this port are of no stream, and not others'.
     pub(crate) fn set_own_port(&self, port: u16) {
         self.table().own_port.store(port.to_be(), Relaxed);
     }

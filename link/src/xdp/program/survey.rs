@@ -1,4 +1,4 @@
-//! What is known of an object file before its reader has it, which trusts what an object says of itself: it panics on some, asks for as much memory as
+//! A survey of an object file before its reader has it. The reader trusts what an object says of itself: it panics on some, asks for as much memory as
 //! a section is said to have, and takes the product of several lengths to go through the types of maps. Nothing here takes more than a few times the
 //! object's bytes.
 
@@ -18,18 +18,18 @@ const OF_THE_OBJECT: u8 = 0x10;
 type Elf<'data> = ElfFile64<'data, NativeEndian>;
 
 /// An object that its reader can have.
-pub(super) struct Survey {
+pub(super) struct ObjectSurvey {
     /// Without what it says of lines, which is of no use here; and where a reader that wants whole words finds some.
     pub(super) bytes: Vec<u8>,
-    /// What code refers to by an address: symbols, and their sections.
+    /// The targets to which code refers by an address: symbols, and their sections.
     pub(super) references: Vec<(usize, usize)>,
 }
 
-impl Survey {
+impl ObjectSurvey {
     /// Of at most [`MOST_BYTES`] bytes that may be anything.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The errors in them.
     pub(super) fn of(bytes: &[u8]) -> Result<Self, String> {
         let mut bytes = bytes.to_vec();
         let file = read(&bytes)?;
@@ -160,7 +160,7 @@ fn check_relocations(
 }
 
 /// A type of BTF, as far as it matters.
-struct Type {
+struct BtfType {
     kind: u32,
     /// Bytes of it, or the type that it is of.
     third: u32,
@@ -216,7 +216,7 @@ fn check_types(btf: &[u8]) -> Result<(), String> {
         if maps > MOST_MAPS {
             return wrong(&format!("has more than {MOST_MAPS} maps"));
         }
-        types.push(Type { kind, third: word(this, 2), element: word(this, 3), length: word(this, 5) });
+        types.push(BtfType { kind, third: word(this, 2), element: word(this, 3), length: word(this, 5) });
     }
     for array in types.iter().filter(|of| of.kind == ARRAY) {
         let bytes = u64::from(size_of_element(&types, array)) * u64::from(array.length);
@@ -228,7 +228,7 @@ fn check_types(btf: &[u8]) -> Result<(), String> {
 }
 
 /// Bytes of what an array is of, if that is known; a type may be of itself.
-fn size_of_element(types: &[Type], array: &Type) -> u32 {
+fn size_of_element(types: &[BtfType], array: &BtfType) -> u32 {
     let mut id = array.element;
     for _ in 0..40 {
         // The first is of nothing.

@@ -13,7 +13,6 @@ const BESIDE: [&str; 4] = ["from", "to", "via", "overload"];
 /// A channel passes through no more hosts than that.
 const MOST_BETWEEN: usize = 16;
 const BETWEEN: &str = "names of hosts such as [\"relay1\"]";
-const BEST_EFFORT: &str = "name, from, to, via, overload, max_message or queue";
 
 /// A channel that is asked for.
 #[derive(Debug)]
@@ -91,7 +90,7 @@ pub(super) fn read(table: &Table<'_, '_>, hosts: &[Host]) -> Result<Channel, Fil
         system_file::check_handler(table, &contract, &hosts[channel.to].platform)?;
         return Ok(channel);
     }
-    table.only(&[&["name"], &BESIDE[..], &["max_message", "queue"]].concat(), BEST_EFFORT)?;
+    table.only("name, from, to, via, overload, max_message or queue")?;
     let largest = table.need("max_message", "a size such as \"60KiB\"")?;
     let bytes = bytes(&largest)?;
     let queue = table.get("queue").map_or(Ok(64), |queue| queue.within(queue.count()?, 1..=MAX_QUEUED_MESSAGES))?;

@@ -3,59 +3,16 @@
 use laxity::FileError;
 use laxity::source::Table;
 use laxity_core::units::{Duration, Instant};
-use laxity_sim::FaultKind;
+use laxity_sim::{ChannelHandle, Fault, FaultKind, HostId};
 use toml::de::DeValue;
 
 use super::{A_CHANNEL, A_HOST, Channel, Host, instant, place_of_channel, place_of_host, span, takes};
 
-const KEYS: &str = "kind, on, channel, at, until, ppm, most, extra, reopen, by, peer, spacing, each or places";
 /// Keys that every kind has, beside that which says where.
 const COMMON: [&str; 3] = ["kind", "at", "until"];
-/// The kinds, as files and reports name them, and which keys each has besides `at`, `until` and where.
-const KINDS: [(&str, &[&str]); 14] = [
-    ("loss", &["ppm"]),
-    ("reordering", &["most"]),
-    ("duplication", &["ppm"]),
-    ("corruption", &["ppm"]),
-    ("delay", &["extra"]),
-    ("link_down", &[]),
-    ("crash", &["reopen"]),
-    ("clock_step", &["by"]),
-    ("clock_drift", &["ppm"]),
-    ("clock_standstill", &[]),
-    ("interference", &[]),
-    ("flood_back", &["peer", "spacing"]),
-    ("slow_receiver", &["each"]),
-    ("small_ring", &["places"]),
-];
 const MILLION: u32 = 1_000_000;
 /// A flood has no more frames in a second.
 const LEAST_SPACING: Duration = Duration::from_micros(1);
-
-/// Something that goes wrong.
-#[derive(Debug)]
-pub(in super::super) struct Fault {
-    /// The place of its host.
-    pub(in super::super) on: usize,
-    pub(in super::super) from: Instant,
-    pub(in super::super) until: Instant,
-    pub(in super::super) what: What,
-}
-
-/// What goes wrong; hosts and channels by their places.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum What {
-    FloodBack {
-        peer: usize,
-        spacing: Duration,
-    },
-    SlowReceiver {
-        channel: usize,
-        each: Duration,
-    },
-    /// What is of the host alone.
-    Of(FaultKind),
-}
 
 /// Reads a table; `end` is when a fault is over that does not say so.
 pub(super) fn read(
@@ -64,11 +21,11 @@ pub(super) fn read(
     channels: &[Channel],
     end: Instant,
 ) -> Result<Fault, FileError> {
-    let own = ["on", "channel", "ppm", "most", "extra", "reopen", "by", "peer", "spacing", "each", "places"];
-    table.only(&[&COMMON[..], &own].concat(), KEYS)?;
-    let kind = table.need("kind", "what goes wrong, such as \"link_down\"")?.word(&KINDS.map(|kind| (kind.0, kind)))?;
-    let place = if kind.0 == "slow_receiver" { "channel" } else { "on" };
-    takes(table, &[&COMMON[..], &[place]].concat(), kind)?;
+    table.only("kind, on, channel, at, until, ppm, most, extra, reopen, by, peer, spacing, each or places")?;
+    let kinds: Vec<(&str, &str)> = FaultKind::NAMES.iter().map(|&name| (name, name)).collect();
+    let kind = table.need("kind", "what goes wrong, such as \"link_down\"")?.word(&kinds)?;
+    let place = if kind == "slow_receiver" { "channel" } else { "on" };
+    takes(table, &[&COMMON[..], &[place]].concat(), (kind, own_keys(kind)))?;
     let entry = table.need("at", "a span of time such as \"500ms\"")?;
     let from = instant(&entry)?;
     if from >= end {
@@ -82,12 +39,12 @@ pub(super) fn read(
             Err(entry.expected(found, format!("more than {begin}, when it begins")))
         }
     })?;
-    let (on, what) = match kind.0 {
+    let (on, kind) = match kind {
         "slow_receiver" => {
             let channel = place_of_channel(&table.need("channel", A_CHANNEL)?, channels)?;
             let each = span(&table.need("each", "a span of time such as \"50ms\"")?)?;
             // At the host that receives.
-            (channels[channel].to, What::SlowReceiver { channel, each })
+            (channels[channel].to, FaultKind::SlowReceiver { channel: ChannelHandle(channel), each })
         }
         name => {
             let entry = table.need("on", A_HOST)?;
@@ -99,14 +56,29 @@ pub(super) fn read(
             (on, of_host(table, name, on, hosts)?)
         }
     };
-    Ok(Fault { on, from, until, what })
+    Ok(Fault { host: HostId(on), from, until, kind })
+}
+
+/// Keys of a kind besides `at`, `until` and where.
+fn own_keys(kind: &str) -> &'static [&'static str] {
+    match kind {
+        "loss" | "duplication" | "corruption" | "clock_drift" => &["ppm"],
+        "reordering" => &["most"],
+        "delay" => &["extra"],
+        "crash" => &["reopen"],
+        "clock_step" => &["by"],
+        "flood_back" => &["peer", "spacing"],
+        "slow_receiver" => &["each"],
+        "small_ring" => &["places"],
+        _ => &[],
+    }
 }
 
 /// What goes wrong at a host.
-fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Result<What, FileError> {
+fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Result<FaultKind, FileError> {
     let of = |key, example| span(&table.need(key, example)?);
     let share = || ppm(table, 0, MILLION.into()).map(i32::unsigned_abs);
-    Ok(What::Of(match kind {
+    Ok(match kind {
         "loss" => FaultKind::Loss { ppm: share()? },
         "reordering" => FaultKind::Reordering { most: of("most", "a span of time such as \"1ms\"")? },
         "duplication" => FaultKind::Duplication { ppm: share()? },
@@ -133,13 +105,13 @@ fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Resu
             if spacing < LEAST_SPACING {
                 return Err(entry.expected(spacing, format!("at least {LEAST_SPACING}")));
             }
-            return Ok(What::FloodBack { peer, spacing });
+            FaultKind::FloodBack { peer: HostId(peer), spacing }
         }
         _ => {
             let entry = table.need("places", "a whole number such as 4")?;
             FaultKind::SmallRing { places: entry.within(entry.count()?, 0..=1 << 16)? as usize }
         }
-    }))
+    })
 }
 
 fn ppm(table: &Table<'_, '_>, least: i64, most: i64) -> Result<i32, FileError> {
@@ -156,25 +128,22 @@ fn ppm(table: &Table<'_, '_>, least: i64, most: i64) -> Result<i32, FileError> {
 /// What faults must keep among each other: the platform takes a processor away one span after the other, and a host that is
 /// down cannot go down.
 pub(super) fn check(tables: &[Table<'_, '_>], faults: &[Fault]) -> Result<(), FileError> {
-    let alone = |fault: &Fault| match fault.what {
-        What::Of(FaultKind::Interference) => 1,
-        What::Of(FaultKind::Crash { .. }) => 2,
-        What::Of(FaultKind::ClockDrift { .. }) => 3,
+    let alone = |fault: &Fault| match fault.kind {
+        FaultKind::Interference => 1,
+        FaultKind::Crash { .. } => 2,
+        FaultKind::ClockDrift { .. } => 3,
         _ => 0,
     };
-    let mut sorted: Vec<usize> = (0..faults.len()).filter(|&number| alone(&faults[number]) > 0).collect();
-    sorted.sort_by_key(|&number| (faults[number].on, alone(&faults[number]), faults[number].from));
+    let of = |number: usize| (faults[number].host, alone(&faults[number]));
+    let mut sorted: Vec<usize> = (0..faults.len()).filter(|&number| of(number).1 > 0).collect();
+    sorted.sort_by_key(|&number| (of(number), faults[number].from));
     for pair in sorted.windows(2) {
-        let [before, after] = [pair[0], pair[1]];
-        let same = |key: fn(&Fault) -> usize| key(&faults[before]) == key(&faults[after]);
-        if same(|fault| fault.on)
-            && alone(&faults[before]) == alone(&faults[after])
-            && faults[after].from < faults[before].until
-        {
-            let entry = tables[after].need("at", "a span of time")?;
-            let (other, line) = (faults[before].until.since(Instant::ZERO), entry.source.line(tables[before].at));
+        let [before, after] = [&faults[pair[0]], &faults[pair[1]]];
+        if of(pair[0]) == of(pair[1]) && after.from < before.until {
+            let entry = tables[pair[1]].need("at", "a span of time")?;
+            let (other, line) = (before.until.since(Instant::ZERO), entry.source.line(tables[pair[0]].at));
             let expected = format!("at least {other}, when the one in line {line} is over");
-            return Err(entry.expected(faults[after].from.since(Instant::ZERO), expected));
+            return Err(entry.expected(after.from.since(Instant::ZERO), expected));
         }
     }
     Ok(())

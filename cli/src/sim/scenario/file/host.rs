@@ -12,7 +12,6 @@ use toml::de::DeValue;
 
 use super::Reader;
 
-const KEYS: &str = "name, platform, test, send_early, receive_early, wake_up, clock, channels or frames";
 const PLATFORM: &str =
     "\"assumed-host\", \"channels-table-2b\", \"papers-table-2b\", a file such as \"host.toml\", or a table";
 
@@ -31,8 +30,7 @@ pub(in super::super) struct Host {
 }
 
 pub(super) fn read(table: &Table<'_, '_>, reader: Reader<'_>) -> Result<Host, FileError> {
-    let known = ["name", "platform", "test", "send_early", "receive_early", "wake_up", "clock", "channels", "frames"];
-    table.only(&known, KEYS)?;
+    table.only("name, platform, test, send_early, receive_early, wake_up, clock, channels or frames")?;
     // As live hosts do unless they are told otherwise.
     let default = Settings::work_conserving(Rule::default());
     let rules = [("split", Rule::Split), ("composite", Rule::Composite)];

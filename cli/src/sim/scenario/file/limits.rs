@@ -3,14 +3,15 @@
 //! The sums are upper bounds of what the world will need; they saturate.
 
 use laxity::FileError;
-use laxity::source::Source;
+use laxity::source::SourceFile;
 use laxity::text::DisplaySize;
 use laxity_core::admission::buffers;
-use laxity_core::contract::Service;
-use laxity_core::limits::MAX_LISTENERS;
+use laxity_core::contract::{Overload, Service};
+use laxity_core::limits::{DECAY_FACTOR, MAX_LISTENERS};
 use laxity_core::units::Instant;
+use laxity_sim::FaultKind;
 
-use super::{Channel, Feed, Host, Kind, Scenario, What};
+use super::{Channel, Feed, Host, Kind, Scenario};
 
 /// Frames that find a place at a host which arrive and have not been looked at: far more than arrive between two looks, unless a
 /// fault makes them.
@@ -23,53 +24,54 @@ const MOST_PACKETS: u64 = 200_000_000;
 const MOST_FLOOD: u64 = 20_000_000;
 
 /// Says which table goes beyond a limit.
-pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileError> {
+pub(super) fn check(source: SourceFile<'_>, scenario: &Scenario) -> Result<(), FileError> {
     let Scenario { hosts, channels, sources, faults, .. } = scenario;
-    let mut memory = hosts.iter().map(of_host).fold(0, u64::saturating_add);
-    let too_much = |at, what: &str, found: u64| {
-        let (found, most) = (DisplaySize(found), DisplaySize(MOST_MEMORY));
-        Err(source.error(at, what, format!("the buffers of the scenario would take {found}, expected at most {most}")))
-    };
-    if memory > MOST_MEMORY {
-        return too_much(0, "", memory);
-    }
-    let lives = scenario.lives() as u64;
-    for channel in channels {
+    let beyond = |at, problem| Err(source.error(at, "", problem));
+    let of_hosts = hosts.iter().map(of_host).fold(0, u64::saturating_add);
+    let of_channels = channels.iter().map(|channel| {
         // No host in between needs more than both ends together.
-        let copies = lives.saturating_mul(1 + channel.via.len() as u64);
-        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]).saturating_mul(copies));
-        if memory > MOST_MEMORY {
-            return too_much(channel.at, "", memory);
-        }
+        let copies = (scenario.lives() as u64).saturating_mul(1 + channel.via.len() as u64);
+        (channel.at, of_channel(channel, &hosts[channel.from]).saturating_mul(copies))
+    });
+    if let Some((at, memory)) = exceeding(MOST_MEMORY, std::iter::once((0, of_hosts)).chain(of_channels)) {
+        let (found, most) = (DisplaySize(memory), DisplaySize(MOST_MEMORY));
+        return beyond(at, format!("the buffers of the scenario would take {found}, expected at most {most}"));
     }
     let mut received = vec![0; hosts.len()];
     for channel in channels {
         for host in channel.hosts().skip(1) {
             received[host] += 1;
             if received[host] > MAX_LISTENERS {
-                let problem = format!("{:?} receives more than {MAX_LISTENERS} channels", hosts[host].name);
-                return Err(source.error(channel.at, "", problem));
+                let name = &hosts[host].name;
+                return beyond(channel.at, format!("{name:?} receives more than {MAX_LISTENERS} channels"));
             }
         }
     }
-    let mut packets = 0u64;
-    for feed in sources {
-        packets = packets.saturating_add(offered(feed, &channels[feed.channel], hosts));
-        if packets > MOST_PACKETS {
-            let problem = format!("the sources would offer {packets} packets, expected at most {MOST_PACKETS}");
-            return Err(source.error(feed.at, "", problem));
-        }
+    let offered = sources.iter().map(|feed| (feed.at, offered(feed, &channels[feed.channel], hosts)));
+    if let Some((at, packets)) = exceeding(MOST_PACKETS, offered) {
+        return beyond(at, format!("the sources would offer {packets} packets, expected at most {MOST_PACKETS}"));
     }
-    let flood = faults.iter().filter_map(|fault| match fault.what {
-        What::FloodBack { spacing, .. } => Some(fault.until.since(fault.from).div_ceil(spacing)),
+    let flood = faults.iter().filter_map(|fault| match fault.kind {
+        FaultKind::FloodBack { spacing, .. } => Some(fault.until.since(fault.from).div_ceil(spacing)),
         _ => None,
     });
     let flood = flood.fold(0, u64::saturating_add);
     if flood > MOST_FLOOD {
-        let problem = format!("the floods would have {flood} frames, expected at most {MOST_FLOOD}");
-        return Err(source.error(0, "", problem));
+        return beyond(0, format!("the floods would have {flood} frames, expected at most {MOST_FLOOD}"));
     }
     Ok(())
+}
+
+/// The first of these places with which the sum exceeds `most`, and the sum.
+fn exceeding(most: u64, parts: impl Iterator<Item = (usize, u64)>) -> Option<(usize, u64)> {
+    let mut sum = 0u64;
+    for (at, part) in parts {
+        sum = sum.saturating_add(part);
+        if sum > most {
+            return Some((at, sum));
+        }
+    }
+    None
 }
 
 /// The ring, the wire, and frames if the file says how many.
@@ -88,10 +90,7 @@ fn frame(host: &Host) -> u64 {
 fn of_channel(channel: &Channel, host: &Host) -> u64 {
     let (messages, largest) = (of_messages(channel), u64::from(channel.service.max_message()));
     let packets = largest.div_ceil(host.platform.packet.into());
-    let oversize = match channel.overload {
-        laxity_core::contract::Overload::Decay => u64::from(laxity_core::limits::DECAY_FACTOR),
-        _ => 1,
-    };
+    let oversize = if channel.overload == Overload::Decay { u64::from(DECAY_FACTOR) } else { 1 };
     let each = largest.saturating_add(packets.saturating_mul(frame(host)));
     messages.saturating_mul(each).saturating_mul(oversize)
 }

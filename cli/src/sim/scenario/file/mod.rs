@@ -16,14 +16,13 @@ mod source;
 mod tests;
 
 use laxity::FileError;
-use laxity::source::{Entry, Source, Table, named};
+use laxity::source::{Entry, SourceFile, Table, named};
 use laxity_core::limits::MAX_MESSAGE_BYTES;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Instant};
-use laxity_sim::FaultKind;
+use laxity_sim::{Fault, FaultKind};
 
 pub(super) use channel::Channel;
-pub(super) use fault::{Fault, What};
 pub(super) use host::Host;
 pub(super) use limits::RECEIVE_RING;
 pub(super) use source::{Feed, Kind};
@@ -62,7 +61,7 @@ impl Scenario {
 
     /// Its crashes.
     pub(super) fn crashes(&self) -> impl Iterator<Item = &Fault> {
-        self.faults.iter().filter(|fault| matches!(fault.what, What::Of(FaultKind::Crash { .. })))
+        self.faults.iter().filter(|fault| matches!(fault.kind, FaultKind::Crash { .. }))
     }
 }
 
@@ -76,11 +75,10 @@ pub(super) fn parse(
     duration: Option<Duration>,
     reader: Reader<'_>,
 ) -> Result<Scenario, FileError> {
-    let source = Source { text, file };
+    let source = SourceFile { text, file };
     let root = source.parse()?;
     let root = Table::root(source, &root);
-    let expected = "duration, start, lease, host, channel, best_effort, source or fault";
-    root.only(&["duration", "start", "lease", "host", "channel", "best_effort", "source", "fault"], expected)?;
+    root.only("duration, start, lease, host, channel, best_effort, source or fault")?;
     let span = |name, default| root.get(name).map_or(Ok(default), |entry| entry.span());
     let (start, lease) = (span("start", START)?, span("lease", LEASE)?);
     if let Some(entry) = root.get("lease") {
@@ -150,10 +148,7 @@ fn list<'t, 'i>(
 
 /// A size of a message, bytes.
 fn bytes(entry: &Entry<'_, '_>) -> Result<u32, FileError> {
-    match entry.size()? {
-        bytes if (1..=u64::from(MAX_MESSAGE_BYTES)).contains(&bytes) => entry.narrow(bytes, " bytes"),
-        bytes => Err(entry.expected(format!("{bytes} bytes"), format!("1 to {MAX_MESSAGE_BYTES} bytes"))),
-    }
+    entry.bytes(MAX_MESSAGE_BYTES)
 }
 
 /// A span that is not zero, and no longer than an hour.

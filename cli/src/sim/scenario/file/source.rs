@@ -7,7 +7,6 @@ use laxity_core::units::{Instant, Rate};
 
 use super::{A_CHANNEL, Channel, bytes, instant, list, place_of_channel, takes};
 
-const KEYS: &str = "channel, kind, start, until, factor, rate, size, group or sizes";
 /// Keys that every kind has.
 const COMMON: [&str; 4] = ["channel", "kind", "start", "until"];
 /// The kinds, as files name them, and which keys each has besides.
@@ -22,7 +21,7 @@ const KINDS: [(&str, &[&str]); 9] = [
     ("too_many", &["factor"]),
     ("rate", &["rate", "size", "group"]),
 ];
-/// More than that nobody needs to break a contract.
+/// More is not needed to break a contract.
 const MOST_FACTOR: u32 = 1_000;
 const MOST_SIZES: usize = 10_000;
 
@@ -63,7 +62,7 @@ pub(in super::super) enum Kind {
 
 /// Reads a table; `span` is when sources start and stop that do not say so.
 pub(super) fn read(table: &Table<'_, '_>, channels: &[Channel], span: (Instant, Instant)) -> Result<Feed, FileError> {
-    table.only(&[&COMMON[..], &["factor", "rate", "size", "group", "sizes"]].concat(), KEYS)?;
+    table.only("channel, kind, start, until, factor, rate, size, group or sizes")?;
     let channel = place_of_channel(&table.need("channel", A_CHANNEL)?, channels)?;
     let largest = channels[channel].service.max_message();
     let of_kind = table.need("kind", "what it sends, such as \"full\"")?;

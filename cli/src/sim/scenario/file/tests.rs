@@ -5,7 +5,7 @@ use laxity_core::admission::answer::Rule;
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
 use laxity_core::units::Rate;
-use laxity_sim::{FaultKind, WakeUp};
+use laxity_sim::{ChannelHandle, FaultKind, HostId, WakeUp};
 use proptest::prelude::*;
 
 use super::*;
@@ -168,46 +168,42 @@ fn faults_of_every_kind_in_the_order_of_time() {
         at = "900ms"
     "#;
     let kinds = [
-        ("loss", "on = \"a\"\nppm = 1000000", What::Of(FaultKind::Loss { ppm: 1_000_000 })),
-        (
-            "reordering",
-            "on = \"a\"\nmost = \"1ms\"",
-            What::Of(FaultKind::Reordering { most: Duration::from_millis(1) }),
-        ),
-        ("duplication", "on = \"a\"\nppm = 0", What::Of(FaultKind::Duplication { ppm: 0 })),
-        ("corruption", "on = \"a\"\nppm = 1", What::Of(FaultKind::Corruption { ppm: 1 })),
-        ("delay", "on = \"a\"\nextra = \"2ms\"", What::Of(FaultKind::Delay { extra: Duration::from_millis(2) })),
-        ("link_down", "on = \"a\"", What::Of(FaultKind::LinkDown)),
-        ("crash", "on = \"a\"\nreopen = false", What::Of(FaultKind::Crash { reopen: false })),
-        ("clock_step", "on = \"d\"\nby = \"1s\"", What::Of(FaultKind::ClockStep { by: Duration::from_secs(1) })),
-        ("clock_drift", "on = \"d\"\nppm = -200", What::Of(FaultKind::ClockDrift { ppm: -200 })),
-        ("clock_standstill", "on = \"d\"", What::Of(FaultKind::ClockStandstill)),
-        ("interference", "on = \"a\"", What::Of(FaultKind::Interference)),
+        ("loss", "on = \"a\"\nppm = 1000000", FaultKind::Loss { ppm: 1_000_000 }),
+        ("reordering", "on = \"a\"\nmost = \"1ms\"", FaultKind::Reordering { most: Duration::from_millis(1) }),
+        ("duplication", "on = \"a\"\nppm = 0", FaultKind::Duplication { ppm: 0 }),
+        ("corruption", "on = \"a\"\nppm = 1", FaultKind::Corruption { ppm: 1 }),
+        ("delay", "on = \"a\"\nextra = \"2ms\"", FaultKind::Delay { extra: Duration::from_millis(2) }),
+        ("link_down", "on = \"a\"", FaultKind::LinkDown),
+        ("crash", "on = \"a\"\nreopen = false", FaultKind::Crash { reopen: false }),
+        ("clock_step", "on = \"d\"\nby = \"1s\"", FaultKind::ClockStep { by: Duration::from_secs(1) }),
+        ("clock_drift", "on = \"d\"\nppm = -200", FaultKind::ClockDrift { ppm: -200 }),
+        ("clock_standstill", "on = \"d\"", FaultKind::ClockStandstill),
+        ("interference", "on = \"a\"", FaultKind::Interference),
         (
             "flood_back",
             "on = \"a\"\npeer = \"b\"\nspacing = \"1ms\"",
-            What::FloodBack { peer: 1, spacing: Duration::from_millis(1) },
+            FaultKind::FloodBack { peer: HostId(1), spacing: Duration::from_millis(1) },
         ),
         (
             "slow_receiver",
             "channel = \"c\"\neach = \"1s\"",
-            What::SlowReceiver { channel: 0, each: Duration::from_secs(1) },
+            FaultKind::SlowReceiver { channel: ChannelHandle(0), each: Duration::from_secs(1) },
         ),
-        ("small_ring", "on = \"a\"\nplaces = 0", What::Of(FaultKind::SmallRing { places: 0 })),
+        ("small_ring", "on = \"a\"\nplaces = 0", FaultKind::SmallRing { places: 0 }),
     ];
     assert_eq!(kinds.map(|(kind, ..)| kind), FaultKind::NAMES, "as the simulator names them");
     for (kind, lines, expected) in kinds {
         let text = format!("{BASE}{text}\n[[fault]]\nkind = \"{kind}\"\nat = \"1us\"\nuntil = \"1ms\"\n{lines}\n");
         let faults = read(&text).unwrap().faults;
-        assert_eq!((faults[0].what, faults[0].until), (expected, at(1)), "{kind}");
+        assert_eq!((faults[0].kind, faults[0].until), (expected, at(1)), "{kind}");
         assert_eq!(
-            (faults[1].what, faults[1].on, faults[1].until),
-            (What::Of(FaultKind::Crash { reopen: true }), 1, at(1000))
+            (faults[1].kind, faults[1].host, faults[1].until),
+            (FaultKind::Crash { reopen: true }, HostId(1), at(1000))
         );
     }
     let slow =
         read(&format!("{BASE}[[fault]]\nkind = \"slow_receiver\"\nchannel = \"c\"\nat = \"0\"\neach = \"1s\"\n"));
-    assert_eq!(slow.unwrap().faults[0].on, 1, "at the receiving host");
+    assert_eq!(slow.unwrap().faults[0].host, HostId(1), "at the receiving host");
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::*;
 const CHILD: &str = "LAXITY_TEST_ATTACH";
 
 fn program_of(interface: u32) -> Option<u32> {
-    kernel::program_of(interface).unwrap()
+    let found = crate::netlink::Netlink::open().unwrap().interface_by_index(interface).unwrap();
+    found.unwrap().program
 }
 
 #[test]

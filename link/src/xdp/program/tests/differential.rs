@@ -1,7 +1,7 @@
 //! The program in the kernel against the model, frame by frame: mutants of valid ones, the same in every run.
 #![allow(unreachable_pub, reason = "the fuzz target is a module of another crate, too")]
 
-use super::frames::{Mutants, NAMED};
+use super::frames::{MutatedFrames, NAMED};
 
 #[path = "../../../../../fuzz/src/demux/reference.rs"]
 mod reference;
@@ -16,24 +16,25 @@ const FRAMES: usize = 120_000;
 
 #[test]
 fn the_program_decides_as_the_model_does() {
-    use laxity_core::receive::{ArrivalClass, Judgement};
+    use laxity_core::receive::ArrivalClass;
+    use reference::model::EarlyVerdict;
 
     let mut hosts = [target::Host::new(None), target::Host::new(Some(target::VLAN))];
     if !hosts[0].is_in_kernel() {
         println!("skipped: no right to load programs; the model and the host's reader are compared all the same");
     }
     let mut seen = [0; 7];
-    for frame in Mutants::new(0x5EED).take(FRAMES) {
+    for frame in MutatedFrames::new(0x5EED).take(FRAMES) {
         let verdicts = hosts.each_mut().map(|host| host.check(&frame));
         for verdict in verdicts.into_iter() {
             let kind = match verdict {
                 None => 0,
-                Some(Judgement::Malformed) => 1,
-                Some(Judgement::Unknown) => 2,
-                Some(Judgement::TooLarge(_)) => 3,
-                Some(Judgement::Take(ArrivalClass::RealTime)) => 4,
-                Some(Judgement::Take(ArrivalClass::Control)) => 5,
-                Some(Judgement::Take(ArrivalClass::BestEffort)) => 6,
+                Some(EarlyVerdict::Malformed) => 1,
+                Some(EarlyVerdict::Unknown) => 2,
+                Some(EarlyVerdict::TooLarge(_)) => 3,
+                Some(EarlyVerdict::Take(ArrivalClass::RealTime)) => 4,
+                Some(EarlyVerdict::Take(ArrivalClass::Control)) => 5,
+                Some(EarlyVerdict::Take(ArrivalClass::BestEffort)) => 6,
                 Some(other) => panic!("{other:?} without a rate"),
             };
             seen[kind] += 1;

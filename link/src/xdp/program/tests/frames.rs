@@ -74,7 +74,7 @@ pub(super) const NAMED: [(&str, Make); 8] = [
             &packet((0, 0x0102_0304_0506_0708), 10, 1000, 0),
         )
     }),
-    // Who asks as everybody would have everybody answered.
+    // A request from the broadcast address would be answered to all hosts.
     ("broadcast", || frame(address("255.255.255.255:5709"), here(address("192.0.2.1:1")), None, &control(1, 1))),
     ("unspecified", || frame(address("[::]:5709"), here(address("[2001:db8::1]:1")), None, &control(1, 1))),
     ("group", || frame(address("[ff02::1]:5709"), here(address("[2001:db8::1]:1")), None, &control(1, 1))),
@@ -104,9 +104,9 @@ pub(super) const NAMED: [(&str, Make); 8] = [
 ];
 
 /// A source of choices (SplitMix64).
-struct Choices(u64);
+struct SeededChoices(u64);
 
-impl Choices {
+impl SeededChoices {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -128,14 +128,14 @@ impl Choices {
 }
 
 /// Frames without end.
-pub(super) struct Mutants(Choices);
+pub(super) struct MutatedFrames(SeededChoices);
 
-impl Mutants {
+impl MutatedFrames {
     pub(super) fn new(seed: u64) -> Self {
-        Self(Choices(seed))
+        Self(SeededChoices(seed))
     }
 
-    /// A frame that some channel expects, a control frame of somebody, or what is near to either.
+    /// A frame that some channel expects, a control frame of some peer, or what is near to either.
     fn valid(&mut self) -> Vec<u8> {
         let choices = &mut self.0;
         let vlan = choices.of(&[None, None, Some(VLAN), Some(VLAN), Some(6)]);
@@ -168,7 +168,7 @@ impl Mutants {
 
     /// One change of a frame; some know where its fields are.
     fn mutate(&mut self, frame: &mut Vec<u8>) {
-        let places = Places::of(frame);
+        let places = FrameOffsets::of(frame);
         let choices = &mut self.0;
         match choices.below(15) {
             0 | 1 => {
@@ -310,7 +310,7 @@ impl Mutants {
     }
 }
 
-impl Iterator for Mutants {
+impl Iterator for MutatedFrames {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
@@ -329,7 +329,7 @@ impl Iterator for Mutants {
 
 /// Where the parts of a frame begin, if it is one.
 #[derive(Clone, Copy)]
-struct Places {
+struct FrameOffsets {
     ip: usize,
     is_v4: bool,
     length: usize,
@@ -337,7 +337,7 @@ struct Places {
     packet: usize,
 }
 
-impl Places {
+impl FrameOffsets {
     fn of(frame: &[u8]) -> Self {
         let ip = if frame.get(12..14) == Some(&[0x81, 0]) { 18 } else { 14 };
         let is_v4 = frame.get(ip - 2..ip) == Some(&[8, 0]);
@@ -355,7 +355,7 @@ fn put(frame: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// Makes the checksum of IPv4 right, and the lengths too if they are wanted.
 fn repair(frame: &mut [u8], lengths: bool) {
-    let places = Places::of(frame);
+    let places = FrameOffsets::of(frame);
     if lengths && frame.len() >= places.packet + DATA_HEADER_BYTES {
         let (ip, datagram) = (frame.len() - places.ip, frame.len() - places.udp);
         let length = if places.is_v4 { ip } else { datagram };

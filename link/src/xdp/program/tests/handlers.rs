@@ -9,7 +9,7 @@ use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use super::frames::frame;
 use super::judging::{HERE, PEER, at, expected, ready, settings};
 use super::*;
-use crate::xdp::program::{HandlerError, Install, Installed, Module};
+use crate::xdp::program::{HandlerError, InstallRequest, InstalledHandler, Module};
 
 const KEY: u64 = 7;
 const DROP: u32 = 1;
@@ -46,19 +46,19 @@ fn message_due(place: u32, sequence: u64, logical_arrival: Instant) -> Vec<u8> {
 }
 
 /// Without a reply, and with a tolerance that nothing uses up.
-fn plain(place: u32, before: Option<&Installed>) -> Install<'_> {
+fn plain(place: u32, before: Option<&InstalledHandler>) -> InstallRequest<'_> {
     let (every, tolerance) = (Duration::from_nanos(1), Duration::from_secs(1));
     let (cost, budget) = (Duration::from_secs(1), Duration::from_secs(1));
     let (words, deadline, reply) = ([0; 16], None, None);
-    Install { place, before, words, next: 0, least: 1, every, tolerance, cost, budget, deadline, reply }
+    InstallRequest { place, before, words, next: 0, least: 1, every, tolerance, cost, budget, deadline, reply }
 }
 
-struct Scene {
+struct HandlerFixture {
     program: Program,
     _sockets: Vec<OwnedFd>,
 }
 
-impl Scene {
+impl HandlerFixture {
     /// With so many channels, from place 0 on.
     fn new(channels: u32) -> Option<Self> {
         let (mut program, _sockets) = ready(&settings())?;
@@ -68,7 +68,7 @@ impl Scene {
         Some(Self { program, _sockets })
     }
 
-    fn install(&self, what: &Install<'_>) -> Result<Installed, HandlerError> {
+    fn install(&self, what: &InstallRequest<'_>) -> Result<InstalledHandler, HandlerError> {
         Arc::clone(self.program.handlers()).install(&done(), what, || true)
     }
 
@@ -86,9 +86,9 @@ impl Scene {
 /// In a time namespace whose clock is seven seconds ahead of the program's, and in one whose clock is as the program's.
 #[test]
 fn logical_arrivals_are_held_against_the_clock_of_the_hosts_time_namespace() {
-    let Some(mut scene) = Scene::new(1) else { return };
+    let Some(mut scene) = HandlerFixture::new(1) else { return };
     let deadline = Some(Duration::from_secs(60));
-    let installed = scene.install(&Install { deadline, ..plain(0, None) }).unwrap();
+    let installed = scene.install(&InstallRequest { deadline, ..plain(0, None) }).unwrap();
     let programs = Duration::from_nanos(u64::try_from(crate::sys::ahead_of_first_namespace().unwrap()).unwrap_or(0));
     let now = || crate::sys::now().before(programs);
     let ahead = Duration::from_secs(7);
@@ -104,8 +104,8 @@ fn logical_arrivals_are_held_against_the_clock_of_the_hosts_time_namespace() {
 
 #[test]
 fn one_begins_at_the_message_that_is_expected() {
-    let Some(scene) = Scene::new(1) else { return };
-    let installed = scene.install(&Install { next: 5, ..plain(0, None) }).unwrap();
+    let Some(scene) = HandlerFixture::new(1) else { return };
+    let installed = scene.install(&InstallRequest { next: 5, ..plain(0, None) }).unwrap();
     let stale = |number| assert_eq!((scene.arrives(&message(0, number)), number), (DROP, number));
     stale(3);
     stale(4);
@@ -131,7 +131,7 @@ fn one_begins_at_the_message_that_is_expected() {
 
 #[test]
 fn sixteen_channels_may_have_one_and_all_of_them_another() {
-    let Some(scene) = Scene::new(17) else { return };
+    let Some(scene) = HandlerFixture::new(17) else { return };
     let mut installed: Vec<_> = (0..16).map(|place| scene.install(&plain(place, None)).unwrap()).collect();
     assert!(matches!(scene.install(&plain(16, None)), Err(HandlerError::Full)));
     // None of those before is gone when the next one is there.
@@ -151,7 +151,7 @@ fn sixteen_channels_may_have_one_and_all_of_them_another() {
 
 #[test]
 fn one_that_was_stopped_goes_on_where_nothing_took_its_place() {
-    let Some(mut scene) = Scene::new(1) else { return };
+    let Some(mut scene) = HandlerFixture::new(1) else { return };
     let first = scene.install(&plain(0, None)).unwrap();
     first.stop();
     assert_eq!(scene.arrives(&message(0, 0)), REDIRECT);
@@ -176,7 +176,7 @@ const UDP_CHECKSUM: usize = 14 + 20 + 6;
 
 #[test]
 fn what_is_damaged_goes_the_usual_way_and_changes_nothing() {
-    let Some(scene) = Scene::new(1) else { return };
+    let Some(scene) = HandlerFixture::new(1) else { return };
     let installed = scene.install(&plain(0, None)).unwrap();
     let whole = message(0, 5);
     for at in [PAYLOAD, whole.len() - 1, PAYLOAD - 25] {
@@ -198,10 +198,10 @@ fn what_is_damaged_goes_the_usual_way_and_changes_nothing() {
 
 #[test]
 fn what_comes_faster_than_it_may_have_it_goes_the_usual_way() {
-    let Some(scene) = Scene::new(1) else { return };
+    let Some(scene) = HandlerFixture::new(1) else { return };
     // Three in all, as far as a test lasts; copies are of them, as they take time, too.
     let (every, tolerance) = (Duration::from_secs(1_000), Duration::from_secs(2_000));
-    let what = Install { every, tolerance, ..plain(0, None) };
+    let what = InstallRequest { every, tolerance, ..plain(0, None) };
     assert_eq!(what.most_messages(Duration::from_secs(1)), 3);
     let installed = scene.install(&what).unwrap();
     for (number, verdict) in [(0, DROP), (0, DROP), (1, DROP), (2, REDIRECT), (3, REDIRECT)] {
@@ -213,7 +213,7 @@ fn what_comes_faster_than_it_may_have_it_goes_the_usual_way() {
 
 #[test]
 fn one_that_is_refused_leaves_nothing() {
-    let Some(scene) = Scene::new(17) else { return };
+    let Some(scene) = HandlerFixture::new(17) else { return };
     let handlers = scene.program.handlers();
     let refused = handlers.install(&done(), &plain(0, None), || false);
     assert!(matches!(refused, Err(HandlerError::NoChannel)));
@@ -227,10 +227,10 @@ fn one_that_is_refused_leaves_nothing() {
 
 #[test]
 fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
-    let Some(scene) = Scene::new(1) else { return };
+    let Some(scene) = HandlerFixture::new(1) else { return };
     // Four in all, as far as a test lasts.
     let (every, tolerance) = (Duration::from_secs(1_000), Duration::from_secs(3_000));
-    let limited = |before| Install { every, tolerance, ..plain(0, before) };
+    let limited = |before| InstallRequest { every, tolerance, ..plain(0, before) };
     let first = scene.install(&limited(None)).unwrap();
     for number in 0..2 {
         assert_eq!(scene.arrives(&message(0, number)), DROP);
@@ -244,7 +244,7 @@ fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
     assert_eq!(scene.arrives(&message(0, 6)), REDIRECT);
     assert_eq!((first.counts().runs, second.counts().runs, second.counts().beyond), (3, 1, 1));
     // Likewise of the order.
-    let Some(scene) = Scene::new(1) else { return };
+    let Some(scene) = HandlerFixture::new(1) else { return };
     let first = scene.install(&plain(0, None)).unwrap();
     let second = scene.install(&plain(0, Some(&first))).unwrap();
     scene.program.handlers().switch(0, &first);

@@ -1,4 +1,4 @@
-//! What becomes of a frame, and what is counted.
+//! The judgement of a frame, and the counters.
 
 use super::differential::target::{CLASSES, MAC, PORT};
 use super::frames::{control, frame, packet};
@@ -17,13 +17,13 @@ pub(super) fn at(address: &str) -> SocketAddr {
 }
 
 pub(super) fn settings() -> Settings {
-    let (control, peer_control) = (Budget::default(), Budget::default());
+    let (control, peer_control) = (RateLimit::default(), RateLimit::default());
     Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control, clock_ahead_ns: 0 }
 }
 
-pub(super) fn expected(peer: &str, key: u64) -> Expected {
+pub(super) fn expected(peer: &str, key: u64) -> ExpectedChannel {
     let (class, spacing, tolerance) = (ArrivalClass::RealTime, Duration::ZERO, Duration::ZERO);
-    Expected { peer: at(peer), key, class, packet: 1000, max_message: 2500, spacing, tolerance }
+    ExpectedChannel { peer: at(peer), key, class, packet: 1000, max_message: 2500, spacing, tolerance }
 }
 
 /// A program that knows itself, with sockets on the first queue; and the sockets.
@@ -87,7 +87,7 @@ fn a_channel_gets_what_it_expects() {
         assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, 0)), unknown);
     }
     assert_eq!((program.policed(5), program.policed(6), program.policed_total()), ((2, 0), (0, 0), 2));
-    // Somebody who sends only control frames opens nothing.
+    // A peer that sends only control frames opens nothing.
     program.expect(5, &expected(PEER, 1)).unwrap();
     program.expect_control(5, at(PEER)).unwrap();
     assert_eq!(counted(&mut program, &data(PEER, 5, 1, 2500, 0)), unknown);
@@ -103,19 +103,21 @@ fn packets_beyond_the_rate_are_dropped_and_counted() {
     // What is paid for in advance, and the one that pays for it; for ever, as far as a test lasts.
     for (number, before) in [(1, 0), (4, 99), (8, 195)] {
         let tolerance = Duration::from_nanos(NEVER.as_nanos() * (number - 1));
-        program.expect(5, &Expected { spacing: NEVER, tolerance, ..expected(PEER, 1) }).unwrap();
+        program.expect(5, &ExpectedChannel { spacing: NEVER, tolerance, ..expected(PEER, 1) }).unwrap();
         assert_eq!(taken(&mut program, &frame, 100), number);
         assert_eq!(program.policed(5), (0, before + 100 - number));
         assert_eq!(program.policed_total(), before + 100 - number);
     }
-    // Whoever has the place next owes nothing.
+    // The next channel at the place owes nothing.
     program.expect(5, &expected(PEER, 1)).unwrap();
     assert_eq!(taken(&mut program, &frame, 100), 100);
     // A span that cannot be added to a point in time is a very long one.
-    program.expect(5, &Expected { spacing: Duration::MAX, tolerance: Duration::MAX, ..expected(PEER, 1) }).unwrap();
+    program
+        .expect(5, &ExpectedChannel { spacing: Duration::MAX, tolerance: Duration::MAX, ..expected(PEER, 1) })
+        .unwrap();
     assert_eq!(taken(&mut program, &frame, 100), 2);
     // And one that is over while it is looked at lets everything in.
-    program.expect(5, &Expected { spacing: Duration::from_nanos(1), ..expected(PEER, 1) }).unwrap();
+    program.expect(5, &ExpectedChannel { spacing: Duration::from_nanos(1), ..expected(PEER, 1) }).unwrap();
     assert_eq!(taken(&mut program, &frame, 1), 1);
     std::thread::sleep(std::time::Duration::from_millis(1));
     assert_eq!(taken(&mut program, &frame, 1), 1);
@@ -123,15 +125,15 @@ fn packets_beyond_the_rate_are_dropped_and_counted() {
 }
 
 #[test]
-fn strangers_take_nothing_from_peers() {
-    let once = Budget { spacing: NEVER, tolerance: Duration::ZERO };
-    let twice = Budget { spacing: NEVER, tolerance: NEVER };
+fn unknown_peers_take_nothing_from_known_ones() {
+    let once = RateLimit { spacing: NEVER, tolerance: Duration::ZERO };
+    let twice = RateLimit { spacing: NEVER, tolerance: NEVER };
     let settings = Settings { control: once, peer_control: twice, ..settings() };
     let Some((mut program, _sockets)) = ready(&settings) else { return };
     program.expect(3, &expected(PEER, 1)).unwrap();
     program.expect_control(4, at(PEER6)).unwrap();
     assert_eq!(taken(&mut program, &asks("203.0.113.1:1"), 10), 1);
-    assert_eq!(taken(&mut program, &asks("[2001:db8::3]:1"), 10), 0, "strangers share");
+    assert_eq!(taken(&mut program, &asks("[2001:db8::3]:1"), 10), 0, "unknown peers share");
     let other_port = PEER.replace("40000", "40001");
     assert_eq!(taken(&mut program, &asks(&other_port), 10), 0);
     assert_eq!(taken(&mut program, &asks(PEER), 10), 2);
@@ -141,7 +143,7 @@ fn strangers_take_nothing_from_peers() {
     assert_eq!(over, EarlyFigures { over_control: 9 + 10 + 10 + 8 + 8, ..EarlyFigures::default() });
     assert_eq!(program.policed_total(), 0);
     // A peer is known as long as one of its channels is there.
-    program.settings(&Settings { peer_control: Budget::default(), ..settings }).unwrap();
+    program.settings(&Settings { peer_control: RateLimit::default(), ..settings }).unwrap();
     program.expect_control(6, at(PEER)).unwrap();
     program.expect_nothing(3);
     assert_eq!(taken(&mut program, &asks(PEER), 10), 10);
@@ -178,7 +180,7 @@ fn there_is_room_for_a_peer_of_each_place() {
     );
     assert_eq!((program.policed(beyond + 1), program.policed_total()), ((0, 0), before));
     for packet in [0, MAX_PACKET_BYTES + 1] {
-        let error = program.expect(7, &Expected { packet, ..expected(PEER, 1) }).unwrap_err();
+        let error = program.expect(7, &ExpectedChannel { packet, ..expected(PEER, 1) }).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     }
     for vlan in [0, 4095, 65535] {
@@ -278,10 +280,10 @@ fn frames_of_a_network_come_by() {
 /// What a frame costs, in the kernel, without the way to it: printed, not judged.
 #[test]
 fn what_a_frame_costs() {
-    let settings = Settings { control: Budget { spacing: NEVER, tolerance: Duration::ZERO }, ..settings() };
+    let settings = Settings { control: RateLimit { spacing: NEVER, tolerance: Duration::ZERO }, ..settings() };
     let Some((mut program, _sockets)) = ready(&settings) else { return };
     program.expect(5, &expected(PEER, 1)).unwrap();
-    program.expect(6, &Expected { spacing: NEVER, ..expected(PEER, 1) }).unwrap();
+    program.expect(6, &ExpectedChannel { spacing: NEVER, ..expected(PEER, 1) }).unwrap();
     let elsewhere = frame(at(PEER), at("192.0.2.9:1"), None, &control(5, 1));
     for (name, frame) in [
         ("the kernel's", elsewhere),

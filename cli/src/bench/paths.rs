@@ -1,0 +1,182 @@
+//! `laxity bench xdp-path`: the fast path beside what an expert writes by hand.
+//!
+//! What runs, and in which order, is [`laxity_lab::paths`]'; here stands what is expected of it and how it is shown.
+
+use laxity_core::units::Duration;
+use laxity_lab::paths::{self, PACKET_BYTES, PATHS, PathFigures, Report, Setup};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::arguments::BenchArguments;
+use super::shown::{Outcome, by_round, decimal, distribution, ratio_ppm, threads, times, with_bar};
+use crate::chart::{Diagram, names};
+use crate::failure::Failure;
+use crate::numbers::{NONE, count};
+use crate::report::with;
+use crate::table::{self, Column};
+
+/// The default.
+pub(super) const DURATION: Duration = Duration::from_secs(20);
+
+/// What two paths have to do with each other: its name, what is divided by what (by their places in [`PATHS`]), the value, and what the ratio is to be at least
+/// and at most, in parts per million.
+type Ratio = (&'static str, [usize; 2], fn(&PathFigures) -> Option<u64>, [Option<u64>; 2]);
+
+fn trip(path: &PathFigures) -> Option<u64> {
+    path.quantile(500_000)
+}
+
+const PACKETS: fn(&PathFigures) -> Option<u64> = PathFigures::median_packets_s;
+
+const RATIOS: [Ratio; 5] = [
+    ("round_trip_p50_laxity_xdp_to_bare_xdp", [1, 0], trip, [None, Some(1_200_000)]),
+    ("packets_laxity_xdp_to_bare_xdp", [1, 0], PACKETS, [Some(850_000), None]),
+    ("round_trip_p50_laxity_xdp_to_laxity_udp", [1, 3], trip, [None, Some(999_999)]),
+    ("packets_laxity_xdp_to_laxity_udp", [1, 3], PACKETS, [Some(1_000_001), None]),
+    // What AF_XDP brings at all here: no promise of ours.
+    ("round_trip_p50_bare_xdp_to_bare_udp", [0, 2], trip, [None, None]),
+];
+
+/// A ratio that was measured.
+#[derive(Serialize)]
+struct MeasuredRatio {
+    name: &'static str,
+    /// `null` if one of the paths has no figure.
+    ppm: Option<u64>,
+    least_ppm: Option<u64>,
+    most_ppm: Option<u64>,
+    /// `null` where nothing is expected.
+    met: Option<bool>,
+}
+
+impl MeasuredRatio {
+    fn of(paths: &[PathFigures; 4], (name, [of, to], value, [least_ppm, most_ppm]): Ratio) -> Self {
+        let ppm = ratio_ppm(value(&paths[of]), value(&paths[to]));
+        let expects = least_ppm.is_some() || most_ppm.is_some();
+        // What was not measured is not met.
+        let is_met = ppm
+            .is_some_and(|ppm| least_ppm.is_none_or(|least| ppm >= least) && most_ppm.is_none_or(|most| ppm <= most));
+        Self { name, ppm, least_ppm, most_ppm, met: expects.then_some(is_met) }
+    }
+
+    fn told(&self) -> String {
+        let found = times(self.ppm);
+        let expected = match (self.least_ppm, self.most_ppm) {
+            (Some(1_000_001), _) => ", more than 1 is expected".to_owned(),
+            (_, Some(999_999)) => ", less than 1 is expected".to_owned(),
+            (least @ Some(_), _) => format!(", at least {} is expected", times(least)),
+            (_, most @ Some(_)) => format!(", at most {} is expected", times(most)),
+            _ => String::new(),
+        };
+        format!("{} {found}{expected}", self.name.replace('_', " "))
+    }
+}
+
+/// Runs it; the fast path has to be as fast as is expected of it.
+pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
+    let setup = Setup { duration, one_processor: arguments.one_processor, spins: arguments.spin };
+    let report = with_bar("{pos} of {len} rounds", |progress| {
+        paths::run(&setup, |done, rounds| {
+            progress(done, rounds);
+            true
+        })
+    })?;
+    let ratios = RATIOS.map(|ratio| MeasuredRatio::of(&report.paths, ratio));
+    let (processors, said) = if setup.one_processor { (1, "one processor") } else { (2, "two processors") };
+    let (waiting, waits) = if setup.spins { ("spin", "spinning") } else { ("poll", "waiting by poll") };
+    Ok(Outcome {
+        title: "The fast path beside what an expert writes by hand",
+        conditions: format!(
+            "Both ends on {said}, {waits}, {}; packets of {PACKET_BYTES} bytes; {} rounds in {}",
+            threads(report.is_real_time),
+            count(report.rounds),
+            report.elapsed
+        ),
+        json: json!({
+            "processors": processors,
+            "waiting": waiting,
+            "packet_bytes": PACKET_BYTES,
+            "rounds": report.rounds,
+            "duration_ns": report.elapsed,
+            "rows": PATHS.iter().zip(&report.paths).map(row).collect::<Value>(),
+            "ratios": ratios,
+        }),
+        tables: table(&report),
+        legend: names(PATHS),
+        diagrams: diagrams(&report),
+        notes: ratios.iter().map(MeasuredRatio::told).chain(report.notes.iter().cloned()).collect(),
+        broken: ratios.iter().filter(|found| found.met == Some(false)).map(MeasuredRatio::told).collect(),
+        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+    })
+}
+
+/// A path, in JSON.
+fn row((name, path): (&&str, &PathFigures)) -> Value {
+    json!({
+        "path": name,
+        "round_trip": with(distribution(&path.round_trips), json!({ "lost": path.lost })),
+        "packets_s": path.median_packets_s(),
+        "packets": { "sent": path.one_way.0, "received": path.one_way.1 },
+    })
+}
+
+/// For people.
+fn table(report: &Report) -> String {
+    let micros = |nanos| decimal(nanos, 1000, 2, "\u{a0}µs");
+    let columns: &[Column<'_, (&&str, &PathFigures)>] = &[
+        ("path", &|(name, _)| (**name).to_owned()),
+        ("round trips", &|(_, path)| count(path.round_trips.len() as u64)),
+        ("least", &|(_, path)| micros(path.quantile(0))),
+        ("p50", &|(_, path)| micros(path.quantile(500_000))),
+        ("p99", &|(_, path)| micros(path.quantile(990_000))),
+        ("p99.9", &|(_, path)| micros(path.quantile(999_000))),
+        ("longest", &|(_, path)| micros(path.quantile(1_000_000))),
+        ("lost", &|(_, path)| count(path.lost)),
+        ("packets/s one way", &|(_, path)| path.median_packets_s().map_or_else(|| NONE.to_owned(), count)),
+        ("lost", &|(_, path)| count(path.one_way.0.saturating_sub(path.one_way.1))),
+    ];
+    table::table(columns, 1.., PATHS.iter().zip(&report.paths))
+}
+
+/// Round by round: what a disturbance does to all paths, and what lies between them, can be seen.
+fn diagrams(report: &Report) -> Vec<Diagram> {
+    let diagram = |heading, up, values: fn(&PathFigures) -> &[u64]| {
+        let lines =
+            report.paths.iter().enumerate().map(|(class, path)| by_round(class, values(path), |value| Some(*value)));
+        Diagram::of_lines(heading, ("round", 1), up, 0, lines)
+    };
+    vec![
+        diagram("Round trip, median of each round", ("µs", 1000), |path| &path.medians),
+        diagram("One way, received", ("thousands of packets/s", 1000), |path| &path.packets_s),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(trips: u64, packets: u64) -> PathFigures {
+        PathFigures { round_trips: vec![trips], packets_s: vec![packets], ..PathFigures::default() }
+    }
+
+    #[test]
+    fn a_ratio_says_whether_it_is_as_expected() {
+        let paths = [with(10_000, 1000), with(12_000, 850), with(15_000, 800), with(12_000, 850)];
+        let found: Vec<(Option<u64>, Option<bool>)> =
+            RATIOS.iter().map(|ratio| MeasuredRatio::of(&paths, *ratio)).map(|found| (found.ppm, found.met)).collect();
+        let expected = [
+            (Some(1_200_000), Some(true)),
+            (Some(850_000), Some(true)),
+            (Some(1_000_000), Some(false)),
+            (Some(1_000_000), Some(false)),
+            (Some(666_666), None),
+        ];
+        assert_eq!(found, expected);
+        let none = MeasuredRatio::of(&std::array::from_fn(|_| PathFigures::default()), RATIOS[0]);
+        assert_eq!((none.ppm, none.met), (None, Some(false)));
+        assert_eq!(
+            MeasuredRatio::of(&paths, RATIOS[1]).told(),
+            "packets laxity xdp to bare xdp 0.850, at least 0.850 is expected"
+        );
+    }
+}
