@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use laxity::calibration::{decimal, place};
+use laxity::calibration::place;
 use laxity::{Backing, Calibration, Costs, FileError, Guarantee, LinkKind, platform_file};
 use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::confidence::Probability;
@@ -132,7 +132,7 @@ pub(crate) fn in_words(guarantee: &Guarantee) -> String {
         Some(miss) => format!(
             "guarantee {}: a message misses because of this host with a probability of {} at most",
             guarantee.level,
-            decimal(rounded_up(miss))
+            rounded_up(miss)
         ),
         None => format!("guarantee {}", guarantee.level),
     }
@@ -147,7 +147,7 @@ fn rounded_up(probability: Probability) -> Probability {
 
 /// What stands behind a bound, in JSON: `none`, `statistical` or `calibrated`, and a decimal fraction, `null` if nothing is claimed.
 pub(crate) fn guaranteed(guarantee: &Guarantee) -> Value {
-    json!({ "guarantee": guarantee.level.name(), "miss_probability": guarantee.miss.map(decimal) })
+    json!({ "guarantee": guarantee.level.name(), "miss_probability": guarantee.miss })
 }
 
 /// The calibration that costs are from, in JSON; `null` for costs that were not measured.
@@ -176,7 +176,7 @@ mod tests {
         for (parts, shown) in
             [(530_567_084_400, "0.54"), (1, "0.000000000001"), (100, "0.0000000001"), (101, "0.00000000011"), (0, "0")]
         {
-            assert_eq!(decimal(rounded_up(Probability::from_parts(parts))), shown);
+            assert_eq!(rounded_up(Probability::from_parts(parts)).to_string(), shown);
         }
         assert_eq!(rounded_up(Probability::from_parts(999_999_999_999)), Probability::ONE);
     }

@@ -261,7 +261,7 @@ impl Target {
         if let Some(&channel) = self.channels.get(liar.below(16) as usize) {
             let mut message = MessageBuf::with_capacity(100);
             message.fill(&[1; 100]);
-            let _ = self.endpoint.submit(self.now, channel, self.now, message);
+            let _ = self.endpoint.submit(self.now, channel, self.now, Duration::ZERO, message);
         }
         while self.endpoint.poll_step(self.now, &mut self.frames).is_some() {}
         self.endpoint.handle_link_ready(self.now, 0, 64);

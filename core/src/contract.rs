@@ -328,6 +328,11 @@ pub(crate) fn check_packets(bytes: u32, packet: u32, most: u32) -> Result<(), Co
 
 /// The service of a channel: real time or best effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(into = "crate::wire::RequestedService", try_from = "crate::wire::RequestedService")
+)]
 pub enum Service {
     /// Real time: admitted, enforced and scheduled by its deadline.
     RealTime(Contract),
@@ -395,11 +400,42 @@ impl Service {
     }
 }
 
+/// The set-up of a channel that all of its hosts have.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelTerms {
+    /// The service that it has.
+    pub service: Service,
+    /// S: the packet payload that was agreed, bytes.
+    pub packet: u32,
+    /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
+    pub oversize: u32,
+    /// True if the times in its packets are on our clock.
+    pub same_clock: bool,
+}
+
+impl ChannelTerms {
+    /// The largest message that may come, bytes.
+    pub fn largest_message(&self) -> u32 {
+        self.service.largest_message(self.oversize)
+    }
+
+    /// The number of intervals that a message of `bytes` uses up: its packets in proportion to the contract's.
+    pub(crate) fn intervals(&self, bytes: u32) -> u32 {
+        self.service.intervals(bytes, self.packet)
+    }
+
+    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
+    pub(crate) fn part(&self, index: u16) -> u32 {
+        self.service.part(index.into(), self.packet)
+    }
+}
+
 /// The stage deadlines of a channel at its sending host, one after the other from the message's logical arrival.
 ///
 /// Admission reserves a processor stage that counts from when the executive has the message; the run time's counts from
 /// the logical arrival and so is longer by the handover ([`SendingStages::with_handover`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct SendingStages {
     /// d_cpu: until the last packet is in the packet queue.
     pub processor: Duration,

@@ -2,7 +2,7 @@
 
 use crate::admission::Refusal;
 use crate::collections::Key;
-use crate::contract::Service;
+use crate::contract::{ChannelTerms, Service};
 use crate::limits::MAX_NAME_BYTES;
 use crate::units::Duration;
 use crate::wire::{self, MessageCounts, WireError};
@@ -75,6 +75,14 @@ pub struct PeerRequest {
     pub pace: SenderPace,
 }
 
+impl PeerRequest {
+    /// The terms that are asked for.
+    pub(crate) fn terms(&self) -> ChannelTerms {
+        let Self { service, packet, oversize, same_clock, .. } = *self;
+        ChannelTerms { service, packet, oversize, same_clock }
+    }
+}
+
 /// A pending request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(pub(crate) u64);
@@ -82,6 +90,7 @@ pub struct RequestId(pub(crate) u64);
 /// The end of a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum End {
     /// Both sides closed the channel in order. A sender has the receiver's figures.
     Closed {

@@ -102,14 +102,6 @@ impl MessageBuf {
     pub fn capacity(&self) -> usize {
         self.memory.len()
     }
-    /// Bytes that it holds.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-    /// True if it holds no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
     /// Sets the length; bytes that were not written are those of an earlier message in the same buffer, or zero.
     ///
     /// # Panics

@@ -24,6 +24,7 @@ pub struct StepResult {
 /// A piece of work, or another span of time that a bound is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "lowercase")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 pub enum Piece {
     /// Taking a message from the application's mailbox.
     Submit,

@@ -74,6 +74,23 @@ impl Probability {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Probability {
+    /// As `Display` writes it.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for Probability {
+    /// As [`Probability::read`] does.
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = alloc::string::String::deserialize(deserializer)?;
+        Self::read(&text).ok_or_else(|| serde::de::Error::custom("expected a probability such as \"0.000075\""))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use alloc::string::ToString;

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use crate::collections::Ring;
-use crate::contract::{Service, packets};
+use crate::contract::{ChannelTerms, Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
 use crate::receive::{
@@ -102,31 +102,6 @@ pub(crate) struct RelayPacket {
     excess: Duration,
 }
 
-impl RelayPacket {
-    /// The waiting time of the packet that the next host is told, if it leaves at `now`: all of its time since the logical arrival
-    /// at the sender but what is the network's fault. Where the clocks differ only the time here is known: the way before
-    /// is taken for what it was granted.
-    pub(crate) fn waited(&self, now: Instant, config: &RelayConfig) -> Duration {
-        match config.same_clock {
-            true => now.since(self.origin).saturating_sub(self.excess),
-            false => self.waited + config.passage.transit + now.since(self.found),
-        }
-    }
-}
-
-/// The parameters of a relayed channel.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RelayConfig {
-    pub(crate) service: Service,
-    /// S: what the next host accepted; until then what it was offered.
-    pub(crate) packet: u32,
-    /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
-    pub(crate) oversize: u32,
-    /// True if the times in its packets are on our clock.
-    pub(crate) same_clock: bool,
-    pub(crate) passage: RelayGrant,
-}
-
 /// The evidence of what held a message up before it arrived here.
 #[derive(Clone, Copy, Debug)]
 struct RelayHoldUp {
@@ -171,7 +146,8 @@ struct CurrentMessage {
 /// One channel that passes through.
 #[derive(Debug)]
 pub(crate) struct RelayedChannel {
-    config: RelayConfig,
+    pub(crate) terms: ChannelTerms,
+    passage: RelayGrant,
     policing: Option<ChannelPolicer>,
     current: Option<CurrentMessage>,
     /// One bit a packet of the current message: no more than the queue has room for.
@@ -183,9 +159,9 @@ pub(crate) struct RelayedChannel {
 
 impl RelayedChannel {
     /// A channel with room for `queue` packets, and for one message at least. Allocates all of it.
-    pub(crate) fn new(config: RelayConfig, queue: u32) -> Self {
-        let whole = packets(config.service.max_message(), config.packet.max(1));
-        let whole = whole.saturating_mul(config.oversize.clamp(1, limits::DECAY_FACTOR));
+    pub(crate) fn new(terms: ChannelTerms, queue: u32) -> Self {
+        let whole = packets(terms.service.max_message(), terms.packet.max(1));
+        let whole = whole.saturating_mul(terms.oversize.clamp(1, limits::DECAY_FACTOR));
         let packets = Ring::with_capacity(whole.max(queue) as usize);
         Self {
             policing: None,
@@ -194,41 +170,43 @@ impl RelayedChannel {
             packets,
             dropped_early: EarlyDrops::default(),
             counters: RelayCounters::default(),
-            config,
+            terms,
+            passage: RelayGrant::default(),
         }
     }
 
-    pub(crate) fn config(&self) -> &RelayConfig {
-        &self.config
+    /// The waiting time of the packet that the next host is told, if it leaves at `now`: all of its time since the logical arrival
+    /// at the sender but what is the network's fault. Where the clocks differ only the time here is known: the way before
+    /// is taken for what it was granted.
+    pub(crate) fn waited(&self, now: Instant, packet: &RelayPacket) -> Duration {
+        match self.terms.same_clock {
+            true => now.since(packet.origin).saturating_sub(packet.excess),
+            false => packet.waited + self.passage.transit + now.since(packet.found),
+        }
     }
     /// The payload size that the next host accepted; must not exceed the one that it was offered.
     pub(crate) fn set_packet(&mut self, packet: u32) {
-        self.config.packet = packet.min(self.config.packet).max(1);
+        self.terms.packet = packet.min(self.terms.packet).max(1);
     }
     /// Packets that a message may have if the next host takes smaller ones than it was offered.
     pub(crate) fn most_packets(&self) -> u32 {
         let queue = u32::try_from(self.packets.capacity()).unwrap_or(u32::MAX);
-        queue / self.config.oversize.clamp(1, limits::DECAY_FACTOR)
+        queue / self.terms.oversize.clamp(1, limits::DECAY_FACTOR)
     }
     /// Packets may come from `now` on.
     pub(crate) fn begin(&mut self, now: Instant, passage: RelayGrant) {
-        self.config.passage = passage;
-        let same_clock = self.config.same_clock;
-        self.policing = self
-            .config
-            .service
-            .contract()
-            .map(|contract| ChannelPolicer::new(*contract, passage.upstream, same_clock, 0));
+        self.passage = passage;
+        let ChannelTerms { service, same_clock, .. } = &self.terms;
+        self.policing =
+            service.contract().map(|contract| ChannelPolicer::new(*contract, passage.upstream, *same_clock, 0));
         if let Some(policing) = &mut self.policing {
             policing.begin_at(now);
         }
     }
     /// The frames that may arrive for it from `peer` with `key`, once it has begun.
     pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let RelayConfig { service, packet, oversize, passage, .. } = &self.config;
-        let RelayGrant { upstream, input_delay, .. } = *passage;
-        let taken = Intake { service, packet: *packet, oversize: *oversize, upstream, input_delay, messages: 1 };
-        taken.expected(peer, key)
+        let RelayGrant { upstream, input_delay, .. } = self.passage;
+        Intake { terms: &self.terms, upstream, input_delay, messages: 1 }.expected(peer, key)
     }
     /// Notes that `packets` packets were dropped as over the contract before this host saw them.
     pub(crate) fn note_policed(&mut self, now: Instant, packets: u64) {
@@ -241,10 +219,10 @@ impl RelayedChannel {
         self.dropped_early.forget_old(now);
         let missing =
             self.current.as_ref().filter(|current| current.spoilt.is_none()).map_or(0, |current| current.missing);
-        let least = self.config.service.min_message();
+        let least = self.terms.service.min_message();
         let skipped = next.saturating_sub(self.next());
         let explained = self.dropped_early.explain(u64::from(missing > 0), missing.into())
-            + self.dropped_early.explain(skipped, packets(least, self.config.packet).into());
+            + self.dropped_early.explain(skipped, packets(least, self.terms.packet).into());
         self.counters.dropped_sender += explained;
     }
     /// Frames that its packet queue can hold: its quota.
@@ -272,7 +250,7 @@ impl RelayedChannel {
     /// The head packet, as the link scheduler sees it.
     pub(crate) fn head(&self) -> Option<PacketHead> {
         let packet = self.packets.front()?;
-        Some(match self.config.service {
+        Some(match self.terms.service {
             Service::RealTime(_) => PacketHead::RealTime { release: packet.eligible, deadline: packet.deadline },
             Service::BestEffort { .. } => PacketHead::BestEffort,
         })
@@ -317,11 +295,11 @@ impl RelayedChannel {
     /// From when on the packet may leave, and what its deadline counts from.
     fn place(&mut self, found: FrameTimes, view: &DataView<'_>) -> Result<(Instant, Instant), DropReason> {
         let now = found.at;
-        let (header, config) = (view.header(), self.config);
-        let sizes = config.service.min_message()..=config.service.largest_message(config.oversize);
+        let (header, terms) = (view.header(), self.terms);
+        let sizes = terms.service.min_message()..=terms.largest_message();
         // The last number of all has no successor; no sender gets there by counting.
         let possible = sizes.contains(&header.message_bytes) && header.sequence != u64::MAX;
-        if !possible || view.check(config.packet).is_err() {
+        if !possible || view.check(terms.packet).is_err() {
             return Err(DropReason::Invalid);
         }
         match &self.current {
@@ -334,7 +312,7 @@ impl RelayedChannel {
             _ => self.begin_message(found, header),
         }
         let (word, bit) = (usize::from(header.index) / 64, 1 << (header.index % 64));
-        let part = config.service.part(header.index.into(), config.packet);
+        let part = terms.part(header.index);
         let (Some(current), Some(seen)) = (&mut self.current, self.seen.get_mut(word)) else {
             return Err(DropReason::Invalid);
         };
@@ -348,11 +326,11 @@ impl RelayedChannel {
         (current.part, current.missing) = (part, current.missing - 1);
         let Some(policing) = &mut self.policing else { return Ok((now, now)) };
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
-        let interval = config.service.interval();
+        let interval = terms.service.interval();
         let delay = interval * u64::from(part);
         if now > current.release + delay {
             current.release = now.before(delay);
-            let intervals = config.service.intervals(header.message_bytes, config.packet);
+            let intervals = terms.intervals(header.message_bytes);
             let behind = interval * u64::from(intervals);
             policing.not_before(current.release + behind, found.arrival().before(delay) + behind);
         }
@@ -362,7 +340,7 @@ impl RelayedChannel {
     /// A message's first packet to come: is there room, and does it keep the contract?
     fn begin_message(&mut self, found: FrameTimes, header: &DataHeader) {
         let now = found.at;
-        let count = packets(header.message_bytes, self.config.packet);
+        let count = packets(header.message_bytes, self.terms.packet);
         self.count_missing(now, header.sequence);
         self.seen.fill(0);
         let mut current = CurrentMessage {
@@ -379,7 +357,7 @@ impl RelayedChannel {
         if self.packets.capacity() - self.packets.len() < count as usize {
             current.spoilt = Some(DropReason::ReceiverFull);
         } else if let Some(policing) = &mut self.policing {
-            let intervals = self.config.service.intervals(header.message_bytes, self.config.packet);
+            let intervals = self.terms.intervals(header.message_bytes);
             let PolicedMessage { believed, eligible, release } = policing.take(found, header, intervals);
             (current.eligible, current.release) = (eligible, release);
             let deferred = release.since(eligible);
@@ -404,17 +382,17 @@ impl RelayedChannel {
         (eligible, release): (Instant, Instant),
         held_up: impl FnOnce(Instant) -> Duration,
     ) -> RelayPacket {
-        let RelayConfig { passage, same_clock, service, packet, .. } = self.config;
+        let Self { terms, passage, .. } = *self;
         let now = found.at;
         let waited = Duration::from_micros(header.waited_micros.into());
-        let under_way = match same_clock {
+        let under_way = match terms.same_clock {
             true => (header.logical_arrival + waited).min(now),
             false => now.before(passage.transit),
         };
         // What the way took beyond its grant delays only what came after it was due here.
-        let delay = service.interval() * u64::from(service.part(header.index.into(), packet));
+        let delay = terms.service.interval() * u64::from(terms.part(header.index));
         let late = now.since(header.logical_arrival + passage.upstream + delay);
-        let excess = match (same_clock, found.arrived) {
+        let excess = match (terms.same_clock, found.arrived) {
             (true, Some(_)) => {
                 let granted = passage.transit.saturating_sub(passage.input_delay);
                 found.arrival().since(under_way).saturating_sub(granted).min(late)
@@ -436,7 +414,7 @@ impl RelayedChannel {
             frame,
             payload: header.payload.into(),
             sequence: header.sequence,
-            last: u32::from(header.index) + 1 == packets(header.message_bytes, packet),
+            last: u32::from(header.index) + 1 == packets(header.message_bytes, terms.packet),
             release,
             eligible,
             deadline: release + passage.stage,

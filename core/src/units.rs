@@ -15,6 +15,7 @@ pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 ///
 /// Arithmetic saturates, so that no point in time that a peer states can stop the process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Instant(u64);
 
 /// A span of time in nanoseconds. Arithmetic saturates: an overflow is [`Duration::MAX`], never a small number.

@@ -53,7 +53,7 @@ impl HandledChannel {
             let now = first + ms(20) * number;
             let mut message = MessageBuf::with_capacity(100);
             message.fill(&[1; 10]);
-            self.a.endpoint.submit(now, self.sends, now, message).unwrap();
+            self.a.endpoint.submit(now, self.sends, now, Duration::ZERO, message).unwrap();
             drive(now, &mut self.a, 1, &mut self.b, arrive);
         }
     }

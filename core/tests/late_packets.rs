@@ -4,14 +4,14 @@
 #[path = "common/received.rs"]
 mod received;
 
-use laxity_core::contract::{Contract, Overload, Service};
+use laxity_core::contract::{ChannelTerms, Contract, Overload, Service};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{JobOrder, NextWork};
-use laxity_core::receive::{Cause, DeliveredMessage, DropReason, Evidence, ReceiveConfig, ReceivingChannel, TimeLoss};
+use laxity_core::receive::{Cause, DeliveredMessage, DropReason, Evidence, ReceiveGrant, ReceivingChannel, TimeLoss};
 use laxity_core::send::{SendConfig, SendingChannel};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
-use received::deliver;
+use received::{deliver, nothing};
 
 const PACKET: u32 = 100;
 
@@ -28,11 +28,15 @@ fn at(millis: u64) -> Instant {
     Instant::from_nanos(millis * 1_000_000)
 }
 
+fn contract() -> Contract {
+    Contract::new(300, 1, ms(10), 4, ms(20)).unwrap()
+}
+
 fn channel(same_clock: bool, packets: u32) -> Channel {
-    let service = Service::RealTime(Contract::new(300, 1, ms(10), 4, ms(20)).unwrap());
-    let config = ReceiveConfig { work_conserving: false, transit: ms(10), same_clock, ..received::config(service) };
+    let terms = ChannelTerms { same_clock, ..received::terms(Service::RealTime(contract())) };
+    let grant = ReceiveGrant { work_conserving: false, transit: ms(10), ..received::grant(6, packets) };
     let frames = HeapFrames::new(32, DATA_HEADER_BYTES + PACKET as usize);
-    Channel { receiving: ReceivingChannel::new(config, 6, packets), frames }
+    Channel { receiving: ReceivingChannel::new(terms, grant), frames }
 }
 
 impl Channel {
@@ -90,14 +94,14 @@ impl Channel {
 fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
     for same_clock in [true, false] {
         let mut channel = channel(same_clock, 16);
-        let service = channel.receiving.config().service;
+        let service = Service::RealTime(contract());
         let config =
             SendConfig { service, overload: Overload::Block, priority: 0, packet: PACKET, work_conserving: true };
         let mut sending = SendingChannel::new(config, 4, 16);
         for _ in 0..4 {
             let mut message = MessageBuf::with_capacity(300);
             message.fill(&[7; 100]);
-            sending.submit(at(100), message).unwrap();
+            sending.submit(at(100), message, nothing).unwrap();
         }
         for sent in 0..4 {
             sending.step((0, 0), &mut channel.frames).unwrap();
@@ -125,7 +129,7 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
 #[test]
 fn no_message_was_ahead_for_longer_than_its_contract_allows() {
     let mut channel = channel(true, 8);
-    let contract = *channel.receiving.config().service.contract().unwrap();
+    let contract = contract();
     let header = DataHeader {
         channel: 0,
         key: 0,

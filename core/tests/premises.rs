@@ -12,6 +12,7 @@ use laxity_core::send::{Arrival, HandOverDelay, SendConfig, SendingChannel, Viol
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use proptest::prelude::*;
+use received::nothing;
 
 fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
@@ -51,7 +52,7 @@ fn header() -> DataHeader {
 fn a_message_that_is_too_small_is_refused_and_counted() {
     let mut sending = sending(real_time(1_000, 250), 100);
     for bytes in [0, 1, 249] {
-        let rejected = sending.submit(at(1), message(bytes)).unwrap_err();
+        let rejected = sending.submit(at(1), message(bytes), nothing).unwrap_err();
         assert_eq!(rejected.violation, Violation::Undersize { found: bytes as u64, least: 250 });
         let text = format!("the message has {bytes} bytes, the channel's contract allows no less than 250");
         assert_eq!((rejected.violation.to_string(), rejected.would_block), (text, false));
@@ -59,7 +60,7 @@ fn a_message_that_is_too_small_is_refused_and_counted() {
     }
     let counters = sending.counters;
     assert_eq!((counters.refused, counters.violations.size, counters.accepted), (3, 3, 0));
-    assert_eq!(sending.submit(at(1), message(250)).unwrap().logical_arrival, at(1), "no interval was used up");
+    assert_eq!(sending.submit(at(1), message(250), nothing).unwrap().logical_arrival, at(1), "no interval was used up");
     assert!(sending.work(1).is_some());
 }
 
@@ -79,7 +80,7 @@ proptest! {
         let mut frames = HeapFrames::new(4, DATA_HEADER_BYTES + packet as usize);
         for bytes in sizes {
             let mut sending = sending(real_time(max.into(), min.into()), packet);
-            prop_assert_eq!(sending.submit(at(1), message(bytes as usize)).is_ok(), (min..=max).contains(&bytes));
+            prop_assert_eq!(sending.submit(at(1), message(bytes as usize), nothing).is_ok(), (min..=max).contains(&bytes));
             let mut count = 0;
             while sending.step((0, 0), &mut frames).is_some() {
                 let made = sending.pop_packet().unwrap();
@@ -98,7 +99,7 @@ proptest! {
 #[test]
 fn a_small_message_from_the_network_makes_no_work() {
     const PACKET: u32 = 100;
-    let mut receiving = ReceivingChannel::new(received::config(real_time(1_000, 250)), 4, 40);
+    let mut receiving = ReceivingChannel::new(received::terms(real_time(1_000, 250)), received::grant(4, 40));
     let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + PACKET as usize);
     let mut offer = |message_bytes: u32, index: u16, payload: u16| {
         let mut bytes = [0; DATA_HEADER_BYTES + PACKET as usize];
@@ -242,7 +243,7 @@ fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance(
     let mut sending = sending(real_time(1_000, 1), 1_000);
     let late = Arrival { stamp: ms(100), served: ms(149), withheld: Duration::from_millis(30) };
     let mut taken =
-        |arrival: Arrival| sending.submit(arrival, message(1_000)).map(|it| (it.logical_arrival, it.release));
+        |arrival: Arrival| sending.submit(arrival, message(1_000), nothing).map(|it| (it.logical_arrival, it.release));
     assert_eq!(taken(late).unwrap(), (ms(100), ms(149)));
     assert_eq!(taken(ms(151).into()).unwrap(), (ms(151), ms(159)));
     assert_eq!(taken(ms(200).into()).unwrap(), (ms(200), ms(200)), "what is late is made up for in a pause");
@@ -273,16 +274,16 @@ fn a_message_within_its_contract_waits_for_a_place_and_is_no_violation() {
         let mut sending = SendingChannel::new(config, 2, 400);
         let stamp = |number: u64| at(number * 10_000_000);
         for number in 0..2 {
-            assert!(sending.submit(stamp(number), message(1_000)).is_ok());
+            assert!(sending.submit(stamp(number), message(1_000), nothing).is_ok());
         }
-        let rejected = sending.submit(stamp(2), message(1_000)).unwrap_err();
+        let rejected = sending.submit(stamp(2), message(1_000), nothing).unwrap_err();
         assert_eq!((rejected.would_block, rejected.violation), (waits, Violation::Burst { wait: Duration::ZERO }));
         assert_eq!(
             (sending.counters.refused, sending.counters.violations.burst),
             (u64::from(!waits), u64::from(!waits))
         );
         sending.step((0, 0), &mut HeapFrames::new(4, DATA_HEADER_BYTES + 1_000)).unwrap();
-        assert_eq!(sending.submit(stamp(2), message(1_000)).unwrap().logical_arrival, stamp(2));
+        assert_eq!(sending.submit(stamp(2), message(1_000), nothing).unwrap().logical_arrival, stamp(2));
     }
 }
 
@@ -293,11 +294,12 @@ fn what_is_caught_up_is_taken_early_and_served_an_interval_apart() {
     let contract = Contract::new(100, 1, ms(10), 2, ms(20)).unwrap().with_catch_up(ms(25)).unwrap();
     assert_eq!((contract.most_ahead(), contract.queued_messages()), (ms(35), 6));
     let mut sending = sending(Service::RealTime(contract), 100);
-    let arrivals: Vec<_> = (0..4).map(|_| sending.submit(at(1_000), message(100)).unwrap().logical_arrival).collect();
+    let arrivals: Vec<_> =
+        (0..4).map(|_| sending.submit(at(1_000), message(100), nothing).unwrap().logical_arrival).collect();
     assert_eq!(arrivals, [0, 10, 20, 30].map(|later| at(1_000) + ms(later)));
-    let rejected = sending.submit(at(1_000), message(100)).unwrap_err();
+    let rejected = sending.submit(at(1_000), message(100), nothing).unwrap_err();
     assert_eq!((rejected.violation, rejected.would_block), (Violation::Burst { wait: ms(5) }, true));
-    assert_eq!(sending.submit(at(1_000) + ms(5), message(100)).unwrap().logical_arrival, at(1_000) + ms(40));
+    assert_eq!(sending.submit(at(1_000) + ms(5), message(100), nothing).unwrap().logical_arrival, at(1_000) + ms(40));
     // More than may be is refused, and what needs too long a queue.
     let error = contract.with_catch_up(ms(1_001)).unwrap_err().to_string();
     assert_eq!(error, "catch_up is 1.001s, expected 0ns to 1s");

@@ -12,7 +12,7 @@ use laxity_core::send::{SendConfig, SendingChannel, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use proptest::prelude::*;
-use received::deliver;
+use received::{deliver, nothing};
 
 const PACKET: u32 = 100;
 const FRAMES: usize = 64;
@@ -23,7 +23,7 @@ fn service(max: u64, burst: u64) -> Service {
 }
 
 fn receiving(service: Service, messages: u32, queue: u32) -> ReceivingChannel {
-    ReceivingChannel::new(received::config(service), messages, queue)
+    ReceivingChannel::new(received::terms(service), received::grant(messages, queue))
 }
 
 fn at(micros: u64) -> Instant {
@@ -275,11 +275,11 @@ fn an_oversize_message_stays_within_the_limits_of_the_wire() {
         work_conserving: false,
     };
     let mut sending = SendingChannel::new(config, 4, 4);
-    let rejected = sending.submit(at(1), MessageBuf::with_capacity(0)).unwrap_err();
+    let rejected = sending.submit(at(1), MessageBuf::with_capacity(0), nothing).unwrap_err();
     assert!(matches!(rejected.violation, Violation::Undersize { .. }));
     let mut message = MessageBuf::with_capacity(17 << 20);
     message.set_len(17 << 20);
-    let rejected = sending.submit(at(1), message).unwrap_err();
+    let rejected = sending.submit(at(1), message, nothing).unwrap_err();
     assert_eq!(rejected.violation, Violation::Oversize { found: 17 << 20, most: 16 << 20 });
 }
 

@@ -110,7 +110,7 @@ impl<F: Frames> Driver<F> {
                         let rung = self.was_rung.then(|| begin + withheld + self.platform.wake_up);
                         note_late_waking(&mut self.endpoint, now, rung, env);
                     }
-                    match self.endpoint.submit_withheld(now, key, arrival, withheld, outbound.message) {
+                    match self.endpoint.submit(now, key, arrival, withheld, outbound.message) {
                         Ok(submitted) => {
                             taken += 1;
                             env.record(Piece::Handover, age, now);

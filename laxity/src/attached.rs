@@ -8,24 +8,26 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use laxity_core::contract::Service;
 use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::send::SendCounters;
-use laxity_link::{LinkKind, sys};
+use laxity_core::wire::RequestedService;
+use laxity_link::sys;
 use laxity_shm::Region;
 use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
 use crate::attach::layout::{self, CHANNELS, ChannelMemory};
 use crate::attach::mailbox::{ReceiveMailbox, SendMailbox};
-use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedSpec, VERSION};
+use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedHost, VERSION};
 use crate::attach::socket::{ReceiveResult, Socket};
-use crate::calibration::{Backing, Premises};
+use crate::calibration::Premises;
+use crate::calibration::watch::Gaps;
 use crate::channel_executive::ChannelExecutive;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
-use crate::host_status::HostStatus;
 use crate::platform_file;
 use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, SendPath, SendPort};
 use crate::receiver::{AcceptedChannel, AcceptedPort, UnclaimedChannel};
@@ -33,16 +35,6 @@ use crate::streams::{StreamReport, StreamSpec};
 
 /// The time that the executive's process may take to let an application in.
 const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
-
-/// The description of the executive's host.
-pub(crate) struct HostInfo {
-    pub(crate) pid: u32,
-    pub(crate) address: SocketAddr,
-    /// It is there to serve, and comes back if it ends.
-    pub(crate) stays: bool,
-    pub(crate) has_key: bool,
-    pub(crate) status: HostStatus,
-}
 
 /// An application that is attached.
 #[derive(Debug)]
@@ -103,7 +95,7 @@ impl ExecutiveConnection {
     ///
     /// # Errors
     /// No process serves there, or it does not let this application in.
-    pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostInfo), Error> {
+    pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, EncodedHost), Error> {
         let failed = |source| Error::Attach { socket: path.to_owned(), source };
         let socket = Socket::connect(path).map_err(failed)?;
         let user = socket.peer().map_err(failed)?.user;
@@ -155,17 +147,8 @@ impl ExecutiveConnection {
             return Err(Error::Served { status: 5, text });
         }
         let platform = platform_file::parse(&told.platform, "the executive's platform", Platform::assumed_host())?;
-        told.notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
-        let status = HostStatus {
-            costs: platform.into(),
-            backing: Backing::told(told.level, told.why),
-            link: if told.is_xdp { LinkKind::Xdp } else { LinkKind::Udp },
-            scheduling: told.scheduling,
-            memory_locked: told.memory_locked,
-            kept_awake: told.kept_awake,
-            notes: told.notes,
-        };
-        let host = HostInfo { pid, address: told.address, stays: told.stays, has_key: told.has_key, status };
+        told.status.notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
+        told.status.costs = platform.into();
         sys::watch_forks();
         let state = Mutex::default();
         let (course, putting, forks) = (AtomicU8::new(course::RUNS), AtomicU32::new(0), sys::forks());
@@ -174,7 +157,7 @@ impl ExecutiveConnection {
         let thread = std::thread::Builder::new().name("laxity-attached".to_owned());
         let thread = thread.spawn(move || listen(&listening));
         thread.map_err(Error::system("starting a thread"))?;
-        Ok((attached, host))
+        Ok((attached, told))
     }
 
     /// The executive's process.
@@ -273,8 +256,10 @@ impl ExecutiveConnection {
 
     pub(crate) fn open(&self, peer: SocketAddr, name: String, spec: &ChannelSpec) -> Result<(SendPort, Grant), Error> {
         self.check_taking()?;
+        // The executive lets go of an application that sends it a service that cannot be; the fields of best effort are public.
+        Service::try_from(RequestedService::from(spec.service))?;
         let TicketAnswer::Opened(opened) =
-            self.ask(|ticket| AttachRequest::Open { ticket, peer, name, spec: EncodedSpec::of(spec) })?
+            self.ask(|ticket| AttachRequest::Open { ticket, peer, name, spec: *spec })?
         else {
             return Err(Error::Stopped);
         };
@@ -303,12 +288,10 @@ impl ExecutiveConnection {
         Ok(receiver)
     }
 
-    /// The executive's view of the premises of its bounds, the number of its gaps, and the longest gap.
-    pub(crate) fn status(&self) -> Option<(Premises, u64, laxity_core::units::Duration)> {
+    /// The executive's view of the premises of its bounds, and its gaps.
+    pub(crate) fn status(&self) -> Option<(Premises, Gaps)> {
         match self.ask(|ticket| AttachRequest::Status { ticket }) {
-            Ok(TicketAnswer::Told(AttachReply::Status { status, .. })) => {
-                Some((status.premises(), status.gaps, status.largest_gap))
-            }
+            Ok(TicketAnswer::Told(AttachReply::Status { status, .. })) => Some(status.told()),
             _ => None,
         }
     }
@@ -335,17 +318,17 @@ impl ExecutiveConnection {
     }
 
     /// A channel that is open: its memory, what was granted, and its port.
-    fn channel(&self, channel: &EncodedChannel, is_sent: bool) -> Result<(ChannelMemory, Grant, Arc<Port>), Error> {
-        let &EncodedChannel { place, at, slots, bytes, .. } = channel;
+    fn channel(&self, channel: EncodedChannel, is_sent: bool) -> Result<(ChannelMemory, Grant, Arc<Port>), Error> {
+        let EncodedChannel { place, at, slots, bytes, grant } = channel;
         let memory = ChannelMemory { at, shape: RingShape { slots, bytes }, is_sent };
         let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
-        let (grant, port) = (channel.grant()?, Port::new(signal));
+        let port = Port::new(signal);
         port.assign(place);
         self.state().channels.insert(place, AttachedChannel { port: Arc::downgrade(&port), is_sent });
         Ok((memory, grant, port))
     }
 
-    fn received(&self, channel: &EncodedChannel) -> Result<(ReceivePort, Grant), Error> {
+    fn received(&self, channel: EncodedChannel) -> Result<(ReceivePort, Grant), Error> {
         let (memory, grant, port) = self.channel(channel, false)?;
         let RingShape { slots, bytes } = memory.shape;
         let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
@@ -364,7 +347,7 @@ impl ExecutiveConnection {
         match tell {
             AttachReply::Region { .. } | AttachReply::Attached(_) | AttachReply::NotAttached { .. } => {}
             AttachReply::Opened { ticket, channel } => {
-                answered(ticket, TicketAnswer::Opened(self.channel(&channel, true)))
+                answered(ticket, TicketAnswer::Opened(self.channel(channel, true)))
             }
             AttachReply::Listens { ticket }
             | AttachReply::Refused { ticket, .. }
@@ -372,7 +355,7 @@ impl ExecutiveConnection {
             | AttachReply::Streams { ticket, .. }
             | AttachReply::Status { ticket, .. } => answered(ticket, TicketAnswer::Told(tell)),
             AttachReply::Accepted { channel } => {
-                let Ok((port, grant)) = self.received(&channel) else { return };
+                let Ok((port, grant)) = self.received(channel) else { return };
                 let own = Arc::clone(&port.port);
                 let unclaimed =
                     UnclaimedChannel::new(&(Arc::clone(self) as Arc<dyn ChannelExecutive>), Arc::clone(&own));
@@ -390,7 +373,7 @@ impl ExecutiveConnection {
                 let state = self.state();
                 if let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) {
                     port.set_counted(*figures, true);
-                    port.set_end(end.end());
+                    port.set_end(end);
                 }
             }
         }

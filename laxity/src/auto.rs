@@ -9,7 +9,8 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_link::sys;
 
-use crate::attached::{ExecutiveConnection, HostInfo};
+use crate::attach::protocol::EncodedHost;
+use crate::attached::ExecutiveConnection;
 use crate::claims::ClaimDirectory;
 use crate::config::HostConfig;
 use crate::error::Error;
@@ -38,7 +39,7 @@ impl Host {
             Some(attached) => attached?,
             None => attach(&config.place())?,
         };
-        let HostInfo { pid, address, stays, has_key, status } = told;
+        let EncodedHost { pid, address, stays, has_key, status, .. } = told;
         if config.key.is_some() {
             attached.leave();
             return Err(Error::KeyElsewhere);

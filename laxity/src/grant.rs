@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::units::Duration;
+use serde::{Deserialize, Serialize};
 
 use crate::calibration::Guarantee;
 use crate::error::Error;
 use crate::guard::Coverage;
 
 /// The positive answer to a request for a channel: the promise, and its conditions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Grant {
     /// The channel's name.
     pub name: String,
@@ -39,7 +40,7 @@ pub struct Grant {
 }
 
 /// The request for a channel: its service, and its options. A [`Contract`] converts into one with the default options.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct ChannelSpec {
     /// The service: real time with its contract, or best effort.
     pub service: Service,

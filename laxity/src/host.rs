@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
@@ -571,7 +571,7 @@ impl Host {
     /// inputs to the next.
     pub fn gaps(&self) -> Gaps {
         match &self.executive {
-            HostExecutive::Local(here) => here.gaps(),
+            HostExecutive::Local(here) => here.published.gaps(),
             HostExecutive::Remote(_) => self.watched().1,
         }
     }
@@ -586,19 +586,9 @@ impl Host {
 
     fn watched(&self) -> (Premises, Gaps) {
         match &self.executive {
-            HostExecutive::Local(here) => (locked(&here.published.premises).clone(), here.gaps()),
-            HostExecutive::Remote(attached) => {
-                let status = attached.status();
-                status.map(|(premises, count, longest)| (premises, Gaps { count, longest })).unwrap_or_default()
-            }
+            HostExecutive::Local(here) => (locked(&here.published.premises).clone(), here.published.gaps()),
+            HostExecutive::Remote(attached) => attached.status().unwrap_or_default(),
         }
-    }
-}
-
-impl LocalExecutive {
-    fn gaps(&self) -> Gaps {
-        let longest = Duration::from_nanos(self.published.largest_gap.load(Ordering::Relaxed));
-        Gaps { count: self.published.gaps.load(Ordering::Relaxed), longest }
     }
 }
 

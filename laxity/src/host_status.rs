@@ -1,14 +1,16 @@
 //! The rights and resources that a host got, and those that it did not.
 
 use laxity_link::LinkKind;
+use serde::{Deserialize, Serialize};
 
 use crate::calibration::{Backing, Costs, ExecutiveSetup};
 use crate::realtime::Scheduling;
 
 /// The rights and resources that a running host got, and those that it did not get ([`Host::status`](crate::Host::status)).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostStatus {
     /// The costs with which admission computes bounds, and their source.
+    #[serde(skip, default = "Costs::assumed")]
     pub costs: Costs,
     /// The guarantee that the costs allow as the host runs: the highest level of its grants, and the reasons why it is no higher.
     pub backing: Backing,

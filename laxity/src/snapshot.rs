@@ -25,6 +25,8 @@ use crate::link::DropAllowance;
 use crate::port::Port;
 use crate::sender::ChannelWatch;
 
+pub use crate::calibration::watch::Gaps;
+
 /// Everything that a host counts, as of one call of [`Host::snapshot`](crate::Host::snapshot).
 ///
 /// ```
@@ -56,16 +58,6 @@ pub struct Snapshot {
     pub gaps: Gaps,
     /// The long-run shares of processor and link that admitted channels take; `None` if the executive is in another process.
     pub utilisation: Option<Utilisation>,
-}
-
-/// The rounds of the executive that took longer than the platform's figures allow ([`Platform::round`](crate::Platform::round)).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Gaps {
-    /// Their number.
-    pub count: u64,
-    /// The longest of them.
-    #[serde(rename = "longest_ns")]
-    pub longest: Duration,
 }
 
 /// The direction of a channel, as its host sees it.

@@ -95,8 +95,8 @@ fn random_words_in_shared_memory_trouble_no_other_application() {
         let raw = RawConnection::connect(&socket);
         let (region, bell) = raw.attach();
         let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "any", "spec": {
-            "service": { "RealTime": { "max_message": 500, "min_message": 1, "interval": 5_000_000, "burst": 4, "deadline": 500_000_000, "catch_up": 0,
-                "tolerance": null } },
+            "service": { "service": "RealTime", "max_message": 500, "min_message": 1, "interval": 5_000_000, "burst": 4, "deadline": 500_000_000,
+                "catch_up": 0, "tolerance": 0 },
             "overload": (["Block", "Drop", "Decay"][random.below(3) as usize]), "priority": 0, "catch_up": null } } });
         assert!(raw.ask(&open));
         let (told, _) = raw.hear().unwrap();
@@ -143,7 +143,8 @@ fn who_rings_without_end_is_thrown_out() {
         let (region, bell) = raw.attach();
         let words = Words::of(&region, 0, region.bytes() / 8).unwrap();
         let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "rung", "spec": {
-            "service": { "BestEffort": { "max_message": 500, "queue": 4 } }, "overload": "Block", "priority": 0, "catch_up": null } } });
+            "service": { "service": "BestEffort", "max_message": 500, "min_message": 0, "interval": 0, "burst": 4, "deadline": 0, "catch_up": 0,
+                "tolerance": 0 }, "overload": "Block", "priority": 0, "catch_up": null } } });
         assert!(raw.ask(&open));
         assert!(raw.hear().unwrap().0["Opened"].is_object());
         let over = AtomicBool::new(false);
@@ -191,7 +192,8 @@ fn random_datagrams_trouble_no_other_application() {
             "dscp": random.below(256), "cgroup": random.next() }, "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
             "excess": "waits", "priority": random.below(256), "cost": random.word() } } }),
         _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
-            "service": { "BestEffort": { "max_message": random.word(), "queue": random.word() } }, "overload": "Block", "priority": random.below(256),
+            "service": { "service": "BestEffort", "max_message": random.word(), "min_message": 0, "interval": 0, "burst": random.word(),
+                "deadline": 0, "catch_up": 0, "tolerance": 0 }, "overload": "Block", "priority": random.below(256),
             "catch_up": null } } }),
     };
     for _ in 0..200 {

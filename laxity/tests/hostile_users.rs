@@ -196,10 +196,13 @@ fn ask(address: &str, random: &mut Random) -> Value {
         6 => json!({ "Figures": { "ticket": random.word(), "place": place } }),
         _ => {
             let service = match random.below(2) {
-                0 => json!({ "BestEffort": { "max_message": random.word(), "queue": random.word() } }),
+                0 => {
+                    json!({ "service": "BestEffort", "max_message": random.word(), "min_message": 0, "interval": 0, "burst": random.word(),
+                    "deadline": 0, "catch_up": 0, "tolerance": 0 })
+                }
                 _ => {
-                    json!({ "RealTime": { "max_message": 1 + random.below(2000), "min_message": 1, "interval": 1_000_000 + random.below(10_000_000),
-                    "burst": 1 + random.below(3), "deadline": 100_000_000, "catch_up": 0, "tolerance": null } })
+                    json!({ "service": "RealTime", "max_message": 1 + random.below(2000), "min_message": 1, "interval": 1_000_000 + random.below(10_000_000),
+                    "burst": 1 + random.below(3), "deadline": 100_000_000, "catch_up": 0, "tolerance": 0 })
                 }
             };
             json!({ "Open": { "ticket": random.next(), "peer": address, "name": name,

@@ -63,7 +63,7 @@ pub use error::LinkError;
 pub use sys::StableFrames;
 
 /// The kind of link that a host's packets go through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum LinkKind {
     /// A UDP socket of the kernel.
     Udp,

@@ -2,7 +2,6 @@
 //! every key always there. `laxity admit --help` says what it holds.
 
 use laxity::Guarantee;
-use laxity::calibration::decimal;
 use laxity::system_file::DeclaredChannel;
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::{Answer, AnsweringEnds, BoundTerm, Denial, Grant, Role};
@@ -109,7 +108,7 @@ fn of_channel(
         "completion": completion(request.ends),
         "decision": outcome.map(|outcome| decision(outcome.is_ok())),
         "guarantee": guarantee.level.name(),
-        "miss_probability": guarantee.miss.map(decimal),
+        "miss_probability": guarantee.miss,
         "deadline_ns": request.contract.deadline(),
         "bound_ns": grant.map(|grant| grant.bound),
         "slack_ns": grant.map(|grant| request.contract.deadline().saturating_sub(grant.bound)),

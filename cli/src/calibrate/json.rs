@@ -5,7 +5,7 @@ use std::path::Path;
 
 use laxity::Costs;
 use laxity::Scheduling;
-use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
+use laxity::calibration::{Backing, Disagreement};
 use laxity_calibrate::Measurement;
 use serde_json::{Value, json};
 
@@ -16,33 +16,6 @@ use crate::report::to_json;
 pub(super) fn object(measured: &Measurement, file: &Path, against: Option<&[Disagreement]>) -> String {
     let Measurement { calibration, choice, notes, .. } = measured;
     let taken = &calibration.taken;
-    let cost = |cost: &Cost| {
-        json!({
-            "kind": cost.kind.name(),
-            "packet_bytes": cost.packet,
-            "samples": cost.samples,
-            "median_ns": cost.median,
-            "claimed_ns": cost.claimed,
-            "exceedance": decimal(cost.exceedance),
-            "largest_ns": cost.largest,
-        })
-    };
-    let window = |window: &Window| {
-        json!({
-            "observer": window.observer.name(),
-            "window_ns": window.window,
-            "windows": window.windows,
-            "parts": window.parts,
-            "stride": window.stride,
-            "batches": window.batches,
-            "batch": window.batch,
-            "bad": window.bad,
-            "median_ns": window.median,
-            "budget_ns": window.budget,
-            "exceedance": decimal(window.exceedance),
-            "largest_ns": window.largest,
-        })
-    };
     let chosen = |choice: &laxity_calibrate::choose::Choice| {
         let counts = choice.cells.iter().map(|cell| {
             let counted = choice.references.iter().zip(&cell.counts);
@@ -54,14 +27,6 @@ pub(super) fn object(measured: &Measurement, file: &Path, against: Option<&[Disa
             "quantum": choice.chosen().quantum,
             "why": choice.why(),
             "counts": counts.collect::<Value>(),
-        })
-    };
-    let differs = |one: &Disagreement| {
-        json!({
-            "kind": one.kind.name(),
-            "packet_bytes": one.packet,
-            "here_ns": one.here,
-            "there_ns": one.there,
         })
     };
     let mut costs = Costs::from(calibration.clone());
@@ -83,13 +48,13 @@ pub(super) fn object(measured: &Measurement, file: &Path, against: Option<&[Disa
             "interface": taken.interface,
         },
         "confidence_ppm": 1_000_000 - taken.alpha.parts() / 1_000_000,
-        "costs": calibration.costs.iter().map(cost).collect::<Value>(),
-        "windows": calibration.windows.iter().map(window).collect::<Value>(),
+        "costs": calibration.costs,
+        "windows": calibration.windows,
         "choice": choice.as_ref().map(chosen),
         "level": backing.level().name(),
         "why": backing.why(),
         "typical": typical::json(&typical::typical(&costs.platform)),
-        "against": against.map(|against| against.iter().map(differs).collect::<Value>()),
+        "against": against,
         "notes": notes,
     }))
 }

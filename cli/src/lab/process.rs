@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 
-use laxity::calibration::decimal;
 use laxity::{Host, HostConfig, Snapshot};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -64,7 +63,7 @@ impl Command for Process {
         let guarantee = costs::of_both_ends(&host.status().backing, platform, channels);
         Promise {
             guarantee: guarantee.level.name().to_owned(),
-            miss_probability: guarantee.miss.map(decimal),
+            miss_probability: guarantee.miss.map(|miss| miss.to_string()),
             in_words: costs::in_words(&guarantee),
         }
     }

@@ -237,7 +237,7 @@ pub(crate) mod phase {
         for &index in active {
             let message = pair.buffers.pop().expect("a buffer for each");
             let arrival = pair.now.before(spread(index, 4, Duration::from_millis(1)));
-            if pair.sender.endpoint.submit(pair.now, pair.channels[index], arrival, message).is_err() {
+            if pair.sender.endpoint.submit(pair.now, pair.channels[index], arrival, Duration::ZERO, message).is_err() {
                 panic!("within the contract");
             }
         }

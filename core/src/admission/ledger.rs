@@ -91,12 +91,7 @@ const fn power(r: u64, k: usize) -> u64 {
 
 /// The first cell whose end is `t` or later; `CELLS` if there is none.
 fn cell_of(t: u64) -> usize {
-    let (mut low, mut high) = (0, CELLS);
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        if end(middle) >= t { high = middle } else { low = middle + 1 }
-    }
-    low
+    ENDS.partition_point(|&end| end < t)
 }
 
 /// lo_g.

@@ -6,6 +6,7 @@ use crate::units::{Duration, Instant};
 /// The reason. The numbers travel on the wire and never change their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::FromRepr, strum::IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u16)]
 #[non_exhaustive]
 pub enum Code {
@@ -65,6 +66,7 @@ impl Code {
 /// Which stage of the data path refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::FromRepr)]
 #[strum(serialize_all = "lowercase")]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum Stage {
     /// The contract itself, before any stage.
@@ -86,6 +88,7 @@ pub enum Stage {
 
 /// The answer no, with its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Refusal {
     /// The reason.
     pub code: Code,
@@ -97,7 +100,8 @@ pub struct Refusal {
     pub at: Option<Instant>,
     /// The least deadline that would be granted, the contract otherwise as requested; `None` if no deadline helps.
     pub least_deadline: Option<Duration>,
-    /// The contract's own mistake, for [`Code::BadParameters`].
+    /// The contract's own mistake, for [`Code::BadParameters`]; other processes are not told.
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub contract: Option<ContractError>,
 }
 

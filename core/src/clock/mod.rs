@@ -59,7 +59,7 @@ mod pending;
 mod tests;
 mod wall;
 
-pub use peer::{ClockCounters, ClockRelation, ExchangeEffect, ExchangeRejection, PeerClock, UnknownReason};
+pub use peer::{ClockRelation, ExchangeEffect, ExchangeRejection, PeerClock, UnknownReason};
 pub use pending::{CompletedMessage, DeadlineVerdict, FirstJudgement, JudgedMessage, PendingMessages};
 pub use wall::WallReading;
 

@@ -84,17 +84,6 @@ pub struct ExchangeEffect {
     pub refuted: bool,
 }
 
-/// Counters of unusual frames. They saturate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct ClockCounters {
-    /// Frames or reports that were refused.
-    pub refused: u64,
-    /// Frames that contradicted what was heard before.
-    pub contradictions: u64,
-    /// Steps up that were noticed.
-    pub steps: u64,
-}
-
 /// A bound of `ω` when the peer's clock read `peer`: `peer − own`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OffsetBound {
@@ -188,7 +177,6 @@ pub struct PeerClock {
     contradictions: MarkHistory,
     steps: MarkHistory,
     distrusted: Option<(Instant, UnknownReason)>,
-    counts: ClockCounters,
     #[cfg(test)]
     pub(super) mistake: Option<Mutant>,
 }
@@ -239,9 +227,6 @@ impl PeerClock {
             }
             Some(_) => {}
         }
-        self.counts.refused = self.counts.refused.saturating_add(heard.refused.is_some().into());
-        self.counts.contradictions = self.counts.contradictions.saturating_add(heard.contradiction.into());
-        self.counts.steps = self.counts.steps.saturating_add(heard.step.is_some().into());
         heard
     }
 
@@ -360,11 +345,6 @@ impl PeerClock {
         if let Some(exchanged) = self.exchanges.newest_mut() {
             exchanged.width = exchanged.width.min(span(width));
         }
-    }
-
-    /// The counters of unusual frames.
-    pub fn counts(&self) -> ClockCounters {
-        self.counts
     }
 
     /// True if no frame was accepted for long.

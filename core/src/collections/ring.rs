@@ -1,6 +1,7 @@
 //! A bounded first-in-first-out queue.
 
 use alloc::collections::VecDeque;
+use core::ops::Deref;
 
 /// A queue that holds at most its capacity; pushing beyond hands the value back.
 #[derive(Debug)]
@@ -42,18 +43,6 @@ impl<T> Ring<T> {
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }
-    /// The oldest value.
-    pub fn front(&self) -> Option<&T> {
-        self.items.front()
-    }
-    /// Values in the queue.
-    pub fn len(&self) -> usize {
-        self.items.len()
-    }
-    /// True if there is none.
-    pub fn is_empty(&self) -> bool {
-        self.items.is_empty()
-    }
     /// True if another one would not fit.
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
@@ -66,8 +55,12 @@ impl<T> Ring<T> {
     pub fn capacity(&self) -> usize {
         self.capacity
     }
+}
+
+impl<T> Deref for Ring<T> {
+    type Target = VecDeque<T>;
     /// The values from the oldest to the newest.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
-        self.items.iter()
+    fn deref(&self) -> &VecDeque<T> {
+        &self.items
     }
 }

@@ -7,7 +7,7 @@ use super::job::ChannelJob;
 use super::link::SENDING;
 use super::seal::Seal;
 use crate::event::{End, LinkId, Name, PeerRequest, SenderPace};
-use crate::receive::{ReceiveConfig, ReceivingChannel};
+use crate::receive::{ReceiveGrant, ReceivingChannel};
 use crate::send::{SendConfig, SendingChannel};
 use crate::signal::Association;
 use crate::units::{Duration, Instant};
@@ -224,46 +224,10 @@ impl SendSetup {
 #[derive(Debug)]
 pub struct ReceiveSetup(pub(super) Box<Channel>);
 
-/// The grant of this host to a channel that it receives.
-#[derive(Clone, Copy, Debug)]
-pub struct ReceiveGrant {
-    /// d_rx: this host's stage.
-    pub stage: Duration,
-    /// The longest wait of a frame here until it is found: the peer has to leave that much beside the stage.
-    pub input_delay: Duration,
-    /// From the logical arrival at the sender to the one here: the sender's stages, the network path, and the wait until
-    /// a frame is found.
-    pub upstream: Duration,
-    /// The longest time of a packet in transit ([`ReceiveConfig::transit`]).
-    pub transit: Duration,
-    /// True if messages may be processed before their logical arrival here.
-    pub work_conserving: bool,
-    /// The level under the fixed-priority policy.
-    pub priority: u8,
-    /// Messages that it has room for.
-    pub messages: u32,
-    /// Packets that it has room for.
-    pub packets: u32,
-}
-
 impl ReceiveSetup {
     /// The channel that answers `request`. Allocates all its memory.
-    pub fn new(request: &PeerRequest, reception: ReceiveGrant) -> Self {
-        let ReceiveGrant { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets } =
-            reception;
-        let config = ReceiveConfig {
-            service: request.service,
-            packet: request.packet,
-            priority,
-            work_conserving,
-            stage,
-            input_delay,
-            upstream,
-            transit,
-            same_clock: request.same_clock,
-            oversize: request.oversize,
-        };
-        let job = ChannelJob::Receiver(ReceivingChannel::new(config, messages, packets));
+    pub fn new(request: &PeerRequest, grant: ReceiveGrant) -> Self {
+        let job = ChannelJob::Receiver(ReceivingChannel::new(request.terms(), grant));
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let mut channel = Channel::new(job, association, Destination::of(request), request.upstream);
         channel.pace = request.pace;

@@ -351,7 +351,7 @@ impl Endpoint {
         let epoch = self.clocks.own_epoch;
         let Some((exchange, channel)) = exchange.zip(self.channels.get_mut(key)) else { return };
         let is_receiving = channel.job.is_receiving();
-        let has_another = channel.job.try_as_receiver_ref().is_some_and(|receiving| !receiving.config().same_clock);
+        let has_another = channel.job.try_as_receiver_ref().is_some_and(|receiving| !receiving.terms.same_clock);
         if channel.clock.is_none() && has_another && channel.association.state == SignalState::Open {
             channel.clock = self.clocks.take(channel.peer);
             channel.association.hurry(found.at, self.clocks.config.period);

@@ -1,11 +1,13 @@
 //! The time that was taken at this host, and the part of it that the platform took beyond its stated limit: the evidence for the cause
 //! `platform`, and against it.
 
+use alloc::collections::VecDeque;
+use core::ops::AddAssign;
+
 use crate::mutant::{self, Mutant};
 use crate::platform::Interference;
 use crate::receive::TimeLoss;
 use crate::units::{Duration, Instant};
-use core::ops::AddAssign;
 
 const REMEMBERED: usize = 64;
 /// Older gaps within so long are remembered as one, so that those of half of `REMEMBERED` times as long are not forgotten: a platform
@@ -38,31 +40,11 @@ impl AddAssign for TimeLoss {
     }
 }
 
-/// The latest of a number of gaps.
-#[derive(Debug)]
-struct LatestGaps {
-    gaps: [Gap; REMEMBERED],
-    /// The place of the last one.
-    last: usize,
-}
-
-impl LatestGaps {
-    fn none() -> Self {
-        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: TimeLoss::default() };
-        Self { gaps: [none; REMEMBERED], last: 0 }
-    }
-
-    /// Remembers another one instead of the first.
-    fn push(&mut self, gap: Gap) -> Gap {
-        self.last = (self.last + 1) % REMEMBERED;
-        core::mem::replace(&mut self.gaps[self.last], gap)
-    }
-
-    /// From the last one back.
-    fn back(&self) -> impl Iterator<Item = &Gap> {
-        let (after, before) = self.gaps.split_at(self.last + 1);
-        after.iter().rev().chain(before.iter().rev()).take_while(|gap| !gap.taken.is_zero())
-    }
+/// Puts `gap` in front, and gives the last one back if there were [`REMEMBERED`] already.
+fn remember(gaps: &mut VecDeque<Gap>, gap: Gap) -> Option<Gap> {
+    let last = if gaps.len() < REMEMBERED { None } else { gaps.pop_back() };
+    gaps.push_front(gap);
+    last
 }
 
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse: what this host wasted itself
@@ -70,9 +52,10 @@ impl LatestGaps {
 #[derive(Debug)]
 pub(super) struct RecentGaps {
     envelope: Interference,
-    each: LatestGaps,
-    /// Those before them, several in one.
-    older: LatestGaps,
+    /// The latest one first; at most [`REMEMBERED`].
+    each: VecDeque<Gap>,
+    /// Those before them, several in one; likewise.
+    older: VecDeque<Gap>,
     latest: Instant,
     /// The time that this host has wasted since it had caught up at that time.
     wasted: (Instant, Duration),
@@ -83,7 +66,7 @@ pub(super) struct RecentGaps {
 impl RecentGaps {
     /// No gaps yet; what the platform may take without being blamed is `envelope`.
     pub(super) fn new(envelope: Interference) -> Self {
-        let (each, older) = (LatestGaps::none(), LatestGaps::none());
+        let [each, older] = [(); 2].map(|()| VecDeque::with_capacity(REMEMBERED));
         let wasted = (Instant::ZERO, Duration::ZERO);
         Self { envelope, each, older, latest: Instant::ZERO, wasted, caught_up: Instant::ZERO }
     }
@@ -107,13 +90,16 @@ impl RecentGaps {
             self.wasted = (self.caught_up, Duration::ZERO);
         }
         self.wasted.1 += taken.own;
-        let gap = self.each.push(Gap { begin: end.before(taken.all()), end, taken });
-        let last = &mut self.older.gaps[self.older.last];
-        if last.taken.is_zero() || gap.end.since(last.begin) > GRAIN {
-            self.older.push(gap);
-        } else {
-            last.end = gap.end.max(last.end);
-            last.taken += gap.taken;
+        let gap = Gap { begin: end.before(taken.all()), end, taken };
+        let Some(gap) = remember(&mut self.each, gap) else { return };
+        match self.older.front_mut() {
+            Some(last) if gap.end.since(last.begin) <= GRAIN => {
+                last.end = gap.end.max(last.end);
+                last.taken += gap.taken;
+            }
+            _ => {
+                remember(&mut self.older, gap);
+            }
         }
     }
 
@@ -143,8 +129,8 @@ impl RecentGaps {
             let [platform, own, flooded] = [platform, own, flooded].map(|taken| taken.saturating_sub(before));
             TimeLoss { platform, own, flooded }
         };
-        let each = self.each.back().map(|gap| (gap, gap.taken));
-        let all = each.chain(self.older.back().map(|gap| (gap, part(gap)))).take_while(|(gap, _)| gap.end >= since);
+        let each = self.each.iter().map(|gap| (gap, gap.taken));
+        let all = each.chain(self.older.iter().map(|gap| (gap, part(gap)))).take_while(|(gap, _)| gap.end >= since);
         let (mut taken, mut most) = (TimeLoss::default(), Duration::ZERO);
         for (gap, of_it) in all {
             taken += of_it;

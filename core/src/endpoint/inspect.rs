@@ -1,4 +1,5 @@
-//! The questions that an endpoint answers about itself; nothing here changes anything.
+//! The questions that an endpoint answers about itself, and what it is told of packets that this host's handlers never saw: the kernel dropped
+//! them, or an application's handler there was done with them.
 
 use core::net::SocketAddr;
 
@@ -6,7 +7,7 @@ use super::Endpoint;
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
-use crate::receive::{DeliveredMessage, Evidence, ExpectedChannel, ReceiveCounters};
+use crate::receive::{DeliveredMessage, Evidence, ExpectedChannel, HandledMessages, ReceiveCounters};
 use crate::relay::RelayCounters;
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
@@ -97,5 +98,34 @@ impl Endpoint {
     /// True if control frames wait for `link`.
     pub fn has_control(&self, link: LinkId) -> bool {
         self.links.get(usize::from(link)).is_some_and(LinkState::has_frames)
+    }
+}
+
+/// Packets that this host's handlers never saw.
+impl Endpoint {
+    /// Notes that `packets` packets of the channel at `place` were dropped as over its contract before this host saw them
+    /// ([`ExpectedChannel`](crate::receive::ExpectedChannel)). Messages that turn out to miss some of them are the sender's fault, not the network's.
+    pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
+        let taker = self.channels.key_at(place).and_then(|key| self.taker(key));
+        if let Some(channel) = taker.and_then(|key| self.channels.get_mut(key)) {
+            channel.job.note_policed(now, packets);
+        }
+    }
+
+    /// Notes messages of the channel at `place` that its application's handler was done with before this host saw them [events §3.2]: they are
+    /// delivered. Returns the channel, if it is one that is received here.
+    pub fn handle_handled(&mut self, now: Instant, place: u32, handled: &HandledMessages) -> Option<ChannelId> {
+        let key = self.channels.key_at(place)?;
+        self.channels.get_mut(key)?.job.try_as_receiver_mut()?.note_handled(handled);
+        self.conclude_if_complete(now, key);
+        Some(key)
+    }
+
+    /// Notes that `messages` messages of the channel at `place`, of so many bytes, have left as replies of such a handler. Their numbers continue those of the
+    /// channel, which sends nothing else. Returns the channel, if it is one that is sent here.
+    pub fn handle_replied(&mut self, place: u32, messages: u64, bytes: u64) -> Option<ChannelId> {
+        let key = self.channels.key_at(place)?;
+        self.channels.get_mut(key)?.job.try_as_sender_mut()?.note_replied(messages, bytes);
+        Some(key)
     }
 }

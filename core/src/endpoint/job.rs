@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 
 use super::relay::{DownstreamSide, UpstreamSide};
 use super::{DepartedMessage, QueuePeaks};
-use crate::contract::{Overload, Service};
+use crate::contract::{ChannelTerms, Overload};
 use crate::event::ChannelId;
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
@@ -36,18 +36,6 @@ pub(super) enum ChannelJob {
     Inward(UpstreamSide),
     /// A relay's side towards the receiver.
     Onward(DownstreamSide),
-}
-
-/// The request in OPEN.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OpenTerms {
-    pub(super) service: Service,
-    /// S, bytes.
-    pub(super) packet: u32,
-    /// The largest size of a message as a multiple of `max_message`.
-    pub(super) oversize: u32,
-    /// True if the times in its packets are on our clock.
-    pub(super) same_clock: bool,
 }
 
 /// A packet that its job gives to the link.
@@ -157,9 +145,9 @@ impl ChannelJob {
                 let packet = relaying.pop()?;
                 let area = frames.packet_mut(&packet.frame);
                 write_receiver(area, remote.0, remote.1);
-                let waited = packet.waited(now, relaying.config());
+                let waited = relaying.waited(now, &packet);
                 write_evidence(area, packet.stolen + stolen(packet.under_way), waited);
-                let is_real_time = relaying.config().service.is_real_time();
+                let is_real_time = relaying.terms.service.is_real_time();
                 let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
                 let message = DepartedMessage { channel, sequence, last, logical_arrival: packet.release, deadline };
                 let (frame, payload) = (packet.frame, packet.payload);
@@ -231,18 +219,14 @@ impl ChannelJob {
     }
 
     /// The request of a side that opens.
-    pub(super) fn offer(&self) -> Option<OpenTerms> {
+    pub(super) fn offer(&self) -> Option<ChannelTerms> {
         match self {
             Self::Sender(sending) => {
                 let config = sending.config();
                 let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-                Some(OpenTerms { service: config.service, packet: config.packet, oversize, same_clock: true })
+                Some(ChannelTerms { service: config.service, packet: config.packet, oversize, same_clock: true })
             }
-            Self::Onward(onward) => {
-                let config = onward.relaying.config();
-                let (service, packet, oversize) = (config.service, config.packet, config.oversize);
-                Some(OpenTerms { service, packet, oversize, same_clock: config.same_clock })
-            }
+            Self::Onward(onward) => Some(onward.relaying.terms),
             Self::Receiver(_) | Self::Inward(_) => None,
         }
     }
@@ -252,8 +236,8 @@ impl ChannelJob {
     pub(super) fn terms(&self) -> Option<(Duration, u32, bool)> {
         match self {
             Self::Receiver(receiving) => {
-                let config = receiving.config();
-                Some((config.stage + config.input_delay, config.packet, config.same_clock))
+                let ReceivingChannel { terms, grant, .. } = receiving;
+                Some((grant.stage + grant.input_delay, terms.packet, terms.same_clock))
             }
             Self::Inward(inward) => Some(inward.terms()),
             Self::Sender(_) | Self::Onward(_) => None,

@@ -6,7 +6,6 @@ mod channel;
 mod clocks;
 mod closing;
 mod control;
-mod early;
 mod gaps;
 mod inspect;
 mod job;
@@ -19,14 +18,13 @@ mod secret;
 mod signalling;
 mod step;
 mod transmit;
-mod upcalls;
 mod watched;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub use channel::{Channel, Destination, ReceiveGrant, ReceiveSetup, ReleasedChannel, SendSetup};
+pub use channel::{Channel, Destination, ReceiveSetup, ReleasedChannel, SendSetup};
 use clocks::PeerClocks;
 pub use clocks::{ClockConfig, MAX_PEER_CLOCKS};
 use gaps::RecentGaps;
@@ -49,12 +47,13 @@ use crate::mutant::{self, Mutant};
 use crate::piece::Piece;
 use crate::platform::Interference;
 use crate::processor::{PickedJob, Policy};
-use crate::receive::{Cause, DeliveredMessage, Evidence, ForeignFrame, FrameTimes, SegmentExcess, TimeLoss};
+pub use crate::receive::ReceiveGrant;
+use crate::receive::{Cause, DeliveredMessage, Evidence, FrameTimes, SegmentExcess, TimeLoss};
 use crate::send::{AcceptedMessage, Arrival, RejectedMessage, Violation};
 use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
 use crate::upcall::Upcalls;
-use crate::wire::{DataView, MAX_CONTROL_BYTES};
+use crate::wire::{DataView, FrameKind, MAX_CONTROL_BYTES, WireError, classify};
 
 /// The parameters of an endpoint.
 #[derive(Clone, Debug)]
@@ -276,7 +275,7 @@ impl LocalLosses {
 /// // Send: three packets, one step each; each step's packet is on the link before the next one.
 /// let mut message = MessageBuf::with_capacity(2500);
 /// message.fill(&[5; 2500]);
-/// sender.submit(ms(1), channel, ms(1), message).unwrap();
+/// sender.submit(ms(1), channel, ms(1), Duration::ZERO, message).unwrap();
 /// while let Some(step) = sender.poll_step(ms(1), &mut frames) {
 ///     carry(ms(1), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
 ///     assert!(step.bytes <= 1000);
@@ -382,27 +381,13 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ commands
 
-    /// Takes a message that arrived at `stamp` in the application's thread, not after `now`. The promise and the check of the contract
-    /// count from `stamp`. The message is served as if it had arrived no more than `handover` ago, so no application can bring deadlines
-    /// closer than was admitted by handing over late.
+    /// Takes a message that arrived at `stamp` in the application's thread, not after `now`, and that the application itself withheld for so
+    /// long after it had stamped it. The promise and the check of the contract count from `stamp`. The message is served as if it had
+    /// arrived no more than `handover` ago, so no application can bring deadlines closer than was admitted by handing over late.
     ///
     /// # Errors
     /// The message comes back with the reason. A channel that is not open counts as having no burst.
     pub fn submit(
-        &mut self,
-        now: Instant,
-        channel: ChannelId,
-        stamp: Instant,
-        message: MessageBuf,
-    ) -> Result<AcceptedMessage, RejectedMessage> {
-        self.submit_withheld(now, channel, stamp, Duration::ZERO, message)
-    }
-
-    /// As [`Endpoint::submit`], for a message that the application itself withheld for so long after it had stamped it.
-    ///
-    /// # Errors
-    /// As [`Endpoint::submit`].
-    pub fn submit_withheld(
         &mut self,
         now: Instant,
         channel: ChannelId,
@@ -427,7 +412,7 @@ impl Endpoint {
             return Err(closed(message));
         }
         let Some(sending) = state.job.try_as_sender_mut() else { return Err(closed(message)) };
-        let submitted = sending.submit_after(arrival, message, |since| self.gaps.stolen(since, now))?;
+        let submitted = sending.submit(arrival, message, |since| self.gaps.stolen(since, now))?;
         if let Some(work) = state.job.work(self.config.quantum) {
             self.jobs.processor.ready(now, channel.index(), work);
         }
@@ -510,7 +495,8 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ inputs
 
     /// Takes a frame of `len` bytes that came in on `link` from `peer`, and was found then. The endpoint owns the frame now, and frees it
-    /// unless it keeps it.
+    /// unless it keeps it. The channel of a packet is found before any protocol work, so that frames that are not ours, or beyond a contract,
+    /// cost next to nothing [rio §2.1, channels §3.1].
     pub fn handle_frame(
         &mut self,
         found: impl Into<FrameTimes>,
@@ -523,22 +509,23 @@ impl Endpoint {
         let found = found.into();
         self.counters.handled += 1;
         let bytes = &frames.packet(&frame)[..len.min(frames.packet_capacity())];
-        match crate::receive::route(bytes) {
-            Ok(crate::receive::FrameTarget::Data(view)) => {
-                if let Some(frame) = self.handle_data(found, peer, view, frame) {
-                    frames.free(frame);
+        match classify(bytes) {
+            Ok(FrameKind::Control) if len <= MAX_CONTROL_BYTES => self.handle_control(found, link, peer, bytes),
+            Ok(FrameKind::Control) => self.counters.control_invalid += 1,
+            Ok(FrameKind::Data | FrameKind::Tagged) => match DataView::parse(bytes) {
+                Ok(view) => {
+                    if let Some(frame) = self.handle_data(found, peer, view, frame) {
+                        frames.free(frame);
+                    }
+                    return;
                 }
-                return;
-            }
-            Ok(crate::receive::FrameTarget::Control) if len <= MAX_CONTROL_BYTES => {
-                self.handle_control(found, link, peer, bytes);
-            }
-            Ok(crate::receive::FrameTarget::Control) => self.counters.control_invalid += 1,
-            Err(ForeignFrame::Version(_)) => {
+                Err(_) => self.counters.foreign += 1,
+            },
+            Err(WireError::Version(_)) => {
                 self.counters.other_version += 1;
                 self.answer_version(link, peer, bytes);
             }
-            Err(ForeignFrame::Malformed(_)) => self.counters.foreign += 1,
+            Err(_) => self.counters.foreign += 1,
         }
         frames.free(frame);
     }

@@ -11,10 +11,11 @@ use super::channel::Channel;
 use super::job::ChannelJob;
 use super::{Destination, Endpoint, ReceiveSetup, SendSetup};
 use crate::admission::{Code, Refusal, Stage};
+use crate::contract::ChannelTerms;
 use crate::event::{ChannelId, End, PeerRequest, RequestId};
 use crate::frames::FrameId;
 use crate::receive::{DropReason, FrameTimes, stretched};
-use crate::relay::{RelayConfig, RelayGrant, RelayedChannel};
+use crate::relay::{RelayGrant, RelayedChannel};
 use crate::signal::{Association, SignalState};
 use crate::units::{Duration, Instant};
 use crate::wire::{DataView, MessageCounts, ROUTE_LOST};
@@ -75,15 +76,9 @@ impl SendSetup {
         upstream: Duration,
         packets: u32,
     ) -> Self {
-        let config = RelayConfig {
-            service: request.service,
-            packet: request.packet.min(packet),
-            oversize: request.oversize,
-            same_clock: request.same_clock,
-            passage: RelayGrant::default(),
-        };
+        let terms = ChannelTerms { packet: request.packet.min(packet), ..request.terms() };
         let onward = DownstreamSide {
-            relaying: RelayedChannel::new(config, packets),
+            relaying: RelayedChannel::new(terms, packets),
             request: request.id,
             inward: None,
             receiver_has_same_clock: false,
@@ -134,8 +129,8 @@ impl Endpoint {
         let Some(side) = channel.job.try_as_onward_mut() else { return };
         side.inward = Some(key);
         side.relaying.begin(now, passage);
-        let config = side.relaying.config();
-        let terms = (config.packet, config.same_clock && side.receiver_has_same_clock);
+        let ChannelTerms { packet, same_clock, .. } = side.relaying.terms;
+        let terms = (packet, same_clock && side.receiver_has_same_clock);
         channel.association.enter(SignalState::Open, now);
         self.set_timer(onward);
         if let Some(inward) = self.channels.get_mut(key).and_then(|channel| channel.job.try_as_inward_mut()) {

@@ -8,13 +8,12 @@ use core::net::SocketAddr;
 use super::Endpoint;
 use super::channel::{Channel, ReceiveSetup, ReleasedChannel, SendSetup};
 use super::control::ShortText;
-use super::job::OpenTerms;
 use super::link::{SENDING, SHARES};
 use super::seal::{Authentication, SharedKey};
 use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
 use crate::collections::{DeadlineHeap, Ring, TokenMap};
-use crate::contract::{self, ContractError, SendingStages, Service, packets};
+use crate::contract::{self, ChannelTerms, ContractError, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, PeerRequest, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
@@ -105,7 +104,7 @@ impl Endpoint {
         let best_effort = link.best_effort;
         channel.unsent_before = link.unsent;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
-            Some(OpenTerms { service, packet, .. }) => {
+            Some(ChannelTerms { service, packet, .. }) => {
                 let packet = if service.is_real_time() { packet } else { packet.min(best_effort.packet_max) };
                 channel.job.set_packet(packet);
                 let checked = check_packets(&service, &best_effort, packet, limits::MAX_PACKETS_PER_MESSAGE);
@@ -435,7 +434,7 @@ impl Endpoint {
         }
         let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let Some(OpenTerms { service, packet, .. }) = channel.job.offer() else { return };
+        let Some(ChannelTerms { service, packet, .. }) = channel.job.offer() else { return };
         if channel.is_question || accept.check(packet as u16).is_err() {
             return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }

@@ -11,7 +11,7 @@
 //! Time that no witness explains is Laxity's. Only without an arrival stamp the network cannot be told from an input that was not looked
 //! at: that is unexplained.
 
-use super::config::ReceiveConfig;
+use super::config::ReceiveGrant;
 use crate::cause::Cause;
 use crate::mutant::{self, Mutant};
 use crate::units::{Duration, Instant};
@@ -67,8 +67,8 @@ pub(crate) struct PacketSegments {
 }
 
 /// From the hand-over to the sender's link until a packet had arrived, as far as that is the network's.
-fn granted_to_network(config: &ReceiveConfig) -> Duration {
-    config.transit.saturating_sub(config.input_delay)
+fn granted_to_network(grant: &ReceiveGrant) -> Duration {
+    grant.transit.saturating_sub(grant.input_delay)
 }
 
 impl PacketSegments {
@@ -121,8 +121,8 @@ impl PacketSegments {
 
     /// True if the network took longer than it may.
     #[inline]
-    pub(crate) fn is_delayed(&self, config: &ReceiveConfig) -> bool {
-        self.transit > granted_to_network(config)
+    pub(crate) fn is_delayed(&self, grant: &ReceiveGrant) -> bool {
+        self.transit > granted_to_network(grant)
     }
 
     /// Another packet of the message came later. When the message is late is known by its last packet; where nothing is known of their
@@ -133,17 +133,17 @@ impl PacketSegments {
     }
 
     /// The excess of each segment over its grant, which a bound undercuts by `spare`.
-    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
-        let granted = granted_to_network(config);
-        let unlooked = self.lay.unwrap_or(Duration::ZERO).saturating_sub(config.input_delay);
+    pub(crate) fn excess(&self, grant: &ReceiveGrant, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
+        let granted = granted_to_network(grant);
+        let unlooked = self.lay.unwrap_or(Duration::ZERO).saturating_sub(grant.input_delay);
         let (network, unknown) = match self.lay {
             Some(_) => (self.transit.saturating_sub(granted), Duration::ZERO),
-            None => (Duration::ZERO, self.transit.saturating_sub(config.transit)),
+            None => (Duration::ZERO, self.transit.saturating_sub(grant.transit)),
         };
-        let upstream = config.upstream.saturating_sub(spare);
+        let upstream = grant.upstream.saturating_sub(spare);
         if !self.is_timed {
             // It is not known when it had to be handed over; but what the sender's host has evidence of held it up.
-            let platform = self.waited.saturating_sub(upstream.saturating_sub(config.transit));
+            let platform = self.waited.saturating_sub(upstream.saturating_sub(grant.transit));
             let platform = platform.min(stretched(self.stolen, stretch_ppm));
             return SegmentExcess { platform, unlooked, ..SegmentExcess::default() };
         }
@@ -246,8 +246,8 @@ pub struct Delay {
 
 impl Delay {
     /// All of it, against the grants.
-    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
-        let way = self.way.excess(config, spare, stretch_ppm);
+    pub(crate) fn excess(&self, grant: &ReceiveGrant, spare: Duration, stretch_ppm: u64) -> SegmentExcess {
+        let way = self.way.excess(grant, spare, stretch_ppm);
         // A later packet of it may come so late that this is why, after all.
         let excess = match self.is_behind && way.all() <= self.inherited.all() {
             true => self.inherited.whatever_came(way),
@@ -256,15 +256,15 @@ impl Delay {
         // Where each message takes no longer than it may until it is found, none waits beyond that for those before it, unless they come too soon.
         let found = self.way.until_found().filter(|_| !self.held.is_zero());
         let beyond = found
-            .map_or(Duration::ZERO, |found| (found + self.held).saturating_sub(config.upstream.saturating_sub(spare)));
+            .map_or(Duration::ZERO, |found| (found + self.held).saturating_sub(grant.upstream.saturating_sub(spare)));
         SegmentExcess { sender: excess.sender + beyond.saturating_sub(excess.all()), ..excess }
     }
 
     /// Messages before it move its place in time by so much: what held them up explains that, and what it would be late by in any
     /// case.
-    pub(crate) fn inherit(&mut self, before: SegmentExcess, by: Duration, config: &ReceiveConfig, stretch_ppm: u64) {
+    pub(crate) fn inherit(&mut self, before: SegmentExcess, by: Duration, grant: &ReceiveGrant, stretch_ppm: u64) {
         self.is_behind = true;
-        self.inherited = before.at_most(by + self.way.excess(config, Duration::ZERO, stretch_ppm).all());
+        self.inherited = before.at_most(by + self.way.excess(grant, Duration::ZERO, stretch_ppm).all());
     }
 
     /// It came so late itself that it is no longer those before it that decide on its place.
@@ -362,7 +362,6 @@ pub(crate) fn stretched(taken: Duration, stretch_ppm: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::{Contract, Service};
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -372,25 +371,23 @@ mod tests {
     }
 
     /// 20 ms: 7 at the sender, 4 in transit and 1 in the input, 8 here.
-    fn config() -> ReceiveConfig {
-        ReceiveConfig {
-            service: Service::RealTime(Contract::new(1_000, 1, ms(10), 1, ms(20)).unwrap()),
-            packet: 1_000,
-            priority: 0,
-            work_conserving: false,
+    fn grant() -> ReceiveGrant {
+        ReceiveGrant {
             stage: ms(8),
             input_delay: ms(1),
             upstream: ms(12),
-            same_clock: true,
             transit: ms(5),
-            oversize: 1,
+            work_conserving: false,
+            priority: 0,
+            messages: 1,
+            packets: 1,
         }
     }
 
     /// The cause of the lateness of a message that arrived at its sender at 100 ms, waited there for `waited` of which the platform took `stolen`, was on its
     /// way for `transit`, lay in the input for `lay`, and was complete `here` after that.
     fn blamed(waited: u64, stolen: u64, transit: u64, lay: Option<u64>, here: u64, taken: TimeLoss) -> Option<Cause> {
-        let config = config();
+        let grant = grant();
         let micros = |millis: u64| 1_000 * millis as u32;
         let header = DataHeader {
             channel: 0,
@@ -413,9 +410,9 @@ mod tests {
         };
         let delay = Delay { way: PacketSegments::of(found, &header, true), ..Delay::default() };
         let completion = found.at + ms(here);
-        let due_here = found.at.max(at(112)) + config.stage;
+        let due_here = found.at.max(at(112)) + grant.stage;
         let lateness = completion.since(at(120));
-        let excess = delay.excess(&config, Duration::ZERO, 1_250_000);
+        let excess = delay.excess(&grant, Duration::ZERO, 1_250_000);
         let judged = Evidence::judge(lateness, excess, completion.since(due_here), taken, 1_250_000);
         (!lateness.is_zero()).then_some(judged.cause)
     }
@@ -461,13 +458,13 @@ mod tests {
 
     /// The evidence about a message on time but for this way, behind those that this delays by 60 ms, and so on for a hundred messages.
     fn chain(first: SegmentExcess, way: PacketSegments) -> Evidence {
-        let config = config();
+        let grant = grant();
         let mut before = first;
         for _ in 0..100 {
             let mut delay = Delay { way, ..Delay::default() };
-            let on_its_way = way.excess(&config, Duration::ZERO, 1_250_000).all();
-            delay.inherit(before, ms(60).saturating_sub(on_its_way), &config, 1_250_000);
-            before = delay.excess(&config, Duration::ZERO, 1_250_000);
+            let on_its_way = way.excess(&grant, Duration::ZERO, 1_250_000).all();
+            delay.inherit(before, ms(60).saturating_sub(on_its_way), &grant, 1_250_000);
+            before = delay.excess(&grant, Duration::ZERO, 1_250_000);
         }
         Evidence::judge(ms(60), before, Duration::ZERO, nothing(), 1_250_000)
     }

@@ -1,6 +1,6 @@
-//! The parameters and the counters of a receiving channel.
+//! The grant to a receiving channel, and its counters.
 
-use crate::contract::Service;
+use crate::contract::ChannelTerms;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
@@ -9,43 +9,31 @@ use super::HandledMessages;
 use super::policing::CREDIT;
 use crate::cause::Misses;
 
-/// The parameters of a receiving channel.
+/// The grant of this host to a channel that it receives.
 #[derive(Clone, Copy, Debug)]
-pub struct ReceiveConfig {
-    /// The service that it has.
-    pub service: Service,
-    /// S: the packet payload that both sides agreed on, bytes.
-    pub packet: u32,
-    /// The level under the fixed-priority policy.
-    pub priority: u8,
-    /// True if the handler may process a message before its logical arrival here.
-    pub work_conserving: bool,
+pub struct ReceiveGrant {
     /// d_rx: from the logical arrival here to delivery.
     pub stage: Duration,
-    /// The longest wait of a frame here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    /// The longest wait of a frame here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`. The peer has
+    /// to leave that much beside the stage.
     pub input_delay: Duration,
-    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the network path.
+    /// From the logical arrival at the sender to the logical arrival here: the sender's stages, the network path, and the wait until a
+    /// frame is found.
     pub upstream: Duration,
-    /// True if the sender's clock is ours.
-    pub same_clock: bool,
     /// The longest time of a packet from the hand-over to the sender's link until it is found here: look-ahead, transmission,
     /// propagation, clock error, and the wait in the socket. Beyond it the network is to blame.
     pub transit: Duration,
-    /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
-    pub oversize: u32,
+    /// True if the handler may process a message before its logical arrival here.
+    pub work_conserving: bool,
+    /// The level under the fixed-priority policy.
+    pub priority: u8,
+    /// Messages that it has room for.
+    pub messages: u32,
+    /// Packets that it has room for.
+    pub packets: u32,
 }
 
-impl ReceiveConfig {
-    /// The largest message that may come, bytes.
-    pub fn largest_message(&self) -> u32 {
-        self.service.largest_message(self.oversize)
-    }
-
-    /// The number of intervals that a message of `bytes` uses up: its packets in proportion to the contract's.
-    pub(super) fn intervals(&self, bytes: u32) -> u32 {
-        self.service.intervals(bytes, self.packet)
-    }
-
+impl ChannelTerms {
     /// The time before `logical_arrival`, as it is believed, at which the message was sent, by its sender's word; no longer than its contract lets a
     /// message be ahead, and a late one be believed older.
     pub(crate) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
@@ -57,11 +45,6 @@ impl ReceiveConfig {
         };
         let sent = header.logical_arrival.before(Duration::from_micros(header.ahead_micros.into()));
         logical_arrival.since(sent).min(most)
-    }
-
-    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
-    pub(super) fn part(&self, index: u16) -> u32 {
-        self.service.part(index.into(), self.packet)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Early demultiplexing [rio §2.1]: the frames that may arrive for a channel, as a few numbers by which a program in the driver can judge.
 //!
 //! [`ExpectedChannel`] is the description of a channel for a link. `fuzz/src/demux/model.rs` gives the program's decision about a packet that is
-//! for our port. It is a model, in which [`route`](super::route) and [`DataView`](crate::wire::DataView) take part. A test of the link gives both
+//! for our port. It is a model, in which [`classify`](crate::wire::classify) and [`DataView`](crate::wire::DataView) take part. A test of the link gives both
 //! the same packets, so that the kernel's program is compared with the demultiplexer that ships.
 //!
 //! # Nothing is dropped early that the host would take
@@ -42,7 +42,7 @@
 use core::net::SocketAddr;
 
 use super::policing::CREDIT;
-use crate::contract::{Service, packets};
+use crate::contract::{ChannelTerms, packets};
 use crate::units::{Duration, Instant};
 
 /// Packets that may be useless: copies that the network made, and those that come too late.
@@ -108,11 +108,8 @@ pub struct EarlyHandling {
 /// The values of a channel's set-up that decide how much the host takes; the letters are those of this module's head.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Intake<'a> {
-    pub(crate) service: &'a Service,
-    /// S.
-    pub(crate) packet: u32,
-    /// o.
-    pub(crate) oversize: u32,
+    /// S and o are of these.
+    pub(crate) terms: &'a ChannelTerms,
     pub(crate) upstream: Duration,
     pub(crate) input_delay: Duration,
     /// s: messages of which packets may come at once.
@@ -122,14 +119,13 @@ pub(crate) struct Intake<'a> {
 impl Intake<'_> {
     /// From `peer`, with `key`.
     pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let Self { service, packet, oversize, upstream, input_delay, messages } = *self;
-        let (class, spacing, tolerance) = match service.contract() {
+        let Self { terms, upstream, input_delay, messages } = *self;
+        let (class, spacing, tolerance) = match terms.service.contract() {
             None => (ArrivalClass::BestEffort, Duration::ZERO, Duration::ZERO),
             Some(contract) => {
                 let interval = contract.interval();
-                let largest = service.largest_message(oversize);
-                let parts = u64::from(service.intervals(largest, packet));
-                let count = u64::from(packets(contract.max_message(), packet));
+                let parts = u64::from(terms.intervals(terms.largest_message()));
+                let count = u64::from(packets(contract.max_message(), terms.packet));
                 // Down, and never to zero: that would be no policing.
                 let spacing = interval.mul_ratio(SURPLUS_SHARE - 1, SURPLUS_SHARE * count).max(Duration::from_nanos(1));
                 let whole = interval * ((2 * messages as u64 + 1) * parts);
@@ -138,7 +134,8 @@ impl Intake<'_> {
                 (ArrivalClass::RealTime, spacing, tolerance)
             }
         };
-        ExpectedChannel { peer, key, class, packet, max_message: service.largest_message(oversize), spacing, tolerance }
+        let (packet, max_message) = (terms.packet, terms.largest_message());
+        ExpectedChannel { peer, key, class, packet, max_message, spacing, tolerance }
     }
 }
 

@@ -3,7 +3,6 @@
 mod attribution;
 mod config;
 mod delivered;
-mod demux;
 mod early;
 mod policing;
 mod receiving;
@@ -14,9 +13,8 @@ pub use attribution::Delay;
 pub(crate) use attribution::SegmentExcess;
 pub(crate) use attribution::stretched;
 pub use attribution::{Evidence, FrameTimes, TimeLoss};
-pub use config::{DropReason, ReceiveConfig, ReceiveCounters};
+pub use config::{DropReason, ReceiveCounters, ReceiveGrant};
 pub use delivered::{DeliveredMessage, Segments, SenderStamps};
-pub use demux::{ForeignFrame, FrameTarget, route};
 pub use early::{ArrivalClass, EarlyHandling, ExpectedChannel, HandledMessages, RateLimit, SURPLUS_PACKETS};
 pub(crate) use early::{EarlyDrops, Intake};
 pub(crate) use policing::{ChannelPolicer, PolicedMessage, PolicingDrop};

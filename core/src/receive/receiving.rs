@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use super::attribution::{Delay, Evidence, FrameTimes, PacketSegments, TimeLoss};
-use super::config::{DropReason, ReceiveConfig, ReceiveCounters};
+use super::config::{DropReason, ReceiveCounters, ReceiveGrant};
 use super::delivered::{DeliveredMessage, SenderStamps};
 use super::early::{EarlyDrops, ExpectedChannel, HandledMessages, Intake};
 use super::policing::{CREDIT, ChannelPolicer, PolicedMessage, PolicingDrop};
@@ -20,7 +20,7 @@ use super::slot::{AbandonedMessage, ArrivedPacket, Buffers, HoldUp, LostMessages
 use crate::cause::Cause;
 use crate::clock::{PendingMessages, UNSURE_EPOCH};
 use crate::collections::Ring;
-use crate::contract::{Contract, Service, packets};
+use crate::contract::{ChannelTerms, Contract, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::piece::{Piece, StepResult};
@@ -45,7 +45,8 @@ fn unjudged(service: &Service) -> usize {
 /// One receiving channel.
 #[derive(Debug)]
 pub struct ReceivingChannel {
-    config: ReceiveConfig,
+    pub(crate) terms: ChannelTerms,
+    pub(crate) grant: ReceiveGrant,
     policing: Option<ChannelPolicer>,
     held_up: HoldUp,
     /// Messages below this number have begun to arrive, or were overtaken.
@@ -80,35 +81,36 @@ pub struct ReceivingChannel {
 }
 
 impl ReceivingChannel {
-    /// A channel with room for `messages` messages (under reassembly, complete, or with the application) and `packets`
+    /// A channel with room for `grant.messages` messages (under reassembly, complete, or with the application) and `grant.packets`
     /// packets waiting for its handler. Allocates all of it.
-    pub fn new(config: ReceiveConfig, messages: u32, packet_queue: u32) -> Self {
-        let messages = messages.clamp(2, limits::MAX_QUEUED_MESSAGES) as usize;
+    pub fn new(terms: ChannelTerms, grant: ReceiveGrant) -> Self {
+        let packet_queue = grant.packets.max(1) as usize;
+        let messages = grant.messages.clamp(2, limits::MAX_QUEUED_MESSAGES) as usize;
         let slots = messages.min(limits::MAX_REASSEMBLIES as usize);
-        let fragments = packets(config.largest_message(), config.packet) as usize;
-        let reordered = slots as u64 * u64::from(config.intervals(config.largest_message()));
+        let fragments = packets(terms.largest_message(), terms.packet) as usize;
+        let reordered = slots as u64 * u64::from(terms.intervals(terms.largest_message()));
         let words = fragments.div_ceil(64);
         Self {
-            policing: config
+            policing: terms
                 .service
                 .contract()
-                .map(|contract| ChannelPolicer::new(*contract, config.upstream, config.same_clock, reordered)),
+                .map(|contract| ChannelPolicer::new(*contract, grant.upstream, terms.same_clock, reordered)),
             held_up: HoldUp::default(),
             begun: 0,
             slotted: 0,
             after: 0,
-            packets: Ring::with_capacity(packet_queue.max(1) as usize),
-            left: Vec::with_capacity(packet_queue.max(1) as usize),
+            packets: Ring::with_capacity(packet_queue),
+            left: Vec::with_capacity(packet_queue),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
             buffers: Buffers {
-                free: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
+                free: (0..messages).map(|_| MessageBuf::with_capacity(terms.largest_message() as usize)).collect(),
                 least_free: messages,
                 lent: 0,
             },
             complete: Ring::with_capacity(messages),
-            pending: (!config.same_clock).then(|| Box::new(PendingMessages::new(unjudged(&config.service)))),
+            pending: (!terms.same_clock).then(|| Box::new(PendingMessages::new(unjudged(&terms.service)))),
             displaced: None,
             dropped_early: EarlyDrops::default(),
             handled: 0,
@@ -116,10 +118,11 @@ impl ReceivingChannel {
             is_delayed: false,
             stretch_ppm: 1_000_000,
             counters: ReceiveCounters {
-                clock_error: if config.same_clock { Duration::ZERO } else { Duration::MAX },
+                clock_error: if terms.same_clock { Duration::ZERO } else { Duration::MAX },
                 ..ReceiveCounters::default()
             },
-            config,
+            terms,
+            grant,
         }
     }
 
@@ -132,10 +135,6 @@ impl ReceivingChannel {
         }
     }
 
-    /// The parameters that it was set up with.
-    pub fn config(&self) -> &ReceiveConfig {
-        &self.config
-    }
     /// Frames that its packet queue can hold: its quota.
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
@@ -148,7 +147,7 @@ impl ReceivingChannel {
     /// True if nothing is kept for it, because what it carries is best effort: it shares frames with others of its kind.
     #[inline]
     pub(crate) fn shares_frames(&self) -> bool {
-        !self.config.service.is_real_time()
+        !self.terms.service.is_real_time()
     }
     /// Packets that wait for the handler.
     pub(crate) fn waiting(&self) -> usize {
@@ -160,8 +159,8 @@ impl ReceivingChannel {
     }
     /// The frames that may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
     pub fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let ReceiveConfig { ref service, packet, oversize, upstream, input_delay, .. } = self.config;
-        Intake { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
+        let ReceiveGrant { upstream, input_delay, .. } = self.grant;
+        Intake { terms: &self.terms, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
     }
     /// Notes that `packets` packets were dropped as over the contract before this host saw them. Messages that miss some of them are the
     /// sender's fault.
@@ -174,13 +173,13 @@ impl ReceivingChannel {
     pub fn note_handled(&mut self, handled: &HandledMessages) {
         self.handled += handled.messages;
         self.counters.count_handled(handled);
-        if !self.config.same_clock && self.config.service.is_real_time() {
+        if !self.terms.same_clock && self.terms.service.is_real_time() {
             self.counters.undecided += handled.messages;
         }
     }
     /// Packets of the largest message.
     fn most_packets(&self) -> u32 {
-        packets(self.config.largest_message(), self.config.packet)
+        packets(self.terms.largest_message(), self.terms.packet)
     }
     /// True if no packet waits for the handler and no message for the application.
     pub fn is_drained(&self) -> bool {
@@ -244,11 +243,11 @@ impl ReceivingChannel {
         taken: &impl Fn(Instant) -> TimeLoss,
     ) -> Result<u16, DropReason> {
         let header = view.header();
-        let max = self.config.largest_message();
-        let least = self.config.service.min_message();
+        let max = self.terms.largest_message();
+        let least = self.terms.service.min_message();
         // The last number of all has no successor; no sender gets there by counting.
         let impossible = header.message_bytes > max || header.message_bytes < least || header.sequence == u64::MAX;
-        if impossible || view.check(self.config.packet).is_err() {
+        if impossible || view.check(self.terms.packet).is_err() {
             return Err(DropReason::Invalid);
         }
         if header.sequence < self.counters.next {
@@ -260,8 +259,8 @@ impl ReceivingChannel {
             && let Some(number) = self.slots.iter().position(is_for)
         {
             let slot = self.slots[number].as_mut().expect("it was just found");
-            let way = PacketSegments::of(found, header, self.config.same_clock);
-            self.is_delayed = way.is_delayed(&self.config);
+            let way = PacketSegments::of(found, header, self.terms.same_clock);
+            self.is_delayed = way.is_delayed(&self.grant);
             slot.delay.way.follow(way);
             if slot.sequence == self.held_up.sequence {
                 self.held_up = HoldUp::by(slot);
@@ -295,7 +294,7 @@ impl ReceivingChannel {
             return Cause::Receiver;
         }
         let taken = taken(since);
-        let excess = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm);
+        let excess = delay.excess(&self.grant, Duration::ZERO, self.stretch_ppm);
         if let Some(cause) = Evidence::of_backlog(excess, taken, self.stretch_ppm) {
             return cause;
         }
@@ -303,7 +302,7 @@ impl ReceivingChannel {
         // come faster than they were sent cannot be told from such that were sent so.
         let lacks = |slot: &&Slot| slot.spoilt.is_none() && slot.waiting < slot.remaining;
         let occupied = self.slots.iter().flatten();
-        match (occupied.clone().filter(lacks).count() * 2 > occupied.count(), self.config.same_clock) {
+        match (occupied.clone().filter(lacks).count() * 2 > occupied.count(), self.terms.same_clock) {
             (true, _) => Cause::Network,
             (false, true) => Cause::Laxity,
             (false, false) => Cause::Sender,
@@ -318,7 +317,7 @@ impl ReceivingChannel {
         taken: &impl Fn(Instant) -> TimeLoss,
     ) -> Result<u16, DropReason> {
         let now = found.at;
-        let intervals = self.config.intervals(header.message_bytes);
+        let intervals = self.terms.intervals(header.message_bytes);
         if self.policing.as_ref().is_some_and(|policing| !policing.has_place(header, intervals)) {
             return Err(DropReason::Stale);
         }
@@ -329,21 +328,21 @@ impl ReceivingChannel {
         }
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
-        let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
-        let mut delay = Delay { way: PacketSegments::of(found, header, self.config.same_clock), ..Delay::default() };
-        self.is_delayed = delay.way.is_delayed(&self.config);
-        let mut since = if self.config.same_clock { logical_arrival } else { found.arrival() };
+        let mut logical_arrival = if self.terms.same_clock { header.logical_arrival } else { now };
+        let mut delay = Delay { way: PacketSegments::of(found, header, self.terms.same_clock), ..Delay::default() };
+        self.is_delayed = delay.way.is_delayed(&self.grant);
+        let mut since = if self.terms.same_clock { logical_arrival } else { found.arrival() };
         if let Some(policing) = &mut self.policing {
             let policed = policing.take(found, header, intervals);
             PolicedMessage { eligible, release, .. } = policed;
             deferred = release.since(eligible);
-            let waits = release.since(if self.config.same_clock { eligible } else { now });
+            let waits = release.since(if self.terms.same_clock { eligible } else { now });
             if !waits.is_zero() {
                 // It waits for those before it: what held them up is why.
-                let before = self.held_up.delay.excess(&self.config, Duration::ZERO, self.stretch_ppm);
-                delay.inherit(before, waits, &self.config, self.stretch_ppm);
-                if !self.config.same_clock {
-                    let ahead = self.config.ahead(header, header.logical_arrival);
+                let before = self.held_up.delay.excess(&self.grant, Duration::ZERO, self.stretch_ppm);
+                delay.inherit(before, waits, &self.grant, self.stretch_ppm);
+                if !self.terms.same_clock {
+                    let ahead = self.terms.ahead(header, header.logical_arrival);
                     delay.held = waits.saturating_sub(delay.way.early(ahead));
                 }
                 since = since.min(self.held_up.since);
@@ -353,13 +352,13 @@ impl ReceivingChannel {
                     self.begun = self.begun.max(header.sequence.saturating_add(1));
                     logical_arrival = arrival;
                 }
-                Err(PolicingDrop::Backlog(by)) if by > self.config.input_delay => {
+                Err(PolicingDrop::Backlog(by)) if by > self.grant.input_delay => {
                     spoilt = Some(self.owner_of_backlog((delay, since), taken));
                 }
                 // What is older than is believed, or comes in a bunch, has no place: by its sender's fault, unless it was on its way for so long.
                 Err(_) => {
-                    let explains = if self.config.same_clock { CREDIT } else { Duration::ZERO };
-                    let is_delayed = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm).network > explains;
+                    let explains = if self.terms.same_clock { CREDIT } else { Duration::ZERO };
+                    let is_delayed = delay.excess(&self.grant, Duration::ZERO, self.stretch_ppm).network > explains;
                     spoilt = Some(if is_delayed { Cause::Network } else { Cause::Sender });
                 }
             }
@@ -382,16 +381,16 @@ impl ReceivingChannel {
         let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
-            ahead: if self.config.same_clock { self.config.ahead(header, logical_arrival) } else { Duration::ZERO },
-            stamps: (!self.config.same_clock).then(|| SenderStamps {
+            ahead: if self.terms.same_clock { self.terms.ahead(header, logical_arrival) } else { Duration::ZERO },
+            stamps: (!self.terms.same_clock).then(|| SenderStamps {
                 logical_arrival: header.logical_arrival,
-                ahead: self.config.ahead(header, header.logical_arrival),
+                ahead: self.terms.ahead(header, header.logical_arrival),
                 epoch: header.epoch,
             }),
             eligible,
             release,
             message_bytes: header.message_bytes,
-            remaining: packets(header.message_bytes, self.config.packet),
+            remaining: packets(header.message_bytes, self.terms.packet),
             waiting: 0,
             delay,
             deferred,
@@ -409,7 +408,7 @@ impl ReceivingChannel {
             // Those to come wait for it as well.
             self.held_up
                 .delay
-                .overtaken(release.since(eligible) + self.config.service.interval() * u64::from(intervals));
+                .overtaken(release.since(eligible) + self.terms.service.interval() * u64::from(intervals));
         } else {
             self.held_up = HoldUp::by(&slot);
         }
@@ -430,15 +429,15 @@ impl ReceivingChannel {
     /// If the clocks differ this host does not know when packets had to be found at the latest, until the last one has been. For
     /// an honest sender that is never after what was admitted, because there its messages are an interval apart.
     fn arrives_anew(&mut self, number: usize, found: FrameTimes, index: u16) {
-        let (Some(late), Some(contract)) = (&self.slots[number], self.config.service.contract()) else { return };
+        let (Some(late), Some(contract)) = (&self.slots[number], self.terms.service.contract()) else { return };
         // The parts of an oversize message follow each other an interval apart.
-        let before = contract.interval() * u64::from(self.config.part(index));
+        let before = contract.interval() * u64::from(self.terms.part(index));
         let (now, arrived) = (found.at.before(before), found.arrival().before(before));
         if now <= late.release {
             return;
         }
-        let (sequence, same_clock) = (late.sequence, self.config.same_clock);
-        let intervals = self.config.intervals(late.message_bytes);
+        let (sequence, same_clock) = (late.sequence, self.terms.same_clock);
+        let intervals = self.terms.intervals(late.message_bytes);
         if let Some(late) = &mut self.slots[number] {
             late.release = now;
             late.delay.came_last();
@@ -452,7 +451,7 @@ impl ReceivingChannel {
     /// Message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
     /// logically an interval later each. All of it had come at `arrived`.
     fn keep_apart(&mut self, (release, arrived): (Instant, Instant), before: u64, intervals: u32) {
-        let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
+        let (Some(contract), Some(policing)) = (self.terms.service.contract(), &mut self.policing) else { return };
         let behind = |sequence: u64| {
             let messages = sequence.saturating_sub(before).saturating_sub(1);
             contract.interval() * u64::from(intervals).saturating_add(messages)
@@ -466,7 +465,7 @@ impl ReceivingChannel {
             if earliest <= slot.release {
                 continue;
             }
-            if self.config.same_clock {
+            if self.terms.same_clock {
                 let by = earliest.since(slot.release);
                 slot.deferred += by;
                 // It has overtaken a packet of that one.
@@ -515,8 +514,8 @@ impl ReceivingChannel {
             self.buffers.free.extend(slot.buffer);
         }
         // Of a message that was never seen it is only known that it has at least as many packets as the smallest.
-        let least = self.config.service.min_message();
-        self.count_missing(missing, packets(least, self.config.packet));
+        let least = self.terms.service.min_message();
+        self.count_missing(missing, packets(least, self.terms.packet));
         self.counters.next = self.counters.next.max(next);
     }
 
@@ -574,8 +573,8 @@ impl ReceivingChannel {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
-        let part = self.config.part(head.index);
-        let delay = self.config.service.interval() * u64::from(part);
+        let part = self.terms.part(head.index);
+        let delay = self.terms.service.interval() * u64::from(part);
         // The rest of a message that was given up keeps its claim, which its cost was counted for: with a later one it would be
         // in the way of the message behind it. Nor may it hold that one up, so it has the earlier claim of the two.
         let left =
@@ -586,12 +585,12 @@ impl ReceivingChannel {
             Some(slot) => Some((slot.eligible + delay, slot.release + delay)),
             None => left().into_iter().chain(first()).min_by_key(|claim| claim.1),
         };
-        let order = match (self.config.service, claim) {
+        let order = match (self.terms.service, claim) {
             (Service::RealTime(_), Some((eligible, release))) => JobOrder::RealTime {
                 release: eligible,
-                deadline: release + self.config.stage,
-                priority: self.config.priority,
-                work_conserving: self.config.work_conserving,
+                deadline: release + self.grant.stage,
+                priority: self.grant.priority,
+                work_conserving: self.grant.work_conserving,
             },
             _ => JobOrder::BestEffort,
         };
@@ -608,7 +607,7 @@ impl ReceivingChannel {
             slot.waiting -= 1;
             if let Some(buffer) = &mut slot.buffer {
                 buffer.set_len(slot.message_bytes as usize);
-                let start = usize::from(index) * self.config.packet as usize;
+                let start = usize::from(index) * self.terms.packet as usize;
                 let payload = &frames.packet(&frame)[DATA_HEADER_BYTES..][..usize::from(payload)];
                 buffer[start..start + payload.len()].copy_from_slice(payload);
                 bytes = payload.len() as u32;
@@ -620,7 +619,7 @@ impl ReceivingChannel {
             self.left.retain(|left| left.sequence != sequence || next.is_some());
         }
         frames.free(frame);
-        let part = |index| self.config.part(index);
+        let part = |index| self.terms.part(index);
         let part_end = completed || next.is_none_or(|next| part(next.index) != part(index));
         if completed {
             self.complete_message(number);
@@ -634,11 +633,11 @@ impl ReceivingChannel {
         let Some(message) = slot.buffer else { return };
         self.give_up_to(slot.sequence);
         self.counters.next = slot.sequence.saturating_add(1);
-        let contract = self.config.service.contract();
-        let extra = self.config.service.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1);
-        let deadline = contract.map(|contract| match self.config.same_clock {
+        let contract = self.terms.service.contract();
+        let extra = self.terms.service.interval() * u64::from(self.terms.intervals(slot.message_bytes) - 1);
+        let deadline = contract.map(|contract| match self.terms.same_clock {
             true => slot.logical_arrival + contract.deadline() + extra,
-            false => slot.release + self.config.stage,
+            false => slot.release + self.grant.stage,
         });
         let delivered = DeliveredMessage {
             message,
@@ -652,7 +651,7 @@ impl ReceivingChannel {
             deadline,
             deferred: slot.deferred,
             since: slot.since,
-            due_here: slot.release + self.config.stage + extra,
+            due_here: slot.release + self.grant.stage + extra,
             delay: slot.delay,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
@@ -671,7 +670,7 @@ impl ReceivingChannel {
 
     /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.
     pub fn recycle(&mut self, message: MessageBuf) {
-        if message.capacity() >= self.config.largest_message() as usize && self.buffers.lent > 0 {
+        if message.capacity() >= self.terms.largest_message() as usize && self.buffers.lent > 0 {
             self.buffers.lent -= 1;
             self.buffers.free.push(message);
         }

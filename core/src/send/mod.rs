@@ -1,12 +1,11 @@
 //! The sending side of the data path: enforce → message queue → handler (fragment) → packet queue → link scheduler.
 
-pub mod enforce;
 pub mod link_scheduler;
 mod sending;
 pub mod starts;
 
-pub use enforce::{Violation, Violations};
 pub use link_scheduler::LinkScheduler;
 pub use sending::{
     AcceptedMessage, Arrival, HandOverDelay, Packet, RejectedMessage, SendConfig, SendCounters, SendingChannel,
+    Violation, Violations,
 };

@@ -1,4 +1,4 @@
-//! One sending channel: its queues and its handler [channels §3.1, Figs. 2a and 3].
+//! One sending channel: the enforcement of its contract, its queues and its handler [channels §2.1, §3.1, Figs. 2a and 3].
 //!
 //! All memory is allocated by [`SendingChannel::new`], by the opener of the channel, and moves into the endpoint.
 
@@ -10,7 +10,6 @@ use crate::limits;
 use crate::piece::{Piece, StepResult};
 use crate::processor::{JobOrder, NextWork};
 use crate::regulator::{Regulator, RegulatorStamp};
-use crate::send::enforce::{Violation, Violations};
 use crate::send::link_scheduler::PacketHead;
 use crate::units::{Duration, Instant};
 use crate::wire::{DataHeader, micros_saturating};
@@ -48,6 +47,47 @@ impl From<Instant> for Arrival {
     fn from(stamp: Instant) -> Self {
         Self { stamp, served: stamp, withheld: Duration::ZERO }
     }
+}
+
+/// Violations of a contract by a channel's application, counted one by one [channels §2.1: "each parameter constituting
+/// the traffic specification needs to be policed individually"].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[repr(C)]
+pub struct Violations {
+    /// Messages larger than `max_message`, or smaller than `min_message`.
+    pub size: u64,
+    /// Messages that came sooner than the interval allows but within the burst: they were held, or served early.
+    pub rate: u64,
+    /// Messages beyond the burst: the contract has no room for them.
+    pub burst: u64,
+}
+
+/// The reason why a message was not taken; the caller gets its buffer back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// Larger than declared.
+    #[error("the message has {found} bytes, the channel's contract allows at most {most}")]
+    Oversize {
+        /// Bytes of the message.
+        found: u64,
+        /// Bytes that the contract (or the `decay` policy) allows.
+        most: u64,
+    },
+    /// Smaller than declared.
+    #[error("the message has {found} bytes, the channel's contract allows no less than {least}")]
+    Undersize {
+        /// Bytes of the message.
+        found: u64,
+        /// Bytes that the contract demands.
+        least: u64,
+    },
+    /// More messages ahead of their time than the burst allows, or the message queue is full.
+    #[error("the channel's burst is used up, the next message is due in {wait}")]
+    Burst {
+        /// Until when the contract has room for one more.
+        wait: Duration,
+    },
 }
 
 /// A message that was taken.
@@ -219,22 +259,14 @@ impl SendingChannel {
     }
 
     /// Enforces the contract on a message and queues it. If the contract has room and the queue has none, the message waits with the
-    /// caller, if it may. That is no violation: this host is behind.
+    /// caller, if it may. That is no violation: this host is behind. `stolen` tells how much the platform has taken since a point in time.
     pub fn submit(
         &mut self,
         arrival: impl Into<Arrival>,
         message: MessageBuf,
-    ) -> Result<AcceptedMessage, RejectedMessage> {
-        self.submit_after(arrival.into(), message, |_| Duration::ZERO)
-    }
-
-    /// As [`SendingChannel::submit`], where the platform has taken as much as `stolen` tells since a point in time.
-    pub(crate) fn submit_after(
-        &mut self,
-        arrival: Arrival,
-        message: MessageBuf,
         stolen: impl Fn(Instant) -> Duration,
     ) -> Result<AcceptedMessage, RejectedMessage> {
+        let arrival = arrival.into();
         match self.admit(&arrival, message.len() as u64) {
             Ok((RegulatorStamp { logical_arrival, ahead }, release)) => {
                 let sequence = self.next_sequence;

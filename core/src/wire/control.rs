@@ -9,20 +9,20 @@
 //! | 8 | 8 | token | all; the opener's nonce that names this connection |
 //! | 16 | length − 8 | fields | `tag u8, length u8, value`, in any order |
 //!
-//! A field may stand once. A repeated known one, one of a wrong length, and a missing mandatory one are errors; an unknown
-//! one is skipped. [`ControlType::fields`] has the fields of a type, `docs/wire.md` says which of them are mandatory; the
-//! ranges stand at the structures' fields.
+//! A field may stand once. A repeated one of the frame's type, one of a wrong length, and a missing mandatory one are errors; any other one
+//! is skipped. `docs/wire.md` has the fields of a type, and says which of them are mandatory; the ranges stand at the structures' fields.
 
-use super::data::{DATA_HEADER_BYTES, EPOCHS};
+use super::data::EPOCHS;
 use super::fields::{self as tag, Field, Fields, Pass, Writer};
 use super::messages::{
-    Accept, Close, Keepalive, MessageCounts, Open, Refuse, RequestedService, SenderPace, Status, Versions, check_name,
+    Accept, Close, Keepalive, MessageCounts, Open, Refuse, RequestedService, SenderPace, ServiceKind, Status, Versions,
+    check_name,
 };
 use super::{FrameKind, KIND_AT, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::admission::incoming::MAX_SPACING;
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
-use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::limits::{DECAY_FACTOR, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use strum::VariantArray;
 use zerocopy::network_endian::{U16, U64};
@@ -53,105 +53,37 @@ struct RawHeader {
 const _: () = {
     assert!(size_of::<RawHeader>() == CONTROL_HEADER_BYTES);
     assert!(MAX_CONTROL_BYTES - UNCOUNTED_BYTES <= u16::MAX as usize);
-    // The largest type with all its fields.
-    let (mut most, mut next) = (0, 0);
-    while next < ControlType::ALL.len() {
-        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields()) + SEAL_BYTES;
-        most = if bytes > most { bytes } else { most };
-        next += 1;
-    }
-    assert!(most <= MAX_CONTROL_BYTES);
-    assert!(most == DATA_HEADER_BYTES + MAX_CONTROL_PAYLOAD as usize);
 };
 
-/// The types of control frames with their numbers on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::VariantArray)]
+/// A control frame without its header. Text is borrowed from the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::EnumDiscriminants)]
+#[strum_discriminants(name(ControlType), derive(Hash, strum::FromRepr, strum::VariantArray))]
+#[strum_discriminants(doc = "The types of control frames with their numbers on the wire.")]
 #[repr(u8)]
-pub enum ControlType {
+pub enum Control<'a> {
     /// Sender to receiver: may this channel be opened?
-    Open = 1,
+    Open(Open<'a>) = 1,
     /// Receiver to sender: yes.
-    Accept = 2,
+    Accept(Accept) = 2,
     /// Receiver to sender: no, with the reason.
-    Refuse = 3,
+    Refuse(Refuse<'a>) = 3,
     /// Sender to receiver: still here.
-    Keepalive = 4,
+    Keepalive(Keepalive) = 4,
     /// Receiver to sender, the answer to KEEPALIVE: the outcomes of the messages.
-    Status = 5,
+    Status(Status) = 5,
     /// Either side: the channel ends.
-    Close = 6,
+    Close(Close) = 6,
     /// The answer to CLOSE: the final counts.
-    Closed = 7,
+    Closed(MessageCounts) = 7,
     /// The answer to a frame of another major version; never answered itself.
-    Version = 8,
-    /// Receiver to sender, between hosts with a key: ask again, with this number.
+    Version(Versions) = 8,
+    /// Receiver to sender, between hosts with a key: ask again, with this frame's number.
     Challenge = 9,
 }
-
-/// The number of fields of [`REPORT`] that are counts.
-const COUNTS: usize = 14;
-/// The fields of STATUS: the counts, and then `spacing`, `exchange` and `wall`.
-const REPORT: &[Field] = &[
-    tag::DELIVERED,
-    tag::LATE,
-    tag::LOST,
-    tag::DROPPED,
-    tag::LARGEST,
-    tag::UNDECIDED,
-    tag::BY_SENDER,
-    tag::BY_RECEIVER,
-    tag::BY_NETWORK,
-    tag::BY_PLATFORM,
-    tag::LAXITY,
-    tag::UNEXPLAINED,
-    tag::OVER_BOUND,
-    tag::CLOCK_ERROR,
-    tag::SPACING,
-    tag::EXCHANGE,
-    tag::WALL,
-];
 
 impl ControlType {
     /// All types; number `n` stands at `n − 1`.
     pub const ALL: &'static [Self] = Self::VARIANTS;
-
-    /// The fields that a frame of this type may have, in the order in which they are written.
-    pub const fn fields(self) -> &'static [Field] {
-        match self {
-            Self::Open => &[
-                tag::NAME,
-                tag::SERVICE,
-                tag::MAX_MESSAGE,
-                tag::MIN_MESSAGE,
-                tag::INTERVAL,
-                tag::BURST,
-                tag::DEADLINE,
-                tag::PACKET,
-                tag::UPSTREAM,
-                tag::LEASE,
-                tag::CLOCK,
-                tag::OVERSIZE,
-                tag::LINK_RATE,
-                tag::AHEAD,
-                tag::CATCH_UP,
-                tag::TOLERANCE,
-                tag::SPACING,
-            ],
-            Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
-            Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Keepalive => {
-                &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING, tag::EXCHANGE, tag::WALL]
-            }
-            Self::Status => REPORT,
-            // As STATUS, without what is said of the time to come.
-            Self::Closed => REPORT.split_at(COUNTS).0,
-            Self::Close => {
-                &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT, tag::EXCHANGE, tag::WALL]
-            }
-            Self::Version => &[tag::LOWEST, tag::HIGHEST],
-            Self::Challenge => &[],
-        }
-    }
 
     /// A frame of this type before its fields are read.
     fn empty<'a>(self) -> Control<'a> {
@@ -169,43 +101,10 @@ impl ControlType {
     }
 }
 
-/// A control frame without its header. Text is borrowed from the frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control<'a> {
-    /// Sender to receiver: may this channel be opened?
-    Open(Open<'a>),
-    /// Receiver to sender: yes.
-    Accept(Accept),
-    /// Receiver to sender: no, with the reason.
-    Refuse(Refuse<'a>),
-    /// Sender to receiver: still here.
-    Keepalive(Keepalive),
-    /// Receiver to sender: the answer to KEEPALIVE.
-    Status(Status),
-    /// Either side: the channel ends.
-    Close(Close),
-    /// The answer to CLOSE.
-    Closed(MessageCounts),
-    /// The answer to another major version; never answered itself.
-    Version(Versions),
-    /// Receiver to sender: ask again, with this frame's number.
-    Challenge,
-}
-
 impl<'a> Control<'a> {
     /// The type of this frame.
     pub fn control_type(&self) -> ControlType {
-        match self {
-            Self::Open(_) => ControlType::Open,
-            Self::Accept(_) => ControlType::Accept,
-            Self::Refuse(_) => ControlType::Refuse,
-            Self::Keepalive(_) => ControlType::Keepalive,
-            Self::Status(_) => ControlType::Status,
-            Self::Close(_) => ControlType::Close,
-            Self::Closed(_) => ControlType::Closed,
-            Self::Version(_) => ControlType::Version,
-            Self::Challenge => ControlType::Challenge,
-        }
+        self.into()
     }
 
     /// Reads a frame: its token and its contents. Bounded by [`MAX_CONTROL_BYTES`].
@@ -227,7 +126,7 @@ impl<'a> Control<'a> {
             return Err(WireError::Length { found: frame.len(), expected });
         }
         let control_type = ControlType::from_repr(raw.control_type).ok_or(WireError::Type(raw.control_type))?;
-        let control = control_type.empty().pass(&mut Fields::read(fields, control_type.fields())?)?;
+        let control = control_type.empty().pass(&mut Fields::read(fields)?)?;
         Ok((raw.token.get(), control))
     }
 
@@ -253,7 +152,7 @@ impl<'a> Control<'a> {
     }
 
     /// Passes over all fields, in the order in which they are written; each with its range.
-    fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+    pub(super) fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
         Ok(match self {
             Self::Open(open) => Self::Open(open.pass(fields)?),
             Self::Accept(accept) => Self::Accept(accept.pass(fields)?),
@@ -291,39 +190,28 @@ impl<'a> Open<'a> {
     }
 }
 
-/// The values of `service` in OPEN.
-const REAL_TIME: u8 = 0;
-const BEST_EFFORT: u8 = 1;
-const QUESTION: u8 = 2;
-
 impl RequestedService {
     fn pass<'a>(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
-        let (service, max_message, burst) = match self {
-            Self::RealTime { max_message, burst, is_question: false, .. } => (REAL_TIME, max_message, burst),
-            Self::RealTime { max_message, burst, .. } => (QUESTION, max_message, burst),
-            Self::BestEffort { max_message, queue } => (BEST_EFFORT, max_message, queue),
-        };
-        let service = ranged(tag::SERVICE, fields.number(tag::SERVICE, service)?, REAL_TIME.into(), QUESTION.into())?;
-        let max_message = fields.number(tag::MAX_MESSAGE, max_message)?;
-        if service == BEST_EFFORT {
-            return Ok(Self::BestEffort { max_message, queue: fields.number(tag::BURST, burst)? });
-        }
-        let zero = Duration::ZERO;
-        let (min_message, interval, deadline, catch_up, tolerance) = match self {
-            Self::RealTime { min_message, interval, deadline, catch_up, tolerance, .. } => {
-                (min_message, interval, deadline, catch_up, tolerance)
+        let service = ranged(tag::SERVICE, fields.number(tag::SERVICE, self.service as u8)?, 0, 2)?;
+        let service = ServiceKind::from_repr(service).unwrap_or_default();
+        let max_message = fields.number(tag::MAX_MESSAGE, self.max_message)?;
+        if service == ServiceKind::BestEffort {
+            // They are of this type of frame, but mean nothing here.
+            for field in [tag::MIN_MESSAGE, tag::INTERVAL, tag::DEADLINE, tag::CATCH_UP, tag::TOLERANCE] {
+                fields.optional(field, None)?;
             }
-            Self::BestEffort { .. } => (1, zero, zero, zero, 0),
-        };
-        Ok(Self::RealTime {
+            let burst = fields.number(tag::BURST, self.burst)?;
+            return Ok(Self { service, max_message, burst, ..Self::default() });
+        }
+        Ok(Self {
+            service,
             max_message,
-            min_message: fields.number_or(1, tag::MIN_MESSAGE, min_message)?,
-            interval: fields.span(tag::INTERVAL, interval)?,
-            burst: fields.number(tag::BURST, burst)?,
-            deadline: fields.span(tag::DEADLINE, deadline)?,
-            catch_up: fields.span_or_zero(tag::CATCH_UP, catch_up)?,
-            tolerance: fields.other_than(0, tag::TOLERANCE, tolerance)?,
-            is_question: service == QUESTION,
+            min_message: fields.number_or(1, tag::MIN_MESSAGE, self.min_message)?,
+            interval: fields.span(tag::INTERVAL, self.interval)?,
+            burst: fields.number(tag::BURST, self.burst)?,
+            deadline: fields.span(tag::DEADLINE, self.deadline)?,
+            catch_up: fields.span_or_zero(tag::CATCH_UP, self.catch_up)?,
+            tolerance: fields.other_than(0, tag::TOLERANCE, self.tolerance)?,
         })
     }
 }

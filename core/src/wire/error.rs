@@ -45,7 +45,7 @@ pub enum WireError {
         expected: &'static str,
     },
     /// A control frame of an unknown type; a later minor version may have more. It is to be ignored.
-    #[error("control type {0}, expected 1 to 8")]
+    #[error("control type {0}, expected 1 to {most}", most = super::ControlType::ALL.len())]
     Type(u8),
     /// A field whose value has another length than its tag demands.
     #[error("{field} has {found} bytes, expected {least} to {most}")]

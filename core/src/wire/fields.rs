@@ -47,7 +47,7 @@ macro_rules! fields {
 fields! {
     /// The channel's name: printable ASCII without '/' and space.
     pub NAME = Field { tag: 1, name: "name", least: 1, most: MAX_NAME_BYTES as u8 };
-    /// 0 real-time, 1 best effort.
+    /// What is asked for, a [`ServiceKind`](super::ServiceKind).
     pub SERVICE = number(2, "service", 1);
     /// M in bytes.
     pub MAX_MESSAGE = number(3, "max_message", 4);
@@ -189,15 +189,16 @@ pub(super) const fn most_bytes(fields: &[Field]) -> usize {
     bytes
 }
 
-/// The values of a frame's known fields, each of a length that its tag allows.
+/// The values of a frame's fields, and which of them are repeated. What a message does not ask for may be of any length, and repeated.
 pub(super) struct Fields<'a> {
     values: [Option<&'a [u8]>; ALL.len()],
+    repeated: [bool; ALL.len()],
 }
 
 impl<'a> Fields<'a> {
-    /// Reads all fields of `bytes`, keeps those of `known` and skips the others.
-    pub(super) fn read(mut bytes: &'a [u8], known: &[Field]) -> Result<Self, WireError> {
-        let mut values = [None; ALL.len()];
+    /// Reads all fields of `bytes`, and skips those with a tag that no field has.
+    pub(super) fn read(mut bytes: &'a [u8]) -> Result<Self, WireError> {
+        let mut fields = Self { values: [None; ALL.len()], repeated: [false; ALL.len()] };
         while !bytes.is_empty() {
             let truncated = |expected| WireError::Truncated { found: bytes.len(), expected };
             let [tag, length, rest @ ..] = bytes else { return Err(truncated(FIELD_HEADER_BYTES)) };
@@ -206,18 +207,19 @@ impl<'a> Fields<'a> {
                 return Err(truncated(FIELD_HEADER_BYTES + length));
             };
             bytes = rest;
-            let Some(field) = known.iter().find(|field| field.tag == *tag) else { continue };
-            field.check_length(length)?;
-            if values[field.slot()].replace(value).is_some() {
-                return Err(WireError::Repeated(field.name));
-            }
+            let Some(slot) = usize::from(*tag).checked_sub(1).filter(|&slot| slot < ALL.len()) else { continue };
+            fields.repeated[slot] |= fields.values[slot].replace(value).is_some();
         }
-        Ok(Self { values })
+        Ok(fields)
     }
 
-    /// A value, if it is there.
-    fn bytes(&self, field: Field) -> Option<&'a [u8]> {
-        self.values[field.slot()]
+    /// A value, if it is there: once, and of a length that its tag allows.
+    fn bytes(&self, field: Field) -> Result<Option<&'a [u8]>, WireError> {
+        let Some(value) = self.values[field.slot()] else { return Ok(None) };
+        if self.repeated[field.slot()] {
+            return Err(WireError::Repeated(field.name));
+        }
+        field.check_length(value.len()).map(|()| Some(value))
     }
 }
 
@@ -298,14 +300,14 @@ pub(super) trait Pass<'a> {
 
 impl<'a> Pass<'a> for Fields<'a> {
     fn optional(&mut self, field: Field, _: Option<u64>) -> Result<Option<u64>, WireError> {
-        Ok(self.bytes(field).map(|bytes| bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))))
+        Ok(self.bytes(field)?.map(|bytes| bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))))
     }
     fn text(&mut self, field: Field, _: Option<&'a str>) -> Result<Option<&'a str>, WireError> {
-        let text = self.bytes(field).map(core::str::from_utf8).transpose();
+        let text = self.bytes(field)?.map(core::str::from_utf8).transpose();
         text.map_err(|error| WireError::Text { field: field.name, at: error.valid_up_to() })
     }
     fn array<const N: usize>(&mut self, field: Field, _: Option<[u8; N]>) -> Result<Option<[u8; N]>, WireError> {
-        Ok(self.bytes(field).and_then(|bytes| bytes.try_into().ok()))
+        Ok(self.bytes(field)?.and_then(|bytes| bytes.try_into().ok()))
     }
 }
 

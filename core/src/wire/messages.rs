@@ -12,48 +12,47 @@ use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};
 
-/// The service that a peer asks for, as it says; [`Open::service`] checks it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestedService {
-    /// `service` 0: a contract [channels §2.2]; 2: a question whether it would be granted.
-    RealTime {
-        /// M in bytes, all.
-        max_message: u32,
-        /// The smallest message in bytes, all; 1 if it is not in the frame.
-        min_message: u32,
-        /// I, all.
-        interval: Duration,
-        /// B in messages, all.
-        burst: u32,
-        /// D, all.
-        deadline: Duration,
-        /// The time by which messages may come earlier than the burst allows, all; zero if it is not in the frame.
-        catch_up: Duration,
-        /// As [`Contract::tolerate`] has it, in units of 10⁻¹²; 0 tolerates nothing.
-        tolerance: u64,
-        /// True if the sender only wants to know: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
-        is_question: bool,
-    },
-    /// `service` 1. `min_message`, `interval` and `deadline` are ignored.
-    BestEffort {
-        /// The largest message in bytes, all.
-        max_message: u32,
-        /// Messages that may wait at once, all; travels as `burst`.
-        queue: u32,
-    },
+/// What a peer asks for: `service` in OPEN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[repr(u8)]
+pub enum ServiceKind {
+    /// A contract [channels §2.2].
+    #[default]
+    RealTime = 0,
+    /// Best effort, which has `max_message` and `burst` only.
+    BestEffort = 1,
+    /// Whether a contract would be granted: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
+    Question = 2,
 }
 
-impl Default for RequestedService {
-    /// Nothing.
-    fn default() -> Self {
-        Self::BestEffort { max_message: 0, queue: 0 }
-    }
+/// The service that a peer, or an application in another process, asks for, as it says; the conversion into [`Service`] checks it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct RequestedService {
+    /// 0 to 2.
+    pub service: ServiceKind,
+    /// M in bytes, all.
+    pub max_message: u32,
+    /// The smallest message in bytes, all; 1 if it is not in the frame.
+    pub min_message: u32,
+    /// I, all.
+    pub interval: Duration,
+    /// B in messages, all; of best effort the messages that may wait at once.
+    pub burst: u32,
+    /// D, all.
+    pub deadline: Duration,
+    /// The time by which messages may come earlier than the burst allows, all; zero if it is not in the frame.
+    pub catch_up: Duration,
+    /// As [`Contract::tolerate`] has it, in units of 10⁻¹²; 0 tolerates nothing.
+    pub tolerance: u64,
 }
 
 impl From<Service> for RequestedService {
     fn from(service: Service) -> Self {
         match service {
-            Service::RealTime(contract) => Self::RealTime {
+            Service::RealTime(contract) => Self {
+                service: ServiceKind::RealTime,
                 max_message: contract.max_message(),
                 min_message: contract.min_message(),
                 interval: contract.interval(),
@@ -61,10 +60,32 @@ impl From<Service> for RequestedService {
                 deadline: contract.deadline(),
                 catch_up: contract.catch_up(),
                 tolerance: contract.tolerance().map_or(0, Probability::parts),
-                is_question: false,
             },
-            Service::BestEffort { max_message, queue } => Self::BestEffort { max_message, queue },
+            Service::BestEffort { max_message, queue } => {
+                Self { service: ServiceKind::BestEffort, max_message, burst: queue, ..Self::default() }
+            }
         }
+    }
+}
+
+impl TryFrom<RequestedService> for Service {
+    type Error = ContractError;
+
+    /// The service that is asked for, every limit checked.
+    ///
+    /// # Errors
+    /// As [`Contract::new`] and [`Service::best_effort`].
+    fn try_from(asked: RequestedService) -> Result<Self, ContractError> {
+        let [max, min, burst] = [asked.max_message, asked.min_message, asked.burst].map(u64::from);
+        if asked.service == ServiceKind::BestEffort {
+            return Self::best_effort(max, burst);
+        }
+        let contract = Contract::new(max, min, asked.interval, burst, asked.deadline)?.with_catch_up(asked.catch_up)?;
+        Ok(Self::RealTime(match asked.tolerance {
+            0 => contract,
+            // What is more than one stays more than is possible.
+            parts => contract.tolerate(Probability::from_parts(parts))?,
+        }))
     }
 }
 
@@ -72,15 +93,15 @@ impl RequestedService {
     /// The same as a question; best effort is always granted, and never asked about.
     #[must_use]
     pub fn as_question(mut self) -> Self {
-        if let Self::RealTime { is_question, .. } = &mut self {
-            *is_question = true;
+        if self.service == ServiceKind::RealTime {
+            self.service = ServiceKind::Question;
         }
         self
     }
 
     /// True if the sender only wants to know.
     pub fn is_question(&self) -> bool {
-        matches!(self, Self::RealTime { is_question: true, .. })
+        self.service == ServiceKind::Question
     }
 }
 
@@ -125,30 +146,7 @@ impl Open<'_> {
     /// # Errors
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
-        match self.traffic {
-            RequestedService::RealTime {
-                max_message,
-                min_message,
-                interval,
-                burst,
-                deadline,
-                catch_up,
-                tolerance,
-                is_question: _,
-            } => {
-                let contract = Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
-                    .with_catch_up(catch_up)?;
-                let contract = match tolerance {
-                    0 => contract,
-                    // What is more than one stays more than is possible.
-                    parts => contract.tolerate(Probability::from_parts(parts))?,
-                };
-                Ok(Service::RealTime(contract))
-            }
-            RequestedService::BestEffort { max_message, queue } => {
-                Service::best_effort(max_message.into(), queue.into())
-            }
-        }
+        self.traffic.try_into()
     }
 }
 

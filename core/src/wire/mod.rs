@@ -43,8 +43,8 @@ pub use data::{
 };
 pub use error::WireError;
 pub use messages::{
-    Accept, Close, Keepalive, MessageCounts, Open, ROUTE_LOST, Refuse, RequestedService, SenderPace, Status, Versions,
-    check_name,
+    Accept, Close, Keepalive, MessageCounts, Open, ROUTE_LOST, Refuse, RequestedService, SenderPace, ServiceKind,
+    Status, Versions, check_name,
 };
 
 use zerocopy::network_endian::U16;
@@ -62,7 +62,7 @@ const KIND_AT: usize = 3;
 pub const PREFIX_BYTES: usize = 4;
 
 /// The content of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr)]
 #[repr(u8)]
 pub enum FrameKind {
     /// One packet of a message: [`DataView::parse`].
@@ -104,12 +104,8 @@ pub fn classify(frame: &[u8]) -> Result<FrameKind, WireError> {
     if prefix.major != MAJOR && !version_frame {
         return Err(WireError::Version(prefix.major));
     }
-    match prefix.kind {
-        1 => Ok(FrameKind::Data),
-        2 => Ok(FrameKind::Control),
-        3 => Ok(FrameKind::Tagged),
-        found => Err(WireError::Kind { found, expected: "1 or 3 (data) or 2 (control)" }),
-    }
+    let unknown = WireError::Kind { found: prefix.kind, expected: "1 or 3 (data) or 2 (control)" };
+    FrameKind::from_repr(prefix.kind).ok_or(unknown)
 }
 
 /// One range check for reading and writing alike.

@@ -7,7 +7,7 @@ mod properties;
 use super::*;
 use alloc::vec::Vec;
 
-/// True if a frame of this type cannot do without `field`; `interval` and `deadline` are mandatory for a real-time channel only.
+/// True if a frame of this type cannot do without `field`, one of its fields; `interval` and `deadline` are mandatory for a real-time channel only.
 fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
     let optional: &[fields::Field] = match control_type {
         ControlType::Open => &[
@@ -41,7 +41,37 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
         ],
         _ => &[],
     };
-    control_type.fields().contains(&field) && !optional.contains(&field)
+    !optional.contains(&field)
+}
+
+/// The fields that a message passes over, in the order in which they are written.
+struct Collected(Vec<fields::Field>);
+
+impl Collected {
+    fn of(control: &Control<'_>) -> Vec<fields::Field> {
+        let mut collected = Self(Vec::new());
+        control.pass(&mut collected).expect("it is within its ranges");
+        collected.0
+    }
+}
+
+impl<'a> fields::Pass<'a> for Collected {
+    fn optional(&mut self, field: fields::Field, value: Option<u64>) -> Result<Option<u64>, WireError> {
+        self.0.push(field);
+        Ok(value)
+    }
+    fn text(&mut self, field: fields::Field, text: Option<&'a str>) -> Result<Option<&'a str>, WireError> {
+        self.0.push(field);
+        Ok(text)
+    }
+    fn array<const N: usize>(
+        &mut self,
+        field: fields::Field,
+        bytes: Option<[u8; N]>,
+    ) -> Result<Option<[u8; N]>, WireError> {
+        self.0.push(field);
+        Ok(bytes)
+    }
 }
 
 /// The bytes of golden vectors: hex digits, white space, and a comment from ';' to the end of the line.

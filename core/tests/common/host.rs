@@ -59,7 +59,7 @@ impl Host {
     pub(crate) fn submit(&mut self, now: Instant, channel: ChannelId, packets: u32) {
         let mut message = MessageBuf::with_capacity(1000);
         message.fill(&vec![1; (packets * PACKET) as usize]);
-        self.endpoint.submit(now, channel, now, message).unwrap();
+        self.endpoint.submit(now, channel, now, Duration::ZERO, message).unwrap();
     }
 }
 

@@ -111,7 +111,7 @@ impl Pair {
         let now = self.local(SENDER);
         let mut message = self.buffers.pop().unwrap();
         message.set_len(BYTES);
-        self.hosts[SENDER].endpoint.submit(now, self.channels[SENDER], now, message).unwrap();
+        self.hosts[SENDER].endpoint.submit(now, self.channels[SENDER], now, Duration::ZERO, message).unwrap();
     }
 
     pub(crate) fn close(&mut self, host: usize) {

@@ -8,7 +8,7 @@ fn after(
     messages: u64,
     comes: impl Fn(u64, u16) -> bool,
 ) -> laxity_core::receive::ReceiveCounters {
-    let mut host = Host::new(config(contract(300, 2)), 4, 100);
+    let mut host = Host::new(terms(contract(300, 2)), 4, 100);
     for sequence in 0..messages {
         let now = at(10 + 10 * sequence);
         for &(_, packets) in policed.iter().filter(|(before, _)| *before == sequence) {
@@ -59,7 +59,7 @@ fn no_number_is_too_large() {
 /// A channel at its full rate, whose way is cut for so many ms, and then brings all that was sent meanwhile: how many messages are
 /// dropped as the sender's fault in the bunch, and afterwards.
 fn dropped_after_a_cut(cut: u64) -> (u64, u64) {
-    let mut host = Host::new(config(contract(300, 2)), 8, 100);
+    let mut host = Host::new(terms(contract(300, 2)), 8, 100);
     let mut in_the_bunch = 0;
     for sequence in 0..1_000u64 {
         let sent = at(10 + 10 * sequence);

@@ -1,8 +1,8 @@
 //! What is dropped early, and what is let through.
 
-use laxity_core::contract::packets;
+use laxity_core::contract::{ChannelTerms, packets};
 use laxity_core::limits::DECAY_FACTOR;
-use laxity_core::receive::{ArrivalClass, ExpectedChannel, ReceiveConfig, SURPLUS_PACKETS};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, SURPLUS_PACKETS};
 use laxity_core::units::Duration;
 use laxity_core::wire::DataHeader;
 use proptest::prelude::*;
@@ -121,8 +121,9 @@ proptest! {
         (messages, decay, same_clock, quick) in (2u32..12, any::<bool>(), any::<bool>(), any::<bool>()),
     ) {
         let sizes = with_largest_first(sizes, decay);
-        let config = ReceiveConfig { oversize: if decay { DECAY_FACTOR } else { 1 }, same_clock, ..config(contract(300, burst)) };
-        let mut host = Host::new(config, messages, 4_000);
+        let oversize = if decay { DECAY_FACTOR } else { 1 };
+        let terms = ChannelTerms { oversize, same_clock, ..terms(contract(300, burst)) };
+        let mut host = Host::new(terms, messages, 4_000);
         let mut expected = host.receiving.expected(peer(), 7);
         expected.tolerance = expected.tolerance - expected.spacing * SURPLUS_PACKETS;
         expected.spacing = Duration::from_nanos(ms(10).as_nanos() / 3);
@@ -147,8 +148,9 @@ proptest! {
         (messages, decay, same_clock) in (2u32..12, any::<bool>(), any::<bool>()),
     ) {
         let sizes = with_largest_first(sizes, decay);
-        let config = ReceiveConfig { oversize: if decay { DECAY_FACTOR } else { 1 }, same_clock, ..config(contract(300, burst)) };
-        let mut host = Host::new(config, messages, 4_000);
+        let oversize = if decay { DECAY_FACTOR } else { 1 };
+        let terms = ChannelTerms { oversize, same_clock, ..terms(contract(300, burst)) };
+        let mut host = Host::new(terms, messages, 4_000);
         let mut early = early(host.receiving.expected(peer(), 7));
         let mut surplus = 0;
         for (now, header) in arrivals(&moves, &sizes) {
@@ -164,7 +166,7 @@ proptest! {
     /// And the number of packets that are let through is bounded, whatever is sent.
     #[test]
     fn what_is_let_through_is_bounded(gaps in prop::collection::vec(prop_oneof![Just(0u64), 0u64..2_000_000, 0u64..3_000_000_000], 1..3_000)) {
-        let expected = Host::new(config(contract(300, 2)), 4, 100).receiving.expected(peer(), 7);
+        let expected = Host::new(terms(contract(300, 2)), 4, 100).receiving.expected(peer(), 7);
         let mut early = early(expected);
         let (mut now, mut passed) = (at(1), Vec::new());
         for gap in gaps {
@@ -194,7 +196,7 @@ fn with_largest_first(mut sizes: Vec<u32>, decay: bool) -> Vec<u32> {
 /// How coarse that is: a channel of 100 messages of 3 packets a second.
 #[test]
 fn a_hostile_channel_passes_its_rate_and_a_constant() {
-    let host = Host::new(config(contract(300, 2)), 4, 100);
+    let host = Host::new(terms(contract(300, 2)), 4, 100);
     let expected = host.receiving.expected(peer(), 7);
     assert_eq!(expected.spacing, Duration::from_micros(3_125), "10 ms / 3 and a sixteenth less");
     // A second of credit, a burst of one more and the way, the wait here, 9 messages begun before or out of order, and 64 copies.
@@ -215,7 +217,7 @@ fn a_hostile_channel_passes_its_rate_and_a_constant() {
 /// An honest channel at its full rate, of which the network doubles every twentieth packet, for a minute.
 #[test]
 fn copies_in_the_long_run_cost_an_honest_channel_nothing() {
-    let mut host = Host::new(config(contract(300, 1)), 4, 100);
+    let mut host = Host::new(terms(contract(300, 1)), 4, 100);
     let mut early = early(host.receiving.expected(peer(), 7));
     let mut count = 0;
     for sequence in 0..6_000 {

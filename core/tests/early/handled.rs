@@ -10,7 +10,7 @@ fn handled(messages: u64) -> HandledMessages {
 }
 
 fn host() -> Host {
-    Host::new(config(contract(300, 2)), 4, 100)
+    Host::new(terms(contract(300, 2)), 4, 100)
 }
 
 /// Message `sequence` comes the usual way.

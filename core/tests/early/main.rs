@@ -11,11 +11,11 @@ mod model;
 #[path = "../common/received.rs"]
 mod received;
 
-use received::deliver;
+use received::{deliver, terms};
 
-use laxity_core::contract::{Contract, Service};
+use laxity_core::contract::{ChannelTerms, Contract, Service};
 use laxity_core::frames::{FrameId, Frames, HeapFrames};
-use laxity_core::receive::{DropReason, ReceiveConfig, ReceivingChannel, TimeLoss};
+use laxity_core::receive::{DropReason, ReceiveGrant, ReceivingChannel, TimeLoss};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes};
 
@@ -36,10 +36,6 @@ fn peer() -> core::net::SocketAddr {
 /// Messages of `max` bytes every 10 ms.
 fn contract(max: u64, burst: u64) -> Service {
     Service::RealTime(Contract::new(max, 1, ms(10), burst, ms(40)).unwrap())
-}
-
-fn config(service: Service) -> ReceiveConfig {
-    ReceiveConfig { input_delay: ms(1), upstream: ms(20), ..received::config(service) }
 }
 
 /// Packet `index` of message `sequence`.
@@ -69,8 +65,9 @@ struct Host {
 }
 
 impl Host {
-    fn new(config: ReceiveConfig, messages: u32, queue: u32) -> Self {
-        let mut receiving = ReceivingChannel::new(config, messages, queue);
+    fn new(terms: ChannelTerms, messages: u32, queue: u32) -> Self {
+        let grant = ReceiveGrant { input_delay: ms(1), upstream: ms(20), ..received::grant(messages, queue) };
+        let mut receiving = ReceivingChannel::new(terms, grant);
         receiving.begin_at(Instant::ZERO, 1_000_000);
         Self { receiving, frames: HeapFrames::new(queue as usize + 1, DATA_HEADER_BYTES + PACKET as usize) }
     }

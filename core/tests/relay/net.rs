@@ -166,7 +166,7 @@ impl RelayNetwork {
         let mut message = MessageBuf::with_capacity(bytes);
         message.set_len(bytes);
         message.iter_mut().enumerate().for_each(|(place, found)| *found = byte(sequence, place));
-        host.endpoint.submit(self.now, channel, self.now, message).is_ok()
+        host.endpoint.submit(self.now, channel, self.now, Duration::ZERO, message).is_ok()
     }
 
     /// A frame as if from `from`.

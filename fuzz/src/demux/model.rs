@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::receive::{ArrivalClass, ExpectedChannel, ForeignFrame, FrameTarget, RateLimit, route};
+use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 use laxity_core::units::Instant;
-use laxity_core::wire::{FrameKind, fragment_bytes};
+use laxity_core::wire::{DataView, FrameKind, WireError, classify, fragment_bytes};
 
 /// The judgement of a packet for our port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,14 +112,14 @@ impl EarlyDemux {
     /// The judgement of `packet`, which came from `peer` at `now`.
     pub fn judge(&mut self, now: Instant, peer: SocketAddr, packet: &[u8]) -> EarlyVerdict {
         let (now, from) = (now.as_nanos(), sender(peer));
-        let view = match route(packet) {
-            Ok(FrameTarget::Data(view)) => view,
-            Ok(FrameTarget::Control) => return self.judge_control(now, from),
+        let view = match (classify(packet), DataView::parse(packet)) {
+            (_, Ok(view)) => view,
+            (Ok(FrameKind::Control), _) => return self.judge_control(now, from),
             // Whatever version it is of: the host answers.
-            Err(ForeignFrame::Version(_)) if packet[3] == FrameKind::Control as u8 => {
+            (Err(WireError::Version(_)), _) if packet[3] == FrameKind::Control as u8 => {
                 return self.judge_control(now, from);
             }
-            Err(_) => return EarlyVerdict::Malformed,
+            _ => return EarlyVerdict::Malformed,
         };
         let header = view.header();
         let place = self.places.get_mut(header.channel as usize);

@@ -337,7 +337,7 @@ impl World {
         let now = host.time(self.now);
         let stamp = now.before(Duration::from_nanos(age));
         let (arrival, earliest) = (stamp.as_nanos(), now.before(host.endpoint.config().handover).as_nanos());
-        match host.call(0, |endpoint, _| endpoint.submit(now, sent.id, stamp, message)) {
+        match host.call(0, |endpoint, _| endpoint.submit(now, sent.id, stamp, Duration::ZERO, message)) {
             Ok(submitted) => {
                 assert!(sent.is_open(), "a channel that is not open takes a message");
                 assert_eq!(submitted.sequence, number as u64);

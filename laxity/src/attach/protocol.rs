@@ -8,31 +8,28 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::contract::{Contract, ContractError, Overload, SendingStages, Service};
+use laxity_core::admission::Refusal;
 use laxity_core::event::End;
-use laxity_core::probability::Probability;
-use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::MessageCounts;
 use serde::{Deserialize, Serialize};
 
-use crate::calibration::{Guarantee, Level, Overruns, PeerPremises, Premises, WatchedWindow};
+use crate::calibration::watch::Gaps;
+use crate::calibration::{Overruns, PeerPremises, Piece, Premises, WatchedWindow};
 use crate::error::{Advice, Error};
 use crate::grant::{ChannelSpec, Grant};
-use crate::guard::Coverage;
+use crate::host_status::HostStatus;
 use crate::port::ChannelCounters;
-use crate::realtime::Scheduling;
 use crate::streams::{StreamReport, StreamSpec};
 
-/// The version of all this, the memory's layout included.
-pub(crate) const VERSION: u32 = 6;
+/// The version of all this, the memory's layout included. It also grows when a type that is told here does, such as the core's
+/// [`Code`](laxity_core::admission::Code).
+pub(crate) const VERSION: u32 = 7;
 
 /// A message of an application.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum AttachRequest {
     Attach { version: u32, command: String },
     Mapped,
-    Open { ticket: u64, peer: SocketAddr, name: String, spec: EncodedSpec },
+    Open { ticket: u64, peer: SocketAddr, name: String, spec: ChannelSpec },
     Listen { ticket: u64, name: String, from: Option<IpAddr> },
     Unlisten { name: String },
     Close { place: u32 },
@@ -73,7 +70,7 @@ pub(crate) enum AttachReply {
     },
     Ended {
         place: u32,
-        end: EncodedEnd,
+        end: End,
         figures: Box<ChannelCounters>,
     },
     Counted {
@@ -102,71 +99,34 @@ pub(crate) struct EncodedHost {
     pub(crate) address: SocketAddr,
     /// It serves for as long as it is told to, and comes back if it ends.
     pub(crate) stays: bool,
-    pub(crate) is_xdp: bool,
     pub(crate) has_key: bool,
-    /// Its `[platform]` table.
+    /// Its `[platform]` table: the costs, which `status` does not carry.
     pub(crate) platform: String,
-    pub(crate) level: Level,
-    pub(crate) why: Vec<String>,
-    pub(crate) scheduling: Scheduling,
-    pub(crate) memory_locked: bool,
-    pub(crate) kept_awake: bool,
-    pub(crate) notes: Vec<String>,
+    pub(crate) status: HostStatus,
 }
 
 /// The executive's counters beside channels.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct EncodedStatus {
-    pub(crate) gaps: u64,
-    pub(crate) largest_gap: Duration,
-    windows: Vec<EncodedWindow>,
-    /// Count and largest of each piece of work.
-    overruns: Vec<(u64, Duration)>,
+    gaps: Gaps,
+    /// Each with whether it is counted on, and whether its claim is withdrawn.
+    windows: Vec<(WatchedWindow, bool, bool)>,
+    overruns: [Overruns; Piece::ALL.len()],
     peers: Vec<PeerPremises>,
 }
 
-/// [`WatchedWindow`].
-#[derive(Debug, Serialize, Deserialize)]
-struct EncodedWindow {
-    window: Duration,
-    budget: Duration,
-    windows: u64,
-    exceeded: u64,
-    largest: Duration,
-    is_counted_on: bool,
-    is_withdrawn: bool,
-}
-
 impl EncodedStatus {
-    pub(crate) fn new((gaps, largest_gap): (u64, Duration), premises: &Premises) -> Self {
-        let seen = |seen: &WatchedWindow| {
-            let WatchedWindow { window, budget, windows, exceeded, largest, is_counted_on, .. } = *seen;
-            EncodedWindow {
-                window,
-                budget,
-                windows,
-                exceeded,
-                largest,
-                is_counted_on,
-                is_withdrawn: seen.is_withdrawn(),
-            }
-        };
-        let overruns = premises.overruns.iter().map(|one| (one.count, one.largest)).collect();
-        let (windows, peers) = (premises.windows.iter().map(seen).collect(), premises.peers.clone());
-        Self { gaps, largest_gap, windows, overruns, peers }
+    pub(crate) fn new(gaps: Gaps, premises: &Premises) -> Self {
+        let Premises { overruns, windows, peers } = premises.clone();
+        let windows = windows.into_iter().map(|seen| (seen, seen.is_counted_on, seen.is_withdrawn())).collect();
+        Self { gaps, windows, overruns, peers }
     }
 
-    pub(crate) fn premises(&self) -> Premises {
-        let seen = |seen: &EncodedWindow| {
-            let EncodedWindow { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn } = *seen;
-            WatchedWindow::told([window, budget, largest], [windows, exceeded], [is_counted_on, is_withdrawn])
-        };
-        let (windows, peers) = (self.windows.iter().map(seen).collect(), self.peers.clone());
-        let mut premises = Premises { windows, peers, ..Premises::default() };
-        for (here, (count, largest)) in premises.overruns.iter_mut().zip(&self.overruns) {
-            *here = Overruns { count: *count, largest: *largest };
-        }
-        premises
+    pub(crate) fn told(self) -> (Premises, Gaps) {
+        let Self { gaps, windows, overruns, peers } = self;
+        let windows =
+            windows.into_iter().map(|(seen, is_counted_on, is_withdrawn)| seen.told(is_counted_on, is_withdrawn));
+        (Premises { overruns, windows: windows.collect(), peers }, gaps)
     }
 }
 
@@ -179,155 +139,7 @@ pub(crate) struct EncodedChannel {
     pub(crate) at: usize,
     pub(crate) slots: usize,
     pub(crate) bytes: usize,
-    name: String,
-    peer: SocketAddr,
-    service: EncodedService,
-    stages: [Duration; 2],
-    receive: Duration,
-    bound: Option<Duration>,
-    level: Level,
-    /// In units of [`Probability`].
-    miss: Option<u64>,
-    covers: Coverage,
-    same_clock: bool,
-    executive: u32,
-}
-
-impl EncodedChannel {
-    pub(crate) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
-        let Grant { name, peer, service, stages, receive, deadline, guarantee, covers, same_clock, executive } = grant;
-        Self {
-            place,
-            at,
-            slots,
-            bytes,
-            name: name.clone(),
-            peer: *peer,
-            service: EncodedService::of(service),
-            stages: [stages.processor, stages.link],
-            receive: *receive,
-            bound: *deadline,
-            level: guarantee.level,
-            miss: guarantee.miss.map(Probability::parts),
-            covers: *covers,
-            same_clock: *same_clock,
-            executive: *executive,
-        }
-    }
-
-    /// # Errors
-    /// It was not made by a host.
-    pub(crate) fn grant(&self) -> Result<Grant, ContractError> {
-        let [processor, link] = self.stages;
-        Ok(Grant {
-            name: self.name.clone(),
-            peer: self.peer,
-            service: self.service.service()?,
-            stages: SendingStages { processor, link },
-            receive: self.receive,
-            deadline: self.bound,
-            guarantee: Guarantee { level: self.level, miss: self.miss.map(Probability::from_parts) },
-            covers: self.covers,
-            same_clock: self.same_clock,
-            executive: self.executive,
-        })
-    }
-}
-
-/// [`ChannelSpec`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct EncodedSpec {
-    service: EncodedService,
-    overload: Overload,
-    priority: u8,
-    catch_up: Option<Duration>,
-}
-
-impl EncodedSpec {
-    pub(crate) fn of(spec: &ChannelSpec) -> Self {
-        let ChannelSpec { service, overload, priority, catch_up } = *spec;
-        Self { service: EncodedService::of(&service), overload, priority, catch_up }
-    }
-
-    /// # Errors
-    /// The contract cannot be.
-    pub(crate) fn spec(&self) -> Result<ChannelSpec, ContractError> {
-        let Self { overload, priority, catch_up, .. } = *self;
-        Ok(ChannelSpec { service: self.service.service()?, overload, priority, catch_up })
-    }
-}
-
-/// [`Service`], as it was declared.
-#[derive(Debug, Serialize, Deserialize)]
-enum EncodedService {
-    RealTime {
-        max_message: u64,
-        min_message: u64,
-        interval: Duration,
-        burst: u64,
-        deadline: Duration,
-        catch_up: Duration,
-        tolerance: Option<u64>,
-    },
-    BestEffort {
-        max_message: u64,
-        queue: u64,
-    },
-}
-
-impl EncodedService {
-    fn of(service: &Service) -> Self {
-        match service {
-            Service::RealTime(contract) => Self::RealTime {
-                max_message: contract.max_message().into(),
-                min_message: contract.min_message().into(),
-                interval: contract.interval(),
-                burst: contract.burst().into(),
-                deadline: contract.deadline(),
-                catch_up: contract.catch_up(),
-                tolerance: contract.tolerance().map(Probability::parts),
-            },
-            Service::BestEffort { max_message, queue } => {
-                Self::BestEffort { max_message: (*max_message).into(), queue: (*queue).into() }
-            }
-        }
-    }
-
-    fn service(&self) -> Result<Service, ContractError> {
-        match *self {
-            Self::RealTime { max_message, min_message, interval, burst, deadline, catch_up, tolerance } => {
-                let contract = Contract::new(max_message, min_message, interval, burst, deadline)?;
-                let contract = contract.with_catch_up(catch_up)?;
-                Ok(Service::RealTime(match tolerance {
-                    Some(parts) => contract.tolerate(Probability::from_parts(parts))?,
-                    None => contract,
-                }))
-            }
-            Self::BestEffort { max_message, queue } => Service::best_effort(max_message, queue),
-        }
-    }
-}
-
-/// [`Refusal`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct EncodedRefusal {
-    code: u16,
-    stage: u8,
-    at: Option<u64>,
-    least_deadline: Option<Duration>,
-}
-
-impl EncodedRefusal {
-    fn of(refusal: &Refusal) -> Self {
-        let Refusal { code, stage, at, least_deadline, .. } = *refusal;
-        Self { code: code as u16, stage: stage as u8, at: at.map(Instant::as_nanos), least_deadline }
-    }
-
-    fn refusal(&self) -> Option<Refusal> {
-        let (code, stage) = (Code::from_repr(self.code)?, Stage::from_repr(self.stage)?);
-        let at = self.at.map(Instant::from_nanos);
-        Some(Refusal { at, least_deadline: self.least_deadline, ..Refusal::new(code, stage) })
-    }
+    pub(crate) grant: Grant,
 }
 
 /// [`Error`], as far as it means more than its text.
@@ -335,7 +147,7 @@ impl EncodedRefusal {
 pub(crate) struct EncodedError {
     status: u8,
     text: String,
-    no: Option<(String, EncodedRefusal)>,
+    no: Option<(String, Refusal)>,
     advice: Option<Box<Advice>>,
 }
 
@@ -344,7 +156,7 @@ impl EncodedError {
         let (no, advice) = match error {
             // A contract that cannot be is told by its text.
             Error::Refused { by, refusal, advice } if refusal.contract.is_none() => {
-                (Some((by.clone(), EncodedRefusal::of(refusal))), advice.clone())
+                (Some((by.clone(), *refusal)), advice.clone())
             }
             _ => (None, None),
         };
@@ -353,47 +165,9 @@ impl EncodedError {
 
     pub(crate) fn error(self) -> Error {
         let Self { status, text, no, advice } = self;
-        match no.and_then(|(by, no)| Some((by, no.refusal()?))) {
+        match no {
             Some((by, refusal)) => Error::Refused { by, refusal, advice },
             None => Error::Served { status, text },
-        }
-    }
-}
-
-/// [`End`].
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum EncodedEnd {
-    Closed { report: Option<MessageCounts> },
-    ClosedByPeer,
-    PeerLost,
-    RouteLost,
-    NoAnswer,
-    Refused(EncodedRefusal),
-    Version { lowest: u8, highest: u8 },
-}
-
-impl EncodedEnd {
-    pub(crate) fn of(end: &End) -> Self {
-        match *end {
-            End::Closed { report } => Self::Closed { report },
-            End::ClosedByPeer => Self::ClosedByPeer,
-            End::PeerLost => Self::PeerLost,
-            End::RouteLost => Self::RouteLost,
-            End::NoAnswer => Self::NoAnswer,
-            End::Refused(ref refusal) => Self::Refused(EncodedRefusal::of(refusal)),
-            End::Version { lowest, highest } => Self::Version { lowest, highest },
-        }
-    }
-
-    pub(crate) fn end(&self) -> End {
-        match *self {
-            Self::Closed { report } => End::Closed { report },
-            Self::ClosedByPeer => End::ClosedByPeer,
-            Self::RouteLost => End::RouteLost,
-            Self::NoAnswer => End::NoAnswer,
-            Self::Refused(ref no) => no.refusal().map_or(End::PeerLost, End::Refused),
-            Self::Version { lowest, highest } => End::Version { lowest, highest },
-            Self::PeerLost => End::PeerLost,
         }
     }
 }
@@ -401,16 +175,20 @@ impl EncodedEnd {
 #[cfg(test)]
 mod tests {
     use laxity_core::endpoint::ExceededPremise;
+    use laxity_core::units::Duration;
 
     use super::*;
+    use crate::calibration::WindowClaims;
 
     #[test]
     fn a_status_is_told_whole() {
         let [budget, found] = [1, 5].map(Duration::from_millis);
         let network = ExceededPremise { count: 2, largest: found, limit: budget };
         let peer = SocketAddr::from(([10, 0, 0, 1], 7));
+        let mut window = WatchedWindow::new(found, budget, &WindowClaims::default());
+        [(found, 1), (budget, 8)].into_iter().for_each(|(stolen, count)| window.close(stolen, count));
         let mut premises = Premises {
-            windows: vec![WatchedWindow::told([found, budget, found], [9, 1], [true, false])],
+            windows: vec![window.told(true, false), window.told(true, true), window.told(false, false)],
             peers: vec![PeerPremises {
                 peer,
                 round_trip: found,
@@ -422,8 +200,43 @@ mod tests {
             ..Premises::default()
         };
         premises.overruns[1] = Overruns { count: 3, largest: found };
-        let told = serde_json::to_string(&EncodedStatus::new((4, found), &premises)).unwrap();
+        let gaps = Gaps { count: 4, longest: found };
+        let told = serde_json::to_string(&EncodedStatus::new(gaps, &premises)).unwrap();
         let told: EncodedStatus = serde_json::from_str(&told).unwrap();
-        assert_eq!((told.gaps, told.largest_gap, told.premises()), (4, found, premises));
+        assert_eq!(told.told(), (premises, gaps));
+    }
+
+    /// Each is one that its type's constructor refuses.
+    #[test]
+    fn a_service_that_cannot_be_is_no_message() {
+        let real_time = |key: &str, value: u64| {
+            let mut service = serde_json::json!({ "service": "RealTime", "max_message": 500, "min_message": 1, "interval": 5_000_000,
+                "burst": 4, "deadline": 50_000_000, "catch_up": 0, "tolerance": 0 });
+            service[key] = value.into();
+            service
+        };
+        let best_effort = |max_message: u64, queue: u64| {
+            serde_json::json!({ "service": "BestEffort", "max_message": max_message,
+            "min_message": 0, "interval": 0, "burst": queue, "deadline": 0, "catch_up": 0, "tolerance": 0 })
+        };
+        let read = |service| {
+            let spec = serde_json::json!({ "service": service, "overload": "Block", "priority": 0, "catch_up": null });
+            serde_json::from_str::<ChannelSpec>(&spec.to_string())
+        };
+        assert!(read(real_time("burst", 4)).is_ok() && read(best_effort(1, 1)).is_ok());
+        for (key, values) in [
+            ("max_message", [0, (16 << 20) + 1, 1 << 32, u64::MAX]),
+            ("min_message", [0, 501, 1 << 32, u64::MAX]),
+            ("interval", [0, 99_999, 3_600_000_000_001, u64::MAX]),
+            ("burst", [0, 1025, 1 << 32, u64::MAX]),
+            ("deadline", [0, 9_999, 3_600_000_000_001, u64::MAX]),
+            ("catch_up", [1_000_000_001, 1 << 32, u64::MAX - 1, u64::MAX]),
+            ("tolerance", [1, 999, 1_000_000_000_000, u64::MAX]),
+        ] {
+            values.iter().for_each(|value| assert!(read(real_time(key, *value)).is_err(), "{key} {value}"));
+        }
+        for (max_message, queue) in [(0, 1), ((16 << 20) + 1, 1), (1 << 32, 1), (1, 0), (1, 4097), (1, u64::MAX)] {
+            assert!(read(best_effort(max_message, queue)).is_err(), "{max_message} {queue}");
+        }
     }
 }

@@ -65,7 +65,7 @@ impl Costs {
         Self { passed_over: Some(passed_over), ..Self::assumed() }
     }
 
-    fn assumed() -> Self {
+    pub(crate) fn assumed() -> Self {
         Self { link_is_known: false, ..Platform::assumed_host().into() }
     }
 

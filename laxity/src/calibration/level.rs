@@ -50,7 +50,7 @@ impl Level {
 }
 
 /// The claim for the messages of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Guarantee {
     /// The level.
     pub level: Level,
@@ -62,11 +62,12 @@ pub struct Guarantee {
 pub const CALIBRATED: Probability = Probability::from_millionths(1);
 
 /// The level that a host's bounds can have, and the reasons why it is no higher.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Backing {
     limit: Level,
     why: Vec<String>,
-    /// The window and the exceedance of each envelope on which the analysis counts.
+    /// The window and the exceedance of each envelope on which the analysis counts; other processes are not told.
+    #[serde(skip)]
     used: Vec<(Duration, Probability)>,
 }
 
@@ -92,11 +93,6 @@ impl Backing {
     /// For a host with these costs that runs under these conditions.
     pub(crate) fn of_running(costs: &Costs, running: &ExecutiveSetup) -> Self {
         Self::new(costs, identity::now(), Some(running))
-    }
-
-    /// As another process states it for its host.
-    pub(crate) fn told(limit: Level, why: Vec<String>) -> Self {
-        Self { limit, why, used: Vec::new() }
     }
 
     fn new(costs: &Costs, now: u64, running: Option<&ExecutiveSetup>) -> Self {

@@ -27,7 +27,6 @@
 //! ```
 
 mod costs;
-mod decimal;
 pub mod derive;
 mod file;
 mod identity;
@@ -35,7 +34,7 @@ mod level;
 pub mod place;
 mod repeated;
 pub mod typical;
-mod watch;
+pub(crate) mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -45,11 +44,11 @@ pub use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::LinkKind;
+use serde::Serialize;
 
 use crate::realtime::Scheduling;
 
 pub use costs::Costs;
-pub use decimal::decimal;
 pub use identity::{Doubt, HostIdentity, now, written};
 pub use laxity_core::endpoint::{ExceededPremise, PeerPremises};
 pub(crate) use level::ExecutiveSetup;
@@ -110,26 +109,31 @@ pub struct Load {
 }
 
 /// A cost, claimed by order statistics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cost {
     /// The piece of work.
     pub kind: Piece,
     /// S, the packet size of the measurement in bytes; `None` where it does not matter.
+    #[serde(rename = "packet_bytes")]
     pub packet: Option<u32>,
     /// The number of measurements.
     pub samples: u64,
     /// The median.
+    #[serde(rename = "median_ns")]
     pub median: Duration,
     /// The claimed cost: the work takes longer with a probability of `exceedance` at most.
+    #[serde(rename = "claimed_ns")]
     pub claimed: Duration,
     /// The probability of a longer time; it is wrong in a share alpha of all calibrations at most.
     pub exceedance: Probability,
     /// The longest measured time.
+    #[serde(rename = "largest_ns")]
     pub largest: Duration,
 }
 
 /// The observer of stolen time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, Serialize)]
+#[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub enum Observer {
     /// A thread with the executive's priority that only looked at the clock.
@@ -149,11 +153,12 @@ impl Observer {
 }
 
 /// Stolen time in consecutive windows of one length.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Window {
     /// The observer.
     pub observer: Observer,
     /// w, the length of each window.
+    #[serde(rename = "window_ns")]
     pub window: Duration,
     /// The number of windows.
     pub windows: u64,
@@ -169,12 +174,15 @@ pub struct Window {
     /// m, the largest number of windows of a batch that exceed the budget: a premise of `exceedance`.
     pub bad: u64,
     /// The median of the stolen time in a window.
+    #[serde(rename = "median_ns")]
     pub median: Duration,
     /// q, the budget: more is stolen in a window with a probability of `exceedance` at most. A probability of one claims nothing;
     /// then the budget is the most that was seen, or less.
+    #[serde(rename = "budget_ns")]
     pub budget: Duration,
     /// The probability of a larger theft; it is wrong in a share alpha of all calibrations at most.
     pub exceedance: Probability,
     /// The most that was stolen in a window.
+    #[serde(rename = "largest_ns")]
     pub largest: Duration,
 }

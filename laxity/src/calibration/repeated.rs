@@ -3,19 +3,23 @@
 use std::fmt;
 
 use laxity_core::units::Duration;
+use serde::Serialize;
 
 use super::{Calibration, Cost, Piece};
 
 /// A cost whose medians are too far apart in two calibrations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Disagreement {
     /// The piece of work.
     pub kind: Piece,
     /// S, the packet size in bytes.
+    #[serde(rename = "packet_bytes")]
     pub packet: Option<u32>,
     /// The median in this calibration.
+    #[serde(rename = "here_ns")]
     pub here: Duration,
     /// The median in the other one; `None` if it has no such cost.
+    #[serde(rename = "there_ns")]
     pub there: Option<Duration>,
 }
 

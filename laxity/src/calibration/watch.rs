@@ -19,12 +19,22 @@ use laxity_core::admission::confidence::evidence::ClaimEvidence;
 use laxity_core::endpoint::PeerPremises;
 use laxity_core::piece::Piece;
 use laxity_core::units::Duration;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Calibration, Observer, Window};
 
+/// The rounds of the executive that took longer than the platform's figures allow ([`Platform::round`](crate::Platform::round)).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gaps {
+    /// Their number.
+    pub count: u64,
+    /// The longest of them.
+    #[serde(rename = "longest_ns")]
+    pub longest: Duration,
+}
+
 /// Runs of one kind of work that took longer than the claimed cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overruns {
     /// Their number.
     pub count: u64,
@@ -107,7 +117,7 @@ impl WindowClaims {
 }
 
 /// Windows of one length at run time, against the budget on which the bounds count.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WatchedWindow {
     /// w, the length of each window.
     #[serde(rename = "window_ns")]
@@ -140,13 +150,9 @@ impl WatchedWindow {
     }
 
     /// As another process states it for its executive.
-    pub(crate) fn told(
-        [window, budget, largest]: [Duration; 3],
-        [windows, exceeded]: [u64; 2],
-        [is_counted_on, is_withdrawn]: [bool; 2],
-    ) -> Self {
+    pub(crate) fn told(self, is_counted_on: bool, is_withdrawn: bool) -> Self {
         let claim = is_withdrawn.then(|| WindowClaim { is_crowded: true, ..WindowClaim::default() });
-        Self { window, budget, windows, exceeded, largest, is_counted_on, claim }
+        Self { is_counted_on, claim, ..self }
     }
 
     /// True if the claim about these windows is counted on and was withdrawn.

@@ -39,6 +39,7 @@ use laxity_link::LinkOver;
 use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
 use crate::calibration::Premises;
+use crate::calibration::watch::Gaps;
 use crate::doorbell::Doorbell;
 use crate::port::ExecutivePort;
 use crate::readiness::Readiness;
@@ -145,6 +146,13 @@ pub(crate) struct PublishedCounters {
     pub(crate) premises: Mutex<Premises>,
     /// What was recorded, once the executive has stopped.
     pub(crate) sampled: Mutex<Option<Box<Sampling>>>,
+}
+
+impl PublishedCounters {
+    pub(crate) fn gaps(&self) -> Gaps {
+        let longest = Duration::from_nanos(self.largest_gap.load(Ordering::Relaxed));
+        Gaps { count: self.gaps.load(Ordering::Relaxed), longest }
+    }
 }
 
 /// Rounds that are longer than they may be by less than this are not asked about: the thread's own time is a system call.

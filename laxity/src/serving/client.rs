@@ -15,7 +15,7 @@ use crate::attach::flags::ClientFlags;
 use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
 use crate::attach::mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
-use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedEnd, EncodedError};
+use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
 use crate::attach::socket::Socket;
 use crate::channel_executive::of_port;
 use crate::control::HostShared;
@@ -77,7 +77,7 @@ impl ClientChannel {
 
     pub(super) fn end(&self, place: u32, end: &End) -> AttachReply {
         let figures = Box::new(self.counted().unwrap_or_default());
-        AttachReply::Ended { place, end: EncodedEnd::of(end), figures }
+        AttachReply::Ended { place, end: *end, figures }
     }
 }
 
@@ -224,7 +224,7 @@ impl AttachedClient {
         let Some((place, channel)) = held.channel_of(port) else { return false };
         channel.grant = Some(grant.clone());
         let ChannelMemory { at, shape: RingShape { slots, bytes }, .. } = channel.block.memory;
-        self.tell(&tell(EncodedChannel::new(place, (at, slots, bytes), grant)));
+        self.tell(&tell(EncodedChannel { place, at, slots, bytes, grant: grant.clone() }));
         if let Some(end) = channel.ended.take() {
             self.tell(&channel.end(place, &end));
         }

@@ -44,8 +44,6 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::event::Name;
-use laxity_core::units::Duration;
-use laxity_link::LinkKind;
 use laxity_link::sys::{self, PeerCredentials, Wake};
 use laxity_shm::Region;
 
@@ -55,11 +53,12 @@ use self::quotas::{ProcessHold, UserAccounts};
 use crate::application::{Application, Serves};
 use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES};
-use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedSpec, EncodedStatus, VERSION};
+use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
 use crate::attach::socket::{ReceiveResult, Socket};
 use crate::control::HostShared;
 use crate::error::Error;
 use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS, PublishedCounters};
+use crate::grant::ChannelSpec;
 use crate::host::{Host, LocalExecutive};
 use crate::listening::ListenTarget;
 use crate::platform_file;
@@ -168,22 +167,15 @@ impl Host {
         let LocalExecutive { shared, published, streams, .. } = self.local()?;
         let bells = Arc::clone(shared.bells().map_err(Error::system("creating an epoll set"))?);
         let stop = Wake::new().map_err(Error::system("creating the wake-up event"))?;
-        let status = self.status();
         let told = EncodedHost {
             pid: std::process::id(),
             // Read as each application attaches: /proc may not be there yet.
             clock: 0,
             address: self.address(),
             stays,
-            is_xdp: status.link == LinkKind::Xdp,
             has_key: self.has_key,
             platform: platform_file::table(self.platform()),
-            level: status.backing.level(),
-            why: status.backing.why().to_vec(),
-            scheduling: status.scheduling,
-            memory_locked: status.memory_locked,
-            kept_awake: status.kept_awake,
-            notes: status.notes.clone(),
+            status: self.status().clone(),
         };
         if !access.rules().is_empty() {
             place.open_to_others()?;
@@ -447,7 +439,7 @@ impl ServerShared {
                 }
                 let (server, asker) = (Arc::clone(self), Arc::clone(client));
                 let open = move || {
-                    server.open(&asker, ticket, peer, &name, &spec);
+                    server.open(&asker, ticket, peer, &name, spec);
                     asker.end_opening();
                 };
                 let thread = std::thread::Builder::new().name("laxity-open".to_owned()).stack_size(OPENING_STACK);
@@ -527,16 +519,13 @@ impl ServerShared {
 
     /// What the executive has counted beside channels.
     fn status(&self) -> EncodedStatus {
-        let PublishedCounters { gaps, largest_gap, premises, .. } = &*self.published;
-        let longest = Duration::from_nanos(largest_gap.load(Ordering::Relaxed));
-        let premises = premises.lock().unwrap_or_else(PoisonError::into_inner);
-        EncodedStatus::new((gaps.load(Ordering::Relaxed), longest), &premises)
+        let premises = self.published.premises.lock().unwrap_or_else(PoisonError::into_inner);
+        EncodedStatus::new(self.published.gaps(), &premises)
     }
 
-    fn open(&self, client: &Arc<AttachedClient>, ticket: u64, peer: SocketAddr, name: &str, spec: &EncodedSpec) {
-        let application = || Arc::clone(client) as Arc<dyn Application>;
-        let opened = spec.spec().map_err(Error::from);
-        match opened.and_then(|spec| self.shared.open_for(application(), peer, name, spec)) {
+    fn open(&self, client: &Arc<AttachedClient>, ticket: u64, peer: SocketAddr, name: &str, spec: ChannelSpec) {
+        let application = Arc::clone(client) as Arc<dyn Application>;
+        match self.shared.open_for(application, peer, name, spec) {
             // If the application has gone meanwhile, its channel goes, too.
             Ok((port, grant)) if !client.opened(&port, &grant, |channel| AttachReply::Opened { ticket, channel }) => {
                 self.shared.close_port(&port);

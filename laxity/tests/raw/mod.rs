@@ -16,7 +16,7 @@ use rustix::net::{
 use serde_json::{Value, json};
 
 /// Of what is spoken.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 pub const PATIENCE: StdDuration = StdDuration::from_secs(10);
 
 /// SplitMix64.

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use laxity::calibration::decimal;
 use laxity::text::DisplayRate;
 use laxity::{Costs, Guarantee};
 use laxity_core::contract::packets;
@@ -101,7 +100,7 @@ fn level(ran: &FinishedRun<'_>) -> String {
     }
     let beside = given.map_or_else(String::new, |file| format!(", but for {file}"));
     let claim = miss.map_or_else(String::new, |miss| {
-        format!(" A message misses because of one host with a probability of {} at most.", decimal(miss))
+        format!(" A message misses because of one host with a probability of {miss} at most.")
     });
     let why = ran.facts.iter().find(|(name, _)| name == "guarantee").map_or("", |(_, why)| why);
     format!("Guarantee level: {why}.{claim} The costs that admission reasons with are {}{beside}.", ran.costs)

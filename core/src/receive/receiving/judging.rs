@@ -163,7 +163,7 @@ impl ReceivingChannel {
 
     /// Those of them that have a deadline, and were not late.
     fn undecided(&self) -> u64 {
-        let pending = self.pending.as_ref().filter(|_| self.config.service.is_real_time());
+        let pending = self.pending.as_ref().filter(|_| self.terms.service.is_real_time());
         pending.map_or(0, |pending| pending.undecided() as u64)
     }
 
@@ -180,7 +180,7 @@ impl ReceivingChannel {
         let lower = judged.lower.saturating_sub(ahead);
         let upper = judged.upper.map(|upper| upper.saturating_sub(ahead));
         let latency = judged.upper.or((verdict == DeadlineVerdict::Late).then_some(judged.lower));
-        let allowed = self.config.service.contract().map(|_| judged.deadline.saturating_sub(ahead));
+        let allowed = self.terms.service.contract().map(|_| judged.deadline.saturating_sub(ahead));
         // One that is late was counted when it was delivered.
         self.counters.undecided += u64::from(allowed.is_some() && verdict == DeadlineVerdict::Undecided);
         self.counters.largest = self.counters.largest.max(upper.unwrap_or(lower));
@@ -196,7 +196,7 @@ impl ReceivingChannel {
         spare: Duration,
         taken: TimeLoss,
     ) -> Evidence {
-        let excess = delivered.delay.excess(&self.config, spare, self.stretch_ppm);
+        let excess = delivered.delay.excess(&self.grant, spare, self.stretch_ppm);
         let here = delivered.completion.since(delivered.due_here.before(spare));
         Evidence::judge(lateness, excess, here, taken, self.stretch_ppm)
     }

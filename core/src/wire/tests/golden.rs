@@ -3,6 +3,7 @@
 use super::*;
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
+use crate::limits::MAX_CONTROL_PAYLOAD;
 use crate::units::{Duration, Instant, Rate};
 
 const DATA: &str = "
@@ -198,7 +199,8 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
     let heard = StampReport { said: Instant::from_nanos(2_000_000_000), heard_at: at };
     let open = Open {
         name: "arm1",
-        traffic: RequestedService::RealTime {
+        traffic: RequestedService {
+            service: ServiceKind::RealTime,
             max_message: 8192,
             min_message: 64,
             interval: Duration::from_millis(1),
@@ -206,7 +208,6 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
             deadline: Duration::from_millis(5),
             catch_up: Duration::ZERO,
             tolerance: 0,
-            is_question: false,
         },
         packet: 1400,
         upstream: Duration::from_millis(1),
@@ -217,7 +218,12 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
     };
     let best_effort = Open {
         name: "log",
-        traffic: RequestedService::BestEffort { max_message: 4096, queue: 16 },
+        traffic: RequestedService {
+            service: ServiceKind::BestEffort,
+            max_message: 4096,
+            burst: 16,
+            ..RequestedService::default()
+        },
         upstream: Duration::ZERO,
         clock: 0,
         oversize: 4,
@@ -333,6 +339,14 @@ fn each_control_frame_is_read_and_written() {
 }
 
 #[test]
+fn the_largest_type_with_all_its_fields_fits_into_a_control_frame() {
+    let bytes = |control| CONTROL_HEADER_BYTES + fields::most_bytes(&Collected::of(control)) + SEAL_BYTES;
+    let most = controls().iter().map(|(_, _, control)| bytes(control)).max().unwrap();
+    assert!(most <= MAX_CONTROL_BYTES);
+    assert_eq!(most, DATA_HEADER_BYTES + MAX_CONTROL_PAYLOAD as usize);
+}
+
+#[test]
 fn the_golden_frames_cover_every_type() {
     let types: Vec<_> = controls().iter().map(|(_, _, control)| control.control_type()).collect();
     assert!(ControlType::ALL.iter().all(|control_type| types.contains(control_type)));
@@ -355,9 +369,10 @@ fn the_document_has_every_field_and_type() {
             alloc::format!("| {} | {} |", control_type as u8, alloc::format!("{control_type:?}").to_uppercase());
         let row = document.lines().find(|line| line.starts_with(&start)).expect("a row for each type");
         let columns: Vec<_> = row.split('|').map(str::trim).collect();
+        let (_, _, control) =
+            controls().into_iter().find(|(.., control)| control.control_type() == control_type).unwrap();
         let names = |mandatory| -> Vec<_> {
-            control_type
-                .fields()
+            Collected::of(&control)
                 .iter()
                 .filter(|field| is_mandatory(control_type, **field) == mandatory)
                 .map(|field| field.name)

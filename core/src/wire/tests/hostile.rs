@@ -79,7 +79,8 @@ fn another_prefix_is_named() {
     assert!(matches!(Control::parse(&data_frame()), Err(WireError::Kind { found: 1, .. })));
     let mut frame = control_frame(ControlType::Status);
     frame[4] = 10;
-    assert_eq!(Control::parse(&frame), Err(WireError::Type(10)));
+    let error = Control::parse(&frame).unwrap_err();
+    assert_eq!((error, &*alloc::format!("{error}")), (WireError::Type(10), "control type 10, expected 1 to 9"));
 }
 
 #[test]
@@ -120,7 +121,7 @@ fn an_unknown_field_is_skipped_wherever_it_stands() {
     };
     for (frame, its_token, control) in controls() {
         let parts = taken_apart(&frame);
-        for tag in unknown(control.control_type().fields()) {
+        for tag in unknown(&Collected::of(&control)) {
             for at in 0..=parts.len() {
                 // Twice, and of a length that no known field has.
                 let mut more = parts.clone();
@@ -129,6 +130,22 @@ fn an_unknown_field_is_skipped_wherever_it_stands() {
                 assert_eq!(Control::parse(&put_together(&frame, &more)), Ok((its_token, control)), "tag {tag}");
             }
         }
+    }
+}
+
+/// A frame of best effort has no use for these fields, but they belong to its type.
+#[test]
+fn fields_that_best_effort_ignores_stand_once_and_have_their_length() {
+    let (frame, its_token, control) = controls()[1].clone();
+    let parts = taken_apart(&frame);
+    let with = |more: &[(u8, Vec<u8>)]| put_together(&frame, &[&parts[..], more].concat());
+    for field in [fields::MIN_MESSAGE, fields::INTERVAL, fields::DEADLINE, fields::CATCH_UP, fields::TOLERANCE] {
+        let part = (field.tag, alloc::vec![0xFF; field.most.into()]);
+        assert_eq!(Control::parse(&with(core::slice::from_ref(&part))), Ok((its_token, control)));
+        let twice = with(&[part.clone(), part]);
+        assert_eq!(Control::parse(&twice), Err(WireError::Repeated(field.name)));
+        let long = with(&[(field.tag, alloc::vec![0; usize::from(field.most) + 1])]);
+        assert!(matches!(Control::parse(&long), Err(WireError::FieldLength { .. })), "{field:?}");
     }
 }
 
@@ -192,7 +209,7 @@ fn a_missing_mandatory_field_is_named() {
 fn the_table_of_mandatory_fields_is_what_the_parser_does() {
     for (frame, _, control) in controls() {
         let control_type = control.control_type();
-        let real_time = !matches!(control, Control::Open(Open { traffic: RequestedService::BestEffort { .. }, .. }));
+        let real_time = !matches!(control, Control::Open(open) if open.traffic.service == ServiceKind::BestEffort);
         for (at, (tag, _)) in taken_apart(&frame).iter().enumerate() {
             let mut fewer = taken_apart(&frame);
             fewer.remove(at);

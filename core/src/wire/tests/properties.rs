@@ -46,7 +46,8 @@ fn traffic() -> impl Strategy<Value = RequestedService> {
     let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span(), span(), any::<bool>());
     prop_oneof![
         real_time.prop_map(|(max_message, min_message, interval, burst, deadline, catch_up, is_question)| {
-            RequestedService::RealTime {
+            RequestedService {
+                service: if is_question { ServiceKind::Question } else { ServiceKind::RealTime },
                 max_message,
                 min_message,
                 interval,
@@ -54,10 +55,14 @@ fn traffic() -> impl Strategy<Value = RequestedService> {
                 deadline,
                 catch_up,
                 tolerance: u64::from(burst),
-                is_question,
             }
         }),
-        any::<(u32, u32)>().prop_map(|(max_message, queue)| RequestedService::BestEffort { max_message, queue }),
+        any::<(u32, u32)>().prop_map(|(max_message, burst)| RequestedService {
+            service: ServiceKind::BestEffort,
+            max_message,
+            burst,
+            ..RequestedService::default()
+        }),
     ]
 }
 

@@ -4,7 +4,7 @@ use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
-use super::super::{Calibration, CalibrationConditions, Cost, Observer, Piece, Window, decimal, derive};
+use super::super::{Calibration, CalibrationConditions, Cost, Observer, Piece, Window, derive};
 use crate::text::DisplaySize;
 
 /// Claims about windows; calibrations have some twenty.
@@ -100,9 +100,7 @@ fn of_window(window: &Window, taken: &CalibrationConditions) -> Option<String> {
 
 /// A claim below the least that so much carries, even if none of it was an exceedance.
 fn too_much(of: &str, exceedance: Probability, least: Probability) -> Option<String> {
-    (exceedance < least).then(|| {
-        format!("exceedance is {}, expected at least {}: {of} carry no more", decimal(exceedance), decimal(least))
-    })
+    (exceedance < least).then(|| format!("exceedance is {exceedance}, expected at least {least}: {of} carry no more"))
 }
 
 pub(super) fn platform(calibration: &Calibration) -> Result<(), String> {

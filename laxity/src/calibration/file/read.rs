@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 use laxity_link::LinkKind;
 
 use super::super::identity::MOST_CHARACTERS;
-use super::super::{Calibration, CalibrationConditions, Cost, Load, Observer, Piece, Window, decimal};
+use super::super::{Calibration, CalibrationConditions, Cost, Load, Observer, Piece, Window};
 use super::{DIGEST, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
@@ -176,7 +176,7 @@ fn name(table: &Table<'_, '_>, key: &str) -> Result<String, FileError> {
 
 fn probability(table: &Table<'_, '_>, key: &str) -> Result<Probability, FileError> {
     text(table, key, "a probability in quotes such as \"0.000075\", exact to 12 places", |text| {
-        Probability::read(text).filter(|probability| decimal(*probability) == text)
+        Probability::read(text).filter(|probability| probability.to_string() == text)
     })
 }
 

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use laxity_core::admission::confidence::Probability;
 use toml::Value;
 
-use super::super::{Calibration, CalibrationConditions, Cost, Piece, Window, decimal, identity};
+use super::super::{Calibration, CalibrationConditions, Cost, Piece, Window, identity};
 use super::VERSION;
 use crate::platform_file::{self, quoted};
 use crate::realtime::Scheduling;
@@ -62,7 +62,7 @@ fn write_taken(text: &mut String, taken: &CalibrationConditions) {
         ("kept_awake", taken.kept_awake.to_string(), "processors did not idle deeply (/dev/cpu_dma_latency)"),
         ("link", string(taken.link.name()), "what packets went through: a socket, or AF_XDP"),
         ("interface", string(&taken.interface), "whose rate it is"),
-        ("confidence", string(&decimal(confidence)), "1 - alpha"),
+        ("confidence", string(&confidence.to_string()), "1 - alpha"),
     ] {
         if key == "version" {
             text.push_str("\n[calibration]\n");
@@ -79,7 +79,7 @@ fn write_cost(text: &mut String, cost: &Cost) {
         let _ = writeln!(text, "packet = \"{bytes}B\"");
     }
     let _ = writeln!(text, "samples = {samples}\nmedian = {}\nclaimed = {}", quoted(*median), quoted(*claimed));
-    let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
+    let _ = writeln!(text, "exceedance = \"{exceedance}\"\nlargest = {}", quoted(*largest));
 }
 
 fn write_window(text: &mut String, one: &Window) {
@@ -89,7 +89,7 @@ fn write_window(text: &mut String, one: &Window) {
     let _ = writeln!(text, "window = {}\nwindows = {windows}\nparts = {parts}", quoted(*window));
     let _ = writeln!(text, "stride = {stride}\nbatches = {batches}\nbatch = {batch}\nbad = {bad}");
     let _ = writeln!(text, "median = {}\nbudget = {}", quoted(*median), quoted(*budget));
-    let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
+    let _ = writeln!(text, "exceedance = \"{exceedance}\"\nlargest = {}", quoted(*largest));
 }
 
 /// A text in quotes.
