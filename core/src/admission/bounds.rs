@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use super::answer::{Bound, BoundTerm, Rule};
 use super::link::{LinkTest, PacketStream};
 use super::reserve::{Admission, Reservation, ReservationId};
-use super::walk::{LatenessWalk, Response, latest};
+use super::walk::{Demand, LatenessWalk, latest};
 use crate::units::Duration;
 
 /// The names of terms, in the order in which they are shown.
@@ -94,7 +94,7 @@ fn nanos(nanos: u64) -> Duration {
 }
 
 /// The deadlines in their order, and for each what is latest from there on.
-fn latest_by(test: &impl Response, mut marks: Vec<u64>) -> Option<Vec<(u64, LatenessWalk)>> {
+fn latest_by(test: &impl Demand, mut marks: Vec<u64>) -> Option<Vec<(u64, LatenessWalk)>> {
     marks.sort_unstable();
     marks.dedup();
     let found = latest(test, &marks)?;
@@ -188,7 +188,7 @@ impl Admission {
         let switch = u128::from(self.machine.switch);
         let overhead = u128::from(job.cost - job.processing());
         let interference = self.machine.processor_interference().within(worst.done);
-        let taken = super::walk::Demand::stolen(test).within(worst.done);
+        let taken = test.stolen().within(worst.done);
         let parts = [
             (PROCESSING, job.processing().into()),
             (SWITCHING, switch.min(overhead) + back),
@@ -215,7 +215,7 @@ impl Admission {
                 (Some(test), Some(worst)) => {
                     let (work, block, packet, constant) = test.parts(worst.due, worst.done);
                     let own = u128::from(costs[place]);
-                    let interference = super::walk::Demand::stolen(test).within(worst.done);
+                    let interference = test.stolen().within(worst.done);
                     let parts = [
                         (terms::OWN_MESSAGE, own),
                         (terms::OTHERS, work.saturating_sub(own)),
@@ -245,7 +245,7 @@ fn link_terms(link: &LinkTest, stream: &PacketStream, worst: &LatenessWalk, fore
         (LINK_BLOCKING, block.into()),
         (LOOK_AHEAD, (link.ahead - foreign).into()),
         (FOREIGN, foreign.into()),
-        (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done).saturating_add(stream.late.into())),
+        (LINK_INTERFERENCE, link.stolen().within(worst.done).saturating_add(stream.late.into())),
     ];
     let all = worst.done.saturating_add(stream.late);
     addends(parts, 0, u128::from(all - response(stream.deadline, worst)))

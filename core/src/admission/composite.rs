@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::{Job, grouped};
-use super::walk::{self, Demand, NewDemand, ONE, Response, StolenTime, Verdict, walk, walk_between};
+use super::walk::{self, Demand, LongRunTask, StolenTime, Verdict, walk, walk_between};
 use crate::mutant::{self, Mutant};
 
 /// One channel; nanoseconds.
@@ -72,7 +72,6 @@ pub(super) struct CompositeTest {
     /// True if every channel blocks, whenever it is due.
     all_block: bool,
     stolen: StolenTime,
-    share: u128,
     /// Distinct deadlines, ascending, at which B(t) may fall; the newcomer's is not among them.
     deadlines: Vec<u64>,
     /// K of those that exist, in the order in which they were given.
@@ -125,10 +124,6 @@ impl CompositeTest {
         channels.extend(newcomer.map(|parts| (whole(parts), 1)));
         let mut stolen = machine.processor_interference();
         stolen.set_stretch(numerator, denominator);
-        let share = channels.iter().fold(0, |sum: u128, (channel, count)| {
-            let share = walk::share(channel.cost.into(), channel.interval);
-            sum.saturating_add(share.saturating_mul((*count).into()))
-        });
         let largest = streams.iter().map(|stream| stream.full.max(stream.last)).max().unwrap_or(0);
         let everybodys = streams.iter().map(|stream| stream.largest).fold(machine.other_largest, u64::max);
         Some(Self {
@@ -139,7 +134,6 @@ impl CompositeTest {
             constant: machine.ahead.saturating_add(largest),
             all_block: early,
             stolen,
-            share,
             deadlines,
             costs,
         })
@@ -180,13 +174,6 @@ impl CompositeTest {
         let (work, ..) = self.parts(u64::MAX, s);
         work.saturating_add(self.blocks())
     }
-
-    /// The longest blocks of all, and the rest of B.
-    fn blocks(&self) -> u128 {
-        let block = self.channels.iter().map(|(channel, _)| channel.block).fold(self.other_block, u64::max);
-        let packet = self.channels.iter().map(|(channel, _)| channel.largest).fold(self.other_largest, u64::max);
-        u128::from(block) + u128::from(packet) + u128::from(self.constant)
-    }
 }
 
 /// K, of the first packet's processor time, every other's, and the packets' link times.
@@ -212,34 +199,27 @@ fn narrow(nanos: u128) -> u64 {
 }
 
 impl Demand for CompositeTest {
-    fn until(&self, t: u64) -> u128 {
-        self.due(t, u64::MAX)
+    fn due(&self, t: u64, s: u64) -> u128 {
+        let (work, block, packet, constant) = self.parts(t, s);
+        work.saturating_add(block.into()).saturating_add(packet.into()).saturating_add(constant.into())
     }
     fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
-    fn first(&self) -> Option<u64> {
-        self.channels.iter().map(|(channel, _)| channel.deadline).min()
-    }
-    fn share(&self) -> u128 {
-        self.share
-    }
-    fn excess(&self) -> u128 {
-        self.channels.iter().fold(self.blocks(), |sum, (channel, count)| {
-            let early = u128::from(channel.interval.saturating_sub(channel.deadline));
-            let early = u128::from(channel.cost).saturating_mul(early).div_ceil(channel.interval.into());
-            sum.saturating_add(early.saturating_mul((*count).into()))
+    fn tasks(&self) -> impl ExactSizeIterator<Item = (LongRunTask, u64)> {
+        self.channels.iter().map(|&(CompositeChannel { interval, deadline, cost, .. }, count)| {
+            (LongRunTask { cost: cost.into(), interval, deadline }, count)
         })
     }
-    fn tasks(&self) -> usize {
-        self.channels.len()
+    /// The longest blocks of all, and the rest of B.
+    fn blocks(&self) -> u128 {
+        let block = self.channels.iter().map(|(channel, _)| channel.block).fold(self.other_block, u64::max);
+        let packet = self.channels.iter().map(|(channel, _)| channel.largest).fold(self.other_largest, u64::max);
+        u128::from(block) + u128::from(packet) + u128::from(self.constant)
     }
     fn falls(&self) -> &[u64] {
         &self.deadlines
     }
-}
-
-impl NewDemand for CompositeTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
             channel.deadline = deadline;
@@ -250,13 +230,6 @@ impl NewDemand for CompositeTest {
     }
 }
 
-impl Response for CompositeTest {
-    fn due(&self, t: u64, s: u64) -> u128 {
-        let (work, block, packet, constant) = self.parts(t, s);
-        work.saturating_add(block.into()).saturating_add(packet.into()).saturating_add(constant.into())
-    }
-}
-
 /// The least deadline of the newcomer with which every channel keeps its deadline, and the longest one up to `wanted`. Otherwise the first
 /// instant that fails in any case, or that the test cannot tell.
 ///
@@ -264,9 +237,6 @@ impl Response for CompositeTest {
 /// some deadline on, instants before it up to some deadline. So what holds is a range: it begins where the first kind does,
 /// and ends where, of the instants that hold without the newcomer's demand, one does not with its block.
 pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64) -> Result<(u64, u64), Verdict> {
-    if test.utilisation() >= ONE {
-        return Err(Verdict::TooLong);
-    }
     test.let_newcomer_block(false);
     let least = match walk::least_deadline(test, longest) {
         Ok(least) => least,

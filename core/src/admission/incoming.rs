@@ -63,7 +63,7 @@ pub fn usual_batch(platform: &Platform) -> u32 {
     let keeps_up = |batch: u32| {
         let admission = Admission::new(Platform { receive_batch: batch, ..platform.clone() }).ok()?;
         let incoming = IncomingTraffic::new(&admission);
-        let LinkModel { rate, spacing, .. } = admission.link;
+        let LinkModel { rate, spacing, .. } = admission.platform().link;
         let source = FlowSource { host: 0, rate, ahead: admission.look_ahead(), spacing };
         // Whatever its link lets through.
         let arrival = ArrivalPattern::RealTime {
@@ -297,7 +297,7 @@ impl IncomingTraffic {
         let platform = admission.platform();
         let overhead = u64::from(platform.link.overhead_bytes);
         Self {
-            port: platform.receive_rate.or(admission.link.rate),
+            port: platform.receive_rate.or(platform.link.rate),
             overhead,
             least: u64::from(platform.link.floor_bytes.max(1)) + overhead,
             first_look: admission.input_delay().as_nanos().max(1),

@@ -28,7 +28,7 @@ use super::composite::Parts;
 use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::Job;
-use super::walk::{ONE, StolenTime, share};
+use super::walk::{LongRunTask, ONE, StolenTime};
 
 /// G.
 const CELLS: usize = 1024;
@@ -145,9 +145,8 @@ struct LongRunTail {
 }
 
 impl LongRunTail {
-    fn of(cost: u128, interval: u64, deadline: u64) -> Self {
-        let early = u128::from(interval.saturating_sub(deadline));
-        Self { share: share(cost, interval), excess: cost.saturating_mul(early).div_ceil(interval.into()) }
+    fn of(task: LongRunTask) -> Self {
+        Self { share: task.share(), excess: task.excess() }
     }
     fn plus(self, other: Self) -> Self {
         Self { share: self.share.saturating_add(other.share), excess: self.excess.saturating_add(other.excess) }
@@ -195,12 +194,12 @@ fn packets(stream: &PacketStream, t: u64) -> u64 {
 }
 
 fn tails(job: &Job, switch: u64) -> [LongRunTail; 3] {
-    let of = |cost: u128| LongRunTail::of(cost, job.interval, job.deadline);
+    let of = |cost| LongRunTail::of(LongRunTask { cost, interval: job.interval, deadline: job.deadline });
     [of(job.cost.into()), of(switch.into()), of(u128::from(switch) * u128::from(job.inner))]
 }
 
 fn link_tail(stream: &PacketStream) -> LongRunTail {
-    LongRunTail::of(stream.whole(), stream.interval, stream.due())
+    LongRunTail::of(stream.in_the_long_run())
 }
 
 /// The room in a cell beside the channels: `lo (1 − ρ) − J* − B`, if anything.

@@ -37,7 +37,7 @@ use alloc::vec::Vec;
 
 use super::machine::Machine;
 use super::processor::grouped;
-use super::walk::{self, Demand, NewDemand, Response, StolenTime};
+use super::walk::{Demand, LongRunTask, StolenTime};
 
 /// The packets of one sending channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub(super) struct PacketStream {
     pub(super) late: u64,
     /// The least time by which a packet counts longer than its transmission.
     pub(super) spare: u64,
-    /// How long after its message's release the last packet may be enqueued, if its deadline counts from then: for [`Response`] only.
+    /// How long after its message's release the last packet may be enqueued, if its deadline counts from then: for `due` only, not for `until`.
     pub(super) jitter: u64,
 }
 
@@ -72,6 +72,11 @@ impl PacketStream {
     /// Σ_k L_k.
     pub(super) fn whole(&self) -> u128 {
         u128::from(self.packets - 1) * u128::from(self.full) + u128::from(self.last)
+    }
+
+    /// Each packet is due `e ≥ d` after its message: at most t/I + max(0, 1 − d/I) of each within t.
+    pub(super) fn in_the_long_run(&self) -> LongRunTask {
+        LongRunTask { cost: self.whole(), interval: self.interval, deadline: self.due() }
     }
 
     /// Σ_k L_k (⌊(t − e_k)/I⌋ + 1)^+, in closed form: a message may have 65,535 packets.
@@ -126,7 +131,6 @@ pub(super) struct LinkTest {
     /// The least `spare` of all streams.
     spare: u64,
     stolen: StolenTime,
-    share: u128,
 }
 
 impl LinkTest {
@@ -143,12 +147,9 @@ impl LinkTest {
         all_block: bool,
         stolen: StolenTime,
     ) -> Self {
-        let share = streams.iter().fold(0, |sum: u128, (stream, count)| {
-            sum.saturating_add(walk::share(stream.whole(), stream.interval).saturating_mul((*count).into()))
-        });
         let largest = streams.iter().map(|(stream, _)| stream.largest).fold(other, u64::max);
         let spare = streams.iter().map(|(stream, _)| stream.spare).min().unwrap_or(0);
-        Self { streams, ahead, other, largest, all_block, spare, stolen, share }
+        Self { streams, ahead, other, largest, all_block, spare, stolen }
     }
 
     /// The demand that is due within `t` and begins before `s`: packets, without the time of the last of them beyond its transmission; the block.
@@ -172,6 +173,10 @@ impl LinkTest {
 }
 
 impl Demand for LinkTest {
+    fn due(&self, t: u64, s: u64) -> u128 {
+        let (work, block) = self.parts(t, s);
+        work.saturating_add(self.ahead.into()).saturating_add(block.into())
+    }
     fn until(&self, t: u64) -> u128 {
         let work = self.streams.iter().fold(u128::from(self.ahead), |sum, (stream, count)| {
             sum.saturating_add(stream.until(t).saturating_mul((*count).into()))
@@ -181,26 +186,12 @@ impl Demand for LinkTest {
     fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
-    fn first(&self) -> Option<u64> {
-        self.streams.iter().map(|(stream, _)| stream.due()).min()
+    fn tasks(&self) -> impl ExactSizeIterator<Item = (LongRunTask, u64)> {
+        self.streams.iter().map(|(stream, count)| (stream.in_the_long_run(), *count))
     }
-    fn share(&self) -> u128 {
-        self.share
+    fn blocks(&self) -> u128 {
+        u128::from(self.ahead) + u128::from(self.largest)
     }
-    /// Each packet is due `e ≥ d` after its message: at most t/I + max(0, 1 − d/I) of each within t; and one block.
-    fn excess(&self) -> u128 {
-        self.streams.iter().fold(u128::from(self.ahead) + u128::from(self.largest), |sum, (stream, count)| {
-            let early = u128::from(stream.interval.saturating_sub(stream.due()));
-            let early = stream.whole().saturating_mul(early).div_ceil(stream.interval.into());
-            sum.saturating_add(early.saturating_mul((*count).into()))
-        })
-    }
-    fn tasks(&self) -> usize {
-        self.streams.len()
-    }
-}
-
-impl NewDemand for LinkTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((stream, _)) = self.streams.last_mut() {
             stream.deadline = deadline;
@@ -208,13 +199,6 @@ impl NewDemand for LinkTest {
     }
     fn least_possible(&self) -> u64 {
         self.streams.last().map_or(1, |(stream, _)| stream.last - stream.spare)
-    }
-}
-
-impl Response for LinkTest {
-    fn due(&self, t: u64, s: u64) -> u128 {
-        let (work, block) = self.parts(t, s);
-        work.saturating_add(self.ahead.into()).saturating_add(block.into())
     }
 }
 

@@ -69,6 +69,7 @@
 use alloc::vec::Vec;
 
 use super::answer::Role;
+use super::composite::Parts;
 use super::link::PacketStream;
 use super::processor::{Job, grouped};
 use super::walk::{self, StaircaseLine, StolenTime};
@@ -381,11 +382,6 @@ impl Machine {
         of_channels.into_iter().chain(self.other_smallest).min()
     }
 
-    /// The packets of a channel that uses the link, with the contract's deadline.
-    pub(super) fn stream_of(&self, contract: &Contract, role: Role) -> Result<PacketStream, Refusal> {
-        self.stream(contract, if role == Role::Relays { 0 } else { self.sending.other })
-    }
-
     fn job(&self, contract: &Contract, steps: StepCost, packets: u64) -> Job {
         let inner = (packets - 1) / self.quantum;
         let last = match inner {
@@ -498,41 +494,43 @@ impl Machine {
         deadline.saturating_add(if self.early && self.platform.machine.is_papers() { queue } else { 0 })
     }
 
-    /// A sending channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are
-    /// still the contract's.
-    pub(super) fn sending(&self, contract: &Contract) -> Result<(Job, PacketStream, u64), Refusal> {
-        let stream = self.stream(contract, self.sending.other)?;
-        let job = self.job(contract, self.sending, stream.packets);
-        // Either the processor or the link is the slower one; the other adds its first or its last packet.
-        let by_processor = self.sending.message(stream.packets).saturating_add(stream.last - stream.spare);
-        let by_link = u128::from(self.sending.first) + stream.whole() - u128::from(stream.spare);
-        let slower = by_processor.max(u64::try_from(by_link).unwrap_or(u64::MAX));
-        Ok((job, stream, slower.saturating_add(self.switch).saturating_add(self.idle_link_cost())))
+    /// A channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are still the contract's.
+    pub(super) fn channel(&self, contract: &Contract, role: Role) -> Result<(Parts, u64), Refusal> {
+        match role {
+            Role::Sends => {
+                let stream = self.stream(contract, self.sending.other)?;
+                let job = self.job(contract, self.sending, stream.packets);
+                // Either the processor or the link is the slower one; the other adds its first or its last packet.
+                let by_processor = self.sending.message(stream.packets).saturating_add(stream.last - stream.spare);
+                let by_link = u128::from(self.sending.first) + stream.whole() - u128::from(stream.spare);
+                let slower = by_processor.max(u64::try_from(by_link).unwrap_or(u64::MAX));
+                let service = slower.saturating_add(self.switch).saturating_add(self.idle_link_cost());
+                Ok(((Some(job), Some(stream)), service))
+            }
+            // The packets come all at once.
+            Role::Relays => {
+                let stream = PacketStream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
+                let service = u64::try_from(stream.whole() - u128::from(stream.spare)).unwrap_or(u64::MAX);
+                let service = service.saturating_add(self.idle_link_cost()).saturating_add(stream.late);
+                Ok(((None, Some(stream)), service))
+            }
+            Role::Receives => {
+                let packets = self.packets(contract)?;
+                if contract.handler() > self.platform.longest_handler() {
+                    return Err(Refusal::new(Code::BadParameters, Stage::Contract));
+                }
+                // The application's handler is part of the step that completes the message.
+                let handler = if mutant::is_on(Mutant::NoHandler) { 0 } else { contract.handler().as_nanos() };
+                let steps = StepCost { first: self.receiving.first.saturating_add(handler), ..self.receiving };
+                let service = steps.message(packets).saturating_add(self.switch);
+                Ok(((Some(self.job(contract, steps, packets)), None), service))
+            }
+        }
     }
 
     /// The time that a packet waits if it finds the link idle: C_l, unless it is in L already.
     fn idle_link_cost(&self) -> u64 {
         if self.platform.machine.is_papers() { 0 } else { self.link_cost }
-    }
-
-    /// A channel that passes through: its packets, which come all at once, and the time that one message takes.
-    pub(super) fn relaying(&self, contract: &Contract) -> Result<(PacketStream, u64), Refusal> {
-        let stream = PacketStream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
-        let service = u64::try_from(stream.whole() - u128::from(stream.spare)).unwrap_or(u64::MAX);
-        Ok((stream, service.saturating_add(self.idle_link_cost()).saturating_add(stream.late)))
-    }
-
-    /// A receiving channel: its job, and the time that one message takes on an idle host. The time of the application's handler is part of the
-    /// step that completes the message.
-    pub(super) fn receiving(&self, contract: &Contract) -> Result<(Job, u64), Refusal> {
-        let packets = self.packets(contract)?;
-        if contract.handler() > self.platform.longest_handler() {
-            return Err(Refusal::new(Code::BadParameters, Stage::Contract));
-        }
-        let handler = if mutant::is_on(Mutant::NoHandler) { 0 } else { contract.handler().as_nanos() };
-        let steps = StepCost { first: self.receiving.first.saturating_add(handler), ..self.receiving };
-        let service = steps.message(packets).saturating_add(self.switch);
-        Ok((self.job(contract, steps, packets), service))
     }
 }
 

@@ -12,7 +12,6 @@
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
 //! | `levels` | the processor under fixed priorities |
 //! | `ledger` | yes without looking at each of many channels; the exact test stands behind its no |
-//! | `moved` | the same channels on a part of the link, or counting on other interference |
 //! | [`bounds`] | the worst case of each channel with those that are admitted now, and what it is made of |
 //! | `explain` | a refusal as advice: what would fit, and who stands in the way |
 //! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
@@ -43,7 +42,6 @@ mod ledger;
 mod levels;
 mod link;
 mod machine;
-mod moved;
 pub mod pair;
 pub mod plan;
 mod processor;
@@ -62,4 +60,4 @@ pub mod upcalls;
 mod walk;
 
 pub use refusal::{Code, Refusal, Stage};
-pub use reserve::{Admission, ReservationId, Settings, Utilisation};
+pub use reserve::{Admission, ReservationId, Reserved, Settings, Utilisation};

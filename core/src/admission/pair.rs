@@ -10,7 +10,7 @@
 use super::Refusal;
 use super::answer::{Role, Rule};
 use super::incoming::{Flow, FlowId, FlowSource, IncomingTraffic};
-use super::reserve::{Admission, ReservationId, Settings};
+use super::reserve::{Admission, ReservationId, Reserved, Settings};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
@@ -76,7 +76,7 @@ impl HostPair {
         host: &mut Admission,
         (contract, role): (&Contract, Role),
         budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    ) -> Reserved {
         if !rearranges {
             return host.reserve_least(contract, role, budget);
         }
@@ -84,12 +84,7 @@ impl HostPair {
     }
 
     /// The least stages of a channel at this host alone.
-    pub(super) fn reserve_here(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub(super) fn reserve_here(&mut self, contract: &Contract, role: Role, budget: Duration) -> Reserved {
         Self::reserve(self.rearranges, &mut self.sender, (contract, role), budget)
     }
 

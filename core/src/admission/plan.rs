@@ -100,7 +100,7 @@ impl PlannedHosts {
             return self.pair.clone().reserve_here(contract, role, deadline).map(|_| None);
         }
         let least = self.pair.clone().reserve_here(contract, role, deadline)?.1.processor;
-        let (link, ahead, host) = (&here.link, here.ahead(), self.held.len() as u64);
+        let (link, ahead, host) = (&here.platform().link, here.ahead(), self.held.len() as u64);
         let source = FlowSource { host, rate: link.rate, ahead, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
@@ -283,7 +283,7 @@ fn composite_figures(world: &PlannedHosts, request: &AdmissionRequest) -> Compos
     let here = world.here();
     let least = here.newcomer(&request.contract, request.role()).and_then(|newcomer| {
         let found = here.least_composite(&newcomer, request.contract.deadline())?;
-        Ok(found.ok().map(|(least, _)| newcomer.handover() + Duration::from_nanos(least)))
+        Ok(found.ok().map(|(least, _)| newcomer.handover + Duration::from_nanos(least)))
     });
     CompositeFigures { least_deadline: least.unwrap_or(None), fits: false }
 }

@@ -23,11 +23,11 @@
 use alloc::vec::Vec;
 
 use super::machine::Machine;
-use super::walk::{self, Demand, NewDemand, ONE, Response, StolenTime};
+use super::walk::{self, Demand, LongRunTask, ONE, StolenTime};
 use crate::mutant::{self, Mutant};
 
 /// The messages of one channel, as the processor sees them; nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Job {
     /// I: shortest distance of two releases; not zero.
     pub(super) interval: u64,
@@ -86,7 +86,6 @@ pub(super) struct ProcessorTest {
     /// The longest block that does not come from a channel.
     other_block: u64,
     stolen: StolenTime,
-    share: u128,
 }
 
 impl ProcessorTest {
@@ -103,8 +102,7 @@ impl ProcessorTest {
             })
         };
         let per_message = sum(&|_| 1) <= sum(&|job| job.inner.into());
-        let share = sum(&|job| whole(job, switch, per_message));
-        Self { jobs, switch, per_message, other_block, stolen, share }
+        Self { jobs, switch, per_message, other_block, stolen }
     }
 
     /// The demand that is due within `t` and begins before `s`: work of jobs, switches back, the block.
@@ -127,34 +125,22 @@ impl ProcessorTest {
 }
 
 impl Demand for ProcessorTest {
-    fn until(&self, t: u64) -> u128 {
-        self.due(t, u64::MAX)
+    fn due(&self, t: u64, s: u64) -> u128 {
+        let (work, back, block) = self.parts(t, s);
+        work.saturating_add(back).saturating_add(block.into())
     }
     fn stolen(&self) -> &StolenTime {
         &self.stolen
     }
-    fn first(&self) -> Option<u64> {
-        self.jobs.iter().map(|(job, _)| job.deadline).min()
-    }
-    fn share(&self) -> u128 {
-        self.share
-    }
-    /// n_i ≤ t/I_i + max(0, 1 − d_i/I_i), and one block.
-    fn excess(&self) -> u128 {
-        let block = self.jobs.iter().map(|(job, _)| job.block).fold(self.other_block, u64::max);
-        self.jobs.iter().fold(block.into(), |sum: u128, (job, count)| {
-            let early = u128::from(job.interval.saturating_sub(job.deadline));
-            let whole = whole(job, self.switch, self.per_message);
-            let early = whole.saturating_mul(early).div_ceil(job.interval.into());
-            sum.saturating_add(early.saturating_mul((*count).into()))
+    fn tasks(&self) -> impl ExactSizeIterator<Item = (LongRunTask, u64)> {
+        self.jobs.iter().map(|(job, count)| {
+            let cost = whole(job, self.switch, self.per_message);
+            (LongRunTask { cost, interval: job.interval, deadline: job.deadline }, *count)
         })
     }
-    fn tasks(&self) -> usize {
-        self.jobs.len()
+    fn blocks(&self) -> u128 {
+        self.jobs.iter().map(|(job, _)| job.block).fold(self.other_block, u64::max).into()
     }
-}
-
-impl NewDemand for ProcessorTest {
     fn set_deadline(&mut self, deadline: u64) {
         if let Some((job, _)) = self.jobs.last_mut() {
             job.deadline = deadline;
@@ -162,13 +148,6 @@ impl NewDemand for ProcessorTest {
     }
     fn least_possible(&self) -> u64 {
         self.jobs.last().map_or(1, |(job, _)| job.cost)
-    }
-}
-
-impl Response for ProcessorTest {
-    fn due(&self, t: u64, s: u64) -> u128 {
-        let (work, back, block) = self.parts(t, s);
-        work.saturating_add(back).saturating_add(block.into())
     }
 }
 

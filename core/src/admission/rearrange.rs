@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Role, Rule};
 use super::ledger::{DemandLedger, LedgerChange};
-use super::reserve::{Admission, NewChannel, Reservation, ReservationId, Settings};
+use super::reserve::{Admission, Reservation, ReservationId, Reserved, Settings};
 use super::{Code, Refusal};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
@@ -96,13 +96,7 @@ impl Admission {
     ///
     /// # Errors
     /// As [`Admission::reserve`].
-    pub fn reserve_rearranged(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        priority: u8,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub fn reserve_rearranged(&mut self, contract: &Contract, role: Role, priority: u8, budget: Duration) -> Reserved {
         match self.reserve_or_rearrange(contract, role, priority, budget)? {
             RearrangeResult::Now(id, stages) => Ok((id, stages)),
             RearrangeResult::After(other) => {
@@ -194,7 +188,7 @@ impl Admission {
                 for (share, held) in &shares {
                     match held {
                         Some((id, held)) => {
-                            let decided = host.decide_newcomer(NewChannel::again(*held), *share).ok()?;
+                            let decided = host.decide_newcomer(Reservation { service: 0, ..*held }, *share).ok()?;
                             host.put(*id, decided);
                         }
                         None => newcomer = Some(host.reserve(contract, role, *share).ok()?.0),

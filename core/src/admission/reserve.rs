@@ -10,12 +10,12 @@ use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::split::{LONGEST, StageSearch};
 use super::upcalls::UpcallSet;
-use super::walk::{Demand as _, NewDemand as _, Verdict, walk};
+use super::walk::{Demand as _, Verdict, walk};
 use super::{Code, Refusal, Stage};
 use crate::collections::{Key, Slab};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
-use crate::platform::{LinkModel, Platform, PlatformError};
+use crate::platform::{Platform, PlatformError};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant};
 
@@ -49,8 +49,6 @@ pub struct Admission {
     pub(super) machine: Machine,
     pub(super) settings: Settings,
     pub(super) first_rule: Rule,
-    /// The whole link, of which the machine may have a part.
-    pub(super) link: LinkModel,
     pub(super) channels: Slab<Reservation>,
     pub(super) ledger: DemandLedger,
     /// Those of this host, on a thread below the executive.
@@ -78,6 +76,9 @@ impl Settings {
 /// A reservation; after its release the same value never names another one (until 2³² reuses of its place).
 pub type ReservationId = Key;
 
+/// The answer to a channel that asks: its reservation and its stages, or why it has none.
+pub type Reserved = Result<(ReservationId, SendingStages), Refusal>;
+
 /// Long-run shares in parts per million, rounded up; at a million nothing more is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -104,6 +105,8 @@ pub(super) struct Reservation {
     /// Of a channel that is sent: the time before this host begins, and the probability that it takes longer, as claimed when the channel was granted.
     pub(super) handover: Duration,
     pub(super) late_handover: Probability,
+    /// The time that a message takes on an idle host, without the handover: no newcomer has less. Zero where one that is there is decided on again.
+    pub(super) service: u64,
 }
 
 impl Reservation {
@@ -119,14 +122,6 @@ impl Reservation {
     pub(super) fn parts(&self) -> Parts {
         (self.job, self.stream)
     }
-}
-
-/// A channel that asks, before it has deadlines.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct NewChannel {
-    reservation: Reservation,
-    /// The time that it takes on an idle host, without the handover.
-    service: u64,
 }
 
 /// The findings of one test for a newcomer: the least deadlines of its stages, or the first instant that fails.
@@ -150,9 +145,7 @@ impl Admission {
     }
 
     pub(super) fn on(machine: Machine, settings: Settings) -> Self {
-        let link = machine.platform.link;
         Self {
-            link,
             machine,
             settings,
             first_rule: settings.rule,
@@ -233,12 +226,7 @@ impl Admission {
     /// that fails. [`Code::UpcallDeadline`]: an upcall of this host would be late. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
     /// channels. [`Code::Tolerance`]: see [`Contract::tolerate`]. `least_deadline` is the least budget that would do, if any. Under the composite rule
     /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
-    pub fn reserve(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub fn reserve(&mut self, contract: &Contract, role: Role, budget: Duration) -> Reserved {
         self.reserve_at(contract, role, 0, budget)
     }
 
@@ -247,13 +235,7 @@ impl Admission {
     ///
     /// # Errors
     /// As [`Admission::reserve`].
-    pub fn reserve_at(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        priority: u8,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub fn reserve_at(&mut self, contract: &Contract, role: Role, priority: u8, budget: Duration) -> Reserved {
         self.tolerating(contract, role, |host| {
             let reservation = host.decide_at(contract, role, priority, budget)?;
             let id = host.insert(reservation)?;
@@ -277,11 +259,11 @@ impl Admission {
         budget: Duration,
     ) -> Result<Reservation, Refusal> {
         let mut newcomer = self.newcomer(contract, role)?;
-        newcomer.reservation.priority = priority;
+        newcomer.priority = priority;
         self.decide_newcomer(newcomer, budget)
     }
 
-    pub(super) fn decide_newcomer(&self, newcomer: NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
+    pub(super) fn decide_newcomer(&self, newcomer: Reservation, budget: Duration) -> Result<Reservation, Refusal> {
         let reservation = match self.settings.rule {
             Rule::Split | Rule::Levels => self.decide_split(newcomer, budget),
             Rule::Composite => self.decide_composite(&newcomer, budget),
@@ -291,29 +273,15 @@ impl Admission {
     }
 
     /// The reservation that the channel would have, with the contract's deadlines.
-    pub(super) fn newcomer(&self, contract: &Contract, role: Role) -> Result<NewChannel, Refusal> {
-        let (job, stream, service) = match role {
-            Role::Sends => {
-                let (job, stream, service) = self.machine.sending(contract)?;
-                (Some(job), Some(stream), service)
-            }
-            Role::Receives => {
-                let (job, service) = self.machine.receiving(contract)?;
-                (Some(job), None, service)
-            }
-            Role::Relays => {
-                let (stream, service) = self.machine.relaying(contract)?;
-                (None, Some(stream), service)
-            }
-        };
+    pub(super) fn newcomer(&self, contract: &Contract, role: Role) -> Result<Reservation, Refusal> {
+        let ((job, stream), service) = self.machine.channel(contract, role)?;
         let (handover, late_handover) = self.claimed_handover(role);
-        let reservation =
-            Reservation { contract: *contract, role: Some(role), priority: 0, job, stream, handover, late_handover };
-        Ok(NewChannel { reservation, service })
+        let (contract, role, priority) = (*contract, Some(role), 0);
+        Ok(Reservation { contract, role, priority, job, stream, handover, late_handover, service })
     }
 
-    fn decide_split(&self, mut newcomer: NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
-        let contract = &newcomer.reservation.contract.clone();
+    fn decide_split(&self, mut newcomer: Reservation, budget: Duration) -> Result<Reservation, Refusal> {
+        let contract = &newcomer.contract.clone();
         newcomer.set_reach(self.machine.reach(contract, budget.as_nanos()));
         // The ledger knows no levels.
         if self.channels.len() >= LEDGER_FROM
@@ -331,13 +299,13 @@ impl Admission {
         for _ in 0..MOST_ROUNDS {
             newcomer.set_reach(reach);
             let (Ok(processor), Ok(link)) = self.least_split(&newcomer)? else { break };
-            let needed = newcomer.handover() + nanos(processor) + nanos(link);
+            let needed = newcomer.handover + nanos(processor) + nanos(link);
             if needed > budget {
                 break;
             }
             let needed = self.machine.reach(contract, needed.as_nanos());
             if needed <= reach {
-                return Ok(newcomer.reservation.with(processor, link));
+                return Ok(newcomer.with(processor, link));
             }
             reach = needed;
         }
@@ -345,107 +313,95 @@ impl Admission {
     }
 
     /// The least deadlines of both stages; a stage that the channel does not have needs nothing.
-    pub(super) fn least_split(&self, newcomer: &NewChannel) -> Result<LeastDeadlines, Refusal> {
-        let NewChannel { reservation, .. } = newcomer;
-        let mut processor = reservation.job.map(|_| self.processor_test(Some(reservation.parts())));
-        let mut link = reservation.stream.map(|stream| self.link_test(Some(stream)));
+    pub(super) fn least_split(&self, newcomer: &Reservation) -> Result<LeastDeadlines, Refusal> {
+        let mut processor = newcomer.job.map(|_| self.processor_test(Some(newcomer.parts())));
+        let mut link = newcomer.stream.map(|stream| self.link_test(Some(stream)));
         if let Some(test) = &processor {
-            on_processor(reservation.role).share(test.utilisation())?;
+            on_processor(newcomer.role).share(test.utilisation())?;
         }
         if let Some(test) = &link {
             on_link().share(test.utilisation())?;
         }
-        let search = on_processor(reservation.role);
+        let search = on_processor(newcomer.role);
         let of_processor = match &mut processor {
-            _ if self.settings.rule == Rule::Levels => self.least_by_level(reservation),
+            _ if self.settings.rule == Rule::Levels => self.least_by_level(newcomer),
             Some(test) => search.least(test)?,
             // Its packets ask for C_l: the others' processor deadlines must hold with it.
-            None => search.verdict(walk(&self.processor_test(Some(reservation.parts())), true))?.map(|()| 0),
+            None => search.verdict(walk(&self.processor_test(Some(newcomer.parts())), true))?.map(|()| 0),
         };
         let of_link = link.as_mut().map_or(Ok(Ok(0)), |test| on_link().least(test))?;
         Ok((of_processor, of_link))
     }
 
-    pub(super) fn decide_exactly(&self, newcomer: &NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
-        let (NewChannel { reservation, service }, handover) = (newcomer, newcomer.handover());
+    pub(super) fn decide_exactly(&self, newcomer: &Reservation, budget: Duration) -> Result<Reservation, Refusal> {
+        let (handover, service) = (newcomer.handover, newcomer.service);
         let (of_processor, of_link) = self.least_split(newcomer)?;
         let least = match (of_processor, of_link) {
             (Ok(processor), Ok(link)) => Some(handover + nanos(processor) + nanos(link)),
             _ => None,
         };
-        below_service(budget, handover + nanos(*service), least)?;
+        below_service(budget, handover + nanos(service), least)?;
         let within = budget - handover;
         let mut stages = [0, 0];
-        if let (None, Err(at)) = (reservation.job, of_processor) {
+        if let (None, Err(at)) = (newcomer.job, of_processor) {
             return Err(on_processor(None).late(Some(at), None));
         }
-        if reservation.job.is_some() && self.settings.rule == Rule::Levels {
+        if newcomer.job.is_some() && self.settings.rule == Rule::Levels {
             let found = of_processor.ok().filter(|&least| least <= within.as_nanos());
-            stages[0] = found.ok_or_else(|| on_processor(reservation.role).late(of_processor.err(), least))?;
-        } else if reservation.job.is_some() {
-            let mut test = self.processor_test(Some(reservation.parts()));
-            stages[0] = on_processor(reservation.role).within(of_processor, within, least, &mut test)?;
+            stages[0] = found.ok_or_else(|| on_processor(newcomer.role).late(of_processor.err(), least))?;
+        } else if newcomer.job.is_some() {
+            let mut test = self.processor_test(Some(newcomer.parts()));
+            stages[0] = on_processor(newcomer.role).within(of_processor, within, least, &mut test)?;
         }
-        if let Some(stream) = reservation.stream {
+        if let Some(stream) = newcomer.stream {
             stages[1] = on_link().within(of_link, within, least, &mut self.link_test(Some(stream)))?;
         }
         match least {
             Some(least) if least > budget => {
                 Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget, Some(least)))
             }
-            _ => Ok(reservation.with(stages[0], stages[1])),
+            _ => Ok(newcomer.with(stages[0], stages[1])),
         }
     }
 
     /// Yes, if the ledger says so.
-    pub(super) fn ask_ledger(&self, newcomer: &NewChannel, budget: Duration) -> Option<Reservation> {
-        let (reservation, handover) = (&newcomer.reservation, newcomer.handover());
-        let budget = budget.checked_sub(handover)?.as_nanos();
-        let smallest = reservation.stream.map(|stream| stream.smallest);
+    pub(super) fn ask_ledger(&self, newcomer: &Reservation, budget: Duration) -> Option<Reservation> {
+        let budget = budget.checked_sub(newcomer.handover)?.as_nanos();
+        let smallest = newcomer.stream.map(|stream| stream.smallest);
         let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
         let stolen = self.machine.stolen_by_link(least);
         let as_before = least == self.machine.least_of(self.ledger.smallest()) && !self.machine.tax_reaches();
-        let processor = match reservation.job {
+        let processor = match newcomer.job {
             Some(job) => {
                 self.ledger.least_processor(&self.machine, &stolen, as_before, &Job { deadline: budget, ..job })?
             }
             None => {
                 // More packets, perhaps smaller ones: the processor's channels must still hold.
-                let no_channel = Job {
-                    interval: LONGEST,
-                    deadline: LONGEST,
-                    cost: 0,
-                    inner: 0,
-                    block: 0,
-                    last: 0,
-                    first: 0,
-                    other: 0,
-                    packets: 1,
-                };
+                let no_channel = Job { interval: LONGEST, deadline: LONGEST, packets: 1, ..Job::default() };
                 self.ledger.least_processor(&self.machine, &stolen, as_before, &no_channel)?;
                 0
             }
         };
-        let link = match reservation.stream {
+        let link = match newcomer.stream {
             Some(stream) => {
                 let stream = PacketStream { deadline: budget, ..stream };
                 self.ledger.least_link(&self.machine, &self.machine.link_stolen(), &stream)?
             }
             None => 0,
         };
-        (processor.checked_add(link)? <= budget).then(|| reservation.with(processor, link))
+        (processor.checked_add(link)? <= budget).then(|| newcomer.with(processor, link))
     }
 
-    fn decide_composite(&self, newcomer: &NewChannel, budget: Duration) -> Result<Reservation, Refusal> {
-        let (NewChannel { reservation, service }, handover) = (newcomer, newcomer.handover());
+    fn decide_composite(&self, newcomer: &Reservation, budget: Duration) -> Result<Reservation, Refusal> {
+        let (handover, service) = (newcomer.handover, newcomer.service);
         let within = budget - handover;
         let found = self.least_composite(newcomer, within)?;
         let least = found.ok().map(|(least, _)| handover + nanos(least));
-        below_service(budget, handover + nanos(*service), least)?;
+        below_service(budget, handover + nanos(service), least)?;
         match found {
-            Ok((least, longest)) if least <= within.as_nanos() => Ok(reservation.with(longest, longest)),
+            Ok((least, longest)) if least <= within.as_nanos() => Ok(newcomer.with(longest, longest)),
             Ok(_) => {
-                let at = self.composite_test(Some(reservation.parts())).and_then(|mut test| {
+                let at = self.composite_test(Some(newcomer.parts())).and_then(|mut test| {
                     test.let_newcomer_block(false);
                     test.set_deadline(within.as_nanos());
                     if let Verdict::Fails(at) = test.verdict(true) { Some(Instant::from_nanos(at)) } else { None }
@@ -459,11 +415,11 @@ impl Admission {
     /// The least deadline, and the longest up to `wanted`, or the first instant that fails.
     pub(super) fn least_composite(
         &self,
-        newcomer: &NewChannel,
+        newcomer: &Reservation,
         wanted: Duration,
     ) -> Result<Result<(u64, u64), Instant>, Refusal> {
         let used_up = on_both().used_up();
-        let mut test = self.composite_test(Some(newcomer.reservation.parts())).ok_or(used_up)?;
+        let mut test = self.composite_test(Some(newcomer.parts())).ok_or(used_up)?;
         match least_deadline(&mut test, wanted.as_nanos(), LONGEST) {
             Ok(found) => Ok(Ok(found)),
             Err(Verdict::Fails(at)) => Ok(Err(Instant::from_nanos(at))),
@@ -561,32 +517,16 @@ impl Reservation {
         let stream = self.stream.map(|stream| PacketStream { reach: stream.reach.max(reach), ..stream });
         Self { stream, ..*self }
     }
-}
 
-impl NewChannel {
     /// An upcall on the executive's own thread, in the place of a channel with this contract.
     pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
         let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
-        let reservation =
-            Reservation { contract, role: None, priority, job: Some(job), stream: None, handover, late_handover };
-        Self { reservation, service: job.processing() }
-    }
-
-    /// One that is there, to be decided on again.
-    pub(super) fn again(reservation: Reservation) -> Self {
-        Self { reservation, service: 0 }
-    }
-
-    pub(super) fn reservation(&self) -> Reservation {
-        self.reservation
-    }
-
-    pub(super) fn handover(&self) -> Duration {
-        self.reservation.handover
+        let (service, job) = (job.processing(), Some(job));
+        Self { contract, role: None, priority, job, stream: None, handover, late_handover, service }
     }
 
     fn set_reach(&mut self, reach: u64) {
-        if let Some(stream) = &mut self.reservation.stream {
+        if let Some(stream) = &mut self.stream {
             stream.reach = reach;
         }
     }

@@ -10,10 +10,9 @@
 
 use alloc::vec::Vec;
 
-use super::Refusal;
 use super::answer::{Role, Rule};
-use super::reserve::{Admission, ReservationId, on_both};
-use crate::contract::{Contract, SendingStages};
+use super::reserve::{Admission, Reserved, on_both};
+use crate::contract::Contract;
 use crate::units::Duration;
 
 /// One host of a route, the next one after it.
@@ -91,7 +90,7 @@ impl Admission {
     /// frames carry the time of their arrival, that wait is not part of a round trip.
     pub fn round_trip(&self) -> Duration {
         let platform = self.platform();
-        let at_hosts = self.ahead() + self.link.occupancy(platform.packet) + self.input_delay();
+        let at_hosts = self.ahead() + platform.link.occupancy(platform.packet) + self.input_delay();
         (platform.propagation + at_hosts) * 2
     }
 
@@ -100,7 +99,7 @@ impl Admission {
     pub fn between_looks(&self) -> Duration {
         let platform = self.platform();
         let busy = platform.round();
-        let between = self.link.occupancy(1).max(platform.link_cost);
+        let between = platform.link.occupancy(1).max(platform.link_cost);
         let free = between - platform.link_cost;
         let stretched = if free.is_zero() { busy } else { busy.mul_ratio(between.as_nanos(), free.as_nanos()) };
         // `mul_ratio` rounds down.
@@ -113,7 +112,7 @@ impl Admission {
     /// the sooner the next look comes.
     pub fn looks_keep_up(&self) -> bool {
         let platform = self.platform();
-        let one_look = self.link.occupancy(platform.packet) * u64::from(platform.receive_batch);
+        let one_look = platform.link.occupancy(platform.packet) * u64::from(platform.receive_batch);
         self.between_looks() <= one_look.mul_ratio(2, 3)
     }
 
@@ -122,12 +121,7 @@ impl Admission {
     ///
     /// # Errors
     /// As [`Admission::reserve`].
-    pub fn reserve_least(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub fn reserve_least(&mut self, contract: &Contract, role: Role, budget: Duration) -> Reserved {
         self.reserve_least_at(contract, role, 0, budget)
     }
 
@@ -135,13 +129,7 @@ impl Admission {
     ///
     /// # Errors
     /// As [`Admission::reserve`].
-    pub fn reserve_least_at(
-        &mut self,
-        contract: &Contract,
-        role: Role,
-        priority: u8,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
+    pub fn reserve_least_at(&mut self, contract: &Contract, role: Role, priority: u8, budget: Duration) -> Reserved {
         if self.settings().rule != Rule::Composite {
             return self.reserve_at(contract, role, priority, budget);
         }
@@ -151,7 +139,7 @@ impl Admission {
             // With the least deadline wanted, nothing longer is.
             let least = host.least_composite(&newcomer, Duration::ZERO)?;
             let (least, _) = least.map_err(|at| on_both().late(Some(at), None))?;
-            host.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least))
+            host.reserve(contract, role, newcomer.handover + Duration::from_nanos(least))
         })
     }
 }

@@ -47,7 +47,7 @@ use super::link::{LinkTest, PacketStream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest};
 use super::reserve::Reservation;
-use super::walk::{Response as _, Verdict, busy, walk};
+use super::walk::{Demand as _, Verdict, busy, walk};
 use crate::units::Duration;
 
 impl Admission {

@@ -4,7 +4,7 @@
 //! two add up to what was asked for. With the others' as they are, a newcomer fits if and only if its least deadlines, of
 //! which each is found alone, fit into its own together.
 
-use super::walk::{NewDemand, ONE, Verdict, least_deadline, walk};
+use super::walk::{Demand, ONE, Verdict, least_deadline, walk};
 use super::{Code, Refusal, Stage};
 use crate::limits;
 use crate::units::{Duration, Instant};
@@ -39,8 +39,7 @@ impl StageSearch {
 
     /// The least deadline of the newcomer with which everything fits; the first instant that fails if even the longest does
     /// not do.
-    pub(super) fn least(&self, test: &mut impl NewDemand) -> Result<Result<u64, Instant>, Refusal> {
-        self.share(test.utilisation())?;
+    pub(super) fn least(&self, test: &mut impl Demand) -> Result<Result<u64, Instant>, Refusal> {
         match least_deadline(test, LONGEST) {
             Ok(least) => return Ok(Ok(least)),
             Err(Verdict::TooLong) => return Err(self.used_up()),
@@ -72,7 +71,7 @@ impl StageSearch {
         found: Result<u64, Instant>,
         budget: Duration,
         least_deadline: Option<Duration>,
-        test: &mut impl NewDemand,
+        test: &mut impl Demand,
     ) -> Result<u64, Refusal> {
         let at = match found {
             Ok(least) if least <= budget.as_nanos() => return Ok(least),

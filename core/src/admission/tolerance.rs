@@ -14,7 +14,10 @@
 
 use super::answer::Role;
 use super::confidence::Probability;
-use super::reserve::{Admission, Reservation, ReservationId};
+use super::ledger::DemandLedger;
+use super::link::PacketStream;
+use super::machine::Machine;
+use super::reserve::{Admission, ReservationId};
 use super::split::LONGEST;
 use super::{Code, Refusal, Stage};
 use crate::contract::Contract;
@@ -155,11 +158,29 @@ impl Admission {
         self.on_platform(Platform { interference, handover, ..platform })
     }
 
+    /// The same channels, with their stage deadlines and ids, on other figures of the platform; everything is tested anew.
+    fn on_platform(&self, platform: Platform) -> Result<Self, Refusal> {
+        let bad = |_| Refusal::new(Code::BadParameters, Stage::Link);
+        let machine = Machine::new(platform, self.settings.send_early).map_err(bad)?;
+        let mut moved = Self { machine, ledger: DemandLedger::new(), ..self.clone() };
+        for (id, held) in self.channels.iter() {
+            let mut held = *held;
+            if let (Some(stream), Some(role)) = (&mut held.stream, held.role)
+                && let ((_, Some(anew)), _) = moved.machine.channel(&held.contract, role)?
+            {
+                *stream = PacketStream { deadline: stream.deadline, reach: stream.reach, ..anew };
+            }
+            moved.put(id, held);
+        }
+        moved.test()?;
+        moved.upcalls_keep_time(None)?;
+        Ok(moved)
+    }
+
     /// The share with a newcomer, whatever its deadline.
     fn share_with(&self, contract: &Contract, role: Role) -> Result<Probability, Refusal> {
         let mut host = self.clone();
-        let newcomer: Reservation = host.newcomer(contract, role)?.reservation();
-        host.insert(newcomer.with(LONGEST, LONGEST))?;
+        host.insert(host.newcomer(contract, role)?.with(LONGEST, LONGEST))?;
         Ok(host.miss_share().unwrap_or(Probability::ONE))
     }
 }

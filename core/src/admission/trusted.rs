@@ -13,7 +13,7 @@
 //! grants of other hosts rest on what it is a term of: how far ahead the link is served (E in the head of `machine`), and how long
 //! a frame may wait to be found ([`Admission::input_delay`]). The driver looks at its inputs and at the link after each iteration.
 
-use super::reserve::{NewChannel, Reservation};
+use super::reserve::Reservation;
 use super::upcalls::{UpcallDenial, UpcallRefusal, fitting_cost};
 use super::{Admission, Code, Refusal, ReservationId};
 use crate::contract::Contract;
@@ -62,7 +62,7 @@ impl Admission {
         }
         let contract =
             Contract::new(1, 1, upcall.period(), 1, upcall.period()).map_err(|_| UpcallDenial::Utilisation)?;
-        let newcomer = NewChannel::running(self.machine.running(upcall), contract, priority);
+        let newcomer = Reservation::running(self.machine.running(upcall), contract, priority);
         self.decide_newcomer(newcomer, upcall.period()).map_err(why)
     }
 

@@ -149,11 +149,7 @@ impl Admission {
     ///
     /// # Errors
     /// The reason for a refusal, and the values that would fit.
-    pub fn reserve_upcall(
-        &mut self,
-        upcall: Upcall,
-        kind: UpcallKind,
-    ) -> Result<(UpcallPlace, Option<Duration>), UpcallRefusal> {
+    pub fn reserve_upcall(&mut self, upcall: Upcall, kind: UpcallKind) -> UpcallReserved {
         let refused = |_| UpcallRefusal { why: UpcallDenial::BreaksOthers, fitting_cost: None };
         if let Some(mut host) = self.for_upcalls().map_err(refused)? {
             let reserved = host.reserve_upcall(upcall, kind)?;
@@ -226,6 +222,9 @@ pub struct UpcallRefusal {
     pub fitting_cost: Option<Duration>,
 }
 
+/// The answer to an upcall that asks: its place and its longest response time, if there is one, or why it is not taken in.
+pub type UpcallReserved = Result<(UpcallPlace, Option<Duration>), UpcallRefusal>;
+
 impl core::error::Error for UpcallRefusal {}
 
 impl core::fmt::Display for UpcallRefusal {
@@ -261,12 +260,7 @@ impl UpcallSet {
     ///
     /// # Errors
     /// The reason for a refusal, and the values that would fit.
-    pub fn reserve(
-        &mut self,
-        upcall: Upcall,
-        kind: UpcallKind,
-        above: &PreemptingWork,
-    ) -> Result<(UpcallPlace, Option<Duration>), UpcallRefusal> {
+    pub fn reserve(&mut self, upcall: Upcall, kind: UpcallKind, above: &PreemptingWork) -> UpcallReserved {
         let refuse = |why, fitting_cost| Err(UpcallRefusal { why, fitting_cost });
         let free = self.slots.iter().position(Option::is_none);
         if free.is_none() && self.slots.len() >= limits::MAX_UPCALLS {

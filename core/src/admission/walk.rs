@@ -182,49 +182,69 @@ impl StolenTime {
     }
 }
 
-/// The demand on one resource, for [`walk`].
+/// The messages of one channel in the long run.
+#[derive(Clone, Copy)]
+pub(super) struct LongRunTask {
+    /// The time of one message.
+    pub(super) cost: u128,
+    pub(super) interval: u64,
+    pub(super) deadline: u64,
+}
+
+impl LongRunTask {
+    /// The long-run share, rounded up.
+    pub(super) fn share(self) -> u128 {
+        share(self.cost, self.interval)
+    }
+    /// By how much the demand until t exceeds the share of t at most: n(t) ≤ t/I + max(0, 1 − d/I).
+    pub(super) fn excess(self) -> u128 {
+        let early = u128::from(self.interval.saturating_sub(self.deadline));
+        self.cost.saturating_mul(early).div_ceil(self.interval.into())
+    }
+}
+
+/// The demand on one resource, for [`walk`] and [`latest`]. One of the tasks, the last, may have no deadline yet.
 pub(super) trait Demand {
+    /// Work due within `t` that begins before `s`, the longest block included; never falls as `s` grows, and at most [`Demand::until`].
+    fn due(&self, t: u64, s: u64) -> u128;
     /// Work due within `t`, the longest block included; never falls as `t` grows.
-    fn until(&self, t: u64) -> u128;
+    fn until(&self, t: u64) -> u128 {
+        self.due(t, u64::MAX)
+    }
     /// J(s).
     fn stolen(&self) -> &StolenTime;
+    /// The tasks, each with how many are like it.
+    fn tasks(&self) -> impl ExactSizeIterator<Item = (LongRunTask, u64)>;
+    /// The longest blocks of all, and all else that counts once.
+    fn blocks(&self) -> u128;
     /// The first instant at which work is due; `None` without tasks.
-    fn first(&self) -> Option<u64>;
-    /// Long-run share of the tasks, rounded up, J not counted.
-    fn share(&self) -> u128;
-    /// The long-run share of everything, J included, in units of [`ONE`].
-    fn utilisation(&self) -> u128 {
-        self.share().saturating_add(self.stolen().share())
+    fn first(&self) -> Option<u64> {
+        self.tasks().map(|(task, _)| task.deadline).min()
     }
-    /// `x` with until(t) ≤ share·t + x for all t.
-    fn excess(&self) -> u128;
-    /// The number of tasks that one call of [`Demand::until`] visits.
-    fn tasks(&self) -> usize;
+    /// The long-run share of everything, J included, in units of [`ONE`], rounded up.
+    fn utilisation(&self) -> u128 {
+        let share = |(task, count): (LongRunTask, u64)| task.share().saturating_mul(count.into());
+        self.tasks().map(share).fold(self.stolen().share(), u128::saturating_add)
+    }
+    /// `x` with until(t) ≤ share·t + x for all t, share being that of the tasks.
+    fn excess(&self) -> u128 {
+        let excess = |(task, count): (LongRunTask, u64)| task.excess().saturating_mul(count.into());
+        self.tasks().map(excess).fold(self.blocks(), u128::saturating_add)
+    }
     /// Instants at which [`Demand::until`] may fall as `t` grows, ascending.
     fn falls(&self) -> &[u64] {
         &[]
     }
-}
-
-/// A demand one of whose tasks has no deadline yet.
-pub(super) trait NewDemand: Demand {
     /// Gives the newcomer a deadline. A longer one never adds to the demand.
     fn set_deadline(&mut self, deadline: u64);
-    /// No deadline below this can do.
+    /// No deadline of the newcomer below this can do.
     fn least_possible(&self) -> u64;
-}
-
-/// A demand of which is known what begins when, for [`latest`].
-pub(super) trait Response: Demand {
-    /// Work due within `t` that begins before `s`, the longest block included; never falls as `s` grows, and at most
-    /// [`Demand::until`].
-    fn due(&self, t: u64, s: u64) -> u128;
 }
 
 /// The time for which work goes on, of which `begun(s)` begins within `s`, blocks included, if `gap` more is stolen than J: the least s with
 /// `s ≥ begun(s) + J(s) + gap`. `None` if the shares leave nothing, or it had to be given up.
 pub(super) fn busy(test: &impl Demand, gap: u64, begun: impl Fn(u64) -> u128) -> Option<u64> {
-    let (stolen, each) = (test.stolen(), test.tasks() as u64);
+    let (stolen, each) = (test.stolen(), test.tasks().len() as u64);
     let gap = stolen.stretched(gap.into());
     stolen.finish(|s| begun(s).saturating_add(gap), u64::MAX >> 2, &mut 0, each)
 }
@@ -266,7 +286,7 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
         let mut t = high;
         while t >= low {
             steps += 1;
-            *visits += test.tasks() as u64 + 1;
+            *visits += test.tasks().len() as u64 + 1;
             let demand = test.until(t);
             let finish = test.stolen().finish(|_| demand, t, visits, 0);
             if *visits > MOST_VISITS || steps > MOST_STEPS {
@@ -277,7 +297,7 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
                 Some(_) => t.checked_sub(1),
                 None if !explain => return Verdict::Fails(t),
                 None => {
-                    let due = due_at(|t| test.until(t), demand, low, t, test.tasks(), visits);
+                    let due = due_at(|t| test.until(t), demand, low, t, test.tasks().len(), visits);
                     failed = Some(due);
                     due.checked_sub(1)
                 }
@@ -305,7 +325,7 @@ fn ranges(falls: &[u64], first: u64, last: u64) -> impl Iterator<Item = (u64, u6
 ///
 /// One walk downwards: where an instant fails, the deadline grows until it holds. The instants above held with a shorter one,
 /// so they still do.
-pub(super) fn least_deadline(test: &mut impl NewDemand, longest: u64) -> Result<u64, Verdict> {
+pub(super) fn least_deadline(test: &mut impl Demand, longest: u64) -> Result<u64, Verdict> {
     let mut deadline = test.least_possible().clamp(1, longest);
     test.set_deadline(deadline);
     let last = last_instant(test).ok_or(Verdict::TooLong)?;
@@ -315,7 +335,7 @@ pub(super) fn least_deadline(test: &mut impl NewDemand, longest: u64) -> Result<
         let mut t = high;
         while t >= low && test.first().is_some_and(|first| t >= first) {
             steps += 1;
-            visits += test.tasks() as u64 + 1;
+            visits += test.tasks().len() as u64 + 1;
             let mut finish = finish_or_idle(test, t, &mut visits);
             if finish.is_none() {
                 let (mut no, mut yes) = (deadline, longest);
@@ -327,7 +347,7 @@ pub(super) fn least_deadline(test: &mut impl NewDemand, longest: u64) -> Result<
                 while yes - no > 1 {
                     let middle = no + (yes - no) / 2;
                     test.set_deadline(middle);
-                    visits += test.tasks() as u64 + 1;
+                    visits += test.tasks().len() as u64 + 1;
                     match finish_or_idle(test, t, &mut visits) {
                         Some(found) => (yes, finish) = (middle, Some(found)),
                         None => no = middle,
@@ -402,9 +422,9 @@ impl LatenessWalk {
 ///
 /// Nothing is later than the longest busy period L = least s with s ≥ due(∞, s) + J(s), so beyond L after the last mark no
 /// instant counts more than that mark does.
-pub(super) fn latest(test: &impl Response, marks: &[u64]) -> Option<Vec<LatenessWalk>> {
+pub(super) fn latest(test: &impl Demand, marks: &[u64]) -> Option<Vec<LatenessWalk>> {
     let mut visits = 0;
-    let each = test.tasks() as u64;
+    let each = test.tasks().len() as u64;
     let done = |t: u64, by: u64, visits: &mut u64| test.stolen().finish(|s| test.due(t, s), by, visits, each);
     let longest = done(u64::MAX, u64::MAX >> 2, &mut visits)?;
     let mut t = marks.last()?.checked_add(longest)?;

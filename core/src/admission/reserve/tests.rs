@@ -47,7 +47,8 @@ fn one_channel_by_hand() {
 
 /// The least deadline that all of the first `count` channels can have in common, by stage.
 fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
-    let parts: Vec<_> = table_3()[..count].iter().map(|contract| machine.sending(contract).unwrap()).collect();
+    let sends = |contract| machine.channel(contract, Role::Sends).unwrap().0;
+    let parts: Vec<Parts> = table_3()[..count].iter().map(sends).collect();
     let least = |fits: &dyn Fn(u64) -> bool| {
         let (mut no, mut yes) = (0, limits::MAX_DEADLINE.as_nanos());
         while yes - no > 1 {
@@ -56,9 +57,9 @@ fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
         }
         yes
     };
-    let streams: Vec<PacketStream> = parts.iter().map(|part| part.1).collect();
+    let streams: Vec<PacketStream> = parts.iter().filter_map(|part| part.1).collect();
     let processor = least(&|deadline| {
-        let jobs = parts.iter().map(|part| Job { deadline, ..part.0 }).collect();
+        let jobs = parts.iter().filter_map(|part| part.0).map(|job| Job { deadline, ..job }).collect();
         let stolen = machine.processor_stolen(streams.iter());
         walk(&ProcessorTest::new(machine, jobs, None, stolen), false) == Verdict::Fits
     });

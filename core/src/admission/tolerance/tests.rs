@@ -86,6 +86,36 @@ fn the_least_tolerance_rules_and_those_that_are_there_stay() {
     assert_eq!(host.claim(), host.platform().claims.get(1));
 }
 
+/// Packets that pass through may be enqueued 30 ms late by the rarest claim, 6 by the next one: a channel that is there when the claim changes
+/// counts as one that comes after that.
+#[test]
+fn what_passes_through_may_be_as_late_as_the_claim_says_that_is_counted_on() {
+    let (strict, tolerant) = (contract(200, None), contract(200, Some(10_000)));
+    let answers = |rule, budget, is_there_before: bool| {
+        let mut host = host(rule);
+        let relays = |host: &mut Admission| {
+            let (relayed, _) = host.reserve_least(&tolerant, Role::Relays, budget).ok()?;
+            host.relax(relayed, budget).ok()?;
+            Some(relayed)
+        };
+        let before = if is_there_before { Some(relays(&mut host).unwrap()) } else { None };
+        let (changes, _) = host.reserve_least(&strict, Role::Sends, ms(200)).ok()?;
+        assert_eq!(host.claim(), host.platform().claims.first());
+        let relayed = before.or_else(|| relays(&mut host))?;
+        host.release(changes);
+        let (_, stages) = host.reserve_least(&strict, Role::Sends, ms(200)).ok()?;
+        Some((stages, host.bounds().into_iter().find(|(id, _)| *id == relayed)?.1))
+    };
+    for rule in [Rule::Split, Rule::Composite, Rule::Levels] {
+        for millis in [45, 100] {
+            let [there, comes] = [true, false].map(|is_there_before| answers(rule, ms(millis), is_there_before));
+            assert_eq!(there, comes, "{rule:?}, {millis} ms");
+            // The composite test has no time for that beside the interference.
+            assert_eq!(comes.is_some(), millis == 100 || rule == Rule::Composite);
+        }
+    }
+}
+
 #[test]
 fn where_nothing_is_claimed_nothing_is_tolerated_and_the_costs_are_those_given() {
     let claimed = host(Rule::Split);
