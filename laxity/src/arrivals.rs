@@ -38,16 +38,10 @@ pub(crate) struct Arrivals {
 pub(crate) struct IncomingShare {
     id: FlowId,
     /// The spacing that a best-effort channel was told last, and the one it confirmed; zero is none.
-    asked: Duration,
+    pub(crate) asked: Duration,
     confirmed: Duration,
     /// The times of the first and the last STATUS.
     told: Option<(StdInstant, StdInstant)>,
-}
-
-impl IncomingShare {
-    pub(crate) fn spacing(&self) -> Duration {
-        self.asked
-    }
 }
 
 fn spaced(spacing: Duration) -> Option<Duration> {

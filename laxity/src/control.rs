@@ -32,7 +32,7 @@ use crate::guard::{Coverage, GuardWatch};
 use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
 use crate::listening::{ListenTarget, ListenedName};
-use crate::port::{ExecutivePort, Port, SendPort};
+use crate::port::{ExecutivePort, Port};
 use crate::rearranging::PeerAcceptance;
 use crate::receiver::{AcceptedChannel, UnclaimedChannel};
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
@@ -125,7 +125,7 @@ enum NoticeEffect {
     /// The channel is open: its opener learns it, or the channel is closed again.
     Opened {
         opened: OpenedChannel,
-        reply: mpsc::SyncSender<Result<OpenedChannel, Error>>,
+        reply: Opener,
     },
 }
 
@@ -155,21 +155,12 @@ pub(crate) struct ChannelEntry {
     pub(crate) opener: Option<Opener>,
 }
 
-pub(crate) struct Opener {
-    pub(crate) reply: mpsc::SyncSender<Result<OpenedChannel, Error>>,
-    pub(crate) port: OpenedPort,
-}
-
-/// A channel's application is here, or in another process.
-pub(crate) enum OpenedPort {
-    Local(SendPort),
-    Remote(Arc<Port>),
-}
+/// Tells the thread that opens a channel how that ended.
+pub(crate) type Opener = mpsc::SyncSender<Result<OpenedChannel, Error>>;
 
 /// A sending channel that is open.
 pub(crate) struct OpenedChannel {
     pub(crate) channel: ChannelId,
-    pub(crate) port: OpenedPort,
     pub(crate) grant: Grant,
     pub(crate) marks: Marks,
 }
@@ -375,7 +366,7 @@ impl HostShared {
                 drop(state);
                 // The one that opens a channel tells its application itself.
                 match (known.opener, &known.application) {
-                    (Some(opener), _) => drop(opener.reply.send(Err(Error::refused_here(refusal, None)))),
+                    (Some(opener), _) => drop(opener.send(Err(Error::refused_here(refusal, None)))),
                     (None, Some(application)) => application.not_opened(&known.port),
                     (None, None) => {}
                 }
@@ -437,7 +428,7 @@ impl HostShared {
             state.give_back(reservation, Some(part));
             return Err(refusal);
         }
-        let incoming = ReceiveSetup::new(request, reception).spaced(part.spacing());
+        let incoming = ReceiveSetup::new(request, reception).spaced(part.asked);
         let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
         let takes = || {
             let contract = request.service.contract();
@@ -505,7 +496,7 @@ impl HostShared {
                     Ok(stages) => stages.with_handover(state.admission.handover(id)),
                     Err(refusal) => {
                         let peer = known.peer;
-                        let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
+                        let _ = opener.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
                         return state.push_command(ExecutiveCommand::Close(channel));
                     }
                 }
@@ -524,10 +515,10 @@ impl HostShared {
             same_clock,
             executive: std::process::id(),
         };
-        let opened = OpenedChannel { channel, port: opener.port, grant, marks };
+        let opened = OpenedChannel { channel, grant, marks };
         state.review_bounds();
         state.push_command(ExecutiveCommand::Begin { channel, stages });
-        state.outcomes.push(NoticeEffect::Opened { opened, reply: opener.reply });
+        state.outcomes.push(NoticeEffect::Opened { opened, reply: opener });
     }
 
     /// The traffic on its link that is in the bound of a channel to `peer`.
@@ -560,7 +551,7 @@ impl HostShared {
         }
         drop(state);
         if let Some(opener) = opener {
-            let _ = opener.reply.send(Err(Error::of_end(end, peer, unreachable)));
+            let _ = opener.send(Err(Error::of_end(end, peer, unreachable)));
         }
         self.end(&port, application.as_ref(), end);
     }

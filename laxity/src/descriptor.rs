@@ -18,7 +18,7 @@ impl Port {
     pub(crate) fn descriptor(self: &Arc<Self>) -> Result<BorrowedFd<'_>, Error> {
         let failed = |source| Error::System { what: "a descriptor for a channel", source };
         let wake = self.signal.descriptor().map_err(failed)?;
-        if self.signal.is_shared() {
+        if self.signal.is_shared {
             // The executive of another process does not know the descriptor.
             let mut passes_on = self.passes_on.lock().unwrap_or_else(PoisonError::into_inner);
             if passes_on.is_none() {

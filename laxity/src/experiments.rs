@@ -24,7 +24,7 @@ pub struct Marks {
 
 /// What the packets of this channel carry, for those who attack it; nothing of a host that is attached to another process.
 pub fn marks(sender: &Sender) -> Marks {
-    sender.marks()
+    sender.marks
 }
 
 /// Starts a host whose handlers are replaced as `preemption` says. It admits as any other and keeps nothing of that, so it

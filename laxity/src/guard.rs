@@ -456,7 +456,7 @@ impl GuardWatch {
 pub(crate) struct Guard {
     interface: u32,
     name: String,
-    classes: GuardClasses,
+    pub(crate) classes: GuardClasses,
     owned: OwnedChanges,
     is_over: Arc<AtomicBool>,
     is_gone: Arc<AtomicBool>,
@@ -468,11 +468,6 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// The classes that were set up.
-    pub(crate) fn classes(&self) -> GuardClasses {
-        self.classes
-    }
-
     /// A view of the guard, for components that need to know whether it covers a packet.
     pub(crate) fn watched(&self) -> GuardWatch {
         GuardWatch { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }

@@ -194,7 +194,7 @@ impl Handler {
     /// # Errors
     /// [`Error::ReplyElsewhere`] if the reply channel is of another executive than the one with this doorbell.
     pub(crate) fn check_reply(&self, doorbell: &Arc<Doorbell>) -> Result<(), Error> {
-        let is_here = |channel: &Sender| Arc::ptr_eq(channel.home().doorbell(), doorbell);
+        let is_here = |channel: &Sender| Arc::ptr_eq(channel.home.doorbell(), doorbell);
         if self.reply.as_ref().is_none_or(is_here) { Ok(()) } else { Err(Error::ReplyElsewhere) }
     }
 
@@ -446,17 +446,12 @@ pub(crate) fn check_may_wait() -> Result<(), Error> {
 }
 
 /// The executive's side.
+#[derive(Debug)]
 struct Handlers {
     installed: rtrb::Consumer<HandlerChange>,
     give: rtrb::Producer<HandlerChange>,
     present: HandlerChange,
     record: Arc<HandlerRecord>,
-}
-
-impl std::fmt::Debug for Handlers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handlers").field("record", &self.record).finish_non_exhaustive()
-    }
 }
 
 impl MessageHandling for Handlers {

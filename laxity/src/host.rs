@@ -24,7 +24,7 @@ use crate::calibration::{Costs, ExecutiveSetup, Premises, WindowClaims};
 use crate::channel_executive::ChannelExecutive;
 use crate::claims::{ClaimAttempt, OwnFile};
 use crate::config::HostConfig;
-use crate::control::{AttachedApplications, ControlSettings, ControlState, HostShared, OpenedChannel, OpenedPort};
+use crate::control::{AttachedApplications, ControlSettings, ControlState, HostShared, OpenedChannel};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{
@@ -38,7 +38,7 @@ use crate::host_status::HostStatus;
 use crate::link::{self, DropAllowance, LinkWithFrames};
 use crate::listening::{ListenConfig, Listener};
 use crate::opening::checked_name;
-use crate::placement::{ExecutiveConfig, Placement, launch};
+use crate::placement::{Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::sender::Sender;
@@ -303,7 +303,7 @@ impl Host {
                 Some(Streams::new(
                     steering,
                     interface,
-                    guard.as_ref().map(|guard| (guard.classes(), guard.watched())),
+                    guard.as_ref().map(|guard| (guard.classes, guard.watched())),
                     wanted,
                 )?)
             }
@@ -363,11 +363,10 @@ impl Host {
         let is_metered = sampling.is_some();
         let claims = WindowClaims::of(costs.calibration.as_deref());
         let meter = Meter::new(sys::now(), &platform, &claims, sampling);
-        let premises = meter.premises().with_room_for(config.advanced.channels.min(MAX_PEER_CLOCKS));
+        let premises = meter.premises.with_room_for(config.advanced.channels.min(MAX_PEER_CLOCKS));
         let published = PublishedCounters { premises: Mutex::new(premises), ..PublishedCounters::default() };
         let published = Arc::new(published);
         let parts = ExecutiveParts {
-            endpoint,
             platform: platform.clone(),
             channels: config.advanced.channels,
             commands,
@@ -381,16 +380,12 @@ impl Host {
             meter,
             waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
         };
-        let manner = ExecutiveConfig {
-            placement: config.placement,
-            fifo: config.advanced.fifo_priority,
-            spin: config.advanced.spin.into(),
-        };
+        let manner = (config.placement, config.advanced.fifo_priority, config.advanced.spin.into());
         let (report, reported) = mpsc::sync_channel(1);
         let kernel = bound.wire.reserve(&config, &platform);
         let launched = match bound.wire {
-            LinkWithFrames::Udp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
-            LinkWithFrames::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
+            LinkWithFrames::Udp(link, frames) => launch(Executive::new(*link, frames, endpoint, parts), manner, report),
+            LinkWithFrames::Xdp(link, frames) => launch(Executive::new(*link, frames, endpoint, parts), manner, report),
         };
         let (executive_thread, inline) = launched.map_err(system("starting the executive's thread"))?;
         let (scheduling, could_not) = reported.recv().unwrap_or((Scheduling::Ordinary, Vec::new()));
@@ -524,10 +519,10 @@ impl Host {
     pub fn open(&self, peer: SocketAddr, name: &str, spec: impl Into<ChannelSpec>) -> Result<Sender, Error> {
         let spec = spec.into();
         let opened = match &self.executive {
-            HostExecutive::Local(here) => match here.shared.open_channel((peer, name), spec, None)? {
-                OpenedChannel { port: OpenedPort::Local(port), grant, marks, .. } => (port, grant, marks),
-                OpenedChannel { port: OpenedPort::Remote(_), .. } => return Err(Error::Stopped),
-            },
+            HostExecutive::Local(here) => {
+                let (port, OpenedChannel { grant, marks, .. }) = here.shared.open_channel(peer, name, spec)?;
+                (port, grant, marks)
+            }
             HostExecutive::Remote(attached) => {
                 let (port, grant) = attached.open(peer, checked_name(name)?.as_str().to_owned(), &spec)?;
                 (port, grant, Marks::default())

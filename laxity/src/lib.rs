@@ -132,7 +132,6 @@ mod receiver;
 mod reception;
 mod requests;
 mod sender;
-mod sender_request;
 pub mod serving;
 mod set;
 mod signal;

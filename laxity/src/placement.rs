@@ -53,31 +53,22 @@ pub enum Placement {
 /// The executive's thread, and the share of its work that other threads do, if they do.
 type LaunchResult = (JoinHandle<()>, Option<Arc<dyn InlineExecutive>>);
 
-/// The settings with which an executive's thread runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ExecutiveConfig {
-    pub(crate) placement: Placement,
-    /// The SCHED_FIFO priority to ask for.
-    pub(crate) fifo: Option<u8>,
-    /// The time for which to spin before a sleep.
-    pub(crate) spin: Duration,
-}
-
 /// The scheduling of the executive's thread, and the rights that it did not get.
 pub(crate) type StartReport = (Scheduling, Vec<String>);
 
-/// Starts the executive's thread, which reports its scheduling.
+/// Starts the executive's thread, which reports its scheduling. `fifo` is the SCHED_FIFO priority to ask for, `spin` the time for which to spin before
+/// a sleep.
 pub(crate) fn launch<L, F>(
     executive: Executive<L, F>,
-    manner: ExecutiveConfig,
+    (placement, fifo, spin): (Placement, Option<u8>, Duration),
     report: mpsc::SyncSender<StartReport>,
 ) -> io::Result<LaunchResult>
 where
     L: LinkOver<F> + Send + 'static,
     F: Frames + Send + 'static,
 {
-    let stopping = StopGuard(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
-    let ExecutiveConfig { placement, fifo, spin } = manner;
+    let parts = &executive.around.parts;
+    let stopping = StopGuard(Arc::clone(&parts.stopped), Arc::clone(&parts.notified));
     let (monitor, alone) = match placement {
         Placement::Thread | Placement::Server | Placement::Auto => (None, Some(executive)),
         Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),

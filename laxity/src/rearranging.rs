@@ -9,7 +9,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::rearrange::RearrangeResult;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
-use laxity_core::contract::SendingStages;
+use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::event::ChannelId;
 use laxity_core::units::Duration;
 
@@ -18,7 +18,6 @@ use crate::control::{ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
 use crate::experiments::Marks;
-use crate::sender_request::SenderRequest;
 
 /// The time that an opener waits until the executive serves its channels in another way.
 const PATIENCE: StdDuration = StdDuration::from_secs(1);
@@ -30,6 +29,27 @@ pub(crate) struct PeerAcceptance {
     pub(crate) receive: Duration,
     pub(crate) same_clock: bool,
     pub(crate) marks: Marks,
+}
+
+/// A sending real-time channel that is to be admitted.
+pub(crate) struct SenderRequest {
+    pub(crate) contract: Contract,
+    /// The part of the deadline outside this host.
+    pub(crate) outside: Duration,
+    /// The level of its handler under fixed priorities.
+    pub(crate) priority: u8,
+}
+
+impl SenderRequest {
+    /// The refusal with the least end-to-end deadline, as far as this host knows it.
+    pub(crate) fn end_to_end(&self, refusal: Refusal) -> Refusal {
+        Refusal { least_deadline: refusal.least_deadline.map(|least| least + self.outside), ..refusal }
+    }
+
+    /// This host's part of the deadline; nothing is granted within no time.
+    pub(crate) fn budget(&self) -> Duration {
+        self.contract.deadline().saturating_sub(self.outside)
+    }
 }
 
 impl ControlState {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::{Overload, Service};
-use laxity_core::endpoint::Destination;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
@@ -40,11 +39,12 @@ use crate::snapshot::ChannelSnapshot;
 pub struct Sender {
     port: SendPort,
     grant: Grant,
-    marks: Marks,
+    pub(crate) marks: Marks,
     overload: Overload,
     /// A copy of the executive's regulator, so that the caller learns at once what the executive would decide.
     regulator: Option<Regulator>,
-    home: Arc<dyn ChannelExecutive>,
+    /// The executive of the channel.
+    pub(crate) home: Arc<dyn ChannelExecutive>,
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
     /// The number of messages that were put into the mailbox.
@@ -53,17 +53,6 @@ pub struct Sender {
     /// after it.
     lent: Option<(u64, u64)>,
     closing: bool,
-}
-
-/// The request of `open`.
-#[derive(Clone, Copy)]
-pub(crate) struct OpenRequest {
-    pub(crate) destination: Destination,
-    pub(crate) service: Service,
-    pub(crate) overload: Overload,
-    pub(crate) priority: u8,
-    /// True if the hosts are only asked what they would answer.
-    pub(crate) is_question: bool,
 }
 
 impl std::fmt::Debug for HostShared {
@@ -124,10 +113,6 @@ impl Sender {
     /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
         &self.grant
-    }
-
-    pub(crate) fn marks(&self) -> Marks {
-        self.marks
     }
 
     /// The counters of the channel at this host so far.
@@ -432,11 +417,6 @@ impl Sender {
             self.port.port.statistics.refused_burst();
         }
         Violation::Burst { wait }.into()
-    }
-
-    /// The executive of the channel.
-    pub(crate) fn home(&self) -> &Arc<dyn ChannelExecutive> {
-        &self.home
     }
 
     fn pause(&self, wait: Duration) -> Result<(), Error> {

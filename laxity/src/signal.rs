@@ -10,8 +10,8 @@ use crate::sync::{AtomicU32, Ordering, WaitWord, Wake};
 #[derive(Debug, Default)]
 pub(crate) struct Notifier {
     words: WaitWord,
-    /// Whether another process notifies, which does not know of this one's descriptor.
-    is_shared: bool,
+    /// True if another process notifies, which does not know of this one's descriptor: a thread has to pass its notifications on.
+    pub(crate) is_shared: bool,
     descriptor: OnceLock<Descriptor>,
 }
 
@@ -72,11 +72,6 @@ impl Notifier {
         // In this order: a notification between the two is told by the second.
         let rang = wake.drain();
         is_armed.swap(1, Ordering::SeqCst) == 0 || rang
-    }
-
-    /// Notifications of another process do not reach this one's descriptor: a thread has to pass them on.
-    pub(crate) fn is_shared(&self) -> bool {
-        self.is_shared
     }
 
     /// Waits at most `limit` and passes on notifications since `seen` was returned, or of any time before; returns the same for the next call.

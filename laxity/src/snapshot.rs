@@ -17,8 +17,9 @@ use laxity_core::wire::MessageCounts;
 use laxity_link::Counters;
 use laxity_link::xdp::{EarlyFigures, XdpStatus};
 use serde::{Serialize, Serializer};
+use serde_json::{Value, json};
 
-use crate::calibration::{Overruns, Premises, WatchedWindow};
+use crate::calibration::Premises;
 use crate::channel_executive::ChannelExecutive;
 use crate::grant::Grant;
 use crate::link::DropAllowance;
@@ -93,11 +94,8 @@ impl Serialize for ChannelSnapshot {
             #[serde(flatten)]
             figures: ChannelFigures<'a>,
         }
-        let Self { direction, peer, ref figures, misses_known } = *self;
-        let mut figures = ChannelFigures::from(figures);
-        if !misses_known {
-            figures = figures.without_causes();
-        }
+        let Self { direction, peer, ref figures, misses_known: has_causes } = *self;
+        let figures = ChannelFigures { figures, has_causes };
         Fields { direction, peer, figures }.serialize(serializer)
     }
 }
@@ -161,65 +159,16 @@ impl ChannelSnapshot {
 }
 
 /// The figures of one channel, as all commands print them.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Copy, Debug)]
 pub struct ChannelFigures<'a> {
-    name: &'a str,
-    kind: &'static str,
-    sent: u64,
-    delivered: u64,
-    late: u64,
-    lost: u64,
-    dropped: u64,
-    misses: Option<Misses>,
-    over_bound: u64,
-    undecided: u64,
-    clock: ClockRelation,
-    deadline_ns: Option<Duration>,
-    bound_ns: Option<Duration>,
-    response_max_ns: Option<Duration>,
-    min_ns: Option<Duration>,
-    p50_ns: Option<Duration>,
-    p99_ns: Option<Duration>,
-    p999_ns: Option<Duration>,
-    max_ns: Option<Duration>,
-}
-
-/// The receiver's knowledge of the sender's clock: its own, known up to an error, or unknown.
-#[derive(Clone, Copy, Debug, Serialize)]
-struct ClockRelation {
-    relation: &'static str,
-    error_ns: Option<Duration>,
+    figures: &'a Figures,
+    /// False if the causes of misses are left out.
+    has_causes: bool,
 }
 
 impl<'a> From<&'a Figures> for ChannelFigures<'a> {
     fn from(figures: &'a Figures) -> Self {
-        let relation = match figures.clock_error {
-            Some(Duration::ZERO) => "same",
-            Some(_) => "estimated",
-            None => "unknown",
-        };
-        let latencies = figures.latencies;
-        Self {
-            name: &figures.name,
-            kind: if figures.best_effort { "best-effort" } else { "real-time" },
-            sent: figures.sent,
-            delivered: figures.delivered,
-            late: figures.late,
-            lost: figures.lost,
-            dropped: figures.dropped,
-            misses: Some(figures.misses),
-            over_bound: figures.over_bound,
-            undecided: figures.undecided,
-            clock: ClockRelation { relation, error_ns: figures.clock_error },
-            deadline_ns: figures.deadline,
-            bound_ns: figures.bound,
-            response_max_ns: figures.response,
-            min_ns: latencies.min,
-            p50_ns: latencies.p50,
-            p99_ns: latencies.p99,
-            p999_ns: latencies.p999,
-            max_ns: latencies.max,
-        }
+        Self { figures, has_causes: true }
     }
 }
 
@@ -227,7 +176,42 @@ impl ChannelFigures<'_> {
     /// Returns the same figures without the causes of misses (`null`).
     #[must_use]
     pub fn without_causes(self) -> Self {
-        Self { misses: None, ..self }
+        Self { has_causes: false, ..self }
+    }
+}
+
+impl Serialize for ChannelFigures<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { figures, has_causes } = *self;
+        // The receiver's knowledge of the sender's clock: its own, known up to an error, or unknown.
+        let relation = match figures.clock_error {
+            Some(Duration::ZERO) => "same",
+            Some(_) => "estimated",
+            None => "unknown",
+        };
+        let latencies = figures.latencies;
+        json!({
+            "name": figures.name,
+            "kind": if figures.best_effort { "best-effort" } else { "real-time" },
+            "sent": figures.sent,
+            "delivered": figures.delivered,
+            "late": figures.late,
+            "lost": figures.lost,
+            "dropped": figures.dropped,
+            "misses": has_causes.then_some(figures.misses),
+            "over_bound": figures.over_bound,
+            "undecided": figures.undecided,
+            "clock": { "relation": relation, "error_ns": figures.clock_error },
+            "deadline_ns": figures.deadline,
+            "bound_ns": figures.bound,
+            "response_max_ns": figures.response,
+            "min_ns": latencies.min,
+            "p50_ns": latencies.p50,
+            "p99_ns": latencies.p99,
+            "p999_ns": latencies.p999,
+            "max_ns": latencies.max,
+        })
+        .serialize(serializer)
     }
 }
 
@@ -381,34 +365,19 @@ impl<'a> PeerReport<'a> {
 
 impl Serialize for Premises {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Fields<'a> {
-            windows: Vec<Window<'a>>,
-            overruns: Vec<Overrun>,
-            peers: Vec<PeerReport<'a>>,
-        }
-        #[derive(Serialize)]
-        struct Window<'a> {
-            #[serde(flatten)]
-            watched: &'a WatchedWindow,
-            withdrawn: bool,
-        }
-        #[derive(Serialize)]
-        struct Overrun {
-            kind: &'static str,
-            #[serde(flatten)]
-            overruns: Overruns,
-        }
         let windows = self.windows.iter().filter(|window| window.is_counted_on || window.windows > 0);
-        let windows = windows.map(|watched| Window { watched, withdrawn: watched.is_withdrawn() });
-        let overruns = self.overruns().map(|(kind, overruns)| Overrun { kind: kind.name(), overruns });
-        let names: Vec<String> = self.peers.iter().map(|of| of.peer.to_string()).collect();
-        Fields {
-            windows: windows.collect(),
-            overruns: overruns.collect(),
-            peers: self.peers.iter().zip(&names).map(|(of, name)| PeerReport::new(of, name)).collect(),
-        }
-        .serialize(serializer)
+        let windows = windows.map(|watched| {
+            let mut of = json!(watched);
+            of["withdrawn"] = watched.is_withdrawn().into();
+            of
+        });
+        let overruns = self.overruns().map(|(kind, of)| {
+            let kind = kind.name();
+            json!({ "kind": kind, "count": of.count, "largest_ns": of.largest })
+        });
+        let peers = self.peers.iter().map(|of| json!(PeerReport::new(of, &of.peer.to_string())));
+        let [windows, overruns, peers]: [Value; 3] = [windows.collect(), overruns.collect(), peers.collect()];
+        json!({ "windows": windows, "overruns": overruns, "peers": peers }).serialize(serializer)
     }
 }
 

@@ -85,11 +85,6 @@ impl ApplicationBells {
         Self { own, others: Vec::with_capacity(MAX_APPLICATIONS), next: 0, is_heard: false, set: None }
     }
 
-    /// That of its own process.
-    pub(crate) fn own(&self) -> Arc<Doorbell> {
-        Arc::clone(&self.own)
-    }
-
     /// From now on others may be there, whose bells are in the set; and what is in it beside bells is waited for.
     pub(crate) fn wait_for(&mut self, set: Arc<WakeSet>) {
         self.set = Some(set);

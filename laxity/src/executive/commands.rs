@@ -22,7 +22,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
         if !self.unsent.is_empty() {
             self.pass_on();
         }
-        while let Ok(command) = self.commands.pop() {
+        while let Ok(command) = self.parts.commands.pop() {
             match command {
                 ExecutiveCommand::Listen(name) => {
                     driver.endpoint.listen(name);
@@ -45,7 +45,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                 ExecutiveCommand::Release(channel) => self.release(driver, channel),
                 ExecutiveCommand::Restage(stages) => driver.endpoint.restage(stages),
                 ExecutiveCommand::CountOn(mut interference) => {
-                    self.meter.count_on(&interference.envelopes);
+                    self.parts.meter.count_on(&interference.envelopes);
                     driver.endpoint.count_on(&mut interference);
                     let over = Notice::CountedOn { _interference: interference };
                     self.notice(over, &mut driver.endpoint);
@@ -96,7 +96,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
     }
 
     fn is_upcall_ready(&mut self, now: Instant) -> bool {
-        self.readiness.is_ready(now)
+        self.parts.readiness.is_ready(now)
     }
 
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant) {
@@ -161,7 +161,7 @@ impl<L, C> LiveEnvironment<L, C> {
     pub(super) fn notice(&mut self, notice: Notice, endpoint: &mut Endpoint) {
         // The ring has room for all notices that every channel can have at once; what peers can cause beyond that may not use
         // up that room. A request that is dropped is forgotten, so that the peer's next try is heard.
-        let crowded = self.notices.slots() <= 4 * self.slots.len();
+        let crowded = self.parts.notices.slots() <= 4 * self.slots.len();
         match &notice {
             Notice::Event(Event::Requested(request)) if crowded => return endpoint.forget(request),
             Notice::Unreachable(_) | Notice::Event(Event::Overflow { .. }) if crowded => return,
@@ -174,22 +174,22 @@ impl<L, C> LiveEnvironment<L, C> {
     /// Tells the control thread what it has not been told yet, as far as there is room.
     fn pass_on(&mut self) {
         while let Some(notice) = self.unsent.pop_front() {
-            if let Err(rtrb::PushError::Full(back)) = self.notices.push(notice) {
+            if let Err(rtrb::PushError::Full(back)) = self.parts.notices.push(notice) {
                 // A control thread that has ended reads nothing any more.
-                if !self.notices.is_abandoned() {
+                if !self.parts.notices.is_abandoned() {
                     self.unsent.push_front(back);
                 }
                 break;
             }
         }
-        self.notified.notify();
+        self.parts.notified.notify();
     }
 
     /// Tells what was counted until now, if no thread is reading it at the moment.
     pub(super) fn publish_premises(&mut self, now: Instant, endpoint: &Endpoint) {
-        self.meter.settle();
-        if let Ok(mut premises) = self.published.premises.try_lock() {
-            premises.copy_from(self.meter.premises());
+        self.parts.meter.settle();
+        if let Ok(mut premises) = self.parts.published.premises.try_lock() {
+            premises.copy_from(&self.parts.meter.premises);
             let (peers, revision) = endpoint.watched_peers();
             if self.told_of_peers != revision {
                 premises.copy_peers(peers);

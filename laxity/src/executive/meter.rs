@@ -62,7 +62,8 @@ pub(crate) struct Meter {
     switch: Duration,
     /// and a look at the inputs, however many frames it finds.
     whole_look: Duration,
-    premises: Premises,
+    /// What was counted so far.
+    pub(crate) premises: Premises,
     windows: Vec<WindowPairs>,
     sampling: Option<Box<Sampling>>,
     /// What the looks at the inputs may still take until the next preemption point.
@@ -95,11 +96,6 @@ impl Meter {
         let (costs, look) = (Piece::ALL.map(|piece| piece.cost(charged)), charged.look());
         let switch = charged.change_of_handler();
         Self { mark: start, costs, switch, whole_look: look, premises, windows, sampling, look }
-    }
-
-    /// What was counted so far.
-    pub(crate) fn premises(&self) -> &Premises {
-        &self.premises
     }
 
     /// These envelopes are counted on from now on.

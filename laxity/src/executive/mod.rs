@@ -162,9 +162,9 @@ const LEAST_GAP: Duration = Duration::from_micros(20);
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: Duration = Duration::from_micros(200);
 
-/// What it is made of, beside its link and the frames.
+/// What it is made of, beside its link, the frames and the endpoint.
+#[derive(Debug)]
 pub(crate) struct ExecutiveParts {
-    pub(crate) endpoint: Endpoint,
     pub(crate) platform: Platform,
     /// Most channels at once.
     pub(crate) channels: usize,
@@ -174,6 +174,7 @@ pub(crate) struct ExecutiveParts {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) published: Arc<PublishedCounters>,
     pub(crate) stopped: Arc<AtomicBool>,
+    /// From when on upcalls of this host are ready.
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) looped: LoopedPackets,
     pub(crate) meter: Meter,
@@ -184,10 +185,8 @@ pub(crate) struct ExecutiveParts {
 /// Everything that the thread owns.
 pub(crate) struct Executive<L, F> {
     driver: Driver<F>,
-    around: LiveEnvironment<L, SystemClock>,
+    pub(crate) around: LiveEnvironment<L, SystemClock>,
     spin: SpinState,
-    pub(crate) notified: Arc<Notifier>,
-    pub(crate) stopped: Arc<AtomicBool>,
 }
 
 /// Places for notices that find none in the ring, before more are allocated.
@@ -198,19 +197,11 @@ const UNSENT: usize = 64;
 pub(crate) struct LiveEnvironment<L, C> {
     clock: C,
     link: L,
-    looped: LoopedPackets,
+    pub(crate) parts: ExecutiveParts,
     slots: Box<[Option<Box<ExecutivePort>>]>,
-    commands: rtrb::Consumer<ExecutiveCommand>,
-    notices: rtrb::Producer<Notice>,
     /// Notices that found no room in the ring, because the control thread is far behind. The executive does not wait for it.
     unsent: VecDeque<Notice>,
-    notified: Arc<Notifier>,
     bells: ApplicationBells,
-    published: Arc<PublishedCounters>,
-    meter: Meter,
-    platform: Platform,
-    /// From when on upcalls of this host are ready.
-    readiness: Arc<Readiness>,
     /// Upcalls on this thread.
     upcalls: Option<Box<dyn ExecutiveUpcalls>>,
     /// When what was counted was told.
@@ -219,65 +210,53 @@ pub(crate) struct LiveEnvironment<L, C> {
     told_of_peers: u64,
     /// When it went to sleep, if no frame has been found since.
     slept_at: Option<Instant>,
-    /// The channel whose application waits for frames in the executive's place, and what wakes it.
+    /// The channel whose application waits for frames in the executive's place.
     leader: Option<u32>,
-    waker: Arc<Wake>,
 }
 
 impl<L, C: Clock> LiveEnvironment<L, C> {
-    fn new(mut clock: C, link: L, parts: ExecutiveParts) -> (Self, Endpoint) {
-        let around = Self {
+    fn new(mut clock: C, link: L, parts: ExecutiveParts) -> Self {
+        Self {
             told_at: clock.now(),
             clock,
             link,
-            looped: parts.looped,
             slots: (0..parts.channels).map(|_| None).collect(),
-            commands: parts.commands,
-            notices: parts.notices,
             unsent: VecDeque::with_capacity(UNSENT),
-            notified: parts.notified,
-            bells: ApplicationBells::new(parts.doorbell),
-            published: parts.published,
-            meter: parts.meter,
-            platform: parts.platform,
-            readiness: parts.readiness,
+            bells: ApplicationBells::new(Arc::clone(&parts.doorbell)),
+            parts,
             upcalls: None,
             told_of_peers: 0,
             slept_at: None,
             leader: None,
-            waker: parts.waker,
-        };
-        (around, parts.endpoint)
+        }
     }
 
     /// Whether there is nothing to do for a thread whose bells wake it from now on; and an upcall is ready, if the sleep is held.
     fn may_sleep(&self, sleep: &Sleep) -> bool {
         let is_told = self.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
-        if is_told || !self.bells.is_silent() || !self.commands.is_empty() {
+        if is_told || !self.bells.is_silent() || !self.parts.commands.is_empty() {
             return false;
         }
         if sleep.is_held {
             self.bells.hold();
         }
-        !sleep.is_held || self.readiness.is_ready(now())
+        !sleep.is_held || self.parts.readiness.is_ready(now())
     }
 }
 
 impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Allocates all that it needs.
-    pub(crate) fn new(link: L, frames: F, parts: ExecutiveParts) -> Self {
-        let (notified, stopped) = (Arc::clone(&parts.notified), Arc::clone(&parts.stopped));
+    pub(crate) fn new(link: L, frames: F, endpoint: Endpoint, parts: ExecutiveParts) -> Self {
         let config = Config { platform: parts.platform.clone(), channels: parts.channels, least_gap: LEAST_GAP };
-        let (around, endpoint) = LiveEnvironment::new(SystemClock::default(), link, parts);
-        let driver = Driver::new(now(), endpoint, frames, config);
-        Self { driver, around, spin: SpinState::default(), notified, stopped }
+        let around = LiveEnvironment::new(SystemClock::default(), link, parts);
+        Self { driver: Driver::new(now(), endpoint, frames, config), around, spin: SpinState::default() }
     }
 
     /// Runs until it is told to stop. `scheduling` is what the thread runs as, and `spin` what it does before it sleeps.
     pub(crate) fn run(mut self, scheduling: Scheduling, spin: SpinState) {
         self.begin(scheduling, spin);
         for turn in 1.. {
-            self.around.published.turns.store(turn, Ordering::Relaxed);
+            self.around.parts.published.turns.store(turn, Ordering::Relaxed);
             match self.turn() {
                 NextTurn::Again | NextTurn::Look(_) => self.spin.worked(),
                 NextTurn::Sleep(sleep) if self.spins(&sleep) => {}
@@ -291,7 +270,9 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// One turn of the driver. A sleep that a frame would end does not begin while one of the host to itself waits.
     fn turn(&mut self) -> NextTurn {
         match self.driver.turn(&mut self.around) {
-            NextTurn::Look(sleep) | NextTurn::Sleep(sleep) if sleep.hears_frames && !self.around.looped.is_empty() => {
+            NextTurn::Look(sleep) | NextTurn::Sleep(sleep)
+                if sleep.hears_frames && !self.around.parts.looped.is_empty() =>
+            {
                 NextTurn::Again
             }
             next => next,
@@ -309,23 +290,23 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.start(now(), throttle);
-        self.around.readiness.set_executive();
+        self.around.parts.readiness.set_executive();
         self.around.clock.refresh(now());
         self.around.clock.stolen(now(), Duration::ZERO);
-        self.around.meter.skip(now());
+        self.around.parts.meter.skip(now());
     }
 
     fn end(mut self) {
         self.say_goodbye(now());
-        let sampled = self.around.meter.finish(now());
-        *self.around.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
+        let sampled = self.around.parts.meter.finish(now());
+        *self.around.parts.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
         if let Some(upcalls) = &mut self.around.upcalls {
             upcalls.close();
         }
-        self.stopped.store(true, Ordering::SeqCst);
+        self.around.parts.stopped.store(true, Ordering::SeqCst);
         // Those who look now see that it has stopped.
         self.driver.wake_applications(&mut self.around);
-        self.notified.notify();
+        self.around.parts.notified.notify();
     }
 
     /// Sends the control frames that wait, as fast as the link allows: a peer that misses our last word waits for its
@@ -335,7 +316,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         loop {
             self.driver.feed(time, &mut self.around);
             // What it says to itself is not heard any more, and makes room.
-            while let Some(passing) = self.around.looped.pop() {
+            while let Some(passing) = self.around.parts.looped.pop() {
                 self.driver.frames.free(passing.frame);
             }
             if !self.driver.has_control(&self.around) || time.since(start) >= GOODBYE {
@@ -348,10 +329,10 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
 
     /// Publishes what the link and the endpoint have counted, if no thread is reading it at the moment.
     fn publish(&mut self) {
-        if let Ok(mut link) = self.around.published.link.try_lock() {
+        if let Ok(mut link) = self.around.parts.published.link.try_lock() {
             *link = self.around.link.counters();
         }
-        if let Ok(mut frames) = self.around.published.frames.try_lock() {
+        if let Ok(mut frames) = self.around.parts.published.frames.try_lock() {
             *frames = self.driver.endpoint.counters;
         }
     }
@@ -360,7 +341,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     fn fall_asleep(&mut self, sleep: &Sleep) -> Option<CurrentSleep> {
         self.publish();
         if sleep.is_restricted {
-            self.around.published.restricted.fetch_add(1, Ordering::Relaxed);
+            self.around.parts.published.restricted.fetch_add(1, Ordering::Relaxed);
         }
         self.around.bells.going_to_sleep();
         let asleep = if self.around.may_sleep(sleep) { self.begin_sleep(sleep) } else { None };
@@ -381,7 +362,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if due.is_some_and(|due| due <= asleep) {
             return None;
         }
-        around.meter.lap(&WorkDone::of(Piece::Round, 1), asleep);
+        around.parts.meter.lap(&WorkDone::of(Piece::Round, 1), asleep);
         around.slept_at = Some(asleep);
         // If preempted before blocking, the timeout is what is left.
         Some(CurrentSleep { since: asleep, due, timeout: due.map(|due| due.since(asleep) + fault::longer()) })
@@ -418,7 +399,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
         self.spin.pause();
         let (again, due) = (now(), sleep.until.map(|(due, _)| due));
-        self.around.meter.skip(again);
+        self.around.parts.meter.skip(again);
         if again.since(time) > LEAST_GAP {
             // Another thread had the processor: what came meanwhile is judged as if this one had slept.
             self.around.slept_at = Some(time);

@@ -37,7 +37,7 @@ use laxity_drive::{NextTurn, Sleep};
 use laxity_link::LinkOver;
 use laxity_link::sys::{self, LockProtocol, PriorityGuard, PriorityLock, Urgency, WaitSet, Wake, now};
 
-use super::{CurrentSleep, Executive, SpinState, SystemClock, spin};
+use super::{CurrentSleep, Executive, ExecutiveParts, SpinState, SystemClock, spin};
 use crate::doorbell::Doorbell;
 use crate::realtime::Scheduling;
 
@@ -175,7 +175,8 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// # Errors
     /// The link cannot be waited for, or the system is out of resources.
     pub(crate) fn new(executive: Executive<L, F>, may_spin: bool) -> std::io::Result<Self> {
-        let (waker, doorbell) = (Arc::clone(&executive.around.waker), executive.around.bells.own());
+        let ExecutiveParts { waker, doorbell, .. } = &executive.around.parts;
+        let (waker, doorbell) = (Arc::clone(waker), Arc::clone(doorbell));
         let inputs = executive.around.link.inputs()?;
         let leaders = WaitSet::new(waker.as_fd(), &inputs)?;
         let keeping = if may_spin { WaitSet::with_gate } else { WaitSet::new };

@@ -45,7 +45,7 @@ impl<L, C> LiveEnvironment<L, C> {
         endpoint: &mut Endpoint,
     ) -> usize {
         for found in 0..limit {
-            let Some(LoopedPacket { frame, len, address, since }) = self.looped.pop() else { return found };
+            let Some(LoopedPacket { frame, len, address, since }) = self.parts.looped.pop() else { return found };
             if fault::is_on(Fault::DiscardReceived) {
                 frames.free(frame);
                 continue;
@@ -109,16 +109,16 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for LiveEnvironment<L, C> {
         1
     }
     fn room(&self, _: LinkId) -> usize {
-        self.link.room().min(self.looped.room())
+        self.link.room().min(self.parts.looped.room())
     }
     fn transmit(&mut self, _: LinkId, packet: Transmit, frames: &mut F) {
         if fault::is_on(Fault::DiscardSent) && packet.message.is_some() {
             return frames.free(packet.frame);
         }
         let Transmit { frame, len, peer, .. } = packet;
-        if self.looped.is_own(peer) {
+        if self.parts.looped.is_own(peer) {
             let since = self.clock.now();
-            return self.looped.push(LoopedPacket { frame, len, address: peer, since });
+            return self.parts.looped.push(LoopedPacket { frame, len, address: peer, since });
         }
         self.link.transmit(frame, len, peer);
     }
@@ -142,8 +142,11 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for LiveEnvironment<L, C> {
         let counters = self.link.counters();
         PassedPackets {
             // A packet that the kernel refused has left this host's stages: the network, or the path to it, did not take it.
-            departed: counters.sent_frames + counters.send_dropped + self.link.buffered() as u64 + self.looped.sent,
-            received: counters.received_frames + self.looped.received(),
+            departed: counters.sent_frames
+                + counters.send_dropped
+                + self.link.buffered() as u64
+                + self.parts.looped.sent,
+            received: counters.received_frames + self.parts.looped.received(),
             lost: self.link.lost(),
         }
     }
@@ -156,19 +159,20 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for LiveEnvironment<L, C> {
             return 0;
         }
         // What comes from others has its turn in each look, and what neither wants is the other's.
-        let share = self.looped.share(limit);
+        let share = self.parts.looped.share(limit);
         let mut found = self.receive_own(now, link, share, frames, endpoint);
-        let Self { clock, platform, slept_at, published, .. } = self;
+        let Self { clock, parts, slept_at, .. } = self;
         let got = self.link.receive(limit - found, frames, |received, frames| {
             let Received { frame, len, peer, arrived, .. } = received;
             if let Some(slept_at) = slept_at.take() {
                 // The first that came while the executive slept should have woken it.
-                let due =
-                    arrived.filter(|arrived| *arrived > slept_at).map_or(now, |arrived| arrived + platform.wake_up);
+                let due = arrived
+                    .filter(|arrived| *arrived > slept_at)
+                    .map_or(now, |arrived| arrived + parts.platform.wake_up);
                 if now > due {
                     let taken = clock.delayed(due, now).min(now.since(due));
                     endpoint.note_gap(now, TimeLoss::by_platform(taken));
-                    note_gap(published, platform, taken);
+                    note_gap(&parts.published, &parts.platform, taken);
                 }
             }
             if fault::is_on(Fault::DiscardReceived) {
@@ -309,7 +313,7 @@ impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
             let declared = handling.cost();
             let (is_done, took) = handling.run(&inbound);
             // It is no piece of ours, and held against its own cost. What is around it is.
-            self.meter.exclude(took.min(declared));
+            self.parts.meter.exclude(took.min(declared));
             if is_done {
                 return Some(inbound.message);
             }
@@ -327,7 +331,7 @@ impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
 
     fn wake(&mut self, place: u32) {
         if self.leader == Some(place) {
-            self.waker.wake();
+            self.parts.waker.wake();
         }
         if let Some(slot) = self.slot(place) {
             slot.port().signal.notify();
@@ -337,22 +341,22 @@ impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
 
 impl<L, C> Meter for LiveEnvironment<L, C> {
     fn lap(&mut self, work: &WorkDone, now: Instant) {
-        self.meter.lap(work, now);
+        self.parts.meter.lap(work, now);
     }
     fn looked(&mut self, count: usize, now: Instant) {
-        self.meter.looked(count, now);
+        self.parts.meter.looked(count, now);
     }
     fn record(&mut self, piece: Piece, took: Duration, now: Instant) {
-        self.meter.record(piece, took, now);
+        self.parts.meter.record(piece, took, now);
     }
     fn skip(&mut self, now: Instant) {
-        self.meter.skip(now);
+        self.parts.meter.skip(now);
     }
     fn preemption_point(&mut self) {
-        self.meter.preemption_point();
+        self.parts.meter.preemption_point();
     }
     fn gap(&mut self, taken: Duration) {
-        note_gap(&self.published, &self.platform, taken);
+        note_gap(&self.parts.published, &self.parts.platform, taken);
         if let Some(upcalls) = &mut self.upcalls {
             upcalls.taken(taken);
         }

@@ -206,7 +206,6 @@ impl LiveHost {
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024);
         let doorbell = Arc::new(Doorbell::new(config.channels).unwrap());
         let parts = ExecutiveParts {
-            endpoint,
             platform: platform.clone(),
             channels: config.channels,
             commands,
@@ -220,7 +219,7 @@ impl LiveHost {
             meter: Meter::new(Instant::ZERO, &platform, &WindowClaims::default(), None),
             waker: Arc::new(Wake::new().unwrap()),
         };
-        let (around, endpoint) = LiveEnvironment::new(ManualClock(Rc::clone(&time)), link, parts);
+        let around = LiveEnvironment::new(ManualClock(Rc::clone(&time)), link, parts);
         let frames = HeapFrames::new(config.frames + 64, DATA_HEADER_BYTES + platform.packet as usize);
         let driver = Driver::new(
             Instant::ZERO,
@@ -261,7 +260,7 @@ impl LiveHost {
     }
 
     fn commands_are_empty(&self) -> bool {
-        self.around.commands.is_empty()
+        self.around.parts.commands.is_empty()
     }
 
     fn turn(&mut self, at: Instant, lateness: Duration) {

@@ -46,7 +46,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> UpcallRunner<F> for LiveEnvironment<L,
         let over = IterationResult { end: now, units: upcall.left, outcome: RunOutcome::Finished };
         let iterated = self.upcalls.as_mut().map_or(over, |upcalls| upcalls.iterate(now, upcall));
         // It is no piece of ours, and held against its own cost.
-        self.meter.skip(iterated.end);
+        self.parts.meter.skip(iterated.end);
         iterated
     }
 

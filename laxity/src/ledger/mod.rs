@@ -28,7 +28,6 @@
 //! # }
 //! ```
 
-mod change;
 mod interface;
 mod journal;
 pub mod value;
@@ -38,16 +37,50 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use change::undo_all;
 use journal::{Journal, JournalPath};
+use serde::{Deserialize, Serialize};
+use value::Value;
 
 use crate::claims::{ClaimDirectory, ClaimsError, OwnFile};
 
-pub use change::Change;
 pub use interface::GuardedInterface;
 
 /// Most journals in a directory that are looked at.
 const MOST_JOURNALS: usize = 256;
+
+/// A change of the machine that can be undone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Change {
+    /// A value of the kernel.
+    Value(Value),
+    /// The queueing discipline of an interface.
+    Guard(GuardedInterface),
+}
+
+impl Change {
+    /// True if Laxity makes such changes. No other change in a journal is undone.
+    pub fn is_known(&self) -> bool {
+        match self {
+            Self::Value(value) => value.is_known(),
+            Self::Guard(guarded) => guarded.is_known(),
+        }
+    }
+
+    /// Undoes the change if it is still in force, and returns the result in words; `None` if there is nothing to undo.
+    ///
+    /// A value that another program has changed since is left alone, and reported. Undoing a change twice has the effect of
+    /// undoing it once.
+    ///
+    /// # Errors
+    /// If it cannot be undone. The error says what stays, and why.
+    pub fn undo(&self, root: &Path) -> io::Result<Option<String>> {
+        match self {
+            Self::Value(value) => value.undo(root),
+            Self::Guard(guarded) => guarded.undo(root),
+        }
+    }
+}
 
 /// The reason why a change cannot be recorded.
 #[derive(Debug, thiserror::Error)]
@@ -215,9 +248,13 @@ impl Ledger {
     }
 }
 
-/// The result for each change in words, and true if the journal is gone.
+/// Undoes all changes, the last one first, and then removes the journal. Says in words what became of each, and true if the journal is gone.
 fn undo_and_remove(place: &JournalPath, changes: &[Change], root: &Path) -> (Vec<String>, bool) {
-    let (mut said, mut is_over) = undo_all(changes, root);
+    let (mut said, mut is_over) = (Vec::new(), true);
+    for undone in changes.iter().rev().map(|change| change.undo(root)) {
+        is_over &= undone.is_ok();
+        said.extend(undone.unwrap_or_else(|error| Some(error.to_string())));
+    }
     if is_over && let Err(error) = place.remove() {
         is_over = false;
         said.push(format!("the journal {} cannot be removed: {error}", place.file().display()));

@@ -6,11 +6,11 @@ use std::sync::atomic::Ordering;
 use laxity_core::endpoint::Endpoint;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, UpcallId};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
 use laxity_drive::IterationResult;
 use laxity_link::sys::{self, now};
 
-use super::table::{BusyPeriod, LEAST_EXCESS, RunHandler, RunOrder, Slot, ThreadUpcalls};
+use super::table::{BusyPeriod, LEAST_EXCESS, RunHandler, Slot, ThreadUpcalls};
 use super::{Overrun, UpcallRun};
 use crate::executive::ExecutiveUpcalls;
 use crate::upcall_figures::UpcallState;
@@ -48,7 +48,7 @@ impl ExecutiveUpcalls for TrustedUpcalls {
     }
 
     fn look(&mut self, now: Instant, endpoint: &mut Endpoint) {
-        self.table.look(now, endpoint);
+        self.table.look(now, endpoint.upcalls_mut());
     }
 
     fn is_told(&self) -> bool {
@@ -57,9 +57,9 @@ impl ExecutiveUpcalls for TrustedUpcalls {
 
     fn obey(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
         self.table.wires.flag.store(false, Ordering::SeqCst);
-        let goes_on = self.table.obey(now, endpoint);
+        let goes_on = self.table.obey(now, endpoint.upcalls_mut());
         if !goes_on {
-            self.table.suspend_all(endpoint);
+            self.table.suspend_all(endpoint.upcalls_mut());
             self.close();
         }
         goes_on
@@ -124,27 +124,7 @@ impl ExecutiveUpcalls for TrustedUpcalls {
         if let Some(completed) = completed {
             slot.completed(&completed, end, || self.busy.judge(end, &slot, self.by_platform));
         }
-        self.table.put(slot, state, endpoint);
-    }
-}
-
-impl RunOrder for Endpoint {
-    fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
-        self.upcalls_mut().create(slot.timing, slot.stage, 0)
-    }
-    fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
-        self.upcalls_mut().run(now, id, first);
-    }
-    // Only periodic ones are created here.
-    fn post(&mut self, _: Instant, _: UpcallId) {}
-    fn suspend(&mut self, id: UpcallId) {
-        self.upcalls_mut().suspend(id);
-    }
-    fn close(&mut self, id: UpcallId) {
-        self.upcalls_mut().close(id);
-    }
-    fn is_active(&self, id: UpcallId) -> bool {
-        self.upcalls().is_active(id)
+        self.table.put(slot, state, endpoint.upcalls());
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread::ThreadId;
 
 use laxity_core::platform::Interference;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall as Timing, UpcallId};
+use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall as Timing, UpcallId, Upcalls as Queue};
 use laxity_link::sys::ReadySet;
 
 use super::periodic::PeriodTurn;
@@ -86,11 +86,11 @@ impl Slot {
     }
 
     /// Releases the upcall, whose descriptor had something to read at `now`, but no sooner than a period after its last release.
-    fn ready(&self, now: Instant, order: &mut impl RunOrder) {
-        if let Some(id) = self.id.filter(|id| !order.is_active(*id)) {
+    fn ready(&self, now: Instant, queue: &mut Queue) {
+        if let Some(id) = self.id.filter(|id| !queue.is_active(*id)) {
             let release = now.max(self.earliest);
             self.record.release.store(release.as_nanos(), Ordering::Relaxed);
-            order.run(now, id, release);
+            queue.run(now, id, release);
         }
     }
 
@@ -229,16 +229,6 @@ pub(super) enum LateCause {
 /// An iteration that is too long by no more than this is not examined.
 pub(super) const LEAST_EXCESS: Duration = Duration::from_micros(20);
 
-/// The order in which upcalls run: a queue of their own, or the executive's.
-pub(super) trait RunOrder {
-    fn create(&mut self, slot: &Slot) -> Option<UpcallId>;
-    fn run(&mut self, now: Instant, id: UpcallId, first: Instant);
-    fn post(&mut self, now: Instant, id: UpcallId);
-    fn suspend(&mut self, id: UpcallId);
-    fn close(&mut self, id: UpcallId);
-    fn is_active(&self, id: UpcallId) -> bool;
-}
-
 /// The number of looks at descriptors by a thread that is always busy, in the shortest period of the upcalls that they release.
 pub(super) const LOOKS: u64 = 8;
 
@@ -267,13 +257,13 @@ impl ThreadUpcalls {
     }
 
     /// Carries out the requests of handles; false if one is to stop.
-    pub(super) fn obey(&mut self, now: Instant, order: &mut impl RunOrder) -> bool {
+    pub(super) fn obey(&mut self, now: Instant, queue: &mut Queue) -> bool {
         while let Ok(command) = self.commands.pop() {
             match command {
                 UpcallCommand::Stop => return false,
                 UpcallCommand::Create { mut slot } => {
                     let place = slot.place as usize;
-                    if let Some(id) = order.create(&slot) {
+                    if let Some(id) = queue.create(slot.timing, slot.stage, 0) {
                         slot.id = Some(id);
                         self.places[id.index()] = slot.place;
                         let is_reader = slot.handler.source().is_some();
@@ -290,17 +280,17 @@ impl ThreadUpcalls {
                         self.listen(place);
                     } else if let Some((id, record)) = self.known(place) {
                         record.release.store(first.as_nanos(), Ordering::Relaxed);
-                        order.run(now, id, first);
+                        queue.run(now, id, first);
                     }
                 }
                 UpcallCommand::Post { place } => {
                     if let Some((id, _)) = self.known(place) {
-                        order.post(now, id);
+                        queue.post(now, id);
                     }
                 }
                 UpcallCommand::Suspend { place } => {
                     if let Some((id, record)) = self.known(place) {
-                        order.suspend(id);
+                        queue.suspend(id);
                         self.source(place).inspect(|source| source.ignore());
                         self.end(&record, UpcallState::Suspended);
                     }
@@ -308,7 +298,7 @@ impl ThreadUpcalls {
                 UpcallCommand::Close { place } => {
                     if let Some(slot) = self.slots.get_mut(place as usize).and_then(Option::take) {
                         if let Some(id) = slot.id {
-                            order.close(id);
+                            queue.close(id);
                         }
                         if slot.handler.source().is_some() {
                             self.plan_looks();
@@ -347,13 +337,13 @@ impl ThreadUpcalls {
     }
 
     /// Releases upcalls whose descriptors have something to read, if a look is due. Called whenever another upcall may be picked.
-    pub(super) fn look(&mut self, now: Instant, order: &mut impl RunOrder) {
+    pub(super) fn look(&mut self, now: Instant, queue: &mut Queue) {
         let (Some(every), Some(set)) = (self.looks_every, self.wires.descriptors.get()) else { return };
         if now >= self.look_at {
             self.look_at = now + every;
             set.take(|place| {
                 if let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) {
-                    slot.ready(now, order);
+                    slot.ready(now, queue);
                 }
             });
         }
@@ -375,8 +365,8 @@ impl ThreadUpcalls {
     }
 
     /// Puts an upcall back after it has run, with its new state if it has ended.
-    pub(super) fn put(&mut self, slot: Box<Slot>, state: Option<UpcallState>, order: &impl RunOrder) {
-        let is_active = slot.id.is_some_and(|id| order.is_active(id));
+    pub(super) fn put(&mut self, slot: Box<Slot>, state: Option<UpcallState>, queue: &Queue) {
+        let is_active = slot.id.is_some_and(|id| queue.is_active(id));
         let place = slot.place;
         match state {
             // The next release is up to its descriptor.
@@ -400,9 +390,11 @@ impl ThreadUpcalls {
         self.wires.changed.notify();
     }
 
-    /// Removes all upcalls from their order.
-    pub(super) fn suspend_all(&self, order: &mut impl RunOrder) {
-        self.slots.iter().flatten().filter_map(|slot| slot.id).for_each(|id| order.close(id));
+    /// Removes all upcalls from their queue.
+    pub(super) fn suspend_all(&self, queue: &mut Queue) {
+        self.slots.iter().flatten().filter_map(|slot| slot.id).for_each(|id| {
+            queue.close(id);
+        });
     }
 
     /// Closes all upcalls.

@@ -7,11 +7,11 @@ use std::sync::atomic::Ordering;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::{PickedRun, UpcallId, Upcalls as Queue};
+use laxity_core::upcall::{PickedRun, Upcalls as Queue};
 use laxity_drive::Clock;
 use laxity_link::sys::{self, Interest, now};
 
-use super::table::{BusyPeriod, LEAST_EXCESS, LateCause, RunHandler, RunOrder, Slot, ThreadUpcalls};
+use super::table::{BusyPeriod, LEAST_EXCESS, LateCause, RunHandler, Slot, ThreadUpcalls};
 use super::watch::WatchedDescriptor;
 use super::{Overrun, Progress, UpcallRun};
 use crate::executive::{SystemClock, stopped};
@@ -214,26 +214,5 @@ impl UpcallThread {
         let stolen = self.clock.stolen(now, awake);
         self.stolen += stolen;
         stolen
-    }
-}
-
-impl RunOrder for Queue {
-    fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
-        Self::create(self, slot.timing, slot.stage, 0)
-    }
-    fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
-        Self::run(self, now, id, first);
-    }
-    fn post(&mut self, now: Instant, id: UpcallId) {
-        Self::post(self, now, id);
-    }
-    fn suspend(&mut self, id: UpcallId) {
-        Self::suspend(self, id);
-    }
-    fn close(&mut self, id: UpcallId) {
-        Self::close(self, id);
-    }
-    fn is_active(&self, id: UpcallId) -> bool {
-        Self::is_active(self, id)
     }
 }

@@ -4,8 +4,6 @@
 //! end. So the changes are undone at an orderly end, by the doctor; if the doctor is killed, by the guardian; if both are killed,
 //! by the next doctor. `/dev/cpu_dma_latency` needs no journal: the kernel forgets it with the process that held it.
 
-mod wishes;
-
 use std::fs::File;
 use std::io;
 use std::path::Path;
@@ -13,19 +11,20 @@ use std::process::{Child, Command, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity::ledger::{self, JournalReport, Ledger, LedgerError, OwnedChanges, value};
+use laxity::ledger::value::{self, GOVERNOR, HUGE_PAGES, POLICIES, RECEIVE_MOST, RUNTIME, SEND_MOST, current};
+use laxity::ledger::{self, JournalReport, Ledger, LedgerError, OwnedChanges};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::idle::{LATENCY, keep_awake};
+use super::memory::WANTED;
 use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
 use crate::file::failed;
 use crate::guardian::Guardian;
 use crate::report::to_json;
 use crate::stop::Stop;
-use wishes::wishes;
 
 /// Under which its changes are recorded.
 const OWNER: &str = "doctor";
@@ -103,6 +102,30 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
     };
     drop(applied);
     status
+}
+
+/// What this host lacks, in the order in which it is to be changed.
+fn wishes(root: &Root) -> Vec<value::Value> {
+    let mut wishes = Vec::new();
+    let mut wish = |file: &str, new: &str, is_needed: &dyn Fn(&str) -> bool| {
+        if let Ok(old) = current(root.directory(), file)
+            && is_needed(&old)
+        {
+            wishes.push(value::Value { file: file.to_owned(), old, new: new.to_owned() });
+        }
+    };
+    wish(RUNTIME, "-1", &|old| old != "-1");
+    let is_less = |old: &str| old.parse::<usize>().is_ok_and(|old| old < WANTED);
+    wish(RECEIVE_MOST, &WANTED.to_string(), &is_less);
+    wish(SEND_MOST, &WANTED.to_string(), &is_less);
+    for policy in root.names(POLICIES).iter().filter(|name| name.starts_with("policy")) {
+        let offers = root.line(&format!("{POLICIES}/{policy}/scaling_available_governors")).unwrap_or_default();
+        if offers.split_whitespace().any(|offer| offer == "performance") {
+            wish(&format!("{POLICIES}/{policy}/{GOVERNOR}"), "performance", &|old| old != "performance");
+        }
+    }
+    wish(HUGE_PAGES, "madvise", &|old| old == "always");
+    wishes
 }
 
 /// Waits for the command's end; after a signal it is asked to end, too.
@@ -251,8 +274,6 @@ fn told(found: &JournalReport) -> Finding {
 mod tests {
     use std::fs;
 
-    use laxity::ledger::value::RUNTIME;
-
     use super::super::root::tests::Fake;
     use super::*;
 
@@ -322,6 +343,38 @@ mod tests {
         fs::remove_file(fake.0.join(RUNTIME)).unwrap();
         assert_eq!(left_in(&ledger(&fake))[0].state, State::Bad);
         assert!(fake.0.join(JOURNAL).exists());
+    }
+
+    /// A host on which everything is to be wished for.
+    fn host_of_wishes(test: &str) -> Fake {
+        let fake = Fake::new(test);
+        fake.file(RUNTIME, "950000\n").file(RECEIVE_MOST, "212992\n").file(SEND_MOST, "99999999\n");
+        fake.file(HUGE_PAGES, "[always] madvise never\n");
+        for (policy, offers) in [("policy0", "performance powersave"), ("policy1", "powersave")] {
+            fake.file(&format!("{POLICIES}/{policy}/{GOVERNOR}"), "powersave\n");
+            fake.file(&format!("{POLICIES}/{policy}/scaling_available_governors"), offers);
+        }
+        fake
+    }
+
+    #[test]
+    fn only_what_is_worse_is_changed_and_all_of_it_comes_back() {
+        let fake = host_of_wishes("wishes");
+        let root = fake.root();
+        let wished = wishes(&root);
+        let files: Vec<&str> = wished.iter().map(|wish| wish.file.as_str()).collect();
+        let governor = format!("{POLICIES}/policy0/{GOVERNOR}");
+        assert_eq!(files, [RUNTIME, RECEIVE_MOST, governor.as_str(), HUGE_PAGES]);
+        assert!(wished.iter().all(value::Value::is_known));
+        for wish in &wished {
+            wish.set(root.directory()).unwrap();
+        }
+        assert!(wishes(&root).is_empty());
+        for wish in wished {
+            let said = ledger::Change::Value(wish.clone()).undo(root.directory()).unwrap().unwrap();
+            assert!(said.ends_with(" again"), "{said}");
+            assert_eq!(current(root.directory(), &wish.file).unwrap(), wish.old);
+        }
     }
 
     #[test]

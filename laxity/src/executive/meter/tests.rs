@@ -28,7 +28,7 @@ fn meter() -> Meter {
 fn watched(meter: &mut Meter, end: u64) -> (u64, u64, u64) {
     meter.skip(at(end));
     meter.settle();
-    let window = meter.premises().windows[0];
+    let window = meter.premises.windows[0];
     (window.windows, window.exceeded, window.largest.as_nanos() / 1000)
 }
 
@@ -37,12 +37,12 @@ fn what_a_piece_takes_beyond_its_cost_is_stolen() {
     let mut meter = meter();
     meter.lap(&one(Piece::First, false), at(8));
     meter.lap(&one(Piece::Next, true), at(17));
-    assert_eq!(meter.premises().overruns().count(), 0);
+    assert_eq!(meter.premises.overruns().count(), 0);
     meter.lap(&one(Piece::Next, false), at(36));
     assert_eq!(watched(&mut meter, 150), (1, 0, 15));
-    let overruns: Vec<_> = meter.premises().overruns().collect();
+    let overruns: Vec<_> = meter.premises.overruns().collect();
     assert_eq!(overruns, [(crate::calibration::Piece::Next, Overruns { count: 1, largest: micros(15) })]);
-    assert!(!meter.premises().are_violated());
+    assert!(!meter.premises.are_violated());
 }
 
 #[test]
@@ -52,14 +52,14 @@ fn many_small_excesses_of_a_window_add_up() {
         meter.lap(&one(Piece::Next, false), at(piece * 8));
     }
     assert_eq!(watched(&mut meter, 250), (2, 1, 24));
-    assert!(meter.premises().are_violated());
+    assert!(meter.premises.are_violated());
 }
 
 #[test]
 fn packets_that_are_handed_over_together_may_take_as_long_as_one_by_one() {
     let mut meter = meter();
     meter.lap(&WorkDone::of(Piece::Link, 2), at(20));
-    assert_eq!(meter.premises().overruns().count(), 0);
+    assert_eq!(meter.premises.overruns().count(), 0);
     meter.lap(&WorkDone::of(Piece::Link, 2), at(50));
     // A flush that the network did not take anything of is nothing's cost.
     meter.lap(&WorkDone::of(Piece::Link, 0), at(70));
@@ -89,7 +89,7 @@ fn sleep_is_no_piece_of_work_and_waking_late_is_stolen() {
     // Who waits for a message that is late in its mailbox waits for what is charged elsewhere.
     meter.record(Piece::Handover, micros(900), at(5400));
     assert_eq!(watched(&mut meter, 5550), (55, 1, 30));
-    assert_eq!(meter.premises().overruns().count(), 2);
+    assert_eq!(meter.premises.overruns().count(), 2);
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn whatever_is_done_between_two_preemption_points_takes_one_look_together() {
 fn premises_are_published_without_allocating() {
     let mut meter = meter();
     let mut published = Premises::default();
-    published.copy_from(meter.premises());
+    published.copy_from(&meter.premises);
     let before = published.windows.as_ptr();
     meter.lap(&one(Piece::Next, false), at(500));
     meter.settle();
-    published.copy_from(meter.premises());
-    assert_eq!(&published, meter.premises());
+    published.copy_from(&meter.premises);
+    assert_eq!(published, meter.premises);
     assert_eq!(published.windows.as_ptr(), before);
 }
