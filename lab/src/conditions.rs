@@ -100,8 +100,8 @@ impl HostConditions {
     }
 
     /// What was measured under them.
-    pub(crate) fn report<R>(self, rows: Vec<R>, channels: Vec<Figures>) -> Report<R> {
+    pub(crate) fn report<R, D>(self, rows: Vec<R>, channels: Vec<Figures>, details: D) -> Report<R, D> {
         let Self { priority, awake, notes, .. } = self;
-        Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_some(), notes }
+        Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_some(), notes, details }
     }
 }

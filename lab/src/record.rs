@@ -1,7 +1,6 @@
 //! The records of a receiver: allocated before, bounded, cheap.
 
-use hdrhistogram::Histogram;
-use laxity_core::figures::Latencies;
+use laxity::metering::Histogram;
 use laxity_core::receive::Evidence;
 use laxity_core::units::{Duration, Instant};
 
@@ -21,7 +20,7 @@ pub struct Sample {
 }
 
 /// A sequence of samples of bounded length: when it is full, every other one goes, and from then on every other one is kept.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Samples {
     kept: Vec<Sample>,
     most: usize,
@@ -56,36 +55,6 @@ impl Samples {
     }
 }
 
-/// Latencies, with three digits.
-#[derive(Debug)]
-pub(crate) struct Distribution {
-    histogram: Histogram<u64>,
-    min: u64,
-    max: u64,
-}
-
-impl Distribution {
-    pub(crate) fn new() -> Self {
-        // 18 minutes; what is longer is counted as that, and known exactly as the largest.
-        let histogram = Histogram::new_with_bounds(1, 1 << 40, 3).expect("the bounds are in order");
-        Self { histogram, min: u64::MAX, max: 0 }
-    }
-
-    pub(crate) fn record(&mut self, latency: Duration) {
-        let nanos = latency.as_nanos();
-        self.histogram.saturating_record(nanos);
-        self.min = self.min.min(nanos);
-        self.max = self.max.max(nanos);
-    }
-
-    pub(crate) fn latencies(&self) -> Latencies {
-        Latencies::new(self.histogram.len(), self.min, self.max, |numerator, denominator| {
-            let value = self.histogram.value_at_quantile(numerator as f64 / denominator as f64);
-            value.clamp(self.min, self.max)
-        })
-    }
-}
-
 /// The record of one received message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivedMessage {
@@ -111,15 +80,15 @@ impl ArrivedMessage {
 }
 
 /// The records of one channel's receiver.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Recorder {
     start: Instant,
     /// From when on throughput is counted.
     from: Instant,
     until: Instant,
     deadline: Option<Duration>,
-    pub(crate) latency: Distribution,
-    pub(crate) in_hand: Distribution,
+    pub(crate) latency: Histogram,
+    pub(crate) in_hand: Histogram,
     pub(crate) samples: Samples,
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
@@ -142,22 +111,7 @@ impl Recorder {
         deadline: Option<Duration>,
         samples: usize,
     ) -> Self {
-        Self {
-            start,
-            from,
-            until,
-            deadline,
-            latency: Distribution::new(),
-            in_hand: Distribution::new(),
-            samples: Samples::new(samples),
-            delivered: 0,
-            delivered_bytes: 0,
-            late: 0,
-            response: None,
-            sum: (0, 0),
-            evidence: Vec::new(),
-            bytes_in_time: 0,
-        }
+        Self { start, from, until, deadline, samples: Samples::new(samples), ..Self::default() }
     }
 
     /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
@@ -182,11 +136,11 @@ impl Recorder {
             self.bytes_in_time += arrived.bytes;
         }
         if let Some(latency) = arrived.in_hand {
-            self.in_hand.record(latency);
+            self.in_hand.record(latency.as_nanos());
         }
         let Some(logical_arrival) = arrived.logical_arrival else { return };
         if let Some(sent) = arrived.sent {
-            self.latency.record(arrived.completion.since(sent));
+            self.latency.record(arrived.completion.since(sent).as_nanos());
         }
         let response = arrived.completion.since(logical_arrival);
         self.response = self.response.max(Some(response));

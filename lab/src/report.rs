@@ -1,10 +1,10 @@
-//! The result of a bench whose rows are compared.
+//! The result of a bench with two ends, whose rows are compared.
 
 use laxity_core::figures::Figures;
 
 /// What was measured, and under which conditions.
 #[derive(Clone, Debug)]
-pub struct Report<R> {
+pub struct Report<R, D = ()> {
     /// In the order of the bench.
     pub rows: Vec<R>,
     /// The figures of Laxity's channels, if they are told.
@@ -15,4 +15,6 @@ pub struct Report<R> {
     pub is_kept_awake: bool,
     /// Remarks on all.
     pub notes: Vec<String>,
+    /// What only this bench tells.
+    pub details: D,
 }

@@ -8,8 +8,7 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
 use crate::channel::MAILBOX;
-use crate::source::RunningSource;
-use crate::{ChannelHandle, HostDriver, PlannedCommand, PostedMessage, Side, SimulatedEnvironment, World};
+use crate::{ChannelHandle, HostDriver, PlannedCommand, PostedMessage, Side, SimulatedEnvironment, Source, World};
 
 impl World {
     /// Whatever applications want by `at`: messages lie in their mailboxes then, and what is the control thread's waits for it.
@@ -41,7 +40,7 @@ impl World {
     }
 
     fn emit(&mut self, number: usize, due: Instant, source: usize, messages: u32) {
-        let RunningSource { channel: ChannelHandle(channel), until, .. } = self.sources[source];
+        let Source { channel: ChannelHandle(channel), until, .. } = self.sources[source].source;
         let ledger = &self.channels[channel];
         let over = ledger.sender.end.is_some() || ledger.sender.crashed;
         if due >= until || (over && !ledger.reopens) {

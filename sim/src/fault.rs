@@ -351,8 +351,8 @@ impl World {
         let successor = self.open_via(from, &hops, to, plan);
         self.channels[channel].successor = Some(successor);
         (self.channels[successor.0].reads, self.channels[successor.0].promise) = (reads, promise);
-        for feed in self.sources.iter_mut().filter(|feed| feed.channel.0 == channel) {
-            feed.channel = successor;
+        for running in self.sources.iter_mut().filter(|running| running.source.channel.0 == channel) {
+            running.source.channel = successor;
         }
     }
 

@@ -63,7 +63,7 @@ pub use host::HostCounters;
 pub use host_config::{Gap, HostConfig, StepCosts, WakeUp, port_like, wire_no_slower_than};
 pub use observe::{Activity, Observation, Observer, PacketPlace};
 pub use relay::{Hop, HopReport};
-pub use source::{FILM_PERMILLE, Sizes, Source, VariedSource};
+pub use source::{FILM_PERMILLE, Sizes, Source};
 pub use upcalls::RunCounts;
 pub use world::{ChannelHandle, HostId, World};
 

@@ -5,22 +5,25 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::{ChannelHandle, Random};
 
-/// An application that submits `first` messages at once and then `group` messages every `period`. It waits when its
-/// channel says that it would block, as a blocking `send` does; what is dropped is gone.
-#[derive(Clone, Copy, Debug)]
+/// An application that submits `first` messages at once and then `group` messages every `period`, or as `more` says. It waits when
+/// its channel says that it would block, as a blocking `send` does; what is dropped is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     /// Its channel.
     pub channel: ChannelHandle,
-    /// Bytes of each message.
-    pub bytes: u32,
+    /// Their sizes.
+    pub sizes: Sizes,
     /// The time at which it starts.
     pub start: Instant,
     /// Messages at the start.
     pub first: u32,
     /// From then on, between two groups; not zero.
     pub period: Duration,
-    /// Messages in each of them.
+    /// Messages in each of them; not zero.
     pub group: u32,
+    /// If given, every group, the first too, has 1 to `group` messages by the world's seed, and is followed by a `period` for each of
+    /// them and a pause that is uniform from 0 to this.
+    pub more: Option<Duration>,
     /// It submits nothing from here on.
     pub until: Instant,
 }
@@ -31,11 +34,12 @@ impl Source {
     pub fn full(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
         Self {
             channel,
-            bytes: contract.max_message(),
+            sizes: Sizes::of(contract.max_message()),
             start,
             first: at_once(contract),
             period: contract.interval(),
             group: 1,
+            more: None,
             until: Instant::MAX,
         }
     }
@@ -46,6 +50,21 @@ impl Source {
         Self { period: contract.interval() * u64::from(group), group, ..Self::full(channel, contract, start) }
     }
 
+    /// Within the contract, but seldom at its edge: all sizes, bursts of any length, pauses of up to two more intervals.
+    pub fn conforming(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
+        Self {
+            sizes: Sizes::Between { least: contract.min_message(), most: contract.max_message() },
+            group: at_once(contract),
+            more: Some(contract.interval() * 2),
+            ..Self::full(channel, contract, start)
+        }
+    }
+
+    /// Messages of these sizes, one every interval.
+    pub fn recorded(channel: ChannelHandle, contract: &Contract, sizes: Sizes, start: Instant) -> Self {
+        Self { sizes, first: 1, ..Self::full(channel, contract, start) }
+    }
+
     /// Violates the rate: `factor` times as much as the contract allows in the long run.
     pub fn violating(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u64) -> Self {
         let period = Duration::from_nanos((contract.interval().as_nanos() / factor.max(1)).max(1));
@@ -54,7 +73,8 @@ impl Source {
 
     /// Violates the size: messages `factor` times as large as they may be, as often as they may be.
     pub fn too_large(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u32) -> Self {
-        Self { bytes: contract.max_message().saturating_mul(factor), ..Self::full(channel, contract, start) }
+        let sizes = Sizes::of(contract.max_message().saturating_mul(factor));
+        Self { sizes, ..Self::full(channel, contract, start) }
     }
 
     /// Violates the burst: `factor` bursts at once, and then nothing until the long-run rate is kept.
@@ -68,7 +88,15 @@ impl Source {
     pub fn at_rate(channel: ChannelHandle, bytes: u32, rate: u64, group: u32, start: Instant) -> Self {
         let nanos = u128::from(bytes) * u128::from(group) * 1_000_000_000 / u128::from(rate);
         let period = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1));
-        Self { channel, bytes, start, first: group, period, group, until: Instant::MAX }
+        Self { channel, sizes: Sizes::of(bytes), start, first: group, period, group, more: None, until: Instant::MAX }
+    }
+
+    /// Messages that it submits at most.
+    pub fn most_messages(&self) -> u64 {
+        // Each message of a group of any length is followed by a period.
+        let (first, each) = if self.more.is_some() { (self.group, 1) } else { (self.first, self.group) };
+        let groups = self.until.since(self.start).div_ceil(self.period);
+        groups.saturating_mul(each.into()).saturating_add(first.into())
     }
 }
 
@@ -97,101 +125,54 @@ pub enum Sizes {
 }
 
 impl Sizes {
+    /// All messages have so many bytes.
+    pub fn of(bytes: u32) -> Self {
+        Self::Between { least: bytes, most: bytes }
+    }
+
     /// The frames of a film, of which the largest has `most` bytes and the smallest at least `least`.
     pub fn film(least: u32, most: u32) -> Self {
         let bytes = |permille: &u32| (u64::from(most) * u64::from(*permille) / 1000) as u32;
         Self::Recorded(FILM_PERMILLE.iter().map(bytes).map(|bytes| bytes.max(least)).collect())
     }
-}
 
-/// An application whose messages differ: in size, in how many come at once, in what passes in between.
-#[derive(Clone, Debug)]
-pub struct VariedSource {
-    /// Its channel.
-    pub channel: ChannelHandle,
-    /// Their sizes.
-    pub sizes: Sizes,
-    /// The time at which it starts.
-    pub start: Instant,
-    /// At once come 1 to so many, by the world's seed; not zero.
-    pub most_at_once: u32,
-    /// After each group, for each message of it; not zero.
-    pub pause: Duration,
-    /// Added to each pause: uniform from 0 to that, by the world's seed.
-    pub most_more: Duration,
-    /// It submits nothing from here on.
-    pub until: Instant,
-}
-
-impl VariedSource {
-    /// Within the contract, but seldom at its edge: all sizes, bursts of any length, pauses of up to two more intervals.
-    pub fn conforming(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
-        Self {
-            channel,
-            sizes: Sizes::Between { least: contract.min_message(), most: contract.max_message() },
-            start,
-            most_at_once: at_once(contract),
-            pause: contract.interval(),
-            most_more: contract.interval() * 2,
-            until: Instant::MAX,
+    /// The largest, bytes.
+    pub fn largest(&self) -> u32 {
+        match self {
+            Self::Between { most, .. } => *most,
+            Self::Recorded(sizes) => sizes.iter().copied().max().unwrap_or(1),
         }
-    }
-
-    /// Messages of these sizes, one every interval.
-    pub fn recorded(channel: ChannelHandle, contract: &Contract, sizes: Sizes, start: Instant) -> Self {
-        let (most_at_once, most_more) = (1, Duration::ZERO);
-        Self { sizes, most_at_once, most_more, ..Self::conforming(channel, contract, start) }
     }
 }
 
 /// A source in a world.
 #[derive(Debug)]
 pub(crate) struct RunningSource {
-    pub(crate) channel: ChannelHandle,
-    pub(crate) until: Instant,
-    kind: SourceKind,
-}
-
-#[derive(Debug)]
-enum SourceKind {
-    Regular { bytes: u32, period: Duration, group: u32 },
-    Varied { varied: VariedSource, random: Random, place: usize },
+    pub(crate) source: Source,
+    pub(crate) random: Random,
+    /// In the recorded sizes, that of the next message.
+    pub(crate) place: usize,
 }
 
 impl RunningSource {
-    pub(crate) fn regular(source: &Source) -> Self {
-        let Source { channel, bytes, period, group, until, .. } = *source;
-        Self { channel, until, kind: SourceKind::Regular { bytes, period, group } }
-    }
-
-    pub(crate) fn varied(varied: VariedSource, seed: u64) -> Self {
-        let (channel, until) = (varied.channel, varied.until);
-        Self { channel, until, kind: SourceKind::Varied { varied, random: Random(seed), place: 0 } }
-    }
-
     /// The size of the next message.
     pub(crate) fn size(&mut self) -> u32 {
-        match &mut self.kind {
-            SourceKind::Regular { bytes, .. } => *bytes,
-            SourceKind::Varied { varied, random, place } => match &varied.sizes {
-                Sizes::Between { least, most } => least + random.up_to(u64::from(most.saturating_sub(*least))) as u32,
-                Sizes::Recorded(sizes) => {
-                    *place = (*place + 1) % sizes.len();
-                    sizes[(*place + sizes.len() - 1) % sizes.len()]
-                }
-            },
+        match &self.source.sizes {
+            Sizes::Between { least, most } => least + self.random.up_to(u64::from(most.saturating_sub(*least))) as u32,
+            Sizes::Recorded(sizes) => {
+                let place = self.place;
+                self.place = (place + 1) % sizes.len();
+                sizes[place]
+            }
         }
     }
 
     /// After a group of `messages`: how long until the next one, and how many that has.
     pub(crate) fn next(&mut self, messages: u32) -> (Duration, u32) {
-        match &mut self.kind {
-            SourceKind::Regular { period, group, .. } => (*period, *group),
-            SourceKind::Varied { varied, random, .. } => {
-                let more = Duration::from_nanos(random.up_to(varied.most_more.as_nanos()));
-                let at_once = 1 + random.up_to(u64::from(varied.most_at_once.max(1) - 1)) as u32;
-                (varied.pause * u64::from(messages.max(1)) + more, at_once)
-            }
-        }
+        let Source { period, group, more, .. } = self.source;
+        let Some(most) = more else { return (period, group) };
+        let more = Duration::from_nanos(self.random.up_to(most.as_nanos()));
+        let at_once = 1 + self.random.up_to(u64::from(group.max(1) - 1)) as u32;
+        (period * u64::from(messages.max(1)) + more, at_once)
     }
 }

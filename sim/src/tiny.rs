@@ -76,20 +76,11 @@ pub struct SmallSystem {
     pub seed: u64,
 }
 
-/// The source of a release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ReleaseSource {
-    /// The channel with this number.
-    Channel(usize),
-    /// Best effort.
-    BestEffort,
-}
-
 /// A message that is submitted in an episode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Release {
-    /// The source.
-    pub who: ReleaseSource,
+    /// The number of its channel; `None` for best effort.
+    pub channel: Option<usize>,
     /// The time, from the beginning of the episode.
     pub at: Duration,
     /// Its size.
@@ -99,11 +90,11 @@ pub struct Release {
 impl Release {
     /// A message of a channel.
     pub fn of(channel: usize, at: Duration, bytes: u32) -> Self {
-        Self { who: ReleaseSource::Channel(channel), at, bytes }
+        Self { channel: Some(channel), at, bytes }
     }
     /// A best-effort message.
     pub fn best_effort(at: Duration, bytes: u32) -> Self {
-        Self { who: ReleaseSource::BestEffort, at, bytes }
+        Self { channel: None, at, bytes }
     }
 }
 
@@ -327,12 +318,10 @@ impl SmallRun {
         }
         self.world.submit_at(idle, idler, 1);
         self.world.run_until(start.before(Duration::from_nanos(1)));
-        let newcomer = Some(ReleaseSource::Channel(count.wrapping_sub(1))).filter(|_| self.system.change.is_some());
-        for release in releases.iter().filter(|release| Some(release.who) != newcomer) {
-            let handle = match release.who {
-                ReleaseSource::Channel(number) => self.channels[number],
-                ReleaseSource::BestEffort => best_effort,
-            };
+        let changes = self.system.change.is_some();
+        let is_new = |release: &Release| changes && release.channel.is_some_and(|number| number + 1 == count);
+        for release in releases.iter().filter(|release| !is_new(release)) {
+            let handle = release.channel.map_or(best_effort, |number| self.channels[number]);
             self.world.submit_at(start + release.at, handle, release.bytes);
         }
         for (number, &phase) in phases.iter().take(self.system.upcalls.len()).enumerate() {
@@ -346,16 +335,16 @@ impl SmallRun {
             self.world.run_until(start + *change);
             self.restage(&stages);
             let begin = self.world.now();
-            let own = || releases.iter().filter(|release| Some(release.who) == newcomer);
+            let own = || releases.iter().filter(|release| is_new(release));
             let first = own().map(|release| release.at).min().unwrap_or_default();
             for release in own() {
                 self.world.submit_at(begin + (release.at - first), self.channels[count - 1], release.bytes);
             }
         }
-        let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
-        let mut missing: Vec<u64> = (0..count).map(|number| released(ReleaseSource::Channel(number))).collect();
+        let released = |channel| releases.iter().filter(|release| release.channel == channel).count() as u64;
+        let mut missing: Vec<u64> = (0..count).map(|number| released(Some(number))).collect();
         let mut seen = vec![ObservedResponses::default(); count];
-        let mut others = released(ReleaseSource::BestEffort);
+        let mut others = released(None);
         self.messages += releases.len() as u64;
         let chunk = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + rest;
         while others > 0 || missing.iter().any(|&missing| missing > 0) {

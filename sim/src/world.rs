@@ -20,7 +20,7 @@ use crate::order::{EventOrder, NextEvent};
 use crate::source::RunningSource;
 use crate::{
     ChannelPlan, ChannelRecord, ChannelReport, Checks, Departure, FindingKind, Gap, Host, HostConfig, HostCounters,
-    LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source, VariedSource,
+    LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source,
 };
 
 /// A host of a world, by number: they are counted from zero as they are added.
@@ -97,21 +97,13 @@ impl World {
 
     /// Lets a source submit.
     pub fn add_source(&mut self, source: Source) {
-        self.feed(RunningSource::regular(&source), source.start, source.first);
-    }
-
-    /// Lets a source submit.
-    pub fn add_varied(&mut self, varied: VariedSource) {
-        let start = varied.start;
+        let (host, start, mut first) = (self.channels[source.channel.0].from.0, source.start, source.first);
         let mut seed = Random(self.seed ^ (self.sources.len() as u64) << 32);
-        let mut feed = RunningSource::varied(varied, seed.next());
-        let (_, first) = feed.next(1);
-        self.feed(feed, start, first);
-    }
-
-    fn feed(&mut self, feed: RunningSource, start: Instant, first: u32) {
-        let host = self.channels[feed.channel.0].from.0;
-        self.sources.push(feed);
+        let mut running = RunningSource { source, random: Random(seed.next()), place: 0 };
+        if running.source.more.is_some() {
+            (_, first) = running.next(1);
+        }
+        self.sources.push(running);
         self.schedule(host, start, PlannedCommand::Emit { source: self.sources.len() - 1, messages: first });
     }
 
@@ -282,7 +274,7 @@ impl World {
 
     /// Closes every channel from its sender's side. Sources stop, and no application opens a channel again.
     pub fn close_all(&mut self) {
-        self.sources.iter_mut().for_each(|source| source.until = self.now);
+        self.sources.iter_mut().for_each(|running| running.source.until = self.now);
         for number in 0..self.channels.len() {
             self.channels[number].reopens = false;
             self.close(ChannelHandle(number));

@@ -10,7 +10,7 @@ use laxity_core::event::End;
 use laxity_core::figures::Misses;
 use laxity_sim::{
     ChannelHandle, ChannelPlan, ChannelReport, Clock, Fault, FaultKind, GrantedBounds, HostConfig, HostCounters,
-    HostId, Sizes, Source, VariedSource, World,
+    HostId, Sizes, Source, World,
 };
 
 struct FaultFixture {
@@ -229,20 +229,19 @@ fn sources_keep_their_contracts_or_break_them_as_they_say() {
         let send = run(&|world, channel| world.add_source(Source { until, ..conforming(channel, &contract, at(100)) }));
         assert_eq!((send.refused, send.accepted >= 200), (0, true), "{send:?}");
     }
-    let send = run(&|world, channel| {
-        world.add_varied(VariedSource { until, ..VariedSource::conforming(channel, &contract, at(100)) })
-    });
+    let send =
+        run(&|world, channel| world.add_source(Source { until, ..Source::conforming(channel, &contract, at(100)) }));
     assert_eq!((send.refused, (60..200).contains(&send.accepted)), (0, true), "{send:?}");
     assert!(send.sent_bytes < send.accepted * 4_500 && send.sent_bytes > send.accepted * 1_500, "{send:?}");
     let film = |world: &mut World, channel| {
         let sizes = Sizes::film(1, 6_000);
-        world.add_varied(VariedSource { until: at(220), ..VariedSource::recorded(channel, &contract, sizes, at(100)) });
+        world.add_source(Source { until: at(220), ..Source::recorded(channel, &contract, sizes, at(100)) });
     };
     let send = run(&film);
     let bytes: u32 = laxity_sim::FILM_PERMILLE.iter().map(|permille| permille * 6).sum();
     assert_eq!((send.accepted, send.refused, send.sent_bytes), (24, 0, u64::from(bytes)), "each frame once");
     let broken = |source: Source| {
-        let send = run(&|world, channel| world.add_source(Source { channel, until, ..source }));
+        let send = run(&|world, channel| world.add_source(Source { channel, until, ..source.clone() }));
         (send.accepted, send.violations)
     };
     let channel = scene(true).channel;

@@ -7,7 +7,7 @@ use laxity_core::contract::{Contract, Overload, SendingStages};
 use laxity_core::figures::Figures;
 use laxity_core::limits::DECAY_FACTOR;
 use laxity_core::units::Duration;
-use laxity_sim::{ChannelHandle, ChannelReport, HostConfig, Source, World};
+use laxity_sim::{ChannelHandle, ChannelReport, HostConfig, Sizes, Source, World};
 
 struct FaultFixture {
     world: World,
@@ -92,7 +92,8 @@ fn oversize_messages_are_refused_or_stretch_the_interval() {
     for (overload, expected) in [(Overload::Drop, 0), (Overload::Decay, 800_000)] {
         let scene = scene(overload);
         let bytes = scene.contracts[0].max_message() * 3;
-        let source = Source { bytes, ..Source::full(scene.channels[0], &scene.contracts[0], at(500)) };
+        let source =
+            Source { sizes: Sizes::of(bytes), ..Source::full(scene.channels[0], &scene.contracts[0], at(500)) };
         let (report, throughput, others) = scene.run(source);
         assert!(throughput.abs_diff(expected) <= 24_000, "{overload:?}: {throughput}");
         assert_eq!(report.figures.misses, Default::default(), "{overload:?}: {report:?}");
@@ -104,7 +105,7 @@ fn oversize_messages_are_refused_or_stretch_the_interval() {
     // Too large even for decay.
     let scene = scene(Overload::Decay);
     let bytes = scene.contracts[0].max_message() * DECAY_FACTOR + 1;
-    let source = Source { bytes, ..Source::full(scene.channels[0], &scene.contracts[0], at(500)) };
+    let source = Source { sizes: Sizes::of(bytes), ..Source::full(scene.channels[0], &scene.contracts[0], at(500)) };
     let (report, throughput, _) = scene.run(source);
     assert_eq!((report.send.accepted, throughput), (0, 0));
 }

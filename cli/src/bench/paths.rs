@@ -50,7 +50,7 @@ struct MeasuredRatio {
 }
 
 impl MeasuredRatio {
-    fn of(paths: &[PathFigures; 4], (name, [of, to], value, [least_ppm, most_ppm]): Ratio) -> Self {
+    fn of(paths: &[PathFigures], (name, [of, to], value, [least_ppm, most_ppm]): Ratio) -> Self {
         let ppm = ratio_ppm(value(&paths[of]), value(&paths[to]));
         let expects = least_ppm.is_some() || most_ppm.is_some();
         // What was not measured is not met.
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
             true
         })
     })?;
-    let ratios = RATIOS.map(|ratio| MeasuredRatio::of(&report.paths, ratio));
+    let ratios = RATIOS.map(|ratio| MeasuredRatio::of(&report.rows, ratio));
     let (processors, said) = if setup.one_processor { (1, "one processor") } else { (2, "two processors") };
     let (waiting, waits) = if setup.spins { ("spin", "spinning") } else { ("poll", "waiting by poll") };
     Ok(Outcome {
@@ -89,16 +89,16 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
         conditions: format!(
             "Both ends on {said}, {waits}, {}; packets of {PACKET_BYTES} bytes; {} rounds in {}",
             threads(report.is_real_time),
-            count(report.rounds),
-            report.elapsed
+            count(report.details.rounds),
+            report.details.elapsed
         ),
         json: json!({
             "processors": processors,
             "waiting": waiting,
             "packet_bytes": PACKET_BYTES,
-            "rounds": report.rounds,
-            "duration_ns": report.elapsed,
-            "rows": PATHS.iter().zip(&report.paths).map(row).collect::<Value>(),
+            "rounds": report.details.rounds,
+            "duration_ns": report.details.elapsed,
+            "rows": PATHS.iter().zip(&report.rows).map(row).collect::<Value>(),
             "ratios": ratios,
         }),
         tables: table(&report),
@@ -135,14 +135,14 @@ fn table(report: &Report) -> String {
         ("packets/s one way", &|(_, path)| path.median_packets_s().map_or_else(|| NONE.to_owned(), count)),
         ("lost", &|(_, path)| count(path.one_way.0.saturating_sub(path.one_way.1))),
     ];
-    table::table(columns, 1.., PATHS.iter().zip(&report.paths))
+    table::table(columns, 1.., PATHS.iter().zip(&report.rows))
 }
 
 /// Round by round: what a disturbance does to all paths, and what lies between them, can be seen.
 fn diagrams(report: &Report) -> Vec<Diagram> {
     let diagram = |heading, up, values: fn(&PathFigures) -> &[u64]| {
         let lines =
-            report.paths.iter().enumerate().map(|(class, path)| by_round(class, values(path), |value| Some(*value)));
+            report.rows.iter().enumerate().map(|(class, path)| by_round(class, values(path), |value| Some(*value)));
         Diagram::of_lines(heading, ("round", 1), up, 0, lines)
     };
     vec![
@@ -172,7 +172,7 @@ mod tests {
             (Some(666_666), None),
         ];
         assert_eq!(found, expected);
-        let none = MeasuredRatio::of(&std::array::from_fn(|_| PathFigures::default()), RATIOS[0]);
+        let none = MeasuredRatio::of(&[(); 4].map(|()| PathFigures::default()), RATIOS[0]);
         assert_eq!((none.ppm, none.met), (None, Some(false)));
         assert_eq!(
             MeasuredRatio::of(&paths, RATIOS[1]).told(),

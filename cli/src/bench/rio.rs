@@ -245,7 +245,7 @@ mod tests {
             Row { path, turns: vec![turn; 3] }
         };
         let rows = vec![row(PATHS[0], millis[0]), row(PATHS[2], millis[1])];
-        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() }
+        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new(), details: () }
     }
 
     #[test]
@@ -287,8 +287,14 @@ mod tests {
             requested_bytes_s: Some(1_000),
             received_bytes_s,
         };
-        let report =
-            |rows| Bandwidth { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() };
+        let report = |rows| Bandwidth {
+            rows,
+            channels: Vec::new(),
+            is_real_time: true,
+            is_kept_awake: true,
+            notes: Vec::new(),
+            details: (),
+        };
         let met = |rows| bandwidth(report(rows), STEP).json["met"].clone();
         assert_eq!((met(vec![row(990)]), met(vec![row(990), row(900)])), (json!(true), json!(false)));
     }

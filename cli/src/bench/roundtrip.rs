@@ -67,7 +67,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
             "interval_ns": interval,
             "flood_packets_s": FLOOD_PACKETS_S,
             "rows": report.rows.iter().map(|of| row(of, *interval)).collect::<Value>(),
-            "segments": report.segments.iter().map(segments).collect::<Value>(),
+            "segments": report.details.segments.iter().map(segments).collect::<Value>(),
         }),
         tables: format!("{}\n{}", table(&report, *interval), by_segment(&report)),
         rounds: rounds(&report, *interval),
@@ -187,7 +187,7 @@ pub(super) fn by_segment(report: &Report) -> String {
         (SEGMENTS[3], &of(3)),
         (SEGMENTS[4], &of(4)),
     ];
-    table::table(columns, 1.., report.segments.iter().map(|row| (row, medians(row))))
+    table::table(columns, 1.., report.details.segments.iter().map(|row| (row, medians(row))))
 }
 
 /// How far an answer is after so many µs: the medians of its segments, one after the other.
@@ -201,7 +201,7 @@ fn way(report: &Report) -> Diagram {
         Series::line(class(&STACKS, row.stack), [(0, 0)].into_iter().chain(points))
     };
     let heading = "an answer at rest (medians): 1 handed to the link, 2 arrived, 3 found, 4 complete, 5 in hand";
-    let lines = report.segments.iter().map(line);
+    let lines = report.details.segments.iter().map(line);
     Diagram::of_lines(heading, ("µs since the call", 1000), ("how far", 1), 5, lines)
 }
 

@@ -94,7 +94,7 @@ pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
     });
     let set_up = |(stack, commands): &(Stack, Vec<String>)| json!({ "stack": stack.to_string(), "commands": commands });
     let broken = report.channels.iter().filter(|channel| broken_promise("", channel).is_some()).map(told);
-    let experts = report.commands.iter().map(|(stack, commands)| format!("{stack}: {}", commands.join("; ")));
+    let experts = report.details.commands.iter().map(|(stack, commands)| format!("{stack}: {}", commands.join("; ")));
     Ok(Outcome {
         title: "Table 3 on a link that a program of the same host floods",
         conditions: format!(
@@ -107,7 +107,7 @@ pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
             "rows": report.rows.iter().map(|of| row(&report, of)).collect::<Value>(),
             "least_ppm": report.least_ppm(),
             "ratios": ratios.iter().map(|ratio| ratio.json(&report)).collect::<Value>(),
-            "experts": report.commands.iter().map(set_up).collect::<Value>(),
+            "experts": report.details.commands.iter().map(set_up).collect::<Value>(),
         }),
         tables: table(&report, &whole),
         rounds: table(&report, &rounds.collect::<Vec<_>>()),
@@ -156,7 +156,7 @@ fn row(report: &Report, row: &StackRow) -> Value {
     };
     let turn = |turn: &Turn, largest_ppm: Option<u64>| {
         json!({
-            "streams": report.streams.iter().zip(&turn.streams).map(stream).collect::<Value>(),
+            "streams": report.details.streams.iter().zip(&turn.streams).map(stream).collect::<Value>(),
             "largest_ppm": largest_ppm,
             "best_effort_bytes_s": turn.best_effort_bytes_s,
             "flood_bytes_s": turn.flood_bytes_s,
@@ -188,7 +188,7 @@ fn table(report: &Report, turns: &[ShownTurn]) -> String {
         ("flood, bytes/s", &|((.., turn), ..)| rate(Some(turn.flood_bytes_s))),
     ];
     let streams = turns.iter().flat_map(|turn| {
-        report.streams.iter().zip(&turn.2.streams).map(move |(stream, responses)| (turn, stream, responses))
+        report.details.streams.iter().zip(&turn.2.streams).map(move |(stream, responses)| (turn, stream, responses))
     });
     table::table(columns, 2.., streams)
 }
@@ -212,7 +212,7 @@ fn compared(report: &Report, ratios: &[Ratio]) -> Vec<String> {
 
 /// Each stream's distribution, and round by round the largest p99 to its deadline and best effort.
 fn diagrams(report: &Report) -> Vec<Diagram> {
-    let distributions = report.streams.iter().enumerate().map(|(number, stream)| {
+    let distributions = report.details.streams.iter().enumerate().map(|(number, stream)| {
         let lines = report.rows.iter().map(|row| {
             let all = all(row);
             by_percent(class(&Stack::EACH, row.stack), |ppm| all.streams[number].quantile(ppm))

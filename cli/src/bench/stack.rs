@@ -95,7 +95,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
     let ratios = AIMS.map(|aim| FoundRatio::of(&report, aim));
     let at = |ppm| move |row: &Row| quantile(&row.pooled(), ppm);
     let median = |of: fn(&OpenCost) -> &Vec<u64>| {
-        report.openings.iter().map(|one| micros(quantile(of(one), 500_000))).collect::<Vec<_>>()
+        report.details.openings.iter().map(|one| micros(quantile(of(one), 500_000))).collect::<Vec<_>>()
     };
     let more = [("open", median(|one| &one.opened)), ("close", median(|one| &one.closed))];
     Ok(Outcome {
@@ -108,9 +108,9 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
         json: json!({
             "interval_ns": plan.interval,
             "rows": report.rows.iter().map(row).collect::<Value>(),
-            "openings": report.openings.iter().map(opening).collect::<Value>(),
+            "openings": report.details.openings.iter().map(opening).collect::<Value>(),
             "ratios": ratios,
-            "segments": report.segments.iter().map(segments).collect::<Value>(),
+            "segments": report.details.segments.iter().map(segments).collect::<Value>(),
         }),
         tables: format!(
             "round trips, p50; and to open and close a channel, p50\n{}\nround trips, p99\n{}\nprocessor time of each message\n{}\n{}",

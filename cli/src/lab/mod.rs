@@ -8,7 +8,7 @@ mod process;
 mod report;
 
 use std::ffi::OsString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::PoisonError;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
@@ -17,7 +17,7 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_lab::Attack;
 use laxity_lab::two_hosts::named_lab::{self, DEFAULT_NAME};
 use laxity_lab::two_hosts::pair::Size;
-use laxity_lab::two_hosts::{self, Audience, Clocks, HostName, Promise, ShownProgress, Story};
+use laxity_lab::two_hosts::{self, Clocks, HostName, Story};
 use serde_json::json;
 
 use crate::costs::{self, CostsArguments};
@@ -226,8 +226,19 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         clocks,
         settings: &|vlan| json!(Settings::new(arguments, vlan)),
         stopped: &|| stop.is_set(),
+        begins: &|promise, notes| {
+            if !arguments.json {
+                eprintln!("{}", report::begin(arguments, clocks, notes, promise));
+            }
+            !arguments.json
+        },
+        plays: &|shown| {
+            let wanted = arguments.messages;
+            let line = move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted);
+            Box::new(Progress::start(line))
+        },
     };
-    let outcome = two_hosts::story::run(&story, &mut Terminal { arguments, clocks, progress: None })?;
+    let outcome = two_hosts::story::run(&story)?;
     println!(
         "{}",
         match arguments.json {
@@ -236,30 +247,4 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         }
     );
     Ok(outcome.exit_status())
-}
-
-/// Shows what happens while it happens.
-struct Terminal<'a> {
-    arguments: &'a RunArguments,
-    clocks: Option<Clocks>,
-    progress: Option<Progress>,
-}
-
-impl Audience for Terminal<'_> {
-    fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool {
-        if !self.arguments.json {
-            eprintln!("{}", report::begin(self.arguments, self.clocks, notes, promise));
-        }
-        !self.arguments.json
-    }
-
-    fn plays(&mut self, shown: Arc<Mutex<ShownProgress>>) {
-        let wanted = self.arguments.messages;
-        let line = move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted);
-        self.progress = Some(Progress::start(line));
-    }
-
-    fn ends(&mut self) {
-        self.progress = None;
-    }
 }

@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use laxity_lab::figures::undecided;
 use laxity_lab::two_hosts::named_lab::{MadeLab, RemovedLab, named};
 use laxity_lab::two_hosts::pair::VLAN;
-use laxity_lab::two_hosts::{Clocks, HostReport, Outcome, Promise};
+use laxity_lab::two_hosts::{Clocks, HostReport, Outcome, Promise, ReceivedChannel};
 use serde_json::{Value, json};
 
 use super::RunArguments;
@@ -71,7 +71,7 @@ pub(super) fn json(
         "miss_probability": outcome.promise.miss_probability,
         "calibration": taken(costs),
         "flood": outcome.flood,
-        "channels": outcome.channels.iter().zip(outcome.in_hand_ns.iter().zip(&outcome.true_response)).map(channel).collect::<Value>(),
+        "channels": outcome.channels.iter().map(channel).collect::<Value>(),
         "altered": outcome.altered,
         "links": both(|host| &host.link),
         "early": both(|host| &host.early),
@@ -81,19 +81,20 @@ pub(super) fn json(
     }))
 }
 
-fn channel((figures, (in_hand_ns, true_response)): (&Figures, (&Option<u64>, &Option<Latencies>))) -> Value {
+fn channel(of: &ReceivedChannel) -> Value {
     let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
-    let true_response = true_response.map(
+    let true_response = of.true_response.map(
         |Latencies { p50, p99, max, .. }| json!({ "p50_ns": nanos(p50), "p99_ns": nanos(p99), "max_ns": nanos(max) }),
     );
-    with(report::channel(figures), json!({ "in_hand_max_ns": in_hand_ns, "true_response": true_response }))
+    with(report::channel(&of.figures), json!({ "in_hand_max_ns": nanos(of.in_hand), "true_response": true_response }))
 }
 
 /// A story's end, in words.
 pub(super) fn text(outcome: &Outcome) -> String {
-    let mut lines = vec![report::table(&outcome.channels, outcome.elapsed.max(Duration::from_nanos(1)))];
-    let measured = outcome.channels.iter().zip(&outcome.true_response);
-    let measured: Vec<_> = measured.filter_map(|(channel, response)| Some((channel, (*response)?))).collect();
+    let figures: Vec<Figures> = outcome.channels.iter().map(|channel| channel.figures.clone()).collect();
+    let mut lines = vec![report::table(&figures, outcome.elapsed.max(Duration::from_nanos(1)))];
+    let measured = outcome.channels.iter().filter_map(|channel| Some((&channel.figures, channel.true_response?)));
+    let measured: Vec<_> = measured.collect();
     if !measured.is_empty() {
         lines.push("From the sending application's call until the message was complete, by CLOCK_REALTIME:".to_owned());
         let columns: &[Column<'_, (&Figures, Latencies)>] = &[
@@ -115,7 +116,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
         ),
         None => "no flood".to_owned(),
     });
-    lines.extend(undecided(&outcome.channels));
+    lines.extend(undecided(&figures));
     lines.extend(outcome.notes.iter().map(|note| format!("note: {}", escaped(note))));
     lines.join("\n")
 }

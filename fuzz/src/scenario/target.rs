@@ -43,6 +43,6 @@ fn consistent(scenario: &Scenario) {
         path.dedup();
         assert_eq!(path.len(), channel.hosts().count(), "no channel passes a host twice");
     }
-    assert!(scenario.sources.iter().all(|source| source.channel < channels));
+    assert!(scenario.sources.iter().all(|feed| feed.source.channel.0 < channels));
     assert!(scenario.faults.iter().all(|fault| fault.from <= fault.until && fault.until <= scenario.end));
 }

@@ -78,7 +78,7 @@ pub fn dispatch(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Dispatch,
     for pair in pairs {
         pair.close(&mut conditions.notes);
     }
-    Ok(conditions.report(rows, Vec::new()))
+    Ok(conditions.report(rows, Vec::new(), ()))
 }
 
 fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(Vec<Parts>, u64), Error> {

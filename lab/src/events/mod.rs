@@ -346,7 +346,7 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
         }
     }
     let channels = pairs.into_iter().filter_map(|pair| pair.close(&mut conditions.notes)).collect();
-    Ok(conditions.report(rows, channels))
+    Ok(conditions.report(rows, channels, ()))
 }
 
 #[cfg(test)]
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn report(rows: Vec<Row>) -> Report {
-        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() }
+        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new(), details: () }
     }
 
     #[test]

@@ -84,22 +84,17 @@ impl PathFigures {
     }
 }
 
-/// The result.
+/// The extent of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// In the order of [`PATHS`].
-    pub paths: [PathFigures; 4],
+pub struct Details {
     /// Rounds of all paths.
     pub rounds: u64,
     /// From the first round to the last.
     pub elapsed: Duration,
-    /// True if both ends ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// True if processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// Remarks on it.
-    pub notes: Vec<String>,
 }
+
+/// The result. Rows are in the order of [`PATHS`]; both ends are to run as SCHED_FIFO; there are no channels.
+pub type Report = crate::report::Report<PathFigures, Details>;
 
 /// Runs all four in turns. `progress` is told how many of how many rounds are done; false ends the run.
 ///
@@ -121,12 +116,12 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     ends.settle(manner)?;
     let turn = (SLICE + REST) * 2 * PATHS.len() as u64;
     let rounds = (setup.duration.as_nanos() / turn.as_nanos()).max(1);
-    let mut paths: [PathFigures; 4] = std::array::from_fn(|_| PathFigures::default());
+    let mut rows = vec![PathFigures::default(); PATHS.len()];
     let (start, mut done) = (now(), 0);
     let mut turns = Turns::new(rounds * PATHS.len() as u64, |_, _| ());
     for round in 0..rounds {
         turns.round(round as usize, PATHS.len(), |path| {
-            ends.turn(path, manner, &mut paths[path]).map_err(Error::system(PATHS[path]))
+            ends.turn(path, manner, &mut rows[path]).map_err(Error::system(PATHS[path]))
         })?;
         done = round + 1;
         if !progress(done, rounds) {
@@ -135,11 +130,12 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     }
     let elapsed = now().since(start);
     notes.extend(ends.notes());
-    for path in &mut paths {
+    for path in &mut rows {
         path.round_trips.sort_unstable();
     }
-    let is_real_time = manner.ends[0].priority.is_some();
-    Ok(Report { paths, rounds: done, elapsed, is_real_time, is_kept_awake: awake.is_some(), notes })
+    let (is_real_time, is_kept_awake) = (manner.ends[0].priority.is_some(), awake.is_some());
+    let details = Details { rounds: done, elapsed };
+    Ok(Report { rows, channels: Vec::new(), is_real_time, is_kept_awake, notes, details })
 }
 
 fn manner(setup: &Setup, notes: &mut Vec<String>) -> ThreadsSetup {

@@ -156,7 +156,7 @@ pub fn bandwidth(step: Duration, progress: impl FnMut(Duration, Duration)) -> Re
     conditions.notes.extend(steered.counted());
     let rows = (0..).zip(STREAMS).zip(&seconds);
     let rows = rows.flat_map(|((place, stream), seconds)| seconds.rows(stream, step * place)).collect();
-    Ok(conditions.report(rows, Vec::new()))
+    Ok(conditions.report(rows, Vec::new(), ()))
 }
 
 /// Sends and receives on all of the connections, which are in the order of [`STREAMS`], the sender's end first; what each receiver had.

@@ -178,7 +178,7 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
         rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
     }
     let channels = pairs.into_iter().flat_map(|pair| pair.close(&mut conditions.notes)).collect();
-    Ok(conditions.report(rows, channels))
+    Ok(conditions.report(rows, channels, ()))
 }
 
 #[cfg(test)]
@@ -188,7 +188,7 @@ mod tests {
     fn report(rows: [(&'static str, [Vec<u64>; 3]); 2]) -> Report {
         let turn = |round_trips| Turn { round_trips, lost: 1, bulk_bytes_s: Some(7) };
         let rows = rows.map(|(path, turns)| Row { path, turns: turns.map(turn).into() }).into();
-        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new() }
+        Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new(), details: () }
     }
 
     #[test]

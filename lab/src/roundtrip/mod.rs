@@ -30,7 +30,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use laxity::ChannelSpec;
-use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
@@ -214,25 +213,19 @@ pub struct OpenCost {
     pub closed: Vec<u64>,
 }
 
-/// The result.
+/// The result beside the rows.
 #[derive(Clone, Debug)]
-pub struct Report {
-    /// By attack and size, and for each in the order of the plan's stacks.
-    pub rows: Vec<Row>,
+pub struct Details {
     /// In the order of the plan's stacks, if it has them.
     pub openings: Vec<OpenCost>,
     /// At rest, of each stack over Laxity, over channels with a contract of a tenth more than is sent, so that no answer is ahead of its logical arrival:
     /// one turn each, after the others.
     pub segments: Vec<Row>,
-    /// Of Laxity's four channels, to the answering end and back.
-    pub channels: Vec<Figures>,
-    /// True if the experts, and applications over Laxity, ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// True if processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// Remarks on it.
-    pub notes: Vec<String>,
 }
+
+/// The result. Rows are by attack and size, and for each in the order of the plan's stacks; channels are Laxity's four, to the answering end and back;
+/// the experts, and applications over Laxity, are to run as SCHED_FIFO.
+pub type Report = crate::report::Report<Row, Details>;
 
 /// For how long it is measured what hosts take that only stand.
 const AT_REST: Duration = Duration::from_secs(1);
@@ -348,9 +341,7 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
         segments.push(Row { attack: Attack::Idle, stack, bytes, turns });
         pair.close();
     }
-    let HostConditions { priority, awake, notes, .. } = bench.conditions;
-    let (is_real_time, is_kept_awake) = (priority.is_some(), awake.is_some());
-    Ok(Report { rows, openings, segments, channels, is_real_time, is_kept_awake, notes })
+    Ok(bench.conditions.report(rows, channels, Details { openings, segments }))
 }
 
 fn turn(

@@ -79,7 +79,7 @@ pub fn throughput(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Through
         rows.extend(of_size);
     }
     drop(pairs);
-    Ok(bench.conditions.report(rows, Vec::new()))
+    Ok(bench.conditions.report(rows, Vec::new(), ()))
 }
 
 fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {

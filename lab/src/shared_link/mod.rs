@@ -114,7 +114,7 @@ impl StreamFigures {
 /// One turn of a stack.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// In the order of [`Report::streams`].
+    /// In the order of [`Details::streams`].
     pub streams: Vec<StreamFigures>,
     /// Bytes of best effort that arrived a second. Of the kernel's sockets each datagram counts, of Laxity only whole messages.
     pub best_effort_bytes_s: u64,
@@ -131,24 +131,18 @@ pub struct StackRow {
     pub turns: Vec<Turn>,
 }
 
-/// The result.
+/// The result beside the rows.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct Details {
     /// The real-time streams, with the deadlines that Laxity grants over UDP. Over AF_XDP it may have to grant longer ones, and is judged by these.
     pub streams: Vec<WorkloadRow>,
-    /// In the order of [`Stack::EACH`]; one that this host does not have is missing, and among the notes.
-    pub rows: Vec<StackRow>,
-    /// Of Laxity's channels, turn by turn.
-    pub channels: Vec<Figures>,
     /// The commands by which the experts' queues are set up.
     pub commands: Vec<(Stack, Vec<String>)>,
-    /// True if applications ran as SCHED_FIFO.
-    pub is_real_time: bool,
-    /// True if processors were kept from idling deeply.
-    pub is_kept_awake: bool,
-    /// Remarks on it.
-    pub notes: Vec<String>,
 }
+
+/// The result. Rows are in the order of [`Stack::EACH`]; one that this host does not have is missing, and among the notes. Channels are Laxity's, turn by
+/// turn; applications are to run as SCHED_FIFO.
+pub type Report = crate::report::Report<StackRow, Details>;
 
 impl Report {
     /// The largest p99 of a turn's streams to their deadlines, in ppm; `None` if a stream has none.
@@ -157,14 +151,14 @@ impl Report {
             let scaled = u128::from(responses.quantile(990_000)?) * 1_000_000;
             u64::try_from(scaled.div_ceil(u128::from(row.contract.deadline().as_nanos()))).ok()
         };
-        turn.streams.iter().zip(&self.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
+        turn.streams.iter().zip(&self.details.streams).map(of).try_fold(0, |most, ppm| Some(most.max(ppm?)))
     }
 
     /// The least part of its deadline that one of three messages takes that come at once, in ppm, whatever their order: nothing is sent faster than 0.4 % less than the wire's rate.
     pub fn least_ppm(&self) -> u64 {
         let (mut bytes, mut most) = (0, 0);
-        for number in by_deadline(&self.streams) {
-            let contract = self.streams[number].contract;
+        for number in by_deadline(&self.details.streams) {
+            let contract = self.details.streams[number].contract;
             bytes += experts::wire_bytes(contract.max_message(), Platform::assumed_host().packet);
             let nanos = u128::from(bytes) * 8 * 1_000_000 / u128::from(RATE_KBIT);
             most = most.max(nanos * 1_000_000 / u128::from(contract.deadline().as_nanos()));
@@ -257,9 +251,7 @@ pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Err
         })?;
         rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
     }
-    let HostConditions { awake, notes, .. } = conditions;
-    let (is_real_time, is_kept_awake) = (priority.is_some(), awake.is_some());
-    Ok(Report { streams, rows, channels, commands, is_real_time, is_kept_awake, notes })
+    Ok(conditions.report(rows, channels, Details { streams, commands }))
 }
 
 /// The course of a turn.
@@ -428,13 +420,12 @@ mod tests {
 
     fn report(rows: Vec<StackRow>) -> Report {
         Report {
-            streams: workload::table_3(),
             rows,
             channels: Vec::new(),
-            commands: Vec::new(),
             is_real_time: true,
             is_kept_awake: true,
             notes: Vec::new(),
+            details: Details { streams: workload::table_3(), commands: Vec::new() },
         }
     }
 

@@ -49,7 +49,7 @@ impl Header {
 }
 
 /// Cuts messages into datagrams.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cutter {
     pub(crate) channel: u32,
     /// Of the longest message.
@@ -75,7 +75,7 @@ impl Cutter {
 }
 
 /// Puts the messages of one channel together.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Assembler {
     cutter: Cutter,
     /// As long as the longest.
@@ -101,14 +101,8 @@ impl Assembler {
         Self {
             cutter,
             message: vec![0; cutter.message_bytes],
-            len: 0,
-            count: 0,
             seen: vec![false; cutter.message_bytes.div_ceil(cutter.payload)],
-            missing: 0,
-            current: None,
-            next: 0,
-            lost: 0,
-            strange: 0,
+            ..Self::default()
         }
     }
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
+use laxity::metering::Histogram;
 use laxity::{ChannelSpec, ChannelWatch, Error as LaxityError, Host, HostConfig, Listener, Receiver, Sender};
 use laxity_core::contract::{Contract, Overload};
-use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
@@ -20,12 +20,13 @@ use serde_json::Value;
 
 use super::HostName;
 use super::pair;
-use super::talk::{ChannelEnds, Event, Flood, HostReport, Promise, Role, SendSpan, SentStream, Stream, Task, tell};
+use super::talk::{
+    ChannelEnds, Event, Flood, HostReport, Promise, ReceivedChannel, Role, SendSpan, SentStream, Stream, Task, tell,
+};
 use crate::attack::load::LONGEST;
 use crate::attack::{Content, Load, LoadTargets, unknown_peers};
 use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
-use crate::record::Distribution;
 use crate::sys::namespace::{self, Namespace};
 use crate::workload::{WorkloadRow, with_room};
 
@@ -155,15 +156,6 @@ fn prepare(ends: &ChannelEnds, stream: &Stream) {
     }
 }
 
-/// The outcome of a channel at the receiving host.
-struct ReceivedChannel {
-    figures: Figures,
-    in_hand: Option<Duration>,
-    true_response: Option<Latencies>,
-    altered: u64,
-    note: Option<String>,
-}
-
 fn receive(ends: &ChannelEnds, command: &dyn Command, over: &AtomicBool) -> Result<(), Error> {
     let started = StartedHost::new(ends, HostName::B, command)?;
     let host = &started.host;
@@ -197,15 +189,10 @@ fn receive(ends: &ChannelEnds, command: &dyn Command, over: &AtomicBool) -> Resu
         };
         finished(threads.collect(), || (), progress)
     });
-    let arrived: Vec<ReceivedChannel> = arrived.into_iter().flatten().collect();
     tell(&Event::Received {
-        channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
-        in_hand_ns: arrived.iter().map(|channel| channel.in_hand.map(Duration::as_nanos)).collect(),
-        true_response: arrived.iter().map(|channel| channel.true_response).collect(),
-        altered: arrived.iter().map(|channel| channel.altered).sum(),
+        channels: arrived.into_iter().flatten().collect(),
         overflow: host.link_counters().unwrap_or_default().receive_overflow,
         host: started.report(now().since(start)),
-        notes: arrived.into_iter().filter_map(|channel| channel.note).collect(),
     });
     Ok(())
 }
@@ -264,7 +251,7 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
 /// Takes messages until the channel is over; `stamped` ones carry CLOCK_REALTIME, as the hosts have two clocks.
 fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBool) -> ReceivedChannel {
     let (mut altered, mut next, mut in_hand) = (0, 0, None);
-    let mut true_response = stamped.then(Distribution::new);
+    let mut true_response = stamped.then(Histogram::default);
     let note = loop {
         match receiver.recv_timeout(LOOK) {
             Ok(message) => {
@@ -276,7 +263,7 @@ fn take(mut receiver: Receiver, stream: &Stream, stamped: bool, over: &AtomicBoo
                         next = number + 1;
                         match (&mut true_response, sent) {
                             (Some(response), Some(sent)) => {
-                                response.record(Duration::from_nanos(wall.saturating_sub(sent)).saturating_sub(since));
+                                response.record(wall.saturating_sub(sent).saturating_sub(since.as_nanos()));
                             }
                             _ => in_hand = in_hand.max(Some(now().since(message.sent()))),
                         }

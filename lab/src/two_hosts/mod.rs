@@ -23,8 +23,8 @@ pub mod talk;
 pub use clocks::Clocks;
 pub use host::Command;
 pub use outcome::Outcome;
-pub use story::{Audience, ShownProgress, Story};
-pub use talk::{HostReport, Promise};
+pub use story::{ShownProgress, Story};
+pub use talk::{HostReport, Promise, ReceivedChannel};
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,10 @@
 //! The outcome of a lab's story.
 
-use laxity_core::figures::{Figures, Latencies};
+use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use serde::Serialize;
 
-use super::talk::{HostReport, Promise, SentStream, Stream};
-use crate::figures::promises_kept;
+use super::talk::{HostReport, Promise, ReceivedChannel, SentStream, Stream};
 
 /// The packets that unknown peers sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -33,12 +32,8 @@ pub struct Outcome {
     pub promise: Promise,
     /// The flood, if there was one.
     pub flood: Option<FloodReport>,
-    /// The figures of the channels.
-    pub channels: Vec<Figures>,
-    /// For each of them: from the sending application's stamp until the receiving application had the message, at most, ns; `None` on two clocks.
-    pub in_hand_ns: Vec<Option<u64>>,
-    /// For each of them, on two clocks: from the sending application's call until the receiving application had the message, by CLOCK_REALTIME.
-    pub true_response: Vec<Option<Latencies>>,
+    /// The channels.
+    pub channels: Vec<ReceivedChannel>,
     /// Messages that were not what was sent.
     pub altered: u64,
     /// The observations of a and of b.
@@ -66,7 +61,8 @@ impl Outcome {
                 self.notes
                     .push(format!("{name}: {refused} messages beyond the contract were dropped when they were sent"));
             }
-            let Some(figures) = self.channels.iter_mut().find(|figures| figures.name == *name) else {
+            let mut figures = self.channels.iter_mut().map(|channel| &mut channel.figures);
+            let Some(figures) = figures.find(|figures| figures.name == *name) else {
                 self.notes.push(format!("{name}: the receiving host never had the channel"));
                 self.is_whole = false;
                 continue;
@@ -97,7 +93,8 @@ impl Outcome {
     /// The exit status of the command.
     pub fn exit_status(&self) -> u8 {
         let is_premise_broken = self.hosts.iter().any(|host| host.is_broken_with_peer);
-        match promises_kept(&self.channels) && self.is_whole && !is_premise_broken {
+        let is_broken = self.channels.iter().any(|channel| channel.figures.is_broken());
+        match !is_broken && self.is_whole && !is_premise_broken {
             false => 1,
             true if self.is_lost => 5,
             true => 0,
@@ -111,14 +108,12 @@ mod tests {
 
     use super::*;
 
-    fn outcome(channel: Figures) -> Outcome {
+    fn outcome(figures: Figures) -> Outcome {
         Outcome {
             elapsed: Duration::from_secs(1),
             promise: Promise::default(),
             flood: None,
-            channels: vec![channel],
-            in_hand_ns: vec![None],
-            true_response: vec![None],
+            channels: vec![ReceivedChannel { figures, ..ReceivedChannel::default() }],
             altered: 0,
             hosts: Default::default(),
             notes: Vec::new(),
@@ -143,7 +138,7 @@ mod tests {
     fn what_was_sent_is_delivered_lost_or_dropped() {
         let mut good = outcome(control(9, 1));
         good.add_up(&[stream()], &[sent(10, None)], false);
-        assert_eq!((good.exit_status(), good.channels[0].sent, good.notes.len()), (0, 10, 0));
+        assert_eq!((good.exit_status(), good.channels[0].figures.sent, good.notes.len()), (0, 10, 0));
         let mut short = outcome(control(8, 1));
         short.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!((short.exit_status(), short.notes.len()), (1, 1));
@@ -172,8 +167,8 @@ mod tests {
         for (packets_lost, status) in [(true, 5), (false, 1)] {
             let mut lost = outcome(control(7, 0));
             lost.add_up(&[stream()], &[sent(10, Some("silent"))], packets_lost);
-            let Misses { network, laxity, .. } = lost.channels[0].misses;
-            assert_eq!((network + laxity, laxity == 0, lost.channels[0].lost), (3, packets_lost, 3));
+            let Misses { network, laxity, .. } = lost.channels[0].figures.misses;
+            assert_eq!((network + laxity, laxity == 0, lost.channels[0].figures.lost), (3, packets_lost, 3));
             assert_eq!(lost.exit_status(), status);
         }
     }

@@ -3,6 +3,7 @@
 //! The namespaces have no names: they live as long as this process and those that it starts in them, and those are killed with
 //! this one. So nothing stays, even if it is killed.
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -242,29 +243,21 @@ pub struct Story<'a> {
     pub settings: &'a dyn Fn(Option<u16>) -> Value,
     /// True once it is not wanted any more.
     pub stopped: &'a dyn Fn() -> bool,
-}
-
-/// The observer of a story.
-pub trait Audience {
-    /// It is about to begin, with these notes. False if they are to be told at the end.
-    fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool;
-
-    /// It runs from here on.
-    fn plays(&mut self, shown: Arc<Mutex<ShownProgress>>);
-
-    /// It is over.
-    fn ends(&mut self);
+    /// Called when it is about to begin, with these notes. False if they are to be told at the end.
+    pub begins: &'a dyn Fn(&Promise, &[String]) -> bool,
+    /// Called when it runs, from then on. What it returns is dropped when messages were sent.
+    pub plays: &'a dyn Fn(Arc<Mutex<ShownProgress>>) -> Box<dyn Any>,
 }
 
 /// Makes a lab, lets a story happen in it, and says what came of it.
 ///
 /// # Errors
 /// Not permitted; refused; stopped before it began; a host is lost.
-pub fn run(story: &Story<'_>, audience: &mut dyn Audience) -> Result<Outcome, Error> {
+pub fn run(story: &Story<'_>) -> Result<Outcome, Error> {
     let make = || Namespace::new().map_err(|error| failed("making a network namespace", &error));
     let homes = [make()?, make()?];
     let ends = pair::join([&homes[0], &homes[1]], story.pair).map_err(|error| failed("joining two hosts", &error))?;
-    StorySetting { story, homes: &homes, ends: &ends }.play(audience)
+    StorySetting { story, homes: &homes, ends: &ends }.play()
 }
 
 /// The hosts in which it happens.
@@ -285,7 +278,7 @@ impl StorySetting<'_> {
             .ok_or_else(|| Error::NotPermitted("--vlan: this kernel has no VLANs (8021q); do without it".to_owned()))
     }
 
-    fn play(&self, audience: &mut dyn Audience) -> Result<Outcome, Error> {
+    fn play(&self) -> Result<Outcome, Error> {
         let (a, b) = (self.address(HostName::A)?, self.address(HostName::B)?);
         let peer = SocketAddr::new(b, DEFAULT_PORT);
         let attack = self.story.attack;
@@ -327,7 +320,7 @@ impl StorySetting<'_> {
                     .to_owned(),
             );
         }
-        if audience.begins(&promise, &notes) {
+        if (self.story.begins)(&promise, &notes) {
             notes.clear();
         }
 
@@ -352,7 +345,7 @@ impl StorySetting<'_> {
                 text: "interrupted before the first message: nothing was tested".to_owned(),
             });
         }
-        audience.plays(shown);
+        let playing = (self.story.plays)(shown);
         sender.go();
         let sent = match ears.next(ProcessName::A, true, PATIENCE)? {
             Some(sent) => sent,
@@ -361,7 +354,7 @@ impl StorySetting<'_> {
                 ears.next(ProcessName::A, false, PATIENCE)?.expect("it waits for an event")
             }
         };
-        audience.ends();
+        drop(playing);
         let Event::Sent { streams: sent, elapsed_ns, host: a } = sent else {
             return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
@@ -377,22 +370,20 @@ impl StorySetting<'_> {
         if sent.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, in_hand_ns, true_response, altered, overflow, host: mut b, notes: more }) =
+        let Some(Event::Received { mut channels, overflow, host: mut b }) =
             ears.next(ProcessName::B, false, PATIENCE)?
         else {
             return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
         };
         notes.extend(b.broken());
-        notes.extend(more);
+        notes.extend(channels.iter_mut().filter_map(|channel| channel.note.take()));
         notes.append(&mut b.notes);
         let mut outcome = Outcome {
             elapsed: Duration::from_nanos(elapsed_ns),
             promise,
             flood,
+            altered: channels.iter().map(|channel| channel.altered).sum(),
             channels,
-            in_hand_ns,
-            true_response,
-            altered,
             hosts: [a, b],
             notes,
             is_whole: true,

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use laxity_core::figures::{Figures, Latencies};
+use laxity_core::units::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -108,6 +109,21 @@ impl HostReport {
     }
 }
 
+/// The outcome of a channel at the receiving host.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReceivedChannel {
+    /// Its figures.
+    pub figures: Figures,
+    /// From the sending application's stamp until the receiving application had the message, at most; `None` on two clocks.
+    pub in_hand: Option<Duration>,
+    /// On two clocks: from the sending application's call until the receiving application had the message, by CLOCK_REALTIME.
+    pub true_response: Option<Latencies>,
+    /// Messages that were not what was sent.
+    pub altered: u64,
+    /// The error with which it ended, if it did.
+    pub note: Option<String>,
+}
+
 /// The event that a process tells.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Event {
@@ -119,17 +135,8 @@ pub(super) enum Event {
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
     Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
-    /// The receiver's end. `in_hand_ns` and `true_response` are, for each channel, as in [`super::Outcome`]; `overflow` are packets that the kernel had no
-    /// room for.
-    Received {
-        channels: Vec<Figures>,
-        in_hand_ns: Vec<Option<u64>>,
-        true_response: Vec<Option<Latencies>>,
-        altered: u64,
-        overflow: u64,
-        host: HostReport,
-        notes: Vec<String>,
-    },
+    /// The receiver's end. `overflow` are packets that the kernel had no room for.
+    Received { channels: Vec<ReceivedChannel>, overflow: u64, host: HostReport },
     /// The flood's end.
     Flooded { packets: u64, bytes: u64, elapsed_ns: u64 },
     /// It could not do it.
@@ -159,7 +166,6 @@ pub(super) fn json(what: &impl Serialize) -> String {
 #[cfg(test)]
 mod tests {
     use laxity_core::figures::Misses;
-    use laxity_core::units::Duration;
 
     use super::*;
 

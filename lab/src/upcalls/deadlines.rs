@@ -3,15 +3,21 @@
 //! The paper has two processes with six upcalls each. Here one process has all twelve, on one thread: the upcalls of a processor belong to
 //! one process.
 
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Barrier, OnceLock};
+use std::thread;
+
 use laxity::upcall::{Overrun, Progress, Upcall, UpcallFigures, UpcallMisses, UpcallSpec, Upcalls};
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::now;
+use laxity_link::sys::{self, now};
 use strum::{IntoStaticStr, VariantArray};
 
-use super::tasks::{self, Kind, Task};
 use super::{LEAD, background, broken_promise, ordinary, processor, sleep_until, start};
 use crate::attack::HOGS;
+use crate::conditions::stay_on;
 use crate::error::Error;
+use crate::timing::joined;
 use crate::turns::Turns;
 
 /// Periods of the upcalls of a process, ms.
@@ -30,6 +36,9 @@ const BATCH: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
+/// Of the thread with the longest period; a task whose period is shorter than that of so many others comes so much higher.
+const PRIORITY: u8 = 40;
+
 /// The threads that do the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "kebab-case")]
@@ -38,10 +47,20 @@ pub enum Scheme {
     Upcalls,
     /// Threads under SCHED_FIFO, rate-monotonic.
     FifoThreads,
-    /// Threads of normal priority, each with a timer.
+    /// Threads of normal priority, each with an exact timer.
     TimerThreads,
-    /// Threads under SCHED_DEADLINE.
+    /// Threads under SCHED_DEADLINE, on any processor.
     DeadlineThreads,
+}
+
+/// A task that has to be done every period, by its end.
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    period: Duration,
+    /// The processor time that a run may take.
+    cost: Duration,
+    /// The processor time that it does take.
+    work: Duration,
 }
 
 /// The result of one upcall, or of a thread in its place.
@@ -165,7 +184,7 @@ fn create(upcalls: &Upcalls, tasks: &[Task]) -> Result<Vec<Upcall>, laxity::Erro
     let one = |(number, task): (usize, &Task)| {
         let unit = task.work.mul_ratio(1, BATCH.into());
         let spec = UpcallSpec::every(task.period).taking(task.cost).batch(BATCH).block(1).on_overrun(Overrun::Count);
-        let handler = move |run: &mut laxity::upcall::UpcallRun<'_>| -> Progress { run.each(|_| tasks::take(unit)) };
+        let handler = move |run: &mut laxity::upcall::UpcallRun<'_>| -> Progress { run.each(|_| compute(unit)) };
         upcalls.create(&format!("{}-{number}", task.period), spec, handler)
     };
     tasks.iter().enumerate().map(one).collect()
@@ -190,16 +209,11 @@ fn one(
     span: Duration,
 ) -> Result<(Row, Option<String>), Error> {
     let row = |upcalls, accepted, reason| Row { utilisation, background, scheme, accepted, upcalls, reason };
-    let kind = match scheme {
-        Scheme::Upcalls => {
-            let (upcalls, note) = by_upcalls(tasks, processor, span)?;
-            return Ok((row(upcalls, Some(true), None), note));
-        }
-        Scheme::FifoThreads => Kind::Fifo,
-        Scheme::TimerThreads => Kind::Timer,
-        Scheme::DeadlineThreads => Kind::Deadline,
-    };
-    Ok(match tasks::run(kind, tasks, processor, span) {
+    if scheme == Scheme::Upcalls {
+        let (upcalls, note) = by_upcalls(tasks, processor, span)?;
+        return Ok((row(upcalls, Some(true), None), note));
+    }
+    Ok(match on_threads(scheme, tasks, processor, span) {
         Ok(seen) => (row(seen, None, None), None),
         Err(error) => (row(Vec::new(), None, Some(error.to_string())), None),
     })
@@ -242,5 +256,97 @@ fn of_figures(figures: &UpcallFigures, span: Duration) -> Periodic {
         missed: figures.late + figures.skipped + uncounted,
         misses: Some(figures.misses),
         min_slack: figures.min_slack_ns,
+    }
+}
+
+/// The same work without upcalls, as applications do it without Laxity: each of `tasks` in a thread of its own, for `span`, all released together.
+///
+/// # Errors
+/// The kernel refuses the scheduling of one of them.
+fn on_threads(scheme: Scheme, tasks: &[Task], processor: Option<usize>, span: Duration) -> io::Result<Vec<Periodic>> {
+    let (ready, first) = (Barrier::new(tasks.len()), OnceLock::new());
+    let is_refused = AtomicBool::new(false);
+    let one = |task: &Task| {
+        let scheduled = schedule(scheme, task, tasks, processor);
+        is_refused.fetch_or(scheduled.is_err(), SeqCst);
+        ready.wait();
+        // Without one of them nothing is compared.
+        if is_refused.load(SeqCst) {
+            return scheduled.map(|()| Periodic::default());
+        }
+        let first = *first.get_or_init(|| now() + LEAD);
+        Ok(serve(task, first, first + span))
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = tasks.iter().map(|task| scope.spawn(|| one(task))).collect();
+        // All are waited for before the first error is told.
+        let all: Vec<io::Result<Periodic>> = threads.into_iter().map(joined).collect();
+        all.into_iter().collect()
+    })
+}
+
+/// Prepares the thread of one of `tasks`.
+fn schedule(scheme: Scheme, task: &Task, tasks: &[Task], processor: Option<usize>) -> io::Result<()> {
+    let _ = sys::precise_timers();
+    if scheme != Scheme::DeadlineThreads {
+        stay_on(processor);
+    }
+    let longer = tasks.iter().filter(|other| other.period > task.period).count();
+    match scheme {
+        Scheme::FifoThreads => sys::real_time(PRIORITY + longer as u8),
+        Scheme::DeadlineThreads => sys::deadline(task.cost, task.period),
+        Scheme::TimerThreads | Scheme::Upcalls => Ok(()),
+    }
+}
+
+/// As upcalls are: a run that did not begin within its period is skipped.
+fn serve(task: &Task, first: Instant, end: Instant) -> Periodic {
+    let (mut seen, mut release) = (Periodic { period: task.period, ..Periodic::default() }, first);
+    while release < end {
+        sleep_until(release);
+        let left = end.since(release).div_ceil(task.period);
+        let skipped = now().since(release).div_floor(task.period).min(left);
+        seen.invocations += skipped;
+        seen.missed += skipped;
+        release += task.period * skipped;
+        if release >= end {
+            break;
+        }
+        compute(task.work);
+        let (done, deadline) = (now(), release + task.period);
+        let slack = i128::from(deadline.as_nanos()) - i128::from(done.as_nanos());
+        let slack = i64::try_from(slack).unwrap_or(i64::MIN);
+        seen.invocations += 1;
+        seen.missed += u64::from(slack < 0);
+        seen.min_slack = Some(seen.min_slack.map_or(slack, |least| least.min(slack)));
+        release = deadline;
+    }
+    seen
+}
+
+/// Computes until the calling thread has had so much more of a processor.
+fn compute(work: Duration) {
+    let end = sys::thread_processor_time() + work;
+    while sys::thread_processor_time() < end {
+        std::hint::spin_loop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The machine's load meanwhile does not matter: each release is accounted for, once.
+    #[test]
+    fn every_release_is_counted() {
+        let ms = Duration::from_millis;
+        let task = |period| Task { period: ms(period), cost: ms(1), work: Duration::from_micros(50) };
+        let seen = on_threads(Scheme::TimerThreads, &[task(5), task(8)], processor(), ms(40)).unwrap();
+        assert_eq!(seen.iter().map(|seen| seen.invocations).collect::<Vec<_>>(), [8, 5]);
+        // Ends after its deadline, and the three that follow pass meanwhile.
+        let late = Task { work: ms(20), ..task(5) };
+        let begin = now();
+        let seen = serve(&late, begin, begin + ms(20));
+        assert!(seen.invocations == 4 && seen.missed == 4 && seen.min_slack.is_some_and(|slack| slack < 0), "{seen:?}");
     }
 }

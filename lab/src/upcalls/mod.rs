@@ -9,7 +9,6 @@
 //! are compared take turns.
 
 pub mod deadlines;
-mod tasks;
 pub mod udp;
 
 use std::fmt::Display;

@@ -6,7 +6,7 @@ use laxity_core::upcall::Upcall;
 
 use super::{NumberSource, us};
 pub use crate::tiny::Pattern;
-use crate::tiny::{Release, ReleaseSource, SmallSystem};
+use crate::tiny::{Release, SmallSystem};
 
 /// Best effort that keeps processor and link busy from the beginning of the episode for about `span`.
 pub fn saturating(platform: &Platform, span: Duration, full: bool) -> Vec<Release> {
@@ -129,9 +129,9 @@ pub fn moved(draw: &mut impl NumberSource, system: &SmallSystem, pattern: &Patte
         return pattern;
     }
     if which == system.channels.len() {
-        shift(&mut pattern, ReleaseSource::BestEffort, earlier, by);
+        shift(&mut pattern, None, earlier, by);
     } else if draw(2) > 0 {
-        shift(&mut pattern, ReleaseSource::Channel(which), earlier, by);
+        shift(&mut pattern, Some(which), earlier, by);
     } else {
         due_together(draw, system, &mut pattern, which);
     }
@@ -142,10 +142,10 @@ fn shifted(at: Duration, earlier: bool, by: Duration, least: Duration) -> Durati
     if earlier { at - by.min(least) } else { at + by }
 }
 
-/// All messages of one, by as much; nothing before the beginning of the episode.
-fn shift(pattern: &mut Pattern, who: ReleaseSource, earlier: bool, by: Duration) {
-    let of = |release: &&mut Release| release.who == who;
-    let least = pattern.releases.iter().filter(|release| release.who == who).map(|release| release.at).min();
+/// All messages of a channel, or of best effort, by as much; nothing before the beginning of the episode.
+fn shift(pattern: &mut Pattern, channel: Option<usize>, earlier: bool, by: Duration) {
+    let of = |release: &&mut Release| release.channel == channel;
+    let least = pattern.releases.iter().filter(|release| release.channel == channel).map(|release| release.at).min();
     for release in pattern.releases.iter_mut().filter(of) {
         release.at = shifted(release.at, earlier, by, least.unwrap_or_default());
     }
@@ -155,9 +155,9 @@ fn shift(pattern: &mut Pattern, who: ReleaseSource, earlier: bool, by: Duration)
 /// is due together competes most.
 fn due_together(draw: &mut impl NumberSource, system: &SmallSystem, pattern: &mut Pattern, which: usize) {
     let due: Vec<(usize, Duration)> = (pattern.releases.iter())
-        .filter_map(|release| match release.who {
-            ReleaseSource::Channel(number) => Some((number, release.at + system.channels[number].stages.processor)),
-            ReleaseSource::BestEffort => None,
+        .filter_map(|release| {
+            let number = release.channel?;
+            Some((number, release.at + system.channels[number].stages.processor))
         })
         .collect();
     let mut any = |own: bool| {
@@ -167,7 +167,7 @@ fn due_together(draw: &mut impl NumberSource, system: &SmallSystem, pattern: &mu
     if let (Some(own), Some(other)) = (any(true), any(false)) {
         let other = other + Duration::from_nanos(draw(4) / 4);
         let (earlier, by) = if own > other { (true, own - other) } else { (false, other - own) };
-        shift(pattern, ReleaseSource::Channel(which), earlier, by);
+        shift(pattern, Some(which), earlier, by);
     }
 }
 

@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 
 use super::{Pattern, PromisedCase, SearchCase, SystemAttack, Violation, draws};
 use crate::host_config::StepCosts;
-use crate::tiny::{Release, ReleaseSource, Role, SmallChannel};
+use crate::tiny::{Release, Role, SmallChannel};
 
 /// A counter-example.
 #[derive(Debug)]
@@ -194,13 +194,13 @@ fn candidates(case: &SearchCase, pattern: &Pattern) -> Vec<(SearchCase, Pattern)
     });
     // What a channel sends has changed with it.
     for (case, pattern) in &mut found {
-        for Release { who, bytes, .. } in &mut pattern.releases {
-            match *who {
-                ReleaseSource::Channel(number) => {
+        for Release { channel, bytes, .. } in &mut pattern.releases {
+            match *channel {
+                Some(number) => {
                     let contract = &case.system.channels[number].contract;
                     *bytes = (*bytes).clamp(contract.min_message(), contract.max_message());
                 }
-                ReleaseSource::BestEffort => {
+                None => {
                     let best_effort = &case.system.platform.best_effort;
                     *bytes = (*bytes).min(best_effort.message_packets * best_effort.packet_max);
                 }
@@ -219,9 +219,9 @@ fn remove_channel(case: &mut SearchCase, pattern: &mut Pattern, number: usize) {
     case.system.channels.remove(number);
     case.slack.remove(number);
     case.tighten.remove(number);
-    pattern.releases.retain(|release| release.who != ReleaseSource::Channel(number));
+    pattern.releases.retain(|release| release.channel != Some(number));
     for release in &mut pattern.releases {
-        if let ReleaseSource::Channel(other) = &mut release.who
+        if let Some(other) = &mut release.channel
             && *other > number
         {
             *other -= 1;
@@ -236,7 +236,7 @@ fn is_within(case: &SearchCase, pattern: &Pattern) -> bool {
         let mut times: Vec<Duration> = pattern
             .releases
             .iter()
-            .filter(|release| release.who == ReleaseSource::Channel(number))
+            .filter(|release| release.channel == Some(number))
             .map(|release| release.at)
             .collect();
         times.sort_unstable();

@@ -18,8 +18,8 @@ use laxity_core::units::{Duration, Instant};
 use super::{SwarmCounts, WorldOutcome, caught, count_faults, outcome};
 use crate::channel::DecidableCounts;
 use crate::{
-    ChannelHandle, ChannelPlan, Clock, Fault, FaultKind, HostConfig, HostId, Random, Source, StepCosts, VariedSource,
-    WakeUp, World, us,
+    ChannelHandle, ChannelPlan, Clock, Fault, FaultKind, HostConfig, HostId, Random, Source, StepCosts, WakeUp, World,
+    us,
 };
 
 /// The spans by which clocks go ahead or stand still: less than a round trip, and more.
@@ -228,7 +228,7 @@ fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract:
         0 => Source::full(handle, contract, start),
         1..=3 => Source::bursts(handle, contract, start),
         4 => Source::violating(handle, contract, start, 2),
-        _ => return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, start) }),
+        _ => Source::conforming(handle, contract, start),
     };
     world.add_source(Source { until, ..source });
 }

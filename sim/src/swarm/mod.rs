@@ -19,7 +19,7 @@ use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
 use crate::parallel::for_each_in_order;
-use crate::{ChannelHandle, ChannelPlan, Digest, FaultKind, HostConfig, Random, Sizes, Source, VariedSource, World};
+use crate::{ChannelHandle, ChannelPlan, Digest, FaultKind, HostConfig, Random, Sizes, Source, World};
 use draw::{DrawnChannel, SET_UP};
 
 /// The outcomes of messages, and the faults that were injected.
@@ -303,10 +303,9 @@ fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract:
         5 => Source::too_many(handle, contract, critical, factor as u32),
         6 => {
             let sizes = Sizes::film(contract.min_message(), contract.max_message());
-            return world
-                .add_varied(VariedSource { until, ..VariedSource::recorded(handle, contract, sizes, critical) });
+            Source::recorded(handle, contract, sizes, critical)
         }
-        _ => return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, critical) }),
+        _ => Source::conforming(handle, contract, critical),
     };
     world.add_source(Source { until, ..source });
 }

@@ -96,8 +96,8 @@ pub(super) fn run(case: &Case, admitted: &[AdmittedChannel], duration: Duration,
         let (group, interval) = (channel.contract.burst(), channel.contract.interval());
         let period = (interval * u64::from(group)).mul_ratio(100, percent);
         let start = begin + phase(&mut random, period);
-        let bytes = channel.contract.max_message();
-        world.add_source(Source { channel: handle, bytes, start, first: group, period, group, until: end });
+        let source = Source::full(handle, &channel.contract, start);
+        world.add_source(Source { first: group, period, group, until: end, ..source });
         channels.push(handle);
     }
     let service = Service::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_MESSAGES.into()).expect("within the limits");

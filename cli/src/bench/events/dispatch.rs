@@ -112,6 +112,7 @@ mod tests {
             is_real_time: false,
             is_kept_awake: true,
             notes: Vec::new(),
+            details: (),
         };
         let plan = Plan { messages: events::TRIALS, span: DURATION };
         let outcome = outcome(report, &plan);

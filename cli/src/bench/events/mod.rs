@@ -312,6 +312,7 @@ mod tests {
             is_real_time: true,
             is_kept_awake: true,
             notes: Vec::new(),
+            details: (),
         }
     }
 

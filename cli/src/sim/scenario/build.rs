@@ -7,12 +7,10 @@ use laxity_core::admission::buffers;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
 use laxity_core::relay::RelayGrant;
-use laxity_sim::{
-    ChannelHandle, ChannelPlan, GrantedBounds, Hop, HostConfig, HostId, Sizes, Source, VariedSource, World,
-};
+use laxity_sim::{ChannelPlan, GrantedBounds, Hop, HostConfig, HostId, World};
 
 use super::admit::{admit, frames};
-use super::file::{Channel, Feed, Host, Kind, RECEIVE_RING, Scenario};
+use super::file::{Channel, Host, RECEIVE_RING, Scenario};
 use crate::failure::Failure;
 
 /// Fills `world`, which is empty, with what was admitted: hosts and channels have the numbers of their places in the file.
@@ -60,7 +58,7 @@ pub(super) fn build(scenario: &Scenario, world: &mut World) -> Result<(), Failur
         }
     }
     for feed in sources {
-        add_source(world, feed, &channels[feed.channel]);
+        world.add_source(feed.source.clone());
     }
     for fault in faults {
         world.add_fault(*fault);
@@ -113,28 +111,4 @@ fn promise(contract: &Contract, plan: &ChannelPlan, channel: &Channel, from: &Ho
         bound,
         queues: queues.map(|places| places.saturating_mul(oversize)),
     }
-}
-
-fn add_source(world: &mut World, feed: &Feed, channel: &Channel) {
-    let Feed { start, until, .. } = *feed;
-    let handle = ChannelHandle(feed.channel);
-    let regular = |source: Source| Source { until, ..source };
-    if let Kind::Rate { rate, bytes, group } = feed.kind {
-        return world.add_source(regular(Source::at_rate(handle, bytes, rate.as_bytes_per_second(), group, start)));
-    }
-    // The file was checked: all others are of channels with a contract.
-    let Some(contract) = channel.contract() else { return };
-    let varied = |sizes| VariedSource { until, ..VariedSource::recorded(handle, contract, sizes, start) };
-    world.add_source(regular(match &feed.kind {
-        Kind::Random => {
-            return world.add_varied(VariedSource { until, ..VariedSource::conforming(handle, contract, start) });
-        }
-        Kind::Film => return world.add_varied(varied(Sizes::film(contract.min_message(), contract.max_message()))),
-        Kind::Recorded(sizes) => return world.add_varied(varied(Sizes::Recorded(sizes.clone()))),
-        Kind::Full | Kind::Rate { .. } => Source::full(handle, contract, start),
-        Kind::Bursts => Source::bursts(handle, contract, start),
-        Kind::TooFast(factor) => Source::violating(handle, contract, start, u64::from(*factor)),
-        Kind::TooLarge(factor) => Source::too_large(handle, contract, start, *factor),
-        Kind::TooMany(factor) => Source::too_many(handle, contract, start, *factor),
-    }));
 }

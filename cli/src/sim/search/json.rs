@@ -4,7 +4,7 @@
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_sim::search::shrink::CounterExample;
-use laxity_sim::tiny::{ReleaseSource, Role};
+use laxity_sim::tiny::Role;
 use serde_json::{Value, json};
 
 use super::{AnalysisRow, Report};
@@ -69,13 +69,11 @@ fn smallest(report: &Report<'_>, system: u64, found: &CounterExample) -> Value {
             "promised_ns": promised(count + number),
         })
     });
-    let releases = violation.pattern.releases.iter().map(|release| {
-        let channel = match release.who {
-            ReleaseSource::Channel(number) => Some(number),
-            ReleaseSource::BestEffort => None,
-        };
-        json!({ "channel": channel, "at_ns": release.at, "bytes": release.bytes })
-    });
+    let releases = violation
+        .pattern
+        .releases
+        .iter()
+        .map(|release| json!({ "channel": release.channel, "at_ns": release.at, "bytes": release.bytes }));
     let gap = |&(at, length): &(Duration, Duration)| json!({ "at_ns": at, "length_ns": length });
     json!({
         "system": system,

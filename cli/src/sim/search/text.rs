@@ -3,7 +3,7 @@
 use laxity_core::contract::packets;
 use laxity_sim::search::case::Analysis;
 use laxity_sim::search::shrink::CounterExample;
-use laxity_sim::tiny::{ReleaseSource, Role};
+use laxity_sim::tiny::Role;
 
 use super::{AnalysisRow, Report};
 use crate::numbers::{NONE, count};
@@ -81,10 +81,8 @@ fn explain(test: Analysis, again: &str, found: &CounterExample) {
     for alike in violation.pattern.releases.chunk_by(|one, other| one == other) {
         let (times, release) = (alike.len(), &alike[0]);
         let times = if times > 1 { format!("{times} times ") } else { String::new() };
-        let whose = match release.who {
-            ReleaseSource::Channel(number) => format!("on channel {number}"),
-            ReleaseSource::BestEffort => "of best effort".to_owned(),
-        };
+        let whose =
+            release.channel.map_or_else(|| "of best effort".to_owned(), |number| format!("on channel {number}"));
         println!("  at {}: {times}{} bytes {whose}", release.at, release.bytes);
     }
     for (at, length) in &violation.pattern.gaps {

@@ -8,10 +8,9 @@ use laxity::text::DisplaySize;
 use laxity_core::admission::buffers;
 use laxity_core::contract::{Overload, Service};
 use laxity_core::limits::{DECAY_FACTOR, MAX_LISTENERS};
-use laxity_core::units::Instant;
 use laxity_sim::FaultKind;
 
-use super::{Channel, Feed, Host, Kind, Scenario};
+use super::{Channel, Feed, Host, Scenario};
 
 /// Frames that find a place at a host which arrive and have not been looked at: far more than arrive between two looks, unless a
 /// fault makes them.
@@ -47,7 +46,10 @@ pub(super) fn check(source: SourceFile<'_>, scenario: &Scenario) -> Result<(), F
             }
         }
     }
-    let offered = sources.iter().map(|feed| (feed.at, offered(feed, &channels[feed.channel], hosts)));
+    let offered = sources.iter().map(|Feed { source, at }| {
+        let packets = channels[source.channel.0].packets(hosts, source.sizes.largest());
+        (*at, source.most_messages().saturating_mul(packets))
+    });
     if let Some((at, packets)) = exceeding(MOST_PACKETS, offered) {
         return beyond(at, format!("the sources would offer {packets} packets, expected at most {MOST_PACKETS}"));
     }
@@ -103,28 +105,4 @@ fn of_messages(channel: &Channel) -> u64 {
         }
         Service::BestEffort { queue, .. } => 2 * u64::from(*queue),
     }
-}
-
-/// Packets that a source offers at most.
-fn offered(feed: &Feed, channel: &Channel, hosts: &[Host]) -> u64 {
-    let span = feed.until.since(feed.start.max(Instant::ZERO)).as_nanos();
-    let largest = channel.service.max_message();
-    let per_interval = |factor: u32| {
-        let interval = channel.contract().map_or(1, |contract| contract.interval().as_nanos().max(1));
-        let burst = channel.contract().map_or(1, |contract| contract.burst());
-        let messages = u128::from(span) * u128::from(factor) / u128::from(interval);
-        u64::try_from(messages).unwrap_or(u64::MAX).saturating_add(u64::from(burst) * u64::from(factor))
-    };
-    let (messages, bytes) = match &feed.kind {
-        Kind::Full | Kind::Bursts | Kind::Random | Kind::Film => (per_interval(1), largest),
-        Kind::Recorded(sizes) => (per_interval(1), sizes.iter().copied().max().unwrap_or(1)),
-        Kind::TooFast(factor) | Kind::TooMany(factor) => (per_interval(*factor), largest),
-        Kind::TooLarge(factor) => (per_interval(1), largest.saturating_mul(*factor)),
-        Kind::Rate { rate, bytes, group } => {
-            let bytes_offered = u128::from(rate.as_bytes_per_second()) * u128::from(span) / 1_000_000_000;
-            let messages = u64::try_from(bytes_offered / u128::from(*bytes)).unwrap_or(u64::MAX);
-            (messages.saturating_add(u64::from(*group) * 2), *bytes)
-        }
-    };
-    messages.saturating_mul(channel.packets(hosts, bytes))
 }

@@ -25,7 +25,7 @@ use laxity_sim::{Fault, FaultKind};
 pub(super) use channel::Channel;
 pub(super) use host::Host;
 pub(super) use limits::RECEIVE_RING;
-pub(super) use source::{Feed, Kind};
+pub(super) use source::Feed;
 
 const MOST_HOSTS: usize = 1_000;
 const MOST_CHANNELS: usize = 10_000;

@@ -3,7 +3,8 @@
 use laxity::FileError;
 use laxity::source::Table;
 use laxity_core::limits::MAX_MESSAGE_BYTES;
-use laxity_core::units::{Instant, Rate};
+use laxity_core::units::Instant;
+use laxity_sim::{ChannelHandle, Sizes, Source};
 
 use super::{A_CHANNEL, Channel, bytes, instant, list, place_of_channel, takes};
 
@@ -25,39 +26,12 @@ const KINDS: [(&str, &[&str]); 9] = [
 const MOST_FACTOR: u32 = 1_000;
 const MOST_SIZES: usize = 10_000;
 
-/// Who sends.
+/// What is sent, and where it stands in the file.
 #[derive(Debug)]
 pub(in super::super) struct Feed {
-    /// The place of its channel.
-    pub(in super::super) channel: usize,
-    pub(in super::super) start: Instant,
-    pub(in super::super) until: Instant,
-    pub(in super::super) kind: Kind,
-    /// Where it stands in the file.
+    /// It sends on the channel at the place of its handle in the file.
+    pub(in super::super) source: Source,
     pub(super) at: usize,
-}
-
-/// What it sends. All but [`Kind::Rate`] are of a channel with a contract.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in super::super) enum Kind {
-    /// All that the contract allows: the burst, then a largest message every interval.
-    Full,
-    /// The burst, and again as soon as the contract allows it.
-    Bursts,
-    /// Any sizes, groups and pauses within the contract.
-    Random,
-    /// The frames of a film, one every interval.
-    Film,
-    /// These sizes in turn, one every interval.
-    Recorded(Vec<u32>),
-    /// So many times the contract's rate.
-    TooFast(u32),
-    /// Messages so many times as large as the largest.
-    TooLarge(u32),
-    /// So many times the burst at once.
-    TooMany(u32),
-    /// Messages of so many bytes at a rate, in groups.
-    Rate { rate: Rate, bytes: u32, group: u32 },
 }
 
 /// Reads a table; `span` is when sources start and stop that do not say so.
@@ -96,25 +70,31 @@ pub(super) fn read(table: &Table<'_, '_>, channels: &[Channel], span: (Instant, 
         }
         Ok(factor)
     };
-    let kind = match name {
-        "full" => Kind::Full,
-        "bursts" => Kind::Bursts,
-        "random" => Kind::Random,
-        "film" => Kind::Film,
-        "recorded" => {
-            let sizes = list(&table.need("sizes", SIZES)?, SIZES, (MOST_SIZES, "sizes"))?;
-            Kind::Recorded(sizes.iter().map(bytes).collect::<Result<_, _>>()?)
+    let handle = ChannelHandle(channel);
+    let source = match (name, channels[channel].contract()) {
+        ("full", Some(contract)) => Source::full(handle, contract, starts),
+        ("bursts", Some(contract)) => Source::bursts(handle, contract, starts),
+        ("random", Some(contract)) => Source::conforming(handle, contract, starts),
+        ("film", Some(contract)) => {
+            let sizes = Sizes::film(contract.min_message(), contract.max_message());
+            Source::recorded(handle, contract, sizes, starts)
         }
-        "too_fast" => Kind::TooFast(factor()?),
-        "too_large" => Kind::TooLarge(factor()?),
-        "too_many" => Kind::TooMany(factor()?),
-        _ => Kind::Rate {
-            rate: table.need("rate", "a rate such as \"16MB/s\"")?.rate()?,
-            bytes: table.get("size").as_ref().map_or(Ok(largest), bytes)?,
-            group: table.get("group").map_or(Ok(1), |group| group.within(group.count()?, 1..=1_000))?,
-        },
+        ("recorded", Some(contract)) => {
+            let sizes = list(&table.need("sizes", SIZES)?, SIZES, (MOST_SIZES, "sizes"))?;
+            let sizes = Sizes::Recorded(sizes.iter().map(bytes).collect::<Result<_, _>>()?);
+            Source::recorded(handle, contract, sizes, starts)
+        }
+        ("too_fast", Some(contract)) => Source::violating(handle, contract, starts, factor()?.into()),
+        ("too_large", Some(contract)) => Source::too_large(handle, contract, starts, factor()?),
+        ("too_many", Some(contract)) => Source::too_many(handle, contract, starts, factor()?),
+        _ => {
+            let rate = table.need("rate", "a rate such as \"16MB/s\"")?.rate()?.as_bytes_per_second();
+            let bytes = table.get("size").as_ref().map_or(Ok(largest), bytes)?;
+            let group = table.get("group").map_or(Ok(1), |group| group.within(group.count()?, 1..=1_000))?;
+            Source::at_rate(handle, bytes, rate, group, starts)
+        }
     };
-    Ok(Feed { channel, start: starts, until: stops, kind, at: table.at })
+    Ok(Feed { source: Source { until: stops, ..source }, at: table.at })
 }
 
 const SIZES: &str = "sizes such as [\"40KB\", \"5KB\"]";

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use laxity_core::admission::answer::Rule;
-use laxity_core::contract::Overload;
+use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
 use laxity_core::units::Rate;
-use laxity_sim::{ChannelHandle, FaultKind, HostId, WakeUp};
+use laxity_sim::{ChannelHandle, FaultKind, HostId, Sizes, Source, WakeUp};
 use proptest::prelude::*;
 
 use super::*;
@@ -134,26 +134,36 @@ fn at(millis: u64) -> Instant {
 #[test]
 fn sources_of_every_kind() {
     let of = |lines: &str| {
-        let feed = read(&format!("{BASE}[[source]]\nchannel = \"c\"\n{lines}\n")).unwrap().sources.pop().unwrap();
-        (feed.start, feed.until, feed.kind)
+        let mut read = read(&format!("{BASE}[[source]]\nchannel = \"c\"\n{lines}\n")).unwrap();
+        (read.sources.pop().unwrap().source, *read.channels[0].contract().unwrap())
     };
-    for (kind, expected) in
-        [("full", Kind::Full), ("bursts", Kind::Bursts), ("random", Kind::Random), ("film", Kind::Film)]
-    {
-        assert_eq!(of(&format!("kind = \"{kind}\"")), (at(100), at(1000), expected));
+    let (channel, until) = (ChannelHandle(0), at(1000));
+    let regular = [
+        ("full", Source::full as fn(ChannelHandle, &Contract, Instant) -> Source),
+        ("bursts", Source::bursts),
+        ("random", Source::conforming),
+        ("film", |channel, contract, start| Source::recorded(channel, contract, Sizes::film(1, 1000), start)),
+    ];
+    for (kind, expected) in regular {
+        let (source, contract) = of(&format!("kind = \"{kind}\""));
+        assert_eq!(source, Source { until, ..expected(channel, &contract, at(100)) });
     }
-    let sizes = Kind::Recorded(vec![1000, 1, 300]);
     let lines = "kind = \"recorded\"\nsizes = [\"1KB\", \"1B\", \"300B\"]\nstart = \"0\"\nuntil = \"5s\"";
-    assert_eq!(of(lines), (at(0), at(1000), sizes), "no longer than the scenario");
-    for (kind, expected) in
-        [("too_fast", Kind::TooFast(7)), ("too_large", Kind::TooLarge(7)), ("too_many", Kind::TooMany(7))]
-    {
-        assert_eq!(of(&format!("factor = 7\nkind = \"{kind}\"")).2, expected);
+    let (source, contract) = of(lines);
+    let sizes = Sizes::Recorded(vec![1000, 1, 300]);
+    let recorded = Source { until, ..Source::recorded(channel, &contract, sizes, at(0)) };
+    assert_eq!(source, recorded, "no longer than the scenario");
+    let violating = [
+        ("too_fast", Source::violating(channel, &contract, at(100), 7)),
+        ("too_large", Source::too_large(channel, &contract, at(100), 7)),
+        ("too_many", Source::too_many(channel, &contract, at(100), 7)),
+    ];
+    for (kind, expected) in violating {
+        assert_eq!(of(&format!("factor = 7\nkind = \"{kind}\"")).0, Source { until, ..expected });
     }
-    let rate = Rate::bytes_per_second(1_000_000).unwrap();
-    assert_eq!(of("kind = \"rate\"\nrate = \"1MB/s\"").2, Kind::Rate { rate, bytes: 1000, group: 1 });
-    let lines = "kind = \"rate\"\nrate = \"8Mbit/s\"\nsize = \"9B\"\ngroup = 5";
-    assert_eq!(of(lines).2, Kind::Rate { rate, bytes: 9, group: 5 });
+    let at_rate = |bytes, group| Source { until, ..Source::at_rate(channel, bytes, 1_000_000, group, at(100)) };
+    assert_eq!(of("kind = \"rate\"\nrate = \"1MB/s\"").0, at_rate(1000, 1));
+    assert_eq!(of("kind = \"rate\"\nrate = \"8Mbit/s\"\nsize = \"9B\"\ngroup = 5").0, at_rate(9, 5));
 }
 
 #[test]

@@ -10,27 +10,26 @@
 //! on host b's processor (receive packet steering), as if a device interrupted that one; so the demultiplexer runs there as well, in
 //! generic mode. In a driver it would cost less.
 
-mod flood;
-mod left_over;
-mod streams;
-
 use std::fs;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
-use laxity_link::sys::now;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
 use laxity_link::xdp::Mode;
 
-use crate::conditions::stay_on;
+use crate::attack::load::{Load, OfferedLoad, offer};
+use crate::conditions::{APPLICATION_PRIORITY, ThreadSetup, stay_on};
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::roundtrip::connect;
+use crate::sys::bare_xdp::BareXdp;
 use crate::timing::joined;
 use crate::turns::Turns;
 use crate::workload::real_time;
@@ -53,6 +52,13 @@ const DEADLINE: Duration = Duration::from_millis(100);
 const NAMES: [&str; 2] = ["guaranteed", "best-effort"];
 /// Before the flood begins, the channels have run for so long.
 const WARM_UP: StdDuration = StdDuration::from_millis(200);
+/// The time that a receiver waits for a message before it looks whether the channel is over, and the number of times without one.
+const LOOK: StdDuration = StdDuration::from_millis(100);
+const LOOKS: u32 = 50;
+/// The unknown peer's.
+const PORT: u16 = 40_000;
+/// Between two looks at the clock, if no other thread ran between: some tens of nanoseconds. An interrupt takes longer than this.
+const UNDISTURBED: Duration = Duration::from_nanos(500);
 
 /// One step with one link.
 #[derive(Clone, Debug)]
@@ -106,7 +112,7 @@ pub struct Report {
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
 pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
-    let processors = laxity_link::sys::processors();
+    let processors = sys::processors();
     let (others, own) = match processors[..] {
         [first, second, ..] => (Some(first), Some(second)),
         _ => (None, None),
@@ -186,7 +192,7 @@ impl LinkHosts {
         let [a, b] = &self.hosts;
         match connect(a, b, name, spec) {
             // The least deadline that is granted is as good.
-            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) if refusal.least_deadline.is_some() => {
+            Err(Error::Laxity(LaxityError::Refused { refusal, .. })) if refusal.least_deadline.is_some() => {
                 let least = refusal.least_deadline.map_or(DEADLINE, Duration::rounded_up);
                 connect(a, b, name, guaranteed(least)?)
             }
@@ -203,18 +209,18 @@ impl LinkHosts {
         thread::scope(|scope| {
             let senders = [(guaranteed, INTERVAL, true), (other, BEST_EFFORT_INTERVAL, false)];
             let senders = senders.map(|(sender, interval, is_urgent)| {
-                scope.spawn(move || streams::send(sender, interval, is_urgent, others, over))
+                scope.spawn(move || send(sender, interval, is_urgent, others, over))
             });
             let receivers = [(its_receiver, true), (other_receiver, false)];
             let receivers =
-                receivers.map(|(receiver, is_urgent)| scope.spawn(move || streams::receive(receiver, is_urgent, own)));
+                receivers.map(|(receiver, is_urgent)| scope.spawn(move || receive(receiver, is_urgent, own)));
             thread::sleep(WARM_UP);
             let (before, links, early) = (figures(), b.link_counters().unwrap_or_default(), self.dropped_early());
-            let left_over = own.map(|own| scope.spawn(move || left_over::until(over, own)));
+            let left_over = own.map(|own| scope.spawn(move || left_over(over, own)));
             let (interrupts, begin) = (soft_interrupts(), now());
             let flooded = lab.run(0, || {
                 stay_on(others);
-                flood::run(self.places, offered, span)
+                flood(self.places, offered, span)
             });
             let elapsed = now().since(begin);
             let (after, interrupts_after) = (figures(), soft_interrupts());
@@ -289,6 +295,95 @@ fn parse_soft_interrupts(stat: &str) -> Option<u64> {
 /// The errors of a channel that ended before its time are notes.
 type Note = Option<String>;
 
+/// The application that sends on one channel, in a thread of its own: a message every `interval` until `over`, then it closes the channel.
+fn send(mut sender: Sender, interval: Duration, is_urgent: bool, processor: Option<usize>, over: &AtomicBool) -> Note {
+    ThreadSetup { processor, priority: is_urgent.then_some(APPLICATION_PRIORITY) }.take();
+    let message = vec![0x5a; MESSAGE_BYTES as usize];
+    let mut next = now();
+    while !over.load(Ordering::Relaxed) {
+        next += interval;
+        // A contract lets its sender wait until it has room; without one, what there is no room for is not sent.
+        match if is_urgent { sender.send(&message) } else { sender.try_send(&message) } {
+            Ok(()) | Err(LaxityError::WouldBlock) => {}
+            Err(error) => return Some(format!("a channel ended: {error}")),
+        }
+        let time = now();
+        if time < next {
+            let _ = sys::wait(&[], Some(next.since(time)));
+        } else {
+            // Who was held up does not send faster than its contract for it.
+            next = time;
+        }
+    }
+    sender.close().err().map(|error| format!("a channel could not be closed: {error}"))
+}
+
+/// The application that takes the messages of one channel, in a thread of its own, until the channel is over.
+fn receive(mut receiver: Receiver, is_urgent: bool, processor: Option<usize>) -> (Figures, Note) {
+    ThreadSetup { processor, priority: is_urgent.then_some(APPLICATION_PRIORITY) }.take();
+    let mut silent = 0;
+    let note = loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(_) => silent = 0,
+            Err(LaxityError::WouldBlock) if silent < LOOKS => silent += 1,
+            Err(LaxityError::WouldBlock) => break Some("a channel fell silent and never ended".to_owned()),
+            Err(LaxityError::Closed) => break None,
+            Err(error) => break Some(format!("a channel ended: {error}")),
+        }
+    };
+    (receiver.figures(), note)
+}
+
+/// Floods `to` for `span`, as an unknown peer: datagrams that are no frames of ours, at a rate or as fast as one thread can send them; how many were
+/// sent. By AF_XDP, which takes the least for each.
+fn flood([from, to]: [InterfaceEnd; 2], packets_s: Option<u64>, span: Duration) -> Result<u64, Error> {
+    let own = SocketAddr::new(from.address.ip(), PORT);
+    let socket = BareXdp::sender(from.interface, (from.mac, own), (to.mac, to.address), FLOOD_BYTES);
+    let mut socket = socket.map_err(Error::system("the socket of an unknown peer"))?;
+    let _ = sys::precise_timers();
+    let load = Load { per_second: packets_s, packets: u64::MAX, span };
+    let offered = offer(&load, &AtomicBool::new(false), |count| {
+        let sent =
+            socket.send(count, |packet| packet.fill(0xf1)).map_err(Error::system("the socket of an unknown peer"))?;
+        if sent == 0 {
+            // The other processor has to receive first.
+            thread::yield_now();
+        }
+        Ok(OfferedLoad { packets: sent as u64, ..OfferedLoad::default() })
+    })?;
+    Ok(offered.packets)
+}
+
+/// The time for which the calling thread had `processor` to itself until `over`: without the time that interrupts, other threads, or a machine that this one
+/// is a guest of took. The thread has the lowest priority from then on.
+fn left_over(over: &AtomicBool, processor: usize) -> Duration {
+    stay_on(Some(processor));
+    // Of this thread alone. Who may not do it takes a share of those that it waits for.
+    let _ = rustix::process::setpriority_process(None, 19);
+    let mut count = LeftOverTime { had: Duration::ZERO, last: now() };
+    while !over.load(Ordering::Relaxed) {
+        count.look(now());
+    }
+    count.had
+}
+
+/// The time between looks in which no other thread ran.
+#[derive(Clone, Copy, Debug)]
+struct LeftOverTime {
+    had: Duration,
+    last: Instant,
+}
+
+impl LeftOverTime {
+    fn look(&mut self, time: Instant) {
+        let step = time.since(self.last);
+        if step < UNDISTURBED {
+            self.had += step;
+        }
+        self.last = time;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -308,5 +403,15 @@ mod tests {
     fn soft_interrupts_are_read() {
         assert_eq!(parse_soft_interrupts("cpu  1 2 3 4 5 6 70 8 9 10\ncpu0 1\n"), Some(700_000_000));
         assert_eq!(parse_soft_interrupts("cpu0 1 2 3 4 5 6 7\n"), None);
+    }
+
+    #[test]
+    fn what_others_took_is_not_counted() {
+        let mut count = LeftOverTime { had: Duration::ZERO, last: Instant::from_nanos(1_000) };
+        for at in [1_040, 1_539, 2_039, 2_079, 90_000, 90_040] {
+            count.look(Instant::from_nanos(at));
+        }
+        // Not the 500 ns before 2,039, nor what came between 2,079 and 90,000.
+        assert_eq!(count.had, Duration::from_nanos(40 + 499 + 40 + 40));
     }
 }
