@@ -31,4 +31,4 @@ pub mod text;
 pub mod wire;
 
 // For the files of the fast path, which are those of `laxity-link`.
-use laxity_link::{netlink, sys};
+use laxity_link::sys;

@@ -175,18 +175,19 @@ fn neighbours_are_looked_for_and_told() {
                 netlink.neighbour(index, other).unwrap().is_some_and(|found| found.usable_mac().is_some())
             });
             let found = netlink.neighbour(index, other)?.unwrap();
-            assert!(found.mac.is_some() && !found.is_permanent, "{found:?}");
+            let is_permanent = matches!(found.state, NeighbourState::Permanent | NeighbourState::Noarp);
+            assert!(found.mac.is_some() && !is_permanent, "{found:?}");
         }
         netlink.refresh_neighbour(index, ABSENT)?;
         let state = netlink.neighbour(index, ABSENT)?.unwrap();
-        assert_eq!((state.state, state.usable_mac()), (NeighbourState::Resolving, None));
+        assert_eq!((state.state, state.usable_mac()), (NeighbourState::Incomplete, None));
         until("no host answers", || {
             netlink.neighbour(index, ABSENT).unwrap().is_none_or(|found| found.state == NeighbourState::Failed)
         });
         // By hand, and it stays so.
         let mac = [2, 0, 0, 0, 0, 9];
         netlink.set_neighbour(index, ABSENT, mac)?;
-        let set = Neighbour { mac: Some(mac), state: NeighbourState::Confirmed, is_permanent: true };
+        let set = Neighbour { mac: Some(mac), state: NeighbourState::Permanent };
         assert_eq!(netlink.neighbour(index, ABSENT)?, Some(set));
         netlink.refresh_neighbour(index, ABSENT)?;
         assert_eq!(netlink.neighbour(index, ABSENT)?, Some(set));

@@ -37,9 +37,10 @@ pub(crate) enum SendOutcome {
 
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
-    ring: VecDeque<QueuedPacket>,
+    pub(crate) ring: VecDeque<QueuedPacket>,
     capacity: usize,
-    blocked: bool,
+    /// The last flush ended because the network takes none now.
+    pub(crate) blocked: bool,
 }
 
 impl TransmitQueue {
@@ -51,18 +52,10 @@ impl TransmitQueue {
         self.capacity - self.ring.len()
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.ring.len()
-    }
-
     pub(crate) fn rewrite<F: Frames>(&self, frames: &mut F, mut write: impl FnMut(&mut [u8])) {
         for buffered in &self.ring {
             write(&mut frames.packet_mut(&buffered.frame)[..buffered.len]);
         }
-    }
-
-    pub(crate) fn blocked(&self) -> bool {
-        self.blocked
     }
 
     pub(crate) fn push(&mut self, buffered: QueuedPacket) {
@@ -143,7 +136,7 @@ mod tests {
             Ok(answer)
         });
         assert_eq!(sent.unwrap(), 2);
-        assert!(transmit_queue.blocked());
+        assert!(transmit_queue.blocked);
         assert_eq!((transmit_queue.room(), frames.available()), (5, 5));
         fill(&mut transmit_queue, &mut frames, 5..7);
         let sent = transmit_queue.flush(&mut frames, &mut counters, |ring, _, _| {
@@ -152,7 +145,7 @@ mod tests {
         });
         assert_eq!(sent.unwrap(), 5);
         assert_eq!(wire, [0, 1, 2, 3, 4, 5, 6]);
-        assert!(!transmit_queue.blocked());
+        assert!(!transmit_queue.blocked);
         assert_eq!((transmit_queue.room(), frames.available()), (8, 8));
         assert_eq!((counters.sent_frames, counters.sent_bytes, counters.send_dropped), (7, 21, 0));
     }

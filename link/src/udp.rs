@@ -168,15 +168,15 @@ impl Link for Udp {
     }
 
     fn buffered(&self) -> usize {
-        self.transmit_queue.len()
+        self.transmit_queue.ring.len()
     }
 
     fn wants_writable(&self) -> bool {
-        self.transmit_queue.blocked()
+        self.transmit_queue.blocked
     }
 
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
-        let interest = if self.transmit_queue.blocked() { Interest::Both } else { Interest::Readable };
+        let interest = if self.transmit_queue.blocked { Interest::Both } else { Interest::Readable };
         let ready = wait(&[(doorbell, Interest::Readable), (self.socket.fd.as_fd(), interest)], timeout)?;
         Ok(ready.readable(0))
     }

@@ -19,9 +19,7 @@ use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVlan, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp,
     State as OperationalState,
 };
-use netlink_packet_route::neighbour::{
-    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
-};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
 
 mod exchange;
@@ -32,10 +30,11 @@ mod watch;
 
 pub use exchange::Netlink;
 pub use guard::{GuardClasses, RootDiscipline, StreamClasses};
+pub use netlink_packet_route::neighbour::NeighbourState;
 pub use watch::NetlinkWatch;
 
 /// The longest name that an interface can have, bytes.
-pub const NAME_MAX: usize = 15;
+const NAME_MAX: usize = 15;
 
 /// An interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -82,37 +81,20 @@ pub struct Route {
     pub mtu: Option<u32>,
 }
 
-/// The reliability of a neighbour's address at the link layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NeighbourState {
-    /// Confirmed of late, or set by hand.
-    Confirmed,
-    /// Known, not confirmed of late; the kernel does not ask.
-    Stale,
-    /// Known, and the kernel is about to ask, or asks.
-    Probing,
-    /// Not known; the kernel asks, or is about to.
-    Resolving,
-    /// It did not answer.
-    Failed,
-}
-
 /// Another host on the same link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
     /// Its address at the link layer, if that is known and of that form.
     pub mac: Option<[u8; 6]>,
-    /// Its reliability.
+    /// Its reliability. One that was set by hand, or is not to be asked for, never becomes stale.
     pub state: NeighbourState,
-    /// True if it was set by hand, or is not to be asked for: it never becomes stale.
-    pub is_permanent: bool,
 }
 
 impl Neighbour {
     /// The address to send to, unless the neighbour did not answer when it was asked last.
     pub fn usable_mac(&self) -> Option<[u8; 6]> {
-        use NeighbourState::{Confirmed, Probing, Stale};
-        self.mac.filter(|_| matches!(self.state, Confirmed | Stale | Probing))
+        use NeighbourState::{Delay, Noarp, Permanent, Probe, Reachable, Stale};
+        self.mac.filter(|_| matches!(self.state, Reachable | Permanent | Noarp | Stale | Delay | Probe))
     }
 }
 
@@ -233,7 +215,8 @@ impl Netlink {
     /// `PermissionDenied`, no such interface.
     pub fn refresh_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
         // The kernel would take "permanent" away.
-        if self.neighbour(interface, address)?.is_some_and(|neighbour| neighbour.is_permanent) {
+        let found = self.neighbour(interface, address)?;
+        if found.is_some_and(|found| matches!(found.state, NeighbourState::Permanent | NeighbourState::Noarp)) {
             return Ok(());
         }
         let mut message = of_neighbour(interface, address);
@@ -390,14 +373,7 @@ fn neighbour(message: &Message, interface: u32, address: IpAddr) -> Option<Neigh
         NeighbourAttribute::LinkLayerAddress(mac) => mac.as_slice().try_into().ok(),
         _ => None,
     });
-    let state = match header.state {
-        Nud::Reachable | Nud::Permanent | Nud::Noarp => NeighbourState::Confirmed,
-        Nud::Stale => NeighbourState::Stale,
-        Nud::Delay | Nud::Probe => NeighbourState::Probing,
-        Nud::Failed => NeighbourState::Failed,
-        _ => NeighbourState::Resolving,
-    };
-    Some(Neighbour { mac, state, is_permanent: matches!(header.state, Nud::Permanent | Nud::Noarp) })
+    Some(Neighbour { mac, state: header.state })
 }
 
 const fn bits(address: IpAddr) -> u8 {

@@ -190,17 +190,17 @@ fn time(value: [u8; 16]) -> Option<u64> {
     (size_of::<libc::timespec>() == 16).then(|| seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
 }
 
-/// Calls `found` with level, type and the first sixteen bytes (zero where there are fewer) of each control message.
+/// Calls `found` with level, type and the first sixteen bytes (zero where there are fewer) of each control message of `header`, whose buffer is `control`.
 #[allow(clippy::unnecessary_cast, reason = "the lengths are u32 with musl")]
-fn for_each_control(
+pub(super) fn for_each_control(
     header: &libc::msghdr,
-    control: &Control,
+    control: &[u64],
     mut found: impl FnMut(libc::c_int, libc::c_int, [u8; 16]),
 ) {
-    let given = (header.msg_controllen as usize).min(size_of::<Control>());
+    let given = (header.msg_controllen as usize).min(size_of_val(control));
     // SAFETY: CMSG_LEN only computes.
     let first = unsafe { libc::CMSG_LEN(0) as usize };
-    let bytes = ptr::from_ref(control).cast::<u8>();
+    let bytes = control.as_ptr().cast::<u8>();
     let mut at = 0;
     while at + first <= given {
         // SAFETY: `first` bytes from `at` on, at least a cmsghdr, lie inside of the control buffer, which is wholly initialised.

@@ -1,12 +1,13 @@
 //! The socket's error queue: what the network reported about packets that had left (`IP_RECVERR`, `IPV6_RECVERR`).
 
 use std::io;
-use std::mem::{size_of, zeroed};
+use std::mem::{transmute, zeroed};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use super::address::Address;
+use super::batch::for_each_control;
 
 /// One report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,26 +40,14 @@ pub(crate) fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<NetworkErr
         return if error.kind() == io::ErrorKind::WouldBlock { Ok(None) } else { Err(error) };
     }
     let mut report = NetworkError { peer: address.read(), errno: 0, local: false, info: 0 };
-    // SAFETY: the kernel filled the header; the macros walk within msg_controllen of the buffer, which is still alive.
-    let mut message = unsafe { libc::CMSG_FIRSTHDR(&header) };
-    while !message.is_null() {
-        // SAFETY: not null, so it points to a whole cmsghdr in the buffer.
-        let head = unsafe { message.read() };
-        let ours = matches!(
-            (head.cmsg_level, head.cmsg_type),
-            (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)
-        );
-        // SAFETY: CMSG_LEN only computes.
-        let needed = unsafe { libc::CMSG_LEN(size_of::<libc::sock_extended_err>() as libc::c_uint) } as usize;
-        if ours && head.cmsg_len as usize >= needed {
-            // SAFETY: the length says that a whole sock_extended_err follows the header; it is plain data.
-            let error = unsafe { libc::CMSG_DATA(message).cast::<libc::sock_extended_err>().read_unaligned() };
+    for_each_control(&header, &control, |level, kind, value| {
+        if let (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) = (level, kind) {
+            // SAFETY: it is plain data, of which the kernel writes the whole, and of as many bytes.
+            let error: libc::sock_extended_err = unsafe { transmute(value) };
             report.errno = i32::try_from(error.ee_errno).unwrap_or(0);
             report.local = error.ee_origin == libc::SO_EE_ORIGIN_LOCAL;
             report.info = error.ee_info;
         }
-        // SAFETY: as for CMSG_FIRSTHDR.
-        message = unsafe { libc::CMSG_NXTHDR(&header, message) };
-    }
+    });
     Ok(Some(report))
 }

@@ -127,14 +127,14 @@ pub struct Xdp {
 
 impl fmt::Debug for Xdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Xdp").field("address", &self.address).field("opened", self.watcher.status().opened()).finish()
+        f.debug_struct("Xdp").field("address", &self.address).field("opened", self.watcher.status.opened()).finish()
     }
 }
 
 impl Xdp {
     /// The properties of the open link, and what happens to frames before they come here. It can be read in any thread.
     pub fn status(&self) -> Arc<XdpStatus> {
-        Arc::clone(self.watcher.status())
+        Arc::clone(&self.watcher.status)
     }
 
     /// Takes the frames back that were sent.
@@ -233,17 +233,17 @@ impl Xdp {
 
     /// The handlers of applications in the kernel, for any thread.
     pub fn handlers(&self) -> Arc<handler::Handlers> {
-        Arc::clone(self.program.handlers())
+        Arc::clone(&self.program.handlers)
     }
 
     /// Returns the test whether packets that the handlers send back arrive.
     pub fn prober(&self) -> handler::Prober {
-        self.watcher.prober(self.handlers())
+        handler::Prober { shared: Arc::clone(&self.watcher.shared), handlers: self.handlers() }
     }
 
     /// Returns, once, the part that steers the kernel's packets into streams; to be called in the network namespace of the interface.
     pub fn take_steering(&mut self) -> Option<steer::InterfaceStreams> {
-        let below = self.watcher.status().opened().index;
+        let below = self.watcher.status.opened().index;
         self.program.take_steered().map(|steered| steer::InterfaceStreams::new(steered, below, None))
     }
 
@@ -257,8 +257,8 @@ impl Xdp {
     }
 
     fn exchange_peers(&mut self) {
-        if self.peers.exchange(self.watcher.directory()) {
-            self.watcher.look();
+        if self.peers.exchange(&self.watcher.shared.directory) {
+            self.watcher.shared.look();
         }
     }
 
@@ -385,14 +385,14 @@ impl Link for Xdp {
             send_too_large: own.send_too_large + udp.send_too_large,
             receive_truncated: own.receive_truncated + udp.receive_truncated,
             receive_damaged: own.receive_damaged + udp.receive_damaged,
-            receive_overflow: udp.receive_overflow + self.watcher.status().overflow(),
+            receive_overflow: udp.receive_overflow + self.watcher.status.overflow.load(Ordering::Relaxed),
             receive_starved: own.receive_starved + udp.receive_starved,
             events_lost: self.events.lost + udp.events_lost,
         }
     }
 
     fn lost(&self) -> u64 {
-        self.udp.counters().receive_overflow + self.watcher.status().real_time_overflow()
+        self.udp.counters().receive_overflow + self.watcher.status.real_time_overflow.load(Ordering::Relaxed)
     }
 
     fn expect(&mut self, place: u32, expected: &ExpectedChannel) -> io::Result<()> {
@@ -441,7 +441,7 @@ impl Link for Xdp {
     }
 
     fn poll_handled(&mut self) -> Option<EarlyHandling> {
-        self.program.handlers().poll(&mut self.handled_in_all)
+        self.program.handlers.poll(&mut self.handled_in_all)
     }
 }
 
@@ -481,7 +481,7 @@ impl LinkOver<KernelFrames> for Xdp {
         mut sink: impl FnMut(Received, &mut KernelFrames),
     ) -> io::Result<usize> {
         self.check_region(frames);
-        if !self.is_gone && self.watcher.status().is_gone() {
+        if !self.is_gone && self.watcher.status.is_gone() {
             self.give_up_interface();
         }
         if self.in_flight > 0 {

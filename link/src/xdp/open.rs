@@ -107,11 +107,12 @@ impl Xdp {
         let drop_cost = drop_cost(&mut program, &place, address).map_err(told)?;
         // What the measurement counted is not to be seen.
         let observer = program.observer().map_err(kernel("another descriptor"))?;
-        let attached = program.attach(place.below.index, config.mode).map_err(|error| of_program(name, error))?;
+        let index = place.below.index;
+        let attached = program.attach(index, config.mode);
+        let attached = attached.map_err(|source| of_attach(name, index, config.mode, source))?;
         let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
         let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
         let zero_copy = opened[0].socket(0).is_zero_copy();
-        let index = place.below.index;
         let found = OpenedXdp {
             interface: name.to_owned(),
             index,
@@ -443,16 +444,31 @@ pub(super) fn of_program(interface: &str, error: program::Error) -> XdpError {
     let interface = interface.to_owned();
     match error {
         program::Error::NotPermitted { .. } => XdpError::NotPermitted { interface, what: "load and attach a program" },
-        program::Error::Occupied { program, .. } => {
+        other => XdpError::Program(other.to_string()),
+    }
+}
+
+/// The reason why the program cannot be attached to an interface, by its name and number.
+pub(super) fn of_attach(name: &str, number: u32, mode: Mode, source: io::Error) -> XdpError {
+    let interface = name.to_owned();
+    // Of an interface that is not there the kernel says EINVAL.
+    let there = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(number));
+    if let Ok(None) = there {
+        return XdpError::NoInterface { interface };
+    }
+    match source.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            let program = there.ok().flatten().and_then(|found| found.program);
             XdpError::ForeignProgram { interface, program: program.unwrap_or(0) }
         }
-        program::Error::NoInterface { .. } => XdpError::NoInterface { interface },
-        program::Error::Driver { source, .. } => XdpError::NotAttached {
+        Some(libc::EPERM | libc::EACCES) => of_program(name, program::Error::NotPermitted { source }),
+        // EOPNOTSUPP if it never does; ERANGE or EINVAL often mean that the MTU is too large.
+        _ if mode == Mode::Native => XdpError::NotAttached {
             interface,
             advice: "ask for the mode any or generic; an MTU beyond what the driver takes with a program is another reason",
             source,
         },
-        other => XdpError::Program(other.to_string()),
+        _ => of_program(name, program::Error::kernel("to attach the program")(source)),
     }
 }
 
@@ -482,7 +498,7 @@ fn open_queues(
         io::ErrorKind::PermissionDenied => XdpError::NotPermitted { interface: name.clone(), what },
         _ => XdpError::Kernel { interface: name.clone(), what, source },
     };
-    let region = Arc::clone(frames.mapping());
+    let region = Arc::clone(&frames.memory);
     let mut opened: Vec<Queue> = Vec::new();
     for number in 0..queues {
         let first = rings::socket().map_err(|source| permitted("open an AF_XDP socket", source))?;
@@ -493,7 +509,7 @@ fn open_queues(
             let is_enough = limit.is_some_and(|limit| limit >= bytes);
             let patience = if is_enough { config.patience } else { Duration::ZERO };
             // SAFETY: each queue keeps the region as long as its sockets.
-            let register = || unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) };
+            let register = || unsafe { rings::register(first.as_fd(), &region, frames.chunk as u32) };
             let registered = patiently(now() + patience, Errno::NOBUFS, &register);
             registered.map_err(|source| {
                 let interface = name.clone();

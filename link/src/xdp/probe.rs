@@ -78,8 +78,8 @@ fn try_out(shared: &WatcherShared, handlers: &Handlers, interface: u32, peer: So
     let _one = TRYING.lock().unwrap_or_else(PoisonError::into_inner);
     let begin = std::time::Instant::now();
     let template = loop {
-        if let Some(template) = shared.template(peer) {
-            break template;
+        if let Some(direct) = shared.directory.direct(peer) {
+            break direct.template;
         }
         if begin.elapsed() > PATIENCE / 2 {
             return Err(failed("no way to it is known on the interface"));

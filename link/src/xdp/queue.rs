@@ -75,7 +75,7 @@ impl Queue {
         let sender = (plan.transmit > 0).then(|| another(0, plan.transmit)).transpose()?;
         let sockets = [first].into_iter().chain(others).collect();
         let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
-        let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(frames.mapping()) };
+        let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(&frames.memory) };
         for _ in 0..plan.frames() {
             if !queue.replace(frames) {
                 return Err(io::Error::other("the region has too few frames for the fill ring"));
@@ -87,7 +87,7 @@ impl Queue {
 
     /// True if `frames` are those of the region that the sockets were made with.
     pub(super) fn has_region(&self, frames: &KernelFrames) -> bool {
-        Arc::ptr_eq(&self.region, frames.mapping())
+        Arc::ptr_eq(&self.region, &frames.memory)
     }
 
     /// The socket of a class, by its place in [`CLASSES`].

@@ -25,9 +25,9 @@ pub(super) const MOST_PACKET: usize = 4096 - BEGIN;
 /// A region whose frames the kernel writes to and reads from.
 #[derive(Debug)]
 pub struct KernelFrames {
-    memory: Arc<Mapping>,
+    pub(super) memory: Arc<Mapping>,
     /// Bytes of a frame: a power of two.
-    chunk: usize,
+    pub(super) chunk: usize,
     /// The offset of each frame's packet in it: what arrives begins after the headers that it came with.
     begins: Box<[u16]>,
     /// Which frames the kernel has: it gives each back once.
@@ -56,17 +56,9 @@ impl KernelFrames {
         Ok(Self { memory, chunk, begins, lent, free: (0..frames).rev().collect(), clock_ahead })
     }
 
-    pub(super) fn mapping(&self) -> &Arc<Mapping> {
-        &self.memory
-    }
-
     /// Bytes of the longest frame that the kernel receives into one of ours.
     pub(super) fn largest_frame(&self) -> usize {
         self.chunk - KERNEL_HEADROOM
-    }
-
-    pub(super) fn chunk(&self) -> usize {
-        self.chunk
     }
 
     /// The number of free frames.
@@ -178,7 +170,7 @@ mod tests {
     #[test]
     fn what_arrives_begins_after_its_headers() {
         let mut frames = KernelFrames::new(4, 1400, 0).unwrap();
-        assert_eq!((frames.chunk(), frames.available()), (2048, 4));
+        assert_eq!((frames.chunk, frames.available()), (2048, 4));
         let frame = frames.take().unwrap();
         frames.packet_mut(&frame)[..3].copy_from_slice(b"abc");
         assert_eq!(frames.arrived(&frame, BEGIN, 3), Some(&b"abc"[..]));
@@ -199,7 +191,7 @@ mod tests {
         assert_eq!(frames.take_back(4 * 2048), None);
         frames.free(FrameId::from_index(index));
         assert!(KernelFrames::new(1, 4000, 0).is_err());
-        assert_eq!(KernelFrames::new(1, 3000, 0).unwrap().chunk(), 4096);
+        assert_eq!(KernelFrames::new(1, 3000, 0).unwrap().chunk, 4096);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use laxity_core::units::Duration;
 
 use super::error::XdpError;
 use super::mode::Mode;
-use super::open::of_program;
+use super::open::{of_attach, of_program};
 pub use super::program::{Flow, Protocol, StreamCounts};
 use super::program::{Program, STREAMS, StreamProgram};
 use crate::netlink::Netlink;
@@ -93,10 +93,9 @@ impl InterfaceStreams {
             |source| XdpError::Kernel { interface: asked.clone(), what: "a question about interfaces", source };
         let found = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(interface)).map_err(failed)?;
         let name = found.ok_or(XdpError::NoInterface { interface: asked.clone() })?.name;
-        let of = |error| of_program(&name, error);
-        let mut program = Program::load().map_err(of)?;
+        let mut program = Program::load().map_err(|error| of_program(&name, error))?;
         let steered = program.take_steered().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
-        program.attach(interface, Mode::Any).map_err(of)?;
+        program.attach(interface, Mode::Any).map_err(|source| of_attach(&name, interface, Mode::Any, source))?;
         Ok(Self::new(steered, interface, Some(program)))
     }
 

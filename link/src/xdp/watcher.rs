@@ -11,10 +11,9 @@ use std::thread::JoinHandle;
 use laxity_core::units::{Duration, Instant};
 
 use super::config::OpenedXdp;
-use super::handler::Handlers;
 use super::headers::{Mac, Template};
 use super::peers::{DirectPeer, PeerDirectory};
-use super::probe::{ProbeRequest, Prober};
+use super::probe::ProbeRequest;
 use super::program::{CounterReader, EarlyFigures};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
@@ -32,9 +31,10 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct XdpStatus {
     opened: OpenedXdp,
     early: Mutex<EarlyFigures>,
-    overflow: AtomicU64,
-    /// Those of it that may have been a real-time channel's.
-    real_time_overflow: AtomicU64,
+    /// Frames that were lost for want of room, whatever their class.
+    pub(super) overflow: AtomicU64,
+    /// Those of them that may have been a real-time channel's: other classes have rings of their own.
+    pub(super) real_time_overflow: AtomicU64,
     is_gone: AtomicBool,
     /// Receive queues of the interface, as far as they can be counted.
     queues: AtomicU32,
@@ -49,16 +49,6 @@ impl XdpStatus {
     /// The counters of frames before they came here.
     pub fn early(&self) -> EarlyFigures {
         *self.early.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Frames that were lost for want of room, whatever their class. Does not block.
-    pub(super) fn overflow(&self) -> u64 {
-        self.overflow.load(Ordering::Relaxed)
-    }
-
-    /// Those of them that may have been a real-time channel's: other classes have rings of their own. Does not block.
-    pub(super) fn real_time_overflow(&self) -> u64 {
-        self.real_time_overflow.load(Ordering::Relaxed)
     }
 
     /// The receive queues that the interface has now. Packets that arrive on those beyond
@@ -76,14 +66,14 @@ impl XdpStatus {
 /// The thread's handle; dropping it ends the thread.
 #[derive(Debug)]
 pub(super) struct Watcher {
-    shared: Arc<WatcherShared>,
-    status: Arc<XdpStatus>,
+    pub(super) shared: Arc<WatcherShared>,
+    pub(super) status: Arc<XdpStatus>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug)]
 pub(super) struct WatcherShared {
-    directory: PeerDirectory,
+    pub(super) directory: PeerDirectory,
     wake: Wake,
     stop: AtomicBool,
     /// The probes that are to be tried.
@@ -97,12 +87,7 @@ impl WatcherShared {
         self.wake.wake();
     }
 
-    /// The headers of packets to `peer`, if the way there is known.
-    pub(super) fn template(&self, peer: SocketAddr) -> Option<Template> {
-        self.directory.direct(peer).map(|direct| direct.template)
-    }
-
-    /// Has the thread look for peers anew.
+    /// Has the thread look for peers that are new.
     pub(super) fn look(&self) {
         self.wake.wake();
     }
@@ -154,23 +139,6 @@ impl Watcher {
         };
         let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).spawn(move || work.run())?;
         Ok(Self { shared, status, thread: Some(thread) })
-    }
-
-    pub(super) fn status(&self) -> &Arc<XdpStatus> {
-        &self.status
-    }
-
-    pub(super) fn directory(&self) -> &PeerDirectory {
-        &self.shared.directory
-    }
-
-    /// Has it look for peers that are new.
-    pub(super) fn look(&self) {
-        self.shared.look();
-    }
-
-    pub(super) fn prober(&self, handlers: Arc<Handlers>) -> Prober {
-        Prober { shared: Arc::clone(&self.shared), handlers }
     }
 }
 
@@ -286,7 +254,7 @@ impl WatcherThread {
         }
         let Some(source) = from.or(route.source) else { return Ok(None) };
         let Some(neighbour) = self.netlink.neighbour(own.index, route.next_hop)? else { return Ok(None) };
-        if neighbour.state == NeighbourState::Stale && !neighbour.is_permanent {
+        if neighbour.state == NeighbourState::Stale {
             // Packets that the kernel does not see confirm nothing.
             self.netlink.refresh_neighbour(own.index, route.next_hop)?;
         }

@@ -1,4 +1,4 @@
-//! The reasons why the program does not run, and the component at fault.
+//! The reasons why the program cannot be loaded, and the component at fault.
 
 use std::io;
 
@@ -7,13 +7,10 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::util::KernelVersion;
 
-use super::Mode;
-use crate::netlink::Netlink;
-
 /// The first kernel that has all that the program needs: compare-and-exchange.
 const OLDEST: (u8, u8) = (5, 12);
 
-/// The reason why the program cannot be loaded or attached.
+/// The reason why the program cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The user's rights.
@@ -40,33 +37,6 @@ pub(crate) enum Error {
         /// The verifier's log.
         log: String,
     },
-    /// A program of another executive, or another XDP program, is there.
-    #[error(
-        "early demultiplexing: interface {interface} has a program attached already, of another executive or another program{}; `bpftool net` shows it, `ip link set DEV xdp off` takes one off that is not held by its process",
-        program.map_or(String::new(), |number| format!(" (number {number})"))
-    )]
-    Occupied {
-        /// The interface's number.
-        interface: u32,
-        /// The program's, if the kernel tells.
-        program: Option<u32>,
-    },
-    /// The driver cannot, or not as the interface is set up.
-    #[error(
-        "early demultiplexing: the driver of interface {interface} does not take a program as the interface is set up ({source}); generic mode works everywhere"
-    )]
-    Driver {
-        /// The interface's number.
-        interface: u32,
-        /// EOPNOTSUPP if it never does; ERANGE or EINVAL often mean that the MTU is too large.
-        source: io::Error,
-    },
-    /// There is no such interface.
-    #[error("early demultiplexing: there is no interface {interface}")]
-    NoInterface {
-        /// The interface that was asked for.
-        interface: u32,
-    },
     /// The object that this was built with is not that of this source.
     #[error("early demultiplexing: the program that was built in is another; .ci/bpf renews it")]
     Object,
@@ -81,7 +51,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    pub(super) fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::of(what, source)
     }
 
@@ -139,21 +109,6 @@ impl Error {
             }
             _ if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => Self::NotPermitted { source },
             _ => Self::Kernel { what, source },
-        }
-    }
-
-    pub(super) fn from_attach(interface: u32, mode: Mode, source: io::Error) -> Self {
-        // Of an interface that is not there the kernel says EINVAL.
-        let there = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(interface));
-        if let Ok(None) = there {
-            return Self::NoInterface { interface };
-        }
-        let program = there.ok().flatten().and_then(|found| found.program);
-        match source.raw_os_error() {
-            Some(libc::EBUSY | libc::EEXIST) => Self::Occupied { interface, program },
-            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { source },
-            _ if mode == Mode::Native => Self::Driver { interface, source },
-            _ => Self::of("to attach the program", source),
         }
     }
 }

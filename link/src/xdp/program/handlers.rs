@@ -474,8 +474,6 @@ impl Handlers {
 /// The counters of a handler in the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct HandlerCounts {
-    /// True if it ended by itself: it took more than its budget, twice in sixteen messages.
-    pub is_over_budget: bool,
     /// Messages that it had.
     pub runs: u64,
     /// Messages that it did not have, because they came faster than it may have them.
@@ -541,7 +539,6 @@ impl InstalledHandler {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         let longest = Duration::from_nanos(read(&slot.longest_ns));
         HandlerCounts {
-            is_over_budget: self.has_ended(),
             runs: read(&slot.runs),
             beyond: read(&slot.beyond),
             stale: read(&slot.stale),
@@ -556,7 +553,7 @@ impl InstalledHandler {
         }
     }
 
-    /// True if it ended by itself. One load.
+    /// True if it ended by itself: it took more than its budget, twice in sixteen messages. One load.
     pub fn has_ended(&self) -> bool {
         self.handlers.slots[self.index].ended.load(Relaxed) != 0
     }

@@ -12,7 +12,6 @@ mod kernel;
 mod layout;
 mod mapped_array;
 mod module;
-mod observer;
 mod steering;
 mod survey;
 #[cfg(test)]
@@ -39,10 +38,9 @@ pub use handlers::{
 };
 pub(crate) use kernel::TestRun;
 pub use kernel::can_load;
-use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
+use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, REASONS, Sender};
 use mapped_array::MappedArray;
 pub use module::{Module, ModuleMap, Notice, Notices};
-pub(crate) use observer::CounterReader;
 pub use steering::{Flow, Protocol, StreamCounts};
 pub(crate) use steering::{STREAMS, StreamProgram};
 
@@ -108,19 +106,46 @@ pub struct EarlyFigures {
     pub no_frame: u64,
 }
 
-impl EarlyFigures {
-    /// The counters since `earlier`.
-    pub(crate) fn since(&self, earlier: &Self) -> Self {
-        Self {
-            passed: self.passed - earlier.passed,
-            taken: self.taken - earlier.taken,
-            malformed: self.malformed - earlier.malformed,
-            unknown: self.unknown - earlier.unknown,
-            too_large: self.too_large - earlier.too_large,
-            over_rate: self.over_rate - earlier.over_rate,
-            over_control: self.over_control - earlier.over_control,
-            ..*self
+/// Reads what became of the frames since it was made, for a thread that only watches.
+#[derive(Debug)]
+pub(crate) struct CounterReader {
+    reasons: OwnedFd,
+    /// One value for each processor.
+    counts: Box<[u64]>,
+    /// The counters to subtract: runs for measurements.
+    before: [u64; REASONS],
+}
+
+impl CounterReader {
+    /// The counters of the frames since then. One system call for each field.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn reasons(&mut self) -> io::Result<EarlyFigures> {
+        let mut counts = self.sums()?;
+        for (count, before) in counts.iter_mut().zip(self.before) {
+            *count -= before;
         }
+        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = counts;
+        Ok(EarlyFigures {
+            passed,
+            taken,
+            malformed,
+            unknown,
+            too_large,
+            over_rate,
+            over_control,
+            ..EarlyFigures::default()
+        })
+    }
+
+    fn sums(&mut self) -> io::Result<[u64; REASONS]> {
+        let mut sums = [0; REASONS];
+        for (reason, sum) in (0..).zip(&mut sums) {
+            kernel::look_up_per_processor(self.reasons.as_fd(), reason, &mut self.counts)?;
+            *sum = self.counts.iter().sum();
+        }
+        Ok(sums)
     }
 }
 
@@ -137,11 +162,14 @@ pub(crate) struct Program {
     addresses: HashMap<MapData, Address, u8>,
     peers: HashMap<MapData, Sender, u64>,
     sockets: XskMap<MapData>,
-    reasons: CounterReader,
+    reasons: OwnedFd,
+    /// Those that each of the `reasons` has a value for.
+    processors: usize,
     /// Until it is taken.
     steered: Option<StreamProgram>,
     channels: Arc<MappedArray<Channel>>,
-    handlers: Arc<Handlers>,
+    /// The handlers of applications behind it.
+    pub(crate) handlers: Arc<Handlers>,
     paid_until: MappedArray<AtomicU64>,
     dropped: MappedArray<Drops>,
     /// The peer that each place has in `peers`.
@@ -201,18 +229,14 @@ impl Program {
             addresses,
             peers,
             sockets,
-            reasons: CounterReader::new(reasons, processors),
+            reasons,
+            processors,
         })
     }
 
     /// Its part for streams, once.
     pub(crate) fn take_steered(&mut self) -> Option<StreamProgram> {
         self.steered.take()
-    }
-
-    /// The handlers of applications behind it.
-    pub(crate) fn handlers(&self) -> &Arc<Handlers> {
-        &self.handlers
     }
 
     /// Says which frames are ours, of those to one of our addresses. Before this, none is.
@@ -253,7 +277,7 @@ impl Program {
     ///
     /// # Errors
     /// Another program is there, which is left alone; the driver cannot do it; there is no such interface; the user may not.
-    pub(crate) fn attach(&mut self, interface: u32, mode: Mode) -> Result<AttachedProgram, Error> {
+    pub(crate) fn attach(&mut self, interface: u32, mode: Mode) -> io::Result<AttachedProgram> {
         self.detach();
         let program = self.fd.as_fd();
         let mut attach = |is_native| {
@@ -274,10 +298,7 @@ impl Program {
                 attach(false)
             }),
         };
-        match got {
-            Ok(is_native) => Ok(AttachedProgram { is_native, refused }),
-            Err(source) => Err(Error::from_attach(interface, mode, source)),
-        }
+        got.map(|is_native| AttachedProgram { is_native, refused })
     }
 
     /// Takes the program off its interface; frames go the kernel's way again.
@@ -366,22 +387,15 @@ impl Program {
         self.sockets.set(socket_place(queue, class)?, socket.as_raw_fd(), 0).map_err(error::of_map)
     }
 
-    /// The counters of the frames so far. One system call for each field.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    // For tests and the fuzz target.
-    #[allow(dead_code)]
-    pub(crate) fn reasons(&mut self) -> io::Result<EarlyFigures> {
-        self.reasons.reasons()
-    }
-
-    /// For a thread that only reads what becomes of the frames from here on.
+    /// Reads what becomes of the frames from here on.
     ///
     /// # Errors
     /// The process has no descriptor left.
-    pub(crate) fn observer(&mut self) -> io::Result<CounterReader> {
-        self.reasons.afresh()
+    pub(crate) fn observer(&self) -> io::Result<CounterReader> {
+        let counts = vec![0; self.processors].into_boxed_slice();
+        let mut reader = CounterReader { reasons: self.reasons.try_clone()?, counts, before: [0; REASONS] };
+        reader.before = reader.sums()?;
+        Ok(reader)
     }
 
     /// Packets that were dropped as beyond their contract, of all channels; only grows. No system call.

@@ -1,12 +1,20 @@
 //! Attaching: which mode, who is there already, and that nothing stays.
 
 use super::*;
+use crate::xdp::XdpError;
+use crate::xdp::open::of_attach;
 
 const CHILD: &str = "LAXITY_TEST_ATTACH";
 
 fn program_of(interface: u32) -> Option<u32> {
     let found = crate::netlink::Netlink::open().unwrap().interface_by_index(interface).unwrap();
     found.unwrap().program
+}
+
+/// The reason why an interface, named as it is numbered, does not take the program.
+fn refused(program: &mut Program, interface: u32, mode: Mode) -> XdpError {
+    let source = program.attach(interface, mode).unwrap_err();
+    of_attach(&interface.to_string(), interface, mode, source)
 }
 
 #[test]
@@ -21,9 +29,12 @@ fn the_first_is_not_replaced_and_the_last_leaves_nothing() {
         let number = program_of(one);
         assert!(number.is_some());
         for mode in [Mode::Native, Mode::Generic, Mode::Any] {
-            let error = second.attach(one, mode).unwrap_err();
-            assert!(matches!(error, Error::Occupied { interface, program } if (interface, program) == (one, number)));
-            assert!(error.to_string().contains(&format!("number {}", number.unwrap())), "{error}");
+            let error = refused(&mut second, one, mode);
+            assert!(
+                error.to_string().starts_with(&format!("xdp {one}: program {} is attached", number.unwrap())),
+                "{error}"
+            );
+            assert!(matches!(error, XdpError::ForeignProgram { program, .. } if Some(program) == number));
         }
         assert_eq!(program_of(one), number);
     }
@@ -32,7 +43,8 @@ fn the_first_is_not_replaced_and_the_last_leaves_nothing() {
     second.attach(one, Mode::Native).unwrap();
     second.detach();
     assert_eq!(program_of(one), None);
-    assert!(matches!(second.attach(99_999, Mode::Any), Err(Error::NoInterface { interface: 99_999 })));
+    let error = refused(&mut second, 99_999, Mode::Any);
+    assert!(matches!(error, XdpError::NoInterface { interface } if interface == "99999"));
 }
 
 #[test]
@@ -41,16 +53,16 @@ fn what_a_driver_refuses_is_done_without_it() {
     let Some([one, two]) = cable() else { return };
     // The driver has no room for a program beside frames of that length.
     assert!(ip(&["link", "set", "two", "mtu", "9000"]));
-    let error = program.attach(one, Mode::Native).unwrap_err();
-    assert!(matches!(error, Error::Driver { interface, .. } if interface == one), "{error}");
+    let error = refused(&mut program, one, Mode::Native);
+    assert!(matches!(&error, XdpError::NotAttached { interface, .. } if *interface == one.to_string()), "{error}");
     let attached = program.attach(one, Mode::Any).unwrap();
     assert!(!attached.is_native && attached.refused.is_some());
     // A loopback interface has no driver that could.
     drop(program);
     let mut program = loaded().unwrap();
-    let error = program.attach(1, Mode::Native).unwrap_err();
+    let error = refused(&mut program, 1, Mode::Native);
     assert!(
-        matches!(&error, Error::Driver { source, .. } if source.raw_os_error() == Some(libc::EOPNOTSUPP)),
+        matches!(&error, XdpError::NotAttached { source, .. } if source.raw_os_error() == Some(libc::EOPNOTSUPP)),
         "{error}"
     );
     assert!(!program.attach(1, Mode::Any).unwrap().is_native);

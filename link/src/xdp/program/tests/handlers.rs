@@ -69,7 +69,7 @@ impl HandlerFixture {
     }
 
     fn install(&self, what: &InstallRequest<'_>) -> Result<InstalledHandler, HandlerError> {
-        Arc::clone(self.program.handlers()).install(&done(), what, || true)
+        Arc::clone(&self.program.handlers).install(&done(), what, || true)
     }
 
     fn arrives(&self, frame: &[u8]) -> u32 {
@@ -79,7 +79,7 @@ impl HandlerFixture {
     /// The executive hears of everything.
     fn tell(&self) {
         let mut told = 0;
-        while self.program.handlers().poll(&mut told).is_some() {}
+        while self.program.handlers.poll(&mut told).is_some() {}
     }
 }
 
@@ -214,7 +214,7 @@ fn what_comes_faster_than_it_may_have_it_goes_the_usual_way() {
 #[test]
 fn one_that_is_refused_leaves_nothing() {
     let Some(scene) = HandlerFixture::new(17) else { return };
-    let handlers = scene.program.handlers();
+    let handlers = &scene.program.handlers;
     let refused = handlers.install(&done(), &plain(0, None), || false);
     assert!(matches!(refused, Err(HandlerError::NoChannel)));
     assert!(matches!(scene.install(&plain(17, None)), Err(HandlerError::NoChannel)));
@@ -238,18 +238,18 @@ fn what_takes_anothers_place_keeps_its_order_and_its_rate_while_both_run() {
     // Another processor is at the first one while the second is installed already: what that uses up is the second's, too.
     let second = scene.install(&limited(Some(&first))).unwrap();
     assert_eq!(scene.arrives(&message(0, 2)), DROP);
-    scene.program.handlers().switch(0, &first);
+    scene.program.handlers.switch(0, &first);
     assert_eq!(scene.arrives(&message(0, 5)), DROP);
-    scene.program.handlers().switch(0, &second);
+    scene.program.handlers.switch(0, &second);
     assert_eq!(scene.arrives(&message(0, 6)), REDIRECT);
     assert_eq!((first.counts().runs, second.counts().runs, second.counts().beyond), (3, 1, 1));
     // Likewise of the order.
     let Some(scene) = HandlerFixture::new(1) else { return };
     let first = scene.install(&plain(0, None)).unwrap();
     let second = scene.install(&plain(0, Some(&first))).unwrap();
-    scene.program.handlers().switch(0, &first);
+    scene.program.handlers.switch(0, &first);
     assert_eq!(scene.arrives(&message(0, 5)), DROP);
-    scene.program.handlers().switch(0, &second);
+    scene.program.handlers.switch(0, &second);
     assert_eq!(scene.arrives(&message(0, 4)), DROP);
     assert_eq!((first.counts().runs, second.counts().runs, second.counts().stale), (1, 0, 1));
 }

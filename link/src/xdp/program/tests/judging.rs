@@ -46,16 +46,16 @@ pub(super) fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
 
 /// What the counters say of one frame.
 fn counted(program: &mut Program, frame: &[u8]) -> EarlyFigures {
-    let before = program.reasons().unwrap();
+    let mut reader = program.observer().unwrap();
     program.test_run(frame, None, 1).unwrap();
-    program.reasons().unwrap().since(&before)
+    reader.reasons().unwrap()
 }
 
 /// How many of `count` frames are taken.
 fn taken(program: &mut Program, frame: &[u8], count: u32) -> u64 {
-    let before = program.reasons().unwrap();
+    let mut reader = program.observer().unwrap();
     program.test_run(frame, None, count).unwrap();
-    program.reasons().unwrap().since(&before).taken
+    reader.reasons().unwrap().taken
 }
 
 fn data(peer: &str, place: u32, key: u64, bytes: u32, index: u16) -> Vec<u8> {
@@ -130,6 +130,7 @@ fn unknown_peers_take_nothing_from_known_ones() {
     let twice = RateLimit { spacing: NEVER, tolerance: NEVER };
     let settings = Settings { control: once, peer_control: twice, ..settings() };
     let Some((mut program, _sockets)) = ready(&settings) else { return };
+    let mut reader = program.observer().unwrap();
     program.expect(3, &expected(PEER, 1)).unwrap();
     program.expect_control(4, at(PEER6)).unwrap();
     assert_eq!(taken(&mut program, &asks("203.0.113.1:1"), 10), 1);
@@ -138,7 +139,7 @@ fn unknown_peers_take_nothing_from_known_ones() {
     assert_eq!(taken(&mut program, &asks(&other_port), 10), 0);
     assert_eq!(taken(&mut program, &asks(PEER), 10), 2);
     assert_eq!(taken(&mut program, &asks(PEER6), 10), 2, "each has its own");
-    let mut over = program.reasons().unwrap();
+    let mut over = reader.reasons().unwrap();
     over.taken = 0;
     assert_eq!(over, EarlyFigures { over_control: 9 + 10 + 10 + 8 + 8, ..EarlyFigures::default() });
     assert_eq!(program.policed_total(), 0);
@@ -254,6 +255,7 @@ fn frames_of_a_network_come_by() {
         assert!(ip(&["link", "set", "two", "address", "02:00:00:00:00:01", "up"]));
         assert!(ip(&["link", "set", "one", "up"]) && ip(&["address", "add", "192.0.2.1/24", "dev", "one"]));
         assert!(ip(&["neighbour", "add", "192.0.2.9", "lladdr", "02:00:00:00:00:01", "dev", "one"]));
+        let mut reader = program.observer().unwrap();
         program.attach(two, mode).unwrap();
         program.expect(5, &expected(PEER, 1)).unwrap();
         let socket = std::net::UdpSocket::bind(PEER).unwrap();
@@ -265,10 +267,10 @@ fn frames_of_a_network_come_by() {
             }
         }
         let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
-        let mut seen = program.reasons().unwrap();
+        let mut seen = reader.reasons().unwrap();
         while seen.passed < 4 && std::time::Instant::now() < end {
             std::thread::sleep(std::time::Duration::from_millis(5));
-            seen = program.reasons().unwrap();
+            seen = reader.reasons().unwrap();
         }
         assert!(seen.passed >= 4, "{mode:?}: {seen:?}");
         seen.passed = 0;
