@@ -400,12 +400,12 @@ impl Service {
     }
 }
 
-/// The set-up of a channel that all of its hosts have.
+/// What a channel is set up with between this host and its neighbour.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelTerms {
     /// The service that it has.
     pub service: Service,
-    /// S: the packet payload that was agreed, bytes.
+    /// S: the packet payload, bytes: what was agreed, and until then what is offered.
     pub packet: u32,
     /// The largest size of a message as a multiple of `max_message`: more than 1 if the sender's overload policy is `decay`.
     pub oversize: u32,

@@ -64,7 +64,7 @@ pub const MAX_WAITING_OF_HOST: usize = 16;
 /// overflow only delays.
 pub const MAX_CONTROL_FRAMES: usize = 64;
 /// Most bytes by which a control frame is longer than the header of a data packet. The link's model counts them as payload, because its
-/// overhead counts that header already.
+/// overhead counts that header already. A test of [`wire`](crate::wire) compares it with the largest control frame.
 pub const MAX_CONTROL_PAYLOAD: u32 = 186;
 /// Bytes of the tag behind the payload of an authenticated packet.
 pub const TAG_BYTES: usize = 8;

@@ -9,7 +9,7 @@ use crate::realtime::Scheduling;
 /// The rights and resources that a running host got, and those that it did not get ([`Host::status`](crate::Host::status)).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostStatus {
-    /// The costs with which admission computes bounds, and their source.
+    /// The costs with which admission computes bounds, and their source. Other processes are told the platform only, and read assumed costs here.
     #[serde(skip, default = "Costs::assumed")]
     pub costs: Costs,
     /// The guarantee that the costs allow as the host runs: the highest level of its grants, and the reasons why it is no higher.

@@ -8,7 +8,7 @@ use std::time::{Duration as StdDuration, Instant};
 use laxity::handler::{Disposition, Handler, HandlerSpec};
 use laxity::serving::{ServeConfig, ServerHandle};
 use laxity::{ChannelSpec, Error, Host, HostConfig, ListenConfig, Placement, Receiver, Scheduling};
-use laxity_core::contract::Contract;
+use laxity_core::contract::{Contract, Service};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
@@ -137,6 +137,10 @@ fn what_is_refused_says_why_as_it_would_here() {
     assert_eq!((told.exit_status(), told.to_string()), (3, own.to_string()));
     let absent = here.open(other.address(), "absent", contract(100)).unwrap_err();
     assert_eq!(absent.exit_status(), 5, "{absent}");
+    // A service that cannot be is refused here, and costs nothing: the same attachment goes on.
+    let empty = ChannelSpec { service: Service::BestEffort { max_message: 0, queue: 0 }, ..ChannelSpec::best_effort(1, 1).unwrap() };
+    assert!(matches!(here.open(other.address(), "fast", empty), Err(Error::Contract(_))));
+    drop(here.open(other.address(), "fast", ChannelSpec::best_effort(1, 1).unwrap()).unwrap());
     // A name is one host's, whichever process receives by it.
     let _mine = here.listen("mine").unwrap();
     assert!(matches!(server.listen("mine"), Err(Error::NameInUse(_))));

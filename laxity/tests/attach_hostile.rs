@@ -192,7 +192,7 @@ fn random_datagrams_trouble_no_other_application() {
             "dscp": random.below(256), "cgroup": random.next() }, "class": "periodic", "packets": random.next() as u32, "period": random.word(), "bytes": random.next() as u32,
             "excess": "waits", "priority": random.below(256), "cost": random.word() } } }),
         _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
-            "service": { "service": "BestEffort", "max_message": random.word(), "min_message": 0, "interval": 0, "burst": random.word(),
+            "service": { "service": "BestEffort", "max_message": random.size(2000), "min_message": 0, "interval": 0, "burst": random.size(9),
                 "deadline": 0, "catch_up": 0, "tolerance": 0 }, "overload": "Block", "priority": random.below(256),
             "catch_up": null } } }),
     };

@@ -197,7 +197,7 @@ fn ask(address: &str, random: &mut Random) -> Value {
         _ => {
             let service = match random.below(2) {
                 0 => {
-                    json!({ "service": "BestEffort", "max_message": random.word(), "min_message": 0, "interval": 0, "burst": random.word(),
+                    json!({ "service": "BestEffort", "max_message": random.size(2000), "min_message": 0, "interval": 0, "burst": random.size(9),
                     "deadline": 0, "catch_up": 0, "tolerance": 0 })
                 }
                 _ => {

@@ -2,7 +2,7 @@
 //!
 //! [`ExpectedChannel`] is the description of a channel for a link. `fuzz/src/demux/model.rs` gives the program's decision about a packet that is
 //! for our port. It is a model, in which [`classify`](crate::wire::classify) and [`DataView`](crate::wire::DataView) take part. A test of the link gives both
-//! the same packets, so that the kernel's program is compared with the demultiplexer that ships.
+//! the same packets, so that the kernel's program is compared with the parsers that the endpoint uses.
 //!
 //! # Nothing is dropped early that the host would take
 //!

@@ -1,4 +1,4 @@
-//! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
+//! The receiving side of the data path: policing → packet queue → handler (reassemble) → message queue.
 
 mod attribution;
 mod config;

@@ -12,7 +12,7 @@ use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};
 
-/// What a peer asks for: `service` in OPEN.
+/// The kind of service that is asked for: `service` in OPEN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
@@ -23,6 +23,8 @@ pub enum ServiceKind {
     /// Best effort, which has `max_message` and `burst` only.
     BestEffort = 1,
     /// Whether a contract would be granted: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
+    /// Applications of other processes cannot ask for it.
+    #[cfg_attr(feature = "serde", serde(skip))]
     Question = 2,
 }
 
@@ -30,7 +32,7 @@ pub enum ServiceKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RequestedService {
-    /// 0 to 2.
+    /// What is asked for.
     pub service: ServiceKind,
     /// M in bytes, all.
     pub max_message: u32,

@@ -21,7 +21,7 @@ use crate::port::ChannelCounters;
 use crate::streams::{StreamReport, StreamSpec};
 
 /// The version of all this, the memory's layout included. It also grows when a type that is told here does, such as the core's
-/// [`Code`](laxity_core::admission::Code).
+/// [`Code`](laxity_core::admission::Code), or the number of kinds of work, [`Piece::ALL`].
 pub(crate) const VERSION: u32 = 7;
 
 /// A message of an application.
@@ -224,6 +224,10 @@ mod tests {
             serde_json::from_str::<ChannelSpec>(&spec.to_string())
         };
         assert!(read(real_time("burst", 4)).is_ok() && read(best_effort(1, 1)).is_ok());
+        let mut question = real_time("burst", 4);
+        question["service"] = "Question".into();
+        assert!(read(question).is_err());
+        assert!(read(real_time("tolerance", 0)).is_ok(), "none, as in a frame");
         for (key, values) in [
             ("max_message", [0, (16 << 20) + 1, 1 << 32, u64::MAX]),
             ("min_message", [0, 501, 1 << 32, u64::MAX]),

@@ -197,8 +197,8 @@ const UNSENT: usize = 64;
 pub(crate) struct LiveEnvironment<L, C> {
     clock: C,
     link: L,
-    pub(crate) parts: ExecutiveParts,
     slots: Box<[Option<Box<ExecutivePort>>]>,
+    pub(crate) parts: ExecutiveParts,
     /// Notices that found no room in the ring, because the control thread is far behind. The executive does not wait for it.
     unsent: VecDeque<Notice>,
     bells: ApplicationBells,

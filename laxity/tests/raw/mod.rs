@@ -42,6 +42,10 @@ impl Random {
             _ => self.next(),
         }
     }
+    /// A size that may be, up to `most`; one in eight is any number.
+    pub fn size(&mut self, most: u64) -> u64 {
+        if self.below(8) == 0 { self.word() } else { 1 + self.below(most) }
+    }
 }
 
 /// A connection without the library.
