@@ -138,7 +138,10 @@ fn what_is_refused_says_why_as_it_would_here() {
     let absent = here.open(other.address(), "absent", contract(100)).unwrap_err();
     assert_eq!(absent.exit_status(), 5, "{absent}");
     // A service that cannot be is refused here, and costs nothing: the same attachment goes on.
-    let empty = ChannelSpec { service: Service::BestEffort { max_message: 0, queue: 0 }, ..ChannelSpec::best_effort(1, 1).unwrap() };
+    let empty = ChannelSpec {
+        service: Service::BestEffort { max_message: 0, queue: 0 },
+        ..ChannelSpec::best_effort(1, 1).unwrap()
+    };
     assert!(matches!(here.open(other.address(), "fast", empty), Err(Error::Contract(_))));
     drop(here.open(other.address(), "fast", ChannelSpec::best_effort(1, 1).unwrap()).unwrap());
     // A name is one host's, whichever process receives by it.

@@ -5,7 +5,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::{ChannelHandle, Random};
 
-/// An application that submits `first` messages at once and then `group` messages every `period`, or as `more` says. It waits when
+/// An application that submits `first` messages at once and then `group` messages every `period`, or in groups of random size if there is `more`. It waits when
 /// its channel says that it would block, as a blocking `send` does; what is dropped is gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -15,7 +15,7 @@ pub struct Source {
     pub sizes: Sizes,
     /// The time at which it starts.
     pub start: Instant,
-    /// Messages at the start.
+    /// Messages at the start, unless there is `more`.
     pub first: u32,
     /// From then on, between two groups; not zero.
     pub period: Duration,
@@ -93,10 +93,10 @@ impl Source {
 
     /// Messages that it submits at most.
     pub fn most_messages(&self) -> u64 {
-        // Each message of a group of any length is followed by a period.
+        // The first group is at the start. Each message of a group of any length is followed by a period.
         let (first, each) = if self.more.is_some() { (self.group, 1) } else { (self.first, self.group) };
-        let groups = self.until.since(self.start).div_ceil(self.period);
-        groups.saturating_mul(each.into()).saturating_add(first.into())
+        let later = self.until.since(self.start).div_ceil(self.period).saturating_sub(1);
+        later.saturating_mul(each.into()).saturating_add(first.into())
     }
 }
 
@@ -174,5 +174,46 @@ impl RunningSource {
         let more = Duration::from_nanos(self.random.up_to(most.as_nanos()));
         let at_once = 1 + self.random.up_to(u64::from(group.max(1) - 1)) as u32;
         (period * u64::from(messages.max(1)) + more, at_once)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the world submits for `source`.
+    fn submitted(source: &Source) -> u64 {
+        let mut running = RunningSource { source: source.clone(), random: Random(7), place: 0 };
+        let mut group = if source.more.is_some() { running.next(1).1 } else { source.first };
+        let (mut at, mut sum) = (source.start, 0);
+        while at < source.until {
+            sum += u64::from(group);
+            let (pause, messages) = running.next(group);
+            (at, group) = (at + pause, messages);
+        }
+        sum
+    }
+
+    #[test]
+    fn no_source_submits_more_than_its_most() {
+        let millis = Duration::from_millis;
+        let contract = Contract::new(1000, 1, millis(1), 5, millis(20)).unwrap();
+        let (channel, start) = (ChannelHandle(0), Instant::from_nanos(1_000_000));
+        let each = [
+            Source::full(channel, &contract, start),
+            Source::bursts(channel, &contract, start),
+            Source::recorded(channel, &contract, Sizes::film(1, 1000), start),
+            Source::violating(channel, &contract, start, 3),
+            Source::too_many(channel, &contract, start, 40),
+            Source::at_rate(channel, 700, 5_000_000, 4, start),
+            Source::conforming(channel, &contract, start),
+        ];
+        for source in each {
+            for span in [Duration::from_nanos(1), millis(1), Duration::from_micros(4_999), millis(5), millis(900)] {
+                let source = Source { until: start + span, ..source.clone() };
+                let (found, most) = (submitted(&source), source.most_messages());
+                assert!(found <= most && (found == most || source.more.is_some()), "{found} {most} {source:?}");
+            }
+        }
     }
 }

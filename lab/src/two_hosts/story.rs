@@ -245,7 +245,7 @@ pub struct Story<'a> {
     pub stopped: &'a dyn Fn() -> bool,
     /// Called when it is about to begin, with these notes. False if they are to be told at the end.
     pub begins: &'a dyn Fn(&Promise, &[String]) -> bool,
-    /// Called when it runs, from then on. What it returns is dropped when messages were sent.
+    /// Called when it runs, from then on. What it returns is dropped once the sender is done, or the run fails.
     pub plays: &'a dyn Fn(Arc<Mutex<ShownProgress>>) -> Box<dyn Any>,
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<NetworkErr
     let mut report = NetworkError { peer: address.read(), errno: 0, local: false, info: 0 };
     for_each_control(&header, &control, |level, kind, value| {
         if let (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR) = (level, kind) {
-            // SAFETY: it is plain data, of which the kernel writes the whole, and of as many bytes.
+            // SAFETY: it is plain data of as many bytes; those that the message does not have are zero.
             let error: libc::sock_extended_err = unsafe { transmute(value) };
             report.errno = i32::try_from(error.ee_errno).unwrap_or(0);
             report.local = error.ee_origin == libc::SO_EE_ORIGIN_LOCAL;

@@ -1,4 +1,4 @@
-//! The reasons why the program cannot be loaded, and the component at fault.
+//! The reasons why the program cannot be loaded, or attached for a reason that is not the interface's, and the component at fault.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use aya::util::KernelVersion;
 /// The first kernel that has all that the program needs: compare-and-exchange.
 const OLDEST: (u8, u8) = (5, 12);
 
-/// The reason why the program cannot be loaded.
+/// The reason why the program cannot be loaded, or attached for a reason that is not the interface's.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {
     /// The user's rights.

@@ -390,7 +390,7 @@ impl Program {
     /// Reads what becomes of the frames from here on.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no descriptor left, or the kernel refuses.
     pub(crate) fn observer(&self) -> io::Result<CounterReader> {
         let counts = vec![0; self.processors].into_boxed_slice();
         let mut reader = CounterReader { reasons: self.reasons.try_clone()?, counts, before: [0; REASONS] };
