@@ -105,7 +105,8 @@ pub(super) struct Reservation {
     /// Of a channel that is sent: the time before this host begins, and the probability that it takes longer, as claimed when the channel was granted.
     pub(super) handover: Duration,
     pub(super) late_handover: Probability,
-    /// The time that a message takes on an idle host, without the handover: no newcomer has less. Zero where one that is there is decided on again.
+    /// The time that a message takes on an idle host, without the handover: no newcomer has less. Zero where one that is there is decided on again;
+    /// otherwise nothing reads it of one that is there, and it is not kept up to date.
     pub(super) service: u64,
 }
 

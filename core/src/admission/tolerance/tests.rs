@@ -113,6 +113,20 @@ fn what_passes_through_may_be_as_late_as_the_claim_says_that_is_counted_on() {
             // The composite test has no time for that beside the interference.
             assert_eq!(comes.is_some(), millis == 100 || rule == Rule::Composite);
         }
+        // And no later than that, once the rarer claim is not counted on any more.
+        let bound = |is_rarer_before: bool| {
+            let mut host = host(rule);
+            let (relayed, _) = host.reserve_least(&tolerant, Role::Relays, ms(100)).unwrap();
+            host.relax(relayed, ms(100)).unwrap();
+            if is_rarer_before {
+                let (changes, _) = host.reserve_least(&strict, Role::Sends, ms(200)).unwrap();
+                host.release(changes);
+            }
+            host.reserve_least(&tolerant, Role::Receives, ms(200)).unwrap();
+            assert_eq!(host.claim(), host.platform().claims.get(1));
+            host.bounds().into_iter().find(|(id, _)| *id == relayed).unwrap().1
+        };
+        assert_eq!(bound(true), bound(false), "{rule:?}");
     }
 }
 
