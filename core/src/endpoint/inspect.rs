@@ -104,7 +104,7 @@ impl Endpoint {
 /// Packets that this host's handlers never saw.
 impl Endpoint {
     /// Notes that `packets` packets of the channel at `place` were dropped as over its contract before this host saw them
-    /// ([`ExpectedChannel`](crate::receive::ExpectedChannel)). Messages that turn out to miss some of them are the sender's fault, not the network's.
+    /// ([`ExpectedChannel`]). Messages that turn out to miss some of them are the sender's fault, not the network's.
     pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
         let taker = self.channels.key_at(place).and_then(|key| self.taker(key));
         if let Some(channel) = taker.and_then(|key| self.channels.get_mut(key)) {
