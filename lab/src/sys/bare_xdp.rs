@@ -12,7 +12,7 @@ use aya::maps::XskMap;
 use aya::programs::{Xdp, XdpMode};
 
 use laxity_link::sys::buffers;
-use laxity_link::sys::rings::{self, BindTarget, FrameSupply, Mapping, RingSizes, SendResult, XdpSocket};
+use laxity_link::sys::rings::{self, BindTarget, FrameSupply, Mapping, SendResult, XdpSocket};
 
 use crate::headers;
 
@@ -37,7 +37,9 @@ const PORT: usize = HEADERS - 6;
 pub struct BareXdp {
     // First what brings frames here, last the memory that they lie in.
     program: Option<Ebpf>,
-    socket: XdpSocket,
+    receiver: XdpSocket,
+    /// The same socket.
+    sender: XdpSocket,
     supply: FrameSupply,
     region: Mapping,
     /// Frames to send from, with their headers.
@@ -50,7 +52,7 @@ pub struct BareXdp {
 /// Waiting for it is waiting for its socket.
 impl AsFd for BareXdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.receiver.as_fd()
     }
 }
 
@@ -61,7 +63,7 @@ impl BareXdp {
     /// The user may not, another program is attached, or the kernel refuses.
     pub fn open(interface: u32, own: (Mac, SocketAddr), peer: (Mac, SocketAddr), packet: usize) -> io::Result<Self> {
         let mut bare = Self::new(interface, own, peer, packet, TRANSMIT)?;
-        bare.program = Some(attach(interface, &bare.socket)?);
+        bare.program = Some(attach(interface, &bare.receiver)?);
         Ok(bare)
     }
 
@@ -96,20 +98,20 @@ impl BareXdp {
         buffers(fd.as_fd(), None, Some(SEND_BUFFER))?;
         // SAFETY: the region is dropped after the socket.
         unsafe { rings::register(fd.as_fd(), &region, CHUNK as u32) }?;
-        let sizes = RingSizes { fill: RECEIVE, receive: RECEIVE, transmit, completion: transmit };
-        let (socket, supply) = XdpSocket::prepare(fd, sizes, true)?;
-        let mut supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
-        socket.bind(BindTarget { interface, queue: 0, copy: false }, None)?;
+        let mut supply = FrameSupply::new(fd.as_fd(), RECEIVE, transmit)?;
+        let sender = XdpSocket::sending(fd.try_clone()?, transmit)?;
+        let receiver = XdpSocket::receiving(fd, RECEIVE)?;
+        receiver.bind(BindTarget { interface, queue: 0, copy: false }, None)?;
         for number in 0..RECEIVE {
-            let _ = supply.give(u64::from(number) * CHUNK as u64);
+            let _ = supply.fill.write(u64::from(number) * CHUNK as u64);
         }
-        supply.publish();
+        supply.fill.produce();
         let free: Vec<u64> = (RECEIVE..frames).map(|number| u64::from(number) * CHUNK as u64).collect();
         for &address in &free {
             bytes_mut(&mut region, address, HEADERS)?.copy_from_slice(&before);
         }
         let port = own.1.port().to_be_bytes();
-        Ok(Self { program: None, socket, supply, region, free, packet, port })
+        Ok(Self { program: None, receiver, sender, supply, region, free, packet, port })
     }
 
     /// Sends up to `count` packets, each of which `fill` writes; how many there was room for.
@@ -121,15 +123,15 @@ impl BareXdp {
         let bytes = HEADERS + self.packet;
         let mut sent = 0;
         while sent < count
-            && self.socket.room() > 0
+            && self.sender.ring.room() > 0
             && let Some(address) = self.free.pop()
         {
             fill(&mut bytes_mut(&mut self.region, address, bytes)?[HEADERS..]);
-            let _ = self.socket.push(address, bytes as u32);
+            let _ = self.sender.push(address, bytes as u32);
             sent += 1;
         }
         for _ in 0..CALLS {
-            match self.socket.send()? {
+            match self.sender.send()? {
                 SendResult::All | SendResult::Down => break,
                 SendResult::Some | SendResult::Dropped => self.reap(),
             }
@@ -141,9 +143,10 @@ impl BareXdp {
     pub fn receive(&mut self, limit: usize, mut sink: impl FnMut(&[u8])) -> usize {
         let (mut looked, mut received) = (0, 0);
         while looked < limit
-            && let Some((address, len)) = self.socket.take_received()
+            && let Some(frame) = self.receiver.ring.read()
         {
             looked += 1;
+            let (address, len) = (frame.addr, frame.len);
             if let Some(frame) = bytes(&self.region, address, len as usize)
                 && len as usize == HEADERS + self.packet
                 && frame[PORT..PORT + 2] == self.port
@@ -151,23 +154,23 @@ impl BareXdp {
                 sink(&frame[HEADERS..]);
                 received += 1;
             }
-            let _ = self.supply.give(address / CHUNK as u64 * CHUNK as u64);
+            let _ = self.supply.fill.write(address / CHUNK as u64 * CHUNK as u64);
         }
         if looked > 0 {
-            self.socket.took_received();
-            self.supply.publish();
-            if self.supply.wants_wakeup() {
-                self.socket.wake();
+            self.receiver.ring.consume();
+            self.supply.fill.produce();
+            if self.supply.fill.wants_wakeup() {
+                self.receiver.wake();
             }
         }
         received
     }
 
     fn reap(&mut self) {
-        while let Some(address) = self.supply.sent() {
+        while let Some(address) = self.supply.completion.read() {
             self.free.push(address);
         }
-        self.supply.took_sent();
+        self.supply.completion.consume();
     }
 }
 

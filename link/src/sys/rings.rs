@@ -97,9 +97,10 @@ impl Drop for Mapping {
     }
 }
 
-/// One ring. `T` is the place: an address in the region, or a descriptor.
+/// One ring. `T` is the place: an address in the region, or a descriptor. Of a ring that the kernel consumes we are the producer, of the others
+/// the consumer.
 #[derive(Debug)]
-struct Ring<T> {
+pub struct Ring<T> {
     _memory: Mapping,
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -134,14 +135,14 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Places that we may write, as the producer.
-    fn room(&self) -> u32 {
+    pub fn room(&self) -> u32 {
         let full = self.own.wrapping_sub(Self::counter(&self.consumer).load(Ordering::Acquire));
         self.size.saturating_sub(full)
     }
 
-    /// Writes the next place, if there is [`room`](Self::room). Told with [`produce`](Self::produce).
+    /// Writes the next place; false without [`room`](Self::room). Told with [`produce`](Self::produce).
     #[must_use]
-    fn write(&mut self, value: T) -> bool {
+    pub fn write(&mut self, value: T) -> bool {
         if self.room() == 0 {
             return false;
         }
@@ -152,7 +153,7 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Tells what was written.
-    fn produce(&mut self) {
+    pub fn produce(&mut self) {
         if self.told != self.own {
             Self::counter(&self.producer).store(self.own, Ordering::Release);
             self.told = self.own;
@@ -162,20 +163,23 @@ impl<T: Copy> Ring<T> {
     }
 
     /// Places that we may read, as the consumer; never more than there are.
-    fn filled(&self) -> u32 {
+    pub fn filled(&self) -> u32 {
         Self::counter(&self.producer).load(Ordering::Acquire).wrapping_sub(self.own).min(self.size)
     }
 
-    /// Reads the next place; there has to be one that is [`filled`](Self::filled). Told with [`consume`](Self::consume).
-    fn read(&mut self) -> T {
+    /// Reads the next place, if one is [`filled`](Self::filled). Told with [`consume`](Self::consume).
+    pub fn read(&mut self) -> Option<T> {
+        if self.filled() == 0 {
+            return None;
+        }
         // SAFETY: the index is below `size`, and all of the places lie in the mapping. The kernel wrote it before it told us.
         let value = unsafe { self.places.add((self.own & (self.size - 1)) as usize).read() };
         self.own = self.own.wrapping_add(1);
-        value
+        Some(value)
     }
 
     /// Gives back what was read.
-    fn consume(&mut self) {
+    pub fn consume(&mut self) {
         if self.told != self.own {
             Self::counter(&self.consumer).store(self.own, Ordering::Release);
             self.told = self.own;
@@ -183,24 +187,11 @@ impl<T: Copy> Ring<T> {
     }
 
     /// True if the kernel waits for a system call.
-    fn wants_wakeup(&self) -> bool {
+    pub fn wants_wakeup(&self) -> bool {
         let set = |flags| Self::counter(flags).load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0;
         // Without flags, it always does.
         self.flags.as_ref().is_none_or(set)
     }
-}
-
-/// Sizes of the rings, in places; powers of two, or 0 for none.
-#[derive(Clone, Copy, Debug)]
-pub struct RingSizes {
-    /// Frames that the kernel may be given to receive into.
-    pub fill: u32,
-    /// Frames that may wait to be received.
-    pub receive: u32,
-    /// Frames that may wait to be sent.
-    pub transmit: u32,
-    /// Frames that the queue's only sender may have handed over.
-    pub completion: u32,
 }
 
 /// The interface and the queue that a socket is bound to.
@@ -214,53 +205,38 @@ pub struct BindTarget {
     pub copy: bool,
 }
 
-/// The ring from which the kernel takes frames, and the one by which it gives those back that it has sent. One pair for each queue.
+/// The rings of a queue for frames, by where these begin in the region.
 #[derive(Debug)]
 pub struct FrameSupply {
-    fill: Ring<u64>,
-    completion: Ring<u64>,
+    /// Frames for the kernel to receive into. It may wait for a system call on one of the queue's sockets before it receives.
+    pub fill: Ring<u64>,
+    /// Frames that it gives back when they were sent.
+    pub completion: Ring<u64>,
 }
 
 impl FrameSupply {
-    /// Frames that the kernel may be given.
-    pub fn room(&self) -> u32 {
-        self.fill.room()
-    }
-
-    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`publish`](Self::publish) tells it. False
-    /// without room.
-    #[must_use]
-    pub fn give(&mut self, address: u64) -> bool {
-        self.fill.write(address)
-    }
-
-    /// True if the kernel waits for a system call on one of the queue's sockets before it receives.
-    pub fn wants_wakeup(&self) -> bool {
-        self.fill.wants_wakeup()
-    }
-
-    /// Tells the kernel of the frames that it was given.
-    pub fn publish(&mut self) {
-        self.fill.produce();
-    }
-
-    /// A frame that was sent, if there is one.
-    pub fn sent(&mut self) -> Option<u64> {
-        (self.completion.filled() > 0).then(|| self.completion.read())
-    }
-
-    /// Tells the kernel that the frames from [`sent`](Self::sent) are taken.
-    pub fn took_sent(&mut self) {
-        self.completion.consume();
+    /// Makes the rings of a queue, of which `fd` is the first socket. Sizes are places, powers of two: frames that the kernel may be given, and
+    /// frames that the queue's only sender may have handed over.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn new(fd: BorrowedFd<'_>, fill: u32, completion: u32) -> io::Result<Self> {
+        sockopt::set_xdp_umem_fill_ring_size(fd, fill)?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, completion)?;
+        let offsets = sockopt::xdp_mmap_offsets(fd)?;
+        Ok(Self {
+            fill: Ring::new(fd, &offsets.fr, fill, XDP_UMEM_PGOFF_FILL_RING)?,
+            completion: Ring::new(fd, &offsets.cr, completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
+        })
     }
 }
 
-/// One AF_XDP socket.
+/// One AF_XDP socket, for one direction.
 #[derive(Debug)]
 pub struct XdpSocket {
-    receive: Option<Ring<XdpDesc>>,
-    transmit: Option<Ring<XdpDesc>>,
-    // Dropped after the mappings: the queue stays busy as long as they are there.
+    /// Frames that were received, or are to be sent.
+    pub ring: Ring<XdpDesc>,
+    // Dropped after the mapping: the queue stays busy as long as that is there.
     fd: OwnedFd,
 }
 
@@ -299,35 +275,24 @@ pub unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::
 }
 
 impl XdpSocket {
-    /// Makes the rings of `fd`; with a supply if it is the first socket of its queue.
+    /// Makes the ring of `fd` for so many frames that may wait to be received, a power of two.
     ///
     /// # Errors
     /// The kernel's.
-    pub fn prepare(fd: OwnedFd, sizes: RingSizes, is_first_of_queue: bool) -> io::Result<(Self, Option<FrameSupply>)> {
-        if is_first_of_queue {
-            sockopt::set_xdp_umem_fill_ring_size(&fd, sizes.fill)?;
-            sockopt::set_xdp_umem_completion_ring_size(&fd, sizes.completion)?;
-        }
-        if sizes.receive > 0 {
-            sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
-        }
-        if sizes.transmit > 0 {
-            sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;
-        }
-        let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        let ring = |offsets, size, page_offset| {
-            (size > 0).then(|| Ring::new(fd.as_fd(), offsets, size, page_offset)).transpose()
-        };
-        let receive = ring(&offsets.rx, sizes.receive, XDP_PGOFF_RX_RING)?;
-        let transmit = ring(&offsets.tx, sizes.transmit, XDP_PGOFF_TX_RING)?;
-        let supply = || -> io::Result<FrameSupply> {
-            Ok(FrameSupply {
-                fill: Ring::new(fd.as_fd(), &offsets.fr, sizes.fill, XDP_UMEM_PGOFF_FILL_RING)?,
-                completion: Ring::new(fd.as_fd(), &offsets.cr, sizes.completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
-            })
-        };
-        let supply = is_first_of_queue.then(supply).transpose()?;
-        Ok((Self { receive, transmit, fd }, supply))
+    pub fn receiving(fd: OwnedFd, size: u32) -> io::Result<Self> {
+        sockopt::set_xdp_rx_ring_size(&fd, size)?;
+        let ring = Ring::new(fd.as_fd(), &sockopt::xdp_mmap_offsets(&fd)?.rx, size, XDP_PGOFF_RX_RING)?;
+        Ok(Self { ring, fd })
+    }
+
+    /// Likewise for so many frames that may wait to be sent.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn sending(fd: OwnedFd, size: u32) -> io::Result<Self> {
+        sockopt::set_xdp_tx_ring_size(&fd, size)?;
+        let ring = Ring::new(fd.as_fd(), &sockopt::xdp_mmap_offsets(&fd)?.tx, size, XDP_PGOFF_TX_RING)?;
+        Ok(Self { ring, fd })
     }
 
     /// Binds it; it shares the region of `with` if that is another socket. A queue that was just given up stays busy for a moment:
@@ -377,35 +342,11 @@ impl XdpSocket {
         super::socket::set(self.as_fd(), libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, frames)
     }
 
-    /// Frames that wait to be received.
-    pub fn received(&self) -> u32 {
-        self.receive.as_ref().map_or(0, Ring::filled)
-    }
-
-    /// The next of them: where it begins in the region, and its bytes.
-    pub fn take_received(&mut self) -> Option<(u64, u32)> {
-        let receive = self.receive.as_mut().filter(|receive| receive.filled() > 0)?;
-        let XdpDesc { addr, len, .. } = receive.read();
-        Some((addr, len))
-    }
-
-    /// Tells the kernel that the frames from [`take_received`](Self::take_received) are taken.
-    pub fn took_received(&mut self) {
-        if let Some(receive) = &mut self.receive {
-            receive.consume();
-        }
-    }
-
-    /// Frames that can be handed over to be sent.
-    pub fn room(&self) -> u32 {
-        self.transmit.as_ref().map_or(0, Ring::room)
-    }
-
     /// Hands over a frame; [`send`](Self::send) tells the kernel. False without room.
     #[must_use]
     pub fn push(&mut self, addr: u64, len: u32) -> bool {
         let options = rustix::net::xdp::XdpDescOptions::empty();
-        self.transmit.as_mut().is_some_and(|transmit| transmit.write(XdpDesc { addr, len, options }))
+        self.ring.write(XdpDesc { addr, len, options })
     }
 
     /// Has the kernel receive, if it waits for that.
@@ -418,9 +359,8 @@ impl XdpSocket {
     /// # Errors
     /// One that makes the socket useless: the interface is gone.
     pub fn send(&mut self) -> io::Result<SendResult> {
-        let Some(transmit) = &mut self.transmit else { return Ok(SendResult::All) };
-        transmit.produce();
-        if !transmit.wants_wakeup() {
+        self.ring.produce();
+        if !self.ring.wants_wakeup() {
             return Ok(SendResult::All);
         }
         use rustix::io::Errno;

@@ -140,15 +140,15 @@ impl Xdp {
     /// Takes the frames back that were sent.
     fn reap(&mut self, frames: &mut KernelFrames) -> usize {
         let Some(queue) = self.queues.first_mut() else { return 0 };
-        let (_, supply) = queue.sender();
+        let sent = &mut queue.supply.completion;
         let mut reaped = 0;
-        while let Some(address) = supply.sent() {
+        while let Some(address) = sent.read() {
             if let Some((frame, _)) = frames.take_back(address) {
                 frames.free(frame);
             }
             reaped += 1;
         }
-        supply.took_sent();
+        sent.consume();
         self.in_flight = self.in_flight.saturating_sub(reaped);
         reaped
     }
@@ -156,7 +156,7 @@ impl Xdp {
     /// Has the kernel send what the ring holds.
     fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<KickResult> {
         for _ in 0..MAX_CALLS {
-            let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0) else {
+            let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender.as_mut()) else {
                 return Ok(KickResult::Down);
             };
             let sent = sender.send()?;
@@ -190,8 +190,8 @@ impl Xdp {
                 continue;
             }
             if self.in_flight < self.most_in_flight
-                && let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0)
-                && sender.room() > 0
+                && let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender.as_mut())
+                && sender.ring.room() > 0
             {
                 self.counters.sent_frames += 1;
                 self.counters.sent_bytes += buffered.len as u64;

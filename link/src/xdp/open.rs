@@ -523,8 +523,7 @@ fn open_queues(
         let plan = QueueConfig {
             port: BindTarget { interface: place.below.index, queue: number, copy: true },
             receive: waiting,
-            transmit: if number == 0 { transmit } else { 0 },
-            completion: transmit,
+            transmit,
         };
         let with = opened.first().map(|queue| queue.socket(0).as_fd());
         // The process that had it may be ending: the kernel takes a while to let go of the queue.

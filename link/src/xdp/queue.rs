@@ -12,7 +12,7 @@ use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::ArrivalClass;
 
 use super::region::KernelFrames;
-use crate::sys::rings::{BindTarget, FrameSupply, Mapping, RingSizes, XdpSocket};
+use crate::sys::rings::{self, BindTarget, FrameSupply, Mapping, XdpSocket};
 
 /// The classes in the order in which their frames are looked at, which is that of the program's sockets.
 pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalClass::Control, ArrivalClass::BestEffort];
@@ -21,9 +21,10 @@ pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalCl
 #[derive(Debug)]
 pub(super) struct Queue {
     sockets: Vec<XdpSocket>,
-    /// Sends, and does nothing else: a thread that reads a socket's statistics holds a lock that sending with it would wait for.
-    sender: Option<XdpSocket>,
-    supply: FrameSupply,
+    /// Sends, and does nothing else: a thread that reads a socket's statistics holds a lock that sending with it would wait for. Only the first
+    /// queue has one.
+    pub(super) sender: Option<XdpSocket>,
+    pub(super) supply: FrameSupply,
     /// Frames that the kernel is to be given as soon as its ring has room: it takes one off a moment after it used it.
     owed: u32,
     region: Arc<Mapping>,
@@ -35,9 +36,8 @@ pub(super) struct QueueConfig {
     pub(super) port: BindTarget,
     /// Places of each class's receive ring; powers of two.
     pub(super) receive: [u32; CLASSES.len()],
-    /// Places of the ring for sending; 0 if nothing is sent on this queue.
+    /// Places of the ring for sending, and of that by which frames come back.
     pub(super) transmit: u32,
-    pub(super) completion: u32,
 }
 
 impl QueueConfig {
@@ -57,24 +57,20 @@ impl Queue {
         frames: &mut KernelFrames,
         bind: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let sizes = |receive, transmit| RingSizes {
-            // More than are ever in it: the kernel takes one off a moment after it used it.
-            fill: (plan.frames() + plan.frames() / 2).next_power_of_two(),
-            receive,
-            transmit,
-            completion: plan.completion,
-        };
-        let (first, supply) = XdpSocket::prepare(first, sizes(plan.receive[0], 0), true)?;
+        // More than are ever in it: the kernel takes one off a moment after it used it.
+        let fill = (plan.frames() + plan.frames() / 2).next_power_of_two();
+        let supply = FrameSupply::new(first.as_fd(), fill, plan.transmit)?;
+        let first = XdpSocket::receiving(first, plan.receive[0])?;
         bind(&|| first.bind(plan.port, with))?;
-        let another = |receive, transmit| {
-            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(receive, transmit), false)?;
+        let another = |make: fn(OwnedFd, u32) -> io::Result<XdpSocket>, places| {
+            let socket = make(rings::socket()?, places)?;
             bind(&|| socket.bind(plan.port, Some(first.as_fd())))?;
             Ok::<_, io::Error>(socket)
         };
-        let others = plan.receive[1..].iter().map(|&receive| another(receive, 0)).collect::<io::Result<Vec<_>>>()?;
-        let sender = (plan.transmit > 0).then(|| another(0, plan.transmit)).transpose()?;
+        let others = plan.receive[1..].iter().map(|&places| another(XdpSocket::receiving, places));
+        let others = others.collect::<io::Result<Vec<_>>>()?;
+        let sender = with.is_none().then(|| another(XdpSocket::sending, plan.transmit)).transpose()?;
         let sockets = [first].into_iter().chain(others).collect();
-        let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
         let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(&frames.memory) };
         for _ in 0..plan.frames() {
             if !queue.replace(frames) {
@@ -104,23 +100,23 @@ impl Queue {
     /// region has no other.
     pub(super) fn next(&mut self, class: usize, frames: &mut KernelFrames) -> Option<(FrameId, usize, usize)> {
         // One that is none of ours would be a mistake of the kernel's; the next one may be.
-        while self.sockets[class].received() > 0 {
+        while self.has(class) {
             if frames.available() == 0 {
                 return None;
             }
-            let (address, bytes) = self.sockets[class].take_received()?;
+            let received = self.sockets[class].ring.read()?;
             if !self.replace(frames) {
                 self.owed += 1;
             }
-            let Some((frame, begin)) = frames.take_back(address) else { continue };
-            return Some((frame, begin, bytes as usize));
+            let Some((frame, begin)) = frames.take_back(received.addr) else { continue };
+            return Some((frame, begin, received.len as usize));
         }
         None
     }
 
     /// True if frames of a class wait.
     pub(super) fn has(&self, class: usize) -> bool {
-        self.sockets[class].received() > 0
+        self.sockets[class].ring.filled() > 0
     }
 
     /// Tells the kernel which frames were taken and which are free; has it look if it waits for that.
@@ -129,11 +125,11 @@ impl Queue {
             self.owed -= 1;
         }
         // First the frames, then the places where they may wait: there are never more places than frames.
-        self.supply.publish();
+        self.supply.fill.produce();
         for socket in &mut self.sockets {
-            socket.took_received();
+            socket.ring.consume();
         }
-        if self.supply.wants_wakeup() {
+        if self.supply.fill.wants_wakeup() {
             self.sockets[0].wake();
         }
     }
@@ -143,18 +139,13 @@ impl Queue {
         self.sockets[0].wake();
     }
 
-    /// For sending: the socket that does, and the ring by which frames come back.
-    pub(super) fn sender(&mut self) -> (Option<&mut XdpSocket>, &mut FrameSupply) {
-        (self.sender.as_mut(), &mut self.supply)
-    }
-
     /// Gives the kernel one more frame.
     fn replace(&mut self, frames: &mut KernelFrames) -> bool {
-        if self.supply.room() == 0 {
+        if self.supply.fill.room() == 0 {
             return false;
         }
         let Some(frame) = frames.take() else { return false };
         let address = frames.lend(frame);
-        self.supply.give(address)
+        self.supply.fill.write(address)
     }
 }
