@@ -38,7 +38,7 @@ pub(crate) enum SendOutcome {
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub(crate) ring: VecDeque<QueuedPacket>,
-    capacity: usize,
+    pub(crate) capacity: usize,
     /// The last flush ended because the network takes none now.
     pub(crate) blocked: bool,
 }

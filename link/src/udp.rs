@@ -69,7 +69,7 @@ pub struct Udp {
     receive: ReceiveBatch,
     /// Frames that wait for datagrams within one call of `receive`; empty between calls.
     armed: Vec<FrameId>,
-    counters: Counters,
+    pub(crate) counters: Counters,
     /// The kernel's count of drops when it was last seen.
     drops: u32,
     stamps: KernelStamps,
@@ -194,7 +194,8 @@ impl Link for Udp {
     }
 
     fn counters(&self) -> Counters {
-        Counters { events_lost: self.reports.events.lost, send_too_large: self.reports.sent_too_large, ..self.counters }
+        let send_too_large = self.counters.send_too_large + self.reports.sent_too_large;
+        Counters { events_lost: self.reports.events.lost, send_too_large, ..self.counters }
     }
 }
 

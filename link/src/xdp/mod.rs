@@ -33,7 +33,6 @@ mod region;
 pub mod steer;
 mod watcher;
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -54,7 +53,7 @@ pub use watcher::XdpStatus;
 use crate::netlink::GuardClasses;
 use crate::sys::rings::{SendResult, XdpSocket};
 use crate::sys::{Interest, wait};
-use crate::transmit_queue::QueuedPacket;
+use crate::transmit_queue::{QueuedPacket, TransmitQueue};
 use crate::udp::Udp;
 use crate::{Counters, Link, LinkEvent, LinkOver, PendingEvents, Received};
 use headers::Template;
@@ -89,6 +88,7 @@ pub struct Xdp {
     /// and a sender on the same host pays for that.
     others: OwnedFd,
     queues: Vec<Queue>,
+    /// Its counters are those of the fast path, too.
     udp: Udp,
     address: SocketAddr,
     interface: u32,
@@ -102,12 +102,10 @@ pub struct Xdp {
     policed_in_all: u64,
     /// The messages that handlers in the kernel were done with, as far as that was told.
     handled_in_all: u64,
-    buffered: VecDeque<QueuedPacket>,
-    capacity: usize,
+    transmit_queue: TransmitQueue,
     /// Frames that the kernel has for sending, and how many it may have.
     in_flight: usize,
     most_in_flight: usize,
-    blocked: bool,
     /// The doorbell that `others` stands for, too.
     doorbell: Option<RawFd>,
     /// For what `others` is set.
@@ -119,7 +117,6 @@ pub struct Xdp {
     /// The last look found something in the rings.
     was_busy: bool,
     from_socket: usize,
-    counters: Counters,
     /// Bytes that its frames have taken of the wire so far, for those in other threads.
     wire_bytes: Arc<AtomicU64>,
     events: PendingEvents,
@@ -153,38 +150,36 @@ impl Xdp {
         reaped
     }
 
-    /// Has the kernel send what the ring holds.
-    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<KickResult> {
+    /// Has the kernel send what the ring holds: all, or some while it takes no more now; or the interface is down.
+    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<SendResult> {
         for _ in 0..MAX_CALLS {
             let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender.as_mut()) else {
-                return Ok(KickResult::Down);
+                return Ok(SendResult::Down);
             };
             let sent = sender.send()?;
             let reaped = self.reap(frames);
             match sent {
-                SendResult::All => return Ok(KickResult::Taken),
-                SendResult::Dropped => self.counters.send_dropped += 1,
+                SendResult::Dropped => self.udp.counters.send_dropped += 1,
                 SendResult::Some if reaped > 0 => {}
-                SendResult::Some => return Ok(KickResult::Later),
-                // What is in the ring leaves when the interface is up again; there is no waiting for that.
-                SendResult::Down => return Ok(KickResult::Down),
+                // If it is down, what is in the ring leaves when it is up again; there is no waiting for that.
+                SendResult::All | SendResult::Some | SendResult::Down => return Ok(sent),
             }
         }
-        Ok(KickResult::Later)
+        Ok(SendResult::Some)
     }
 
     /// Hands what is buffered to the ring, or to the socket.
     fn send(&mut self, frames: &mut KernelFrames) -> io::Result<()> {
-        self.blocked = false;
-        while let Some(buffered) = self.buffered.pop_front() {
+        self.transmit_queue.blocked = false;
+        while let Some(buffered) = self.transmit_queue.ring.pop_front() {
             let Some(direct) = self.peers.direct(buffered.peer).filter(|_| !self.is_gone) else {
                 self.udp.transmit(buffered.frame, buffered.len, buffered.peer);
                 continue;
             };
             if buffered.len > direct.most {
                 let mtu_bytes = (direct.most + if buffered.peer.is_ipv6() { 48 } else { 28 }) as u32;
-                self.counters.send_dropped += 1;
-                self.counters.send_too_large += 1;
+                self.udp.counters.send_dropped += 1;
+                self.udp.counters.send_too_large += 1;
                 self.events.push(LinkEvent::TooLarge { peer: buffered.peer, mtu_bytes });
                 frames.free(buffered.frame);
                 continue;
@@ -193,8 +188,8 @@ impl Xdp {
                 && let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender.as_mut())
                 && sender.ring.room() > 0
             {
-                self.counters.sent_frames += 1;
-                self.counters.sent_bytes += buffered.len as u64;
+                self.udp.counters.sent_frames += 1;
+                self.udp.counters.sent_bytes += buffered.len as u64;
                 let of_frame = GuardClasses::on_the_wire(buffered.len + direct.template.len());
                 // The only one that writes it.
                 self.wire_bytes
@@ -203,25 +198,25 @@ impl Xdp {
                 put(buffered, &direct.template, sender, frames);
                 continue;
             }
-            self.buffered.push_front(buffered);
+            self.transmit_queue.ring.push_front(buffered);
             // The ring is full: the kernel takes some, or nothing can be sent now.
             let kicked = self.kick(frames)?;
             if self.in_flight < self.most_in_flight {
                 continue;
             }
-            if kicked != KickResult::Down {
+            if kicked != SendResult::Down {
                 // What was sent comes back when the device has done with it.
-                self.blocked = true;
+                self.transmit_queue.blocked = true;
                 return Ok(());
             }
-            if let Some(buffered) = self.buffered.pop_front() {
+            if let Some(buffered) = self.transmit_queue.ring.pop_front() {
                 // What the interface has is old already.
-                self.counters.send_dropped += 1;
+                self.udp.counters.send_dropped += 1;
                 frames.free(buffered.frame);
             }
         }
         if self.in_flight > 0 && !self.is_gone {
-            self.blocked = self.kick(frames)? == KickResult::Later;
+            self.transmit_queue.blocked = self.kick(frames)? == SendResult::Some;
         }
         Ok(())
     }
@@ -305,37 +300,25 @@ fn put(buffered: QueuedPacket, template: &Template, ring: &mut XdpSocket, frames
     debug_assert!(is_pushed, "there was room");
 }
 
-/// The result of telling the kernel to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum KickResult {
-    /// It takes all that the ring holds.
-    Taken,
-    /// It takes no more now.
-    Later,
-    /// The interface is down.
-    Down,
-}
-
 impl Link for Xdp {
     fn local_address(&self) -> SocketAddr {
         self.address
     }
 
     fn room(&self) -> usize {
-        (self.capacity - self.buffered.len()).min(self.udp.room())
+        self.transmit_queue.room().min(self.udp.room())
     }
 
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
-        assert!(self.buffered.len() < self.capacity, "transmit without room: {} frames are staged", self.capacity);
-        self.buffered.push_back(QueuedPacket { frame, len, peer });
+        self.transmit_queue.push(QueuedPacket { frame, len, peer });
     }
 
     fn buffered(&self) -> usize {
-        self.buffered.len() + self.udp.buffered()
+        self.transmit_queue.ring.len() + self.udp.buffered()
     }
 
     fn wants_writable(&self) -> bool {
-        self.blocked || self.udp.wants_writable()
+        self.transmit_queue.blocked || self.udp.wants_writable()
     }
 
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
@@ -367,7 +350,7 @@ impl Link for Xdp {
     }
 
     fn retry_after(&self) -> Option<Duration> {
-        self.blocked.then_some(RETRY_AFTER)
+        self.transmit_queue.blocked.then_some(RETRY_AFTER)
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
@@ -375,19 +358,11 @@ impl Link for Xdp {
     }
 
     fn counters(&self) -> Counters {
-        let (own, udp) = (&self.counters, self.udp.counters());
+        let both = self.udp.counters();
         Counters {
-            sent_frames: own.sent_frames + udp.sent_frames,
-            sent_bytes: own.sent_bytes + udp.sent_bytes,
-            received_frames: own.received_frames + udp.received_frames,
-            received_bytes: own.received_bytes + udp.received_bytes,
-            send_dropped: own.send_dropped + udp.send_dropped,
-            send_too_large: own.send_too_large + udp.send_too_large,
-            receive_truncated: own.receive_truncated + udp.receive_truncated,
-            receive_damaged: own.receive_damaged + udp.receive_damaged,
-            receive_overflow: udp.receive_overflow + self.watcher.status.overflow.load(Ordering::Relaxed),
-            receive_starved: own.receive_starved + udp.receive_starved,
-            events_lost: self.events.lost + udp.events_lost,
+            receive_overflow: both.receive_overflow + self.watcher.status.overflow.load(Ordering::Relaxed),
+            events_lost: both.events_lost + self.events.lost,
+            ..both
         }
     }
 
@@ -449,7 +424,7 @@ impl LinkOver<KernelFrames> for Xdp {
     fn flush(&mut self, frames: &mut KernelFrames) -> io::Result<usize> {
         self.check_region(frames);
         self.exchange_peers();
-        let before = self.counters.sent_frames;
+        let before = self.udp.counters.sent_frames;
         if self.in_flight > 0 {
             self.reap(frames);
         }
@@ -457,20 +432,19 @@ impl LinkOver<KernelFrames> for Xdp {
         let sent = self.send(frames);
         if sent.is_err() {
             // A device that is being reset, perhaps; one that is gone is known soon.
-            self.blocked = true;
+            self.transmit_queue.blocked = true;
         }
         let by_socket = self.udp.flush(frames);
         self.wait_to_send(self.udp.wants_writable());
         if self.is_gone {
             sent?;
         }
-        Ok((self.counters.sent_frames - before) as usize + by_socket?)
+        by_socket?;
+        Ok((self.udp.counters.sent_frames - before) as usize)
     }
 
     fn rewrite(&mut self, frames: &mut KernelFrames, mut write: impl FnMut(&mut [u8])) {
-        for buffered in &self.buffered {
-            write(&mut frames.packet_mut(&buffered.frame)[..buffered.len]);
-        }
+        self.transmit_queue.rewrite(frames, &mut write);
         self.udp.rewrite(frames, write);
     }
 
@@ -505,15 +479,15 @@ impl LinkOver<KernelFrames> for Xdp {
                     match arrived.and_then(|arrived| headers::read(arrived, self.interface)) {
                         Ok(datagram) => {
                             frames.set_begin(&frame, begin + datagram.begin);
-                            self.counters.received_frames += 1;
-                            self.counters.received_bytes += datagram.len as u64;
+                            self.udp.counters.received_frames += 1;
+                            self.udp.counters.received_bytes += datagram.len as u64;
                             given += 1;
                             let (peer, tos, len) = (datagram.peer, datagram.tos, datagram.len);
                             let arrived = frames.take_stamp(&frame, begin);
                             sink(Received { frame, len, peer, tos, arrived }, frames);
                         }
                         Err(_) => {
-                            self.counters.receive_damaged += 1;
+                            self.udp.counters.receive_damaged += 1;
                             frames.free(frame);
                         }
                     }
@@ -522,7 +496,7 @@ impl LinkOver<KernelFrames> for Xdp {
         }
         let is_starved = looked < limit && frames.available() == 0;
         if is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))) {
-            self.counters.receive_starved += 1;
+            self.udp.counters.receive_starved += 1;
         }
         for queue in &mut self.queues {
             queue.publish(frames);
@@ -538,7 +512,7 @@ impl LinkOver<KernelFrames> for Xdp {
             self.from_socket = if found < asked {
                 FROM_SOCKET
             } else {
-                (2 * asked).clamp(FROM_SOCKET, self.capacity.max(FROM_SOCKET))
+                (2 * asked).clamp(FROM_SOCKET, self.transmit_queue.capacity.max(FROM_SOCKET))
             };
             given += found;
         }

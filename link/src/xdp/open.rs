@@ -1,6 +1,5 @@
 //! Making the fast path: from an interface's name to sockets on each of its queues. A failure leaves nothing behind.
 
-use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -26,8 +25,9 @@ use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{channels, takes_vlan_tags};
 use crate::sys::rings::{self, BindTarget};
 use crate::sys::{self, now};
+use crate::transmit_queue::TransmitQueue;
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
-use crate::{Counters, Link, PendingEvents};
+use crate::{Link, PendingEvents};
 
 /// Control frames of each peer with a channel: keep-alives of as many channels as a host has, all at once and every tenth of a
 /// second; no more at once than half of what may wait.
@@ -159,18 +159,15 @@ impl Xdp {
             policed_next: 0,
             handled_in_all: 0,
             policed_in_all: policed,
-            buffered: VecDeque::with_capacity(config.batch),
-            capacity: config.batch,
+            transmit_queue: TransmitQueue::new(config.batch),
             in_flight: 0,
             most_in_flight: transmit as usize,
-            blocked: false,
             doorbell: None,
             waits_to_send: false,
             is_gone: false,
             looks: 0,
             was_busy: false,
             from_socket: super::FROM_SOCKET,
-            counters: Counters::default(),
             wire_bytes: Arc::default(),
             events: PendingEvents::new(),
         };
