@@ -189,8 +189,7 @@ mod tests {
             assert!(plain.found.contains(fact), "{fact}: {}", plain.found);
         }
         assert_eq!((plain.state, plain.remedy), (State::Good, None));
-        let coalescing =
-            Coalescing { receive_micros: 50, receive_frames: 0, transmit_micros: 0, adaptive_receive: false };
+        let coalescing = Coalescing { receive_micros: 50, adaptive_receive: false };
         let late = told(&fake.root(), "eth0", &DeviceFacts { coalescing: Some(coalescing), ..self::plain() });
         assert_eq!((late.state, late.cost), (State::Poor, None));
         assert!(late.cost_text.unwrap().contains("50us") && late.remedy.unwrap().contains("ethtool -C eth0"));

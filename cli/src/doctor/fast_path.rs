@@ -184,12 +184,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> InterfaceFacts
         driven: name.to_owned(),
         is_veth: kind(name).as_deref() == Some("veth"),
         master: master.map(|master| (master.clone(), kind(&master).unwrap_or_else(|| "unknown".to_owned()))),
-        queues: match features::channels(name) {
-            Ok(channels) => Some(channels.receive + channels.combined),
-            // A device that cannot say has one.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => Some(1),
-            Err(_) => None,
-        },
+        queues: features::receive_queues(name).ok(),
         takes_vlan_tags: features::takes_vlan_tags(name).unwrap_or(false),
         adds_vlan_tags: features::adds_vlan_tags(name).unwrap_or(false),
         transmit_checksum: device::offload(name, Offload::TransmitChecksum).unwrap_or(false),

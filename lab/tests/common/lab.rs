@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use laxity_lab::hosts::{Devices, Hosts, InterfacePair};
 use laxity_lab::interfaces::Interfaces;
-use laxity_link::sys::features::{Channels, set_channels};
+use laxity_link::sys::features::set_queues;
 
 /// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Lab {
 
     /// Sets how many queues an interface receives and sends with; at most as many as it was made with.
     pub fn set_channels(&self, side: Side, receive: u32, transmit: u32) -> io::Result<()> {
-        self.on(side, || set_channels(side.interface(), Channels { receive, transmit, combined: 0 }))
+        self.on(side, || set_queues(side.interface(), receive, transmit))
     }
 
     pub fn add_address(&self, side: Side, address: IpAddr) {

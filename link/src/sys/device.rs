@@ -72,10 +72,6 @@ impl Setting {
 pub struct Coalescing {
     /// After the first packet received, µs.
     pub receive_micros: u32,
-    /// The number of received packets after which it waits no longer; 0 for no such number.
-    pub receive_frames: u32,
-    /// After the first packet sent, µs.
-    pub transmit_micros: u32,
     /// True if the device chooses the times by itself.
     pub adaptive_receive: bool,
 }
@@ -93,14 +89,8 @@ struct DriverInfo {
 struct Coalesce {
     command: u32,
     receive_micros: u32,
-    receive_frames: u32,
-    receive_micros_irq: u32,
-    receive_frames_irq: u32,
-    transmit_micros: u32,
-    transmit_frames: u32,
-    transmit_micros_irq: u32,
-    transmit_frames_irq: u32,
-    statistics_micros: u32,
+    /// Limits of frames, and those of sending and of statistics.
+    others: [u32; 8],
     adaptive_receive: u32,
     rest: [u32; 12],
 }
@@ -190,12 +180,7 @@ pub fn coalescing(device: &str) -> io::Result<Coalescing> {
     found.command = ETHTOOL_GCOALESCE;
     // SAFETY: Coalesce is ethtool_coalesce.
     unsafe { ask(device, &mut found)? };
-    Ok(Coalescing {
-        receive_micros: found.receive_micros,
-        receive_frames: found.receive_frames,
-        transmit_micros: found.transmit_micros,
-        adaptive_receive: found.adaptive_receive != 0,
-    })
+    Ok(Coalescing { receive_micros: found.receive_micros, adaptive_receive: found.adaptive_receive != 0 })
 }
 
 #[cfg(test)]

@@ -48,20 +48,9 @@ pub fn adds_vlan_tags(device: &str) -> io::Result<bool> {
     Ok(Setting::Flags.get(device)? & ETH_FLAG_TXVLAN != 0)
 }
 
-/// The numbers of queues that a device uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Channels {
-    /// Queues that only receive.
-    pub receive: u32,
-    /// Queues that only send.
-    pub transmit: u32,
-    /// Queues that do both.
-    pub combined: u32,
-}
-
-/// `struct ethtool_channels`.
+/// `struct ethtool_channels`: of queues that only receive, that only send, and that do both.
 #[repr(C)]
-struct ChannelsValue {
+struct Channels {
     command: u32,
     most: [u32; 4],
     receive: u32,
@@ -70,33 +59,34 @@ struct ChannelsValue {
     combined: u32,
 }
 
-const _: () = assert!(size_of::<ChannelsValue>() == 36);
+const _: () = assert!(size_of::<Channels>() == 36);
 
-fn ask_channels(device: &str) -> io::Result<ChannelsValue> {
+fn channels(device: &str) -> io::Result<Channels> {
     let mut value =
-        ChannelsValue { command: ETHTOOL_GCHANNELS, most: [0; 4], receive: 0, transmit: 0, other: 0, combined: 0 };
-    // SAFETY: ChannelsValue is ethtool_channels.
+        Channels { command: ETHTOOL_GCHANNELS, most: [0; 4], receive: 0, transmit: 0, other: 0, combined: 0 };
+    // SAFETY: Channels is ethtool_channels.
     unsafe { ask(device, &mut value)? };
     Ok(value)
 }
 
-/// The numbers of queues that a device uses.
+/// The number of queues by which a device receives; one for a device that cannot say.
 ///
 /// # Errors
-/// `Unsupported` where the device cannot say; no such device.
-pub fn channels(device: &str) -> io::Result<Channels> {
-    let found = ask_channels(device)?;
-    Ok(Channels { receive: found.receive, transmit: found.transmit, combined: found.combined })
+/// No such device; the kernel's.
+pub fn receive_queues(device: &str) -> io::Result<u32> {
+    match channels(device) {
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(1),
+        found => found.map(|found| found.receive + found.combined),
+    }
 }
 
-/// Sets the numbers of queues that a device uses.
+/// Sets the numbers of queues by which a device receives and sends; none does both.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot; `InvalidInput` for more than it has, for none,
 /// and for fewer while a queue that would go has an AF_XDP socket; no such device.
-pub fn set_channels(device: &str, channels: Channels) -> io::Result<()> {
-    let Channels { receive, transmit, combined } = channels;
-    let mut value = ChannelsValue { command: ETHTOOL_SCHANNELS, receive, transmit, combined, ..ask_channels(device)? };
+pub fn set_queues(device: &str, receive: u32, transmit: u32) -> io::Result<()> {
+    let mut value = Channels { command: ETHTOOL_SCHANNELS, receive, transmit, combined: 0, ..channels(device)? };
     // SAFETY: as above.
     unsafe { ask(device, &mut value) }
 }
@@ -224,8 +214,8 @@ mod tests {
     fn what_is_not_there_is_an_error() {
         assert!(set_offload("no-such-device0", Offload::GenericReceive, false).is_err());
         assert!(keep_vlan_tags("no-such-device0").is_err());
-        assert!(channels("no-such-device0").is_err());
-        assert!(set_channels("no-such-device0", Channels { receive: 1, transmit: 1, combined: 0 }).is_err());
+        assert!(receive_queues("no-such-device0").is_err());
+        assert!(set_queues("no-such-device0", 1, 1).is_err());
         assert!(set_offload("", Offload::GenericReceive, false).is_err());
     }
 }

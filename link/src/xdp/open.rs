@@ -22,7 +22,7 @@ use super::queue::{CLASSES, Queue, QueueConfig};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{WatchTarget, Watcher};
 use crate::netlink::{Interface, Netlink};
-use crate::sys::features::{channels, takes_vlan_tags};
+use crate::sys::features::{receive_queues, takes_vlan_tags};
 use crate::sys::rings::{self, BindTarget};
 use crate::sys::{self, now};
 use crate::transmit_queue::TransmitQueue;
@@ -329,19 +329,12 @@ impl InterfaceStack {
 
     /// The queues that packets may arrive on.
     fn queues(&self) -> Result<u32, XdpError> {
-        let found = match channels(&self.below.name) {
-            Ok(channels) => channels.receive + channels.combined,
-            // A device that cannot say has one.
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => 1,
-            Err(source) => {
-                let interface = self.below.name.clone();
-                return Err(XdpError::Kernel { interface, what: "the number of receive queues", source });
-            }
-        };
-        match found {
-            1..=MOST_QUEUES => Ok(found),
-            _ => Err(XdpError::Unsuitable {
-                interface: self.below.name.clone(),
+        let interface = self.below.name.clone();
+        match receive_queues(&interface) {
+            Ok(found @ 1..=MOST_QUEUES) => Ok(found),
+            Err(source) => Err(XdpError::Kernel { interface, what: "the number of receive queues", source }),
+            Ok(found) => Err(XdpError::Unsuitable {
+                interface,
                 reason: format!(
                     "it has {found} receive queues, and packets of ours may arrive on any; expected 1 to {MOST_QUEUES}; `ethtool -L {} combined {MOST_QUEUES}`",
                     self.below.name

@@ -17,7 +17,7 @@ use super::probe::ProbeRequest;
 use super::program::{CounterReader, EarlyFigures};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
-use crate::sys::features::channels;
+use crate::sys::features::receive_queues;
 use crate::sys::rings::XdpSocket;
 use crate::sys::{Interest, Wake, now, wait};
 
@@ -224,8 +224,8 @@ impl WatcherThread {
         if below.is_none_or(|below| below.program.is_none()) {
             self.status.is_gone.store(true, Ordering::Relaxed);
         }
-        if let Ok(channels) = channels(&self.status.opened.interface) {
-            self.status.queues.store(channels.receive + channels.combined, Ordering::Relaxed);
+        if let Ok(queues) = receive_queues(&self.status.opened.interface) {
+            self.status.queues.store(queues, Ordering::Relaxed);
         }
         let own = self.netlink.interface_by_index(self.watched.interface)?.filter(|own| own.runs);
         let mut found = Vec::new();
