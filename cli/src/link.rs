@@ -169,6 +169,7 @@ pub(crate) fn early_lines(early: Option<&EarlySnapshot>, elapsed: Duration) -> V
 
 #[cfg(test)]
 mod tests {
+    use laxity_link::OutOfRange;
     use laxity_link::xdp::{Xdp, XdpConfig, XdpError};
 
     use super::*;
@@ -185,7 +186,9 @@ mod tests {
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let config = XdpConfig { waiting: [1, 1, MOST_WAITING + 1], ..XdpConfig::new(bind) };
         let refused = Xdp::open(&config).map(drop).unwrap_err();
-        let XdpError::Config { field: "waiting", least: 1, most, .. } = refused else { panic!("{refused}") };
+        let XdpError::Config(OutOfRange { field: "waiting", least: 1, most, .. }) = refused else {
+            panic!("{refused}")
+        };
         assert_eq!(most, u64::from(MOST_WAITING));
     }
 }

@@ -33,6 +33,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
 
+use crate::OutOfRange;
+
 /// A million: the probability one, in parts per million.
 pub const PPM: u32 = 1_000_000;
 
@@ -89,9 +91,7 @@ impl EmulatedConfig {
             ("capacity", self.capacity as u64, 1, 1 << 20),
             ("packet_bytes", self.packet_bytes as u64, 1, 65_535),
         ] {
-            if !(least..=most).contains(&found) {
-                return Err(EmulatedConfigError { field, found, least, most });
-            }
+            OutOfRange::check(field, found, least, most)?;
         }
         Ok(())
     }
@@ -99,17 +99,8 @@ impl EmulatedConfig {
 
 /// The parameter of an emulated wire that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("emulated link: {field} is {found}, expected {least} to {most}")]
-pub struct EmulatedConfigError {
-    /// Its name.
-    pub field: &'static str,
-    /// The given value.
-    pub found: u64,
-    /// The least that is possible.
-    pub least: u64,
-    /// The most that is possible.
-    pub most: u64,
-}
+#[error("emulated link: {0}")]
+pub struct EmulatedConfigError(#[from] pub OutOfRange);
 
 /// The reason why a wire did not take a packet. The packet is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

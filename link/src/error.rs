@@ -3,6 +3,27 @@
 use std::io;
 use std::net::SocketAddr;
 
+/// A parameter that is impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, expected {least} to {most}")]
+pub struct OutOfRange {
+    /// Its name.
+    pub field: &'static str,
+    /// The given value.
+    pub found: u64,
+    /// The least that is possible.
+    pub least: u64,
+    /// The most that is possible.
+    pub most: u64,
+}
+
+impl OutOfRange {
+    /// Checks a value.
+    pub(crate) fn check(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), Self> {
+        if (least..=most).contains(&found) { Ok(()) } else { Err(Self { field, found, least, most }) }
+    }
+}
+
 /// The reason why a link cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum LinkError {
@@ -37,17 +58,8 @@ pub enum LinkError {
         family: &'static str,
     },
     /// A parameter is out of range; the caller's fault.
-    #[error("udp: {field} is {found}, expected {least} to {most}")]
-    Config {
-        /// Its name.
-        field: &'static str,
-        /// The given value.
-        found: u64,
-        /// The least that is possible.
-        least: u64,
-        /// The most that is possible.
-        most: u64,
-    },
+    #[error("udp: {0}")]
+    Config(#[from] OutOfRange),
     /// The kernel refused something that every supported Linux has.
     #[error("udp {address}: the kernel refused {what}: {source}")]
     Kernel {

@@ -59,7 +59,7 @@ pub mod udp;
 #[allow(unsafe_code)]
 pub mod xdp;
 
-pub use error::LinkError;
+pub use error::{LinkError, OutOfRange};
 pub use sys::StableFrames;
 
 /// The kind of link that a host's packets go through.

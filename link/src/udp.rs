@@ -21,7 +21,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::sys::{self, BoundSocket, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, WallReading, wait};
 use crate::transmit_queue::{MAX_RETRIES, QueuedPacket, SendOutcome, TransmitQueue};
-use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, PendingEvents, Received};
+use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, OutOfRange, PendingEvents, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
 pub const MAX_BATCH: usize = 1024;
@@ -97,16 +97,10 @@ impl Udp {
     /// # Errors
     /// See [`LinkError`].
     pub fn bind(config: &UdpConfig) -> Result<Self, LinkError> {
-        let range = |field, found: usize, least: usize, most: usize| {
-            if (least..=most).contains(&found) {
-                Ok(())
-            } else {
-                Err(LinkError::Config { field, found: found as u64, least: least as u64, most: most as u64 })
-            }
-        };
-        range("batch", config.batch, 1, MAX_BATCH)?;
-        range("receive_buffer_bytes", config.receive_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
-        range("send_buffer_bytes", config.send_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
+        let (receive, send) = (config.receive_buffer_bytes.unwrap_or(1), config.send_buffer_bytes.unwrap_or(1));
+        OutOfRange::check("batch", config.batch as u64, 1, MAX_BATCH as u64)?;
+        OutOfRange::check("receive_buffer_bytes", receive as u64, 1, 1 << 30)?;
+        OutOfRange::check("send_buffer_bytes", send as u64, 1, 1 << 30)?;
         // Before anything can arrive.
         let stamps = KernelStamps::new(sys::wall_reading());
         let socket = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::error::LinkError;
+use crate::error::{LinkError, OutOfRange};
 
 /// The reason why an interface cannot be driven with AF_XDP. Nothing is left changed.
 #[derive(Debug, thiserror::Error)]
@@ -107,17 +107,8 @@ pub enum XdpError {
     #[error("xdp: {0}")]
     Program(String),
     /// A parameter is out of range; the caller's fault.
-    #[error("xdp: {field} is {found}, expected {least} to {most}")]
-    Config {
-        /// Its name.
-        field: &'static str,
-        /// The given value.
-        found: u64,
-        /// The least that is possible.
-        least: u64,
-        /// The most that is possible.
-        most: u64,
-    },
+    #[error("xdp: {0}")]
+    Config(#[from] OutOfRange),
     /// An error of the socket of the same port that takes what the fast path leaves.
     #[error(transparent)]
     Udp(#[from] LinkError),

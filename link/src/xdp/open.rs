@@ -27,7 +27,7 @@ use crate::sys::rings::{self, BindTarget};
 use crate::sys::{self, now};
 use crate::transmit_queue::TransmitQueue;
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
-use crate::{Link, PendingEvents};
+use crate::{Link, OutOfRange, PendingEvents};
 
 /// Control frames of each peer with a channel: keep-alives of as many channels as a host has, all at once and every tenth of a
 /// second; no more at once than half of what may wait.
@@ -190,10 +190,8 @@ fn others(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
     Ok(others)
 }
 
-fn check(config: &XdpConfig) -> Result<(), XdpError> {
-    let range = |field, found: u64, least: u64, most: u64| {
-        if (least..=most).contains(&found) { Ok(()) } else { Err(XdpError::Config { field, found, least, most }) }
-    };
+fn check(config: &XdpConfig) -> Result<(), OutOfRange> {
+    let range = OutOfRange::check;
     range("batch", config.batch as u64, 1, MAX_BATCH as u64)?;
     range("packet", config.packet as u64, 1, MOST_PACKET as u64)?;
     range("frames", config.frames as u64, 1, 1 << 24)?;
