@@ -71,12 +71,7 @@ const STEPS: [Piece; 4] = [Piece::First, Piece::Next, Piece::Reassemble, Piece::
 impl PieceSamples<'_> {
     /// The claim about a piece: that of all runs together, or of the run in which it was dearest, for a host may have any of these
     /// loads. In bursts packets are handed over together, which no host does; they are there for what it costs to find many.
-    fn own(&self, piece: Piece) -> Option<Cost> {
-        self.own_at(piece, target(piece))
-    }
-
-    /// As [`Self::own`], for another target.
-    fn own_at(&self, piece: Piece, target: Probability) -> Option<Cost> {
+    fn own(&self, piece: Piece, target: Probability) -> Option<Cost> {
         let runs = match piece {
             Piece::Demultiplex => vec![self.bursts],
             _ => vec![self.alone, self.few, self.many, self.sparse],
@@ -99,10 +94,10 @@ impl PieceSamples<'_> {
 
     /// The claims about this packet size; those about the hand-over for every tolerance, too.
     pub(super) fn claims(&self) -> Vec<Cost> {
-        let mut claims: Vec<Cost> =
-            Piece::ALL.into_iter().filter(|piece| piece.is_timed()).filter_map(|piece| self.own(piece)).collect();
+        let timed = Piece::ALL.into_iter().filter(|piece| piece.is_timed());
+        let mut claims: Vec<Cost> = timed.filter_map(|piece| self.own(piece, target(piece))).collect();
         for tolerance in TOLERANCES {
-            let cost = self.own_at(Piece::Handover, of_handover(tolerance));
+            let cost = self.own(Piece::Handover, of_handover(tolerance));
             let last = claims.iter().rfind(|other| other.kind == Piece::Handover).copied();
             let is_less =
                 |cost: &Cost| last.is_some_and(|last| cost.claimed < last.claimed && cost.exceedance > last.exceedance);
