@@ -102,10 +102,10 @@ impl Kernel {
         let (each, all) = sockets.split_at_checked(3)?;
         let load = |classes: &[(ArrivalClass, &OwnedFd)]| {
             let mut program = Program::load().ok()?;
-            program.settings(settings).expect("it was loaded");
             for address in addresses {
                 program.add_address(*address).expect("there is room");
             }
+            program.settings(settings).expect("it was loaded");
             for (place, expected) in expected() {
                 program.expect(place, &expected).expect("there is room");
             }

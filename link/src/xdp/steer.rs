@@ -94,7 +94,7 @@ impl InterfaceStreams {
         let found = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(interface)).map_err(failed)?;
         let name = found.ok_or(XdpError::NoInterface { interface: asked.clone() })?.name;
         let mut program = Program::load().map_err(|error| of_program(&name, error))?;
-        let steered = program.take_steered().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
+        let steered = program.steered.take().ok_or_else(|| failed(io::ErrorKind::NotFound.into()))?;
         program.attach(interface, Mode::Any).map_err(|source| of_attach(&name, interface, Mode::Any, source))?;
         Ok(Self::new(steered, interface, Some(program)))
     }

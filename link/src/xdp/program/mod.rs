@@ -155,8 +155,6 @@ pub(crate) struct Program {
     fd: OwnedFd,
     link: Option<OwnedFd>,
     settings: Array<MapData, layout::Settings>,
-    /// As they stand there, if they do.
-    told: Option<layout::Settings>,
     /// The address that stands in the settings, too.
     first: Option<Address>,
     addresses: HashMap<MapData, Address, u8>,
@@ -165,8 +163,8 @@ pub(crate) struct Program {
     reasons: OwnedFd,
     /// Those that each of the `reasons` has a value for.
     processors: usize,
-    /// Until it is taken.
-    steered: Option<StreamProgram>,
+    /// Its part for streams, until it is taken.
+    pub(crate) steered: Option<StreamProgram>,
     channels: Arc<MappedArray<Channel>>,
     /// The handlers of applications behind it.
     pub(crate) handlers: Arc<Handlers>,
@@ -224,7 +222,6 @@ impl Program {
             fd,
             object,
             settings,
-            told: None,
             first: None,
             addresses,
             peers,
@@ -234,12 +231,7 @@ impl Program {
         })
     }
 
-    /// Its part for streams, once.
-    pub(crate) fn take_steered(&mut self) -> Option<StreamProgram> {
-        self.steered.take()
-    }
-
-    /// Says which frames are ours, of those to one of our addresses. Before this, none is.
+    /// Says which frames are ours, of those to one of our addresses, of which the first is known by now. Before this, none is.
     ///
     /// # Errors
     /// There is no such VLAN, or the kernel refuses.
@@ -247,15 +239,8 @@ impl Program {
         if settings.vlan.is_some_and(|vlan| !(1..4095).contains(&vlan)) {
             return Err(invalid("a VLAN is 1 to 4094"));
         }
-        self.told = Some(settings.into());
-        self.tell()
-    }
-
-    /// Writes the settings, if there are any.
-    fn tell(&mut self) -> io::Result<()> {
-        let Some(told) = self.told else { return Ok(()) };
         let address = self.first.unwrap_or(layout::NO_ADDRESS);
-        self.settings.set(0, layout::Settings { address, ..told }, 0).map_err(error::of_map)
+        self.settings.set(0, layout::Settings { address, ..settings.into() }, 0).map_err(error::of_map)
     }
 
     /// Frames to this address are ours. At most 64 addresses.
@@ -265,11 +250,8 @@ impl Program {
     pub(crate) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
         let address = layout::octets(address);
         self.addresses.insert(address, 1, 0).map_err(error::of_map)?;
-        if self.first.is_some() {
-            return Ok(());
-        }
-        self.first = Some(address);
-        self.tell()
+        self.first.get_or_insert(address);
+        Ok(())
     }
 
     /// Has the program see every frame that comes in on the interface, until [`detach`](Self::detach); for set-up. Where it was

@@ -29,9 +29,9 @@ pub(super) fn expected(peer: &str, key: u64) -> ExpectedChannel {
 /// A program that knows itself, with sockets on the first queue; and the sockets.
 pub(super) fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
     let mut program = loaded()?;
-    program.settings(settings).unwrap();
     program.add_address(at(HERE).ip()).unwrap();
     program.add_address(at(HERE6).ip()).unwrap();
+    program.settings(settings).unwrap();
     let mut sockets = Vec::new();
     for class in CLASSES {
         let Ok(socket) = crate::sys::rings::socket() else {
@@ -203,7 +203,7 @@ fn remove_address(program: &mut Program, address: IpAddr) {
     let address = layout::octets(address);
     if program.first == Some(address) {
         program.first = None;
-        program.tell().unwrap();
+        program.settings(&settings()).unwrap();
     }
     gone(program.addresses.remove(&address));
 }
