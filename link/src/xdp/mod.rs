@@ -90,7 +90,6 @@ pub struct Xdp {
     queues: Vec<Queue>,
     /// Its counters are those of the fast path, too.
     udp: Udp,
-    address: SocketAddr,
     interface: u32,
     busy_poll: bool,
     peers: PeerTable,
@@ -124,7 +123,8 @@ pub struct Xdp {
 
 impl fmt::Debug for Xdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Xdp").field("address", &self.address).field("opened", self.watcher.status.opened()).finish()
+        let opened = self.watcher.status.opened();
+        f.debug_struct("Xdp").field("address", &self.local_address()).field("opened", opened).finish()
     }
 }
 
@@ -259,7 +259,7 @@ impl Xdp {
 
     /// The kernel reads and writes the region that the sockets were made with, and only its driver may say what is in it.
     fn check_region(&self, frames: &KernelFrames) {
-        let is_ours = self.queues.first().is_none_or(|queue| queue.has_region(frames));
+        let is_ours = self.queues.first().is_none_or(|queue| Arc::ptr_eq(&queue.region, &frames.memory));
         assert!(is_ours, "the frames are those of another link");
     }
 
@@ -286,8 +286,8 @@ impl Xdp {
 
 /// The sockets of the queues that `others` stands for.
 fn waited_for_together(queues: &[Queue]) -> impl Iterator<Item = BorrowedFd<'_>> {
-    let of = |(index, queue)| Queue::sockets(queue).skip(usize::from(index < QUEUES_BY_THEMSELVES));
-    queues.iter().enumerate().flat_map(of)
+    let skipped = |index| usize::from(index < QUEUES_BY_THEMSELVES);
+    queues.iter().enumerate().flat_map(move |(index, queue)| queue.sockets[skipped(index)..].iter().map(AsFd::as_fd))
 }
 
 /// Puts one packet into a ring that has room, with its headers.
@@ -302,7 +302,7 @@ fn put(buffered: QueuedPacket, template: &Template, ring: &mut XdpSocket, frames
 
 impl Link for Xdp {
     fn local_address(&self) -> SocketAddr {
-        self.address
+        self.udp.local_address()
     }
 
     fn room(&self) -> usize {
@@ -332,7 +332,7 @@ impl Link for Xdp {
         let mut waited = 1;
         if !self.is_gone {
             for (slot, queue) in fds[1..].iter_mut().zip(&self.queues) {
-                *slot = readable(queue.socket(0).as_fd());
+                *slot = readable(queue.sockets[0].as_fd());
                 waited += 1;
             }
         }
@@ -345,7 +345,7 @@ impl Link for Xdp {
     }
 
     fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
-        let by_themselves = self.queues.iter().take(QUEUES_BY_THEMSELVES).map(|queue| queue.socket(0).as_fd());
+        let by_themselves = self.queues.iter().take(QUEUES_BY_THEMSELVES).map(|queue| queue.sockets[0].as_fd());
         Ok([self.others.as_fd()].into_iter().chain(by_themselves).collect())
     }
 
@@ -501,7 +501,8 @@ impl LinkOver<KernelFrames> for Xdp {
         for queue in &mut self.queues {
             queue.publish(frames);
             if self.busy_poll {
-                queue.drive();
+                // The kernel drives the device's queue from this thread.
+                queue.sockets[0].wake();
             }
         }
         let was_busy = std::mem::replace(&mut self.was_busy, looked > 0);

@@ -18,7 +18,7 @@ use super::error::XdpError;
 use super::headers::Template;
 use super::peers::PeerTable;
 use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
-use super::queue::{CLASSES, Queue, QueueConfig};
+use super::queue::{CLASSES, Queue};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{WatchTarget, Watcher};
 use crate::netlink::{Interface, Netlink};
@@ -87,8 +87,8 @@ impl Xdp {
         let mut frames = KernelFrames::new(count, config.packet, clock_ahead_ns).map_err(memory)?;
         let opened = open_queues(config, &place, queues, waiting, transmit, &mut frames)?;
         for (number, queue) in opened.iter().enumerate() {
-            for (class, socket) in CLASSES.into_iter().zip(queue.sockets()) {
-                program.set_socket(number as u32, class, socket).map_err(told)?;
+            for (class, socket) in CLASSES.into_iter().zip(&queue.sockets) {
+                program.set_socket(number as u32, class, socket.as_fd()).map_err(told)?;
             }
         }
         for ip in place.addresses(address.ip()) {
@@ -111,8 +111,8 @@ impl Xdp {
         let attached = program.attach(index, config.mode);
         let attached = attached.map_err(|source| of_attach(name, index, config.mode, source))?;
         let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
-        let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
-        let zero_copy = opened[0].socket(0).is_zero_copy();
+        let zero_copy = opened[0].sockets[0].is_zero_copy();
+        let notes = place.notes(attached.refused.as_ref(), zero_copy);
         let found = OpenedXdp {
             interface: name.to_owned(),
             index,
@@ -123,12 +123,9 @@ impl Xdp {
             drop_cost,
             notes,
         };
-        let sockets =
-            |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
+        let sockets = |queue: &Queue| queue.sockets.iter().map(|socket| socket.as_fd().try_clone_to_owned()).collect();
         let watched = WatchTarget {
             interface: place.own.index,
-            below: place.below.index,
-            vlan: place.vlan,
             bind: address,
             observer,
             sockets: opened.iter().map(sockets).collect::<io::Result<_>>().map_err(kernel("another descriptor"))?,
@@ -139,7 +136,7 @@ impl Xdp {
         let watcher = Watcher::start(watched, found).map_err(kernel("a thread and its netlink sockets"))?;
         if let Some(busy_poll) = config.busy_poll {
             for queue in &opened {
-                queue.socket(0).busy_poll(busy_poll.span, busy_poll.frames).map_err(kernel("SO_BUSY_POLL"))?;
+                queue.sockets[0].busy_poll(busy_poll.span, busy_poll.frames).map_err(kernel("SO_BUSY_POLL"))?;
             }
         }
         // What the measurement counted belongs to no channel.
@@ -150,7 +147,6 @@ impl Xdp {
             others,
             queues: opened,
             udp,
-            address,
             interface: place.own.index,
             busy_poll: config.busy_poll.is_some(),
             peers: PeerTable::new(config.peers),
@@ -508,24 +504,22 @@ fn open_queues(
                 }
             })?;
         }
-        let plan = QueueConfig {
-            port: BindTarget { interface: place.below.index, queue: number, copy: true },
-            receive: waiting,
-            transmit,
-        };
-        let with = opened.first().map(|queue| queue.socket(0).as_fd());
+        let port = BindTarget { interface: place.below.index, queue: number, copy: true };
+        let with = opened.first().map(|queue| queue.sockets[0].as_fd());
         // The process that had it may be ending: the kernel takes a while to let go of the queue.
         let until = now() + config.patience;
         let bind = |bind: &dyn Fn() -> io::Result<()>| patiently(until, Errno::BUSY, bind);
         let queue =
-            Queue::open(plan, first, with, frames, bind).map_err(|source| match Errno::from_io_error(&source) {
-                Some(Errno::BUSY) => XdpError::QueueBusy {
-                    interface: name.clone(),
-                    queue: number,
-                    waited_ms: config.patience.as_nanos() / 1_000_000,
+            Queue::open(port, waiting, transmit, first, with, frames, bind).map_err(
+                |source| match Errno::from_io_error(&source) {
+                    Some(Errno::BUSY) => XdpError::QueueBusy {
+                        interface: name.clone(),
+                        queue: number,
+                        waited_ms: config.patience.as_nanos() / 1_000_000,
+                    },
+                    _ => permitted("bind an AF_XDP socket to a receive queue", source),
                 },
-                _ => permitted("bind an AF_XDP socket to a receive queue", source),
-            })?;
+            )?;
         opened.push(queue);
     }
     Ok(opened)

@@ -20,80 +20,53 @@ pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalCl
 /// A queue, and what the kernel holds for it. The region outlives the sockets.
 #[derive(Debug)]
 pub(super) struct Queue {
-    sockets: Vec<XdpSocket>,
+    /// Those of the classes, in the order of [`CLASSES`].
+    pub(super) sockets: Vec<XdpSocket>,
     /// Sends, and does nothing else: a thread that reads a socket's statistics holds a lock that sending with it would wait for. Only the first
     /// queue has one.
     pub(super) sender: Option<XdpSocket>,
     pub(super) supply: FrameSupply,
     /// Frames that the kernel is to be given as soon as its ring has room: it takes one off a moment after it used it.
     owed: u32,
-    region: Arc<Mapping>,
-}
-
-/// The parameters of a queue.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct QueueConfig {
-    pub(super) port: BindTarget,
-    /// Places of each class's receive ring; powers of two.
-    pub(super) receive: [u32; CLASSES.len()],
-    /// Places of the ring for sending, and of that by which frames come back.
-    pub(super) transmit: u32,
-}
-
-impl QueueConfig {
-    /// Frames that the kernel is given to fill: one for each place where one may wait.
-    pub(super) fn frames(&self) -> u32 {
-        self.receive.iter().sum()
-    }
+    pub(super) region: Arc<Mapping>,
 }
 
 impl Queue {
     /// Binds the sockets and gives the kernel its frames. `first` has registered the region and is the first queue's own socket, or
-    /// `with` is a socket of another queue that has.
+    /// `with` is a socket of another queue that has. Sizes are places, powers of two: of each class's ring, and of the ring for sending
+    /// and that by which frames come back.
     pub(super) fn open(
-        plan: QueueConfig,
+        port: BindTarget,
+        receive: [u32; CLASSES.len()],
+        transmit: u32,
         first: OwnedFd,
         with: Option<BorrowedFd<'_>>,
         frames: &mut KernelFrames,
         bind: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<Self> {
+        // Frames that the kernel is given to fill: one for each place where one may wait.
+        let given: u32 = receive.iter().sum();
         // More than are ever in it: the kernel takes one off a moment after it used it.
-        let fill = (plan.frames() + plan.frames() / 2).next_power_of_two();
-        let supply = FrameSupply::new(first.as_fd(), fill, plan.transmit)?;
-        let first = XdpSocket::receiving(first, plan.receive[0])?;
-        bind(&|| first.bind(plan.port, with))?;
+        let supply = FrameSupply::new(first.as_fd(), (given + given / 2).next_power_of_two(), transmit)?;
+        let first = XdpSocket::receiving(first, receive[0])?;
+        bind(&|| first.bind(port, with))?;
         let another = |make: fn(OwnedFd, u32) -> io::Result<XdpSocket>, places| {
             let socket = make(rings::socket()?, places)?;
-            bind(&|| socket.bind(plan.port, Some(first.as_fd())))?;
+            bind(&|| socket.bind(port, Some(first.as_fd())))?;
             Ok::<_, io::Error>(socket)
         };
-        let others = plan.receive[1..].iter().map(|&places| another(XdpSocket::receiving, places));
+        let others = receive[1..].iter().map(|&places| another(XdpSocket::receiving, places));
         let others = others.collect::<io::Result<Vec<_>>>()?;
-        let sender = with.is_none().then(|| another(XdpSocket::sending, plan.transmit)).transpose()?;
+        let sender = with.is_none().then(|| another(XdpSocket::sending, transmit)).transpose()?;
         let sockets = [first].into_iter().chain(others).collect();
         let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(&frames.memory) };
-        for _ in 0..plan.frames() {
+        for _ in 0..given {
             if !queue.replace(frames) {
                 return Err(io::Error::other("the region has too few frames for the fill ring"));
             }
         }
         queue.publish(frames);
         Ok(queue)
-    }
-
-    /// True if `frames` are those of the region that the sockets were made with.
-    pub(super) fn has_region(&self, frames: &KernelFrames) -> bool {
-        Arc::ptr_eq(&self.region, &frames.memory)
-    }
-
-    /// The socket of a class, by its place in [`CLASSES`].
-    pub(super) fn socket(&self, class: usize) -> &XdpSocket {
-        &self.sockets[class]
-    }
-
-    /// The sockets, in the order of [`CLASSES`].
-    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.sockets.iter().map(AsFd::as_fd)
     }
 
     /// The next frame of a class, where it begins and its bytes; the kernel gets another for it. `None` if there is none, or the
@@ -132,11 +105,6 @@ impl Queue {
         if self.supply.fill.wants_wakeup() {
             self.sockets[0].wake();
         }
-    }
-
-    /// As [`publish`](Self::publish), and has the kernel drive the device's queue from this thread (busy polling).
-    pub(super) fn drive(&mut self) {
-        self.sockets[0].wake();
     }
 
     /// Gives the kernel one more frame.

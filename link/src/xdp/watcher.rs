@@ -98,9 +98,6 @@ impl WatcherShared {
 pub(super) struct WatchTarget {
     /// The interface that has the addresses.
     pub(super) interface: u32,
-    /// The one that is driven: the same, or that below a VLAN.
-    pub(super) below: u32,
-    pub(super) vlan: Option<u16>,
     pub(super) bind: SocketAddr,
     /// The program, as far as it is read.
     pub(super) observer: CounterReader,
@@ -176,7 +173,7 @@ impl WatcherThread {
             }
             let questions = std::mem::take(&mut *self.shared.questions.lock().unwrap_or_else(PoisonError::into_inner));
             for question in questions {
-                question.pursue(Arc::clone(&self.shared), self.watched.below);
+                question.pursue(Arc::clone(&self.shared), self.status.opened.index);
             }
             // An error of the watch: everything may have changed.
             let changed = self.watch.drain().unwrap_or(true);
@@ -220,7 +217,7 @@ impl WatcherThread {
 
     /// Looks up every peer anew.
     fn look(&mut self) -> io::Result<()> {
-        let below = self.netlink.interface_by_index(self.watched.below)?;
+        let below = self.netlink.interface_by_index(self.status.opened.index)?;
         if below.is_none_or(|below| below.program.is_none()) {
             self.status.is_gone.store(true, Ordering::Relaxed);
         }
@@ -265,7 +262,7 @@ impl WatcherThread {
 
     fn to(&self, own: Mac, source: IpAddr, to: (Mac, SocketAddr), mtu: usize) -> Option<DirectPeer> {
         let source = SocketAddr::new(source, self.watched.bind.port());
-        let template = Template::new((own, source), to, self.watched.vlan, 0)?;
+        let template = Template::new((own, source), to, self.status.opened.vlan, 0)?;
         let ip_and_udp = if source.is_ipv4() { 28 } else { 48 };
         let most = mtu.checked_sub(ip_and_udp)?.min(self.watched.largest_frame.checked_sub(template.len())?);
         Some(DirectPeer { template, most })
