@@ -17,6 +17,8 @@ use laxity::metering::Histogram;
 
 /// The device over which a host reaches itself.
 pub(super) const LOOPBACK: &str = "lo";
+/// What the kernel does not tell, in errors.
+const INTERFACES: &str = "asking the kernel for its interfaces";
 /// Our header, UDP 8, IPv6 40: what a packet of S needs beside it within the MTU.
 const AROUND_PACKET: u32 = DATA_HEADER_BYTES as u32 + 8 + 40;
 
@@ -51,7 +53,7 @@ impl Device {
             Ok(found) => Ok(found.map(Self::of)),
             // No device can have such a name.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
-            Err(error) => Err(not_told()(error)),
+            Err(error) => Err(Error::system(INTERFACES)(error)),
         }
     }
 
@@ -60,14 +62,10 @@ impl Device {
     /// # Errors
     /// The kernel does not tell.
     pub(super) fn all_up() -> Result<Vec<Self>, Error> {
-        let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(not_told())?;
+        let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(Error::system(INTERFACES))?;
         let is_up = |interface: &Interface| interface.is_operating || interface.name == LOOPBACK;
         Ok(all.into_iter().filter(is_up).map(Self::of).collect())
     }
-}
-
-fn not_told() -> impl Fn(io::Error) -> Error {
-    Error::system("asking the kernel for its interfaces")
 }
 
 /// A socket whose packets go over loopback to another one.
