@@ -17,7 +17,7 @@ use super::done;
 /// EPERM without CAP_SYS_NICE or an RLIMIT_RTPRIO, EINVAL for another priority. The thread runs on as it is.
 pub fn real_time(priority: u8) -> io::Result<()> {
     // 0 names the calling thread.
-    set_scheduler(0, libc::SCHED_FIFO, priority)
+    real_time_of(0, priority)
 }
 
 /// The calling thread's number, by which [`real_time_of`], [`ordinary`] and [`processor_time_of`] know it.
@@ -30,7 +30,7 @@ pub fn thread_id() -> i32 {
 /// # Errors
 /// As [`real_time`]; ESRCH if there is no such thread.
 pub fn real_time_of(thread: i32, priority: u8) -> io::Result<()> {
-    set_scheduler(thread, libc::SCHED_FIFO, priority)
+    set_scheduler(thread, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, priority.into())
 }
 
 /// Makes a thread of this process an ordinary one.
@@ -38,13 +38,13 @@ pub fn real_time_of(thread: i32, priority: u8) -> io::Result<()> {
 /// # Errors
 /// ESRCH if there is no such thread.
 pub fn ordinary(thread: i32) -> io::Result<()> {
-    set_scheduler(thread, libc::SCHED_OTHER, 0)
+    set_scheduler(thread, libc::SCHED_OTHER | libc::SCHED_RESET_ON_FORK, 0)
 }
 
-fn set_scheduler(thread: i32, policy: i32, priority: u8) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+fn set_scheduler(thread: i32, policy: i32, sched_priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority };
     // SAFETY: the pointer is to a valid sched_param for the length of the call; the kernel checks the number of the thread.
-    done(unsafe { libc::sched_setscheduler(thread, policy | libc::SCHED_RESET_ON_FORK, &parameters) })
+    done(unsafe { libc::sched_setscheduler(thread, policy, &parameters) })
 }
 
 /// The scheduling class of a thread: its policy and priority.
@@ -84,9 +84,7 @@ impl Urgency {
     /// # Errors
     /// As [`real_time`].
     pub fn take(self) -> io::Result<()> {
-        let parameters = libc::sched_param { sched_priority: self.priority };
-        // SAFETY: 0 names the calling thread, and the pointer is to a valid sched_param for the length of the call.
-        done(unsafe { libc::sched_setscheduler(0, self.policy, &parameters) })
+        set_scheduler(0, self.policy, self.priority)
     }
 }
 
