@@ -1,7 +1,7 @@
 //! The abilities and settings of a network device: the ethtool calls.
 //! Everything here only reads; `features` changes.
 
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 use std::io;
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
@@ -80,7 +80,7 @@ pub struct Coalescing {
 #[repr(C)]
 struct DriverInfo {
     command: u32,
-    driver: [c_char; 32],
+    driver: [u8; 32],
     rest: [u8; 160],
 }
 
@@ -142,10 +142,8 @@ pub fn driver(device: &str) -> io::Result<String> {
     let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     // SAFETY: DriverInfo is ethtool_drvinfo.
     unsafe { ask(device, &mut info)? };
-    info.driver[31] = 0;
-    // SAFETY: the array is terminated by the line above and outlives the string.
-    let name = unsafe { CStr::from_ptr(info.driver.as_ptr()) };
-    Ok(name.to_string_lossy().into_owned())
+    let name = info.driver[..31].split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// The speed of a device in Mbit/s, as its driver has it; `None` if it does not know one.
