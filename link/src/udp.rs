@@ -250,12 +250,7 @@ impl<F: StableFrames> LinkOver<F> for Udp {
         // Each turn fills `taken`, counts a retry, or ends.
         while taken < limit {
             let wanted = batch.min(limit - taken);
-            while self.armed.len() < wanted {
-                match frames.take() {
-                    Some(frame) => self.armed.push(frame),
-                    None => break,
-                }
-            }
+            self.armed.extend(std::iter::from_fn(|| frames.take()).take(wanted));
             let armed = self.armed.len();
             if armed == 0 {
                 self.counters.receive_starved += 1;
@@ -266,11 +261,7 @@ impl<F: StableFrames> LinkOver<F> for Udp {
             if filled > 0 {
                 self.stamps.read(sys::wall_reading());
             }
-            while self.armed.len() > filled {
-                if let Some(frame) = self.armed.pop() {
-                    frames.free(frame);
-                }
-            }
+            self.armed.drain(filled..).rev().for_each(|frame| frames.free(frame));
             if let Err(error) = outcome {
                 match class(&error) {
                     ErrorClass::WouldBlock => break,
