@@ -15,8 +15,6 @@ pub(super) const REASONS: usize = 7;
 
 /// IPv4 addresses as ::ffff:a.b.c.d.
 pub(super) type Address = [u8; 16];
-/// No packet is sent to this one.
-pub(super) const NO_ADDRESS: Address = [0; 16];
 
 /// `struct settings`.
 #[derive(Clone, Copy, Debug)]
@@ -94,25 +92,6 @@ const _: () = {
 unsafe impl aya::Pod for Settings {}
 // SAFETY: likewise.
 unsafe impl aya::Pod for Sender {}
-
-impl From<&super::Settings> for Settings {
-    fn from(settings: &super::Settings) -> Self {
-        let super::Settings { port, vlan, mac, largest_frame, control, peer_control, clock_ahead_ns } = *settings;
-        Self {
-            port: port.to_be(),
-            vlan: vlan.unwrap_or(0),
-            mac,
-            most: largest_frame,
-            unused: 0,
-            control_ns: nanos(control.spacing),
-            control_tolerance_ns: nanos(control.tolerance),
-            peer_control_ns: nanos(peer_control.spacing),
-            peer_control_tolerance_ns: nanos(peer_control.tolerance),
-            address: NO_ADDRESS,
-            clock_ahead_ns,
-        }
-    }
-}
 
 impl From<SocketAddr> for Sender {
     fn from(peer: SocketAddr) -> Self {

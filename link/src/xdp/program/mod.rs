@@ -239,8 +239,22 @@ impl Program {
         if settings.vlan.is_some_and(|vlan| !(1..4095).contains(&vlan)) {
             return Err(invalid("a VLAN is 1 to 4094"));
         }
-        let address = self.first.unwrap_or(layout::NO_ADDRESS);
-        self.settings.set(0, layout::Settings { address, ..settings.into() }, 0).map_err(error::of_map)
+        let Settings { port, vlan, mac, largest_frame, control, peer_control, clock_ahead_ns } = *settings;
+        let told = layout::Settings {
+            port: port.to_be(),
+            vlan: vlan.unwrap_or(0),
+            mac,
+            most: largest_frame,
+            unused: 0,
+            control_ns: layout::nanos(control.spacing),
+            control_tolerance_ns: layout::nanos(control.tolerance),
+            peer_control_ns: layout::nanos(peer_control.spacing),
+            peer_control_tolerance_ns: layout::nanos(peer_control.tolerance),
+            // No packet is sent to the address of zeroes.
+            address: self.first.unwrap_or_default(),
+            clock_ahead_ns,
+        };
+        self.settings.set(0, told, 0).map_err(error::of_map)
     }
 
     /// Frames to this address are ours. At most 64 addresses.
