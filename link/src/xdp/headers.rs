@@ -10,7 +10,7 @@ const VLAN: usize = 4;
 const IPV4: usize = 20;
 const IPV6: usize = 40;
 const UDP: usize = 8;
-/// The longest headers.
+/// The longest headers before a packet.
 pub(super) const MOST: usize = ETHERNET + VLAN + IPV6 + UDP;
 
 const TYPE_VLAN: u16 = 0x8100;
@@ -20,6 +20,11 @@ const PROTOCOL_UDP: u8 = 17;
 /// Don't fragment.
 const DF: u16 = 0x4000;
 const HOPS: u8 = 64;
+
+/// Bytes of the headers of IP and UDP.
+pub(super) fn ip_and_udp(ip: IpAddr) -> usize {
+    UDP + if ip.is_ipv4() { IPV4 } else { IPV6 }
+}
 
 /// An address of the link layer.
 pub(super) type Mac = [u8; 6];

@@ -56,7 +56,7 @@ use crate::sys::{Interest, wait};
 use crate::transmit_queue::{QueuedPacket, TransmitQueue};
 use crate::udp::Udp;
 use crate::{Counters, Link, LinkEvent, LinkOver, PendingEvents, Received};
-use headers::Template;
+use headers::{Template, ip_and_udp};
 use peers::PeerTable;
 use program::Program;
 use queue::{CLASSES, Queue};
@@ -177,7 +177,7 @@ impl Xdp {
                 continue;
             };
             if buffered.len > direct.most {
-                let mtu_bytes = (direct.most + if buffered.peer.is_ipv6() { 48 } else { 28 }) as u32;
+                let mtu_bytes = (direct.most + ip_and_udp(buffered.peer.ip())) as u32;
                 self.udp.counters.send_dropped += 1;
                 self.udp.counters.send_too_large += 1;
                 self.events.push(LinkEvent::TooLarge { peer: buffered.peer, mtu_bytes });

@@ -15,11 +15,11 @@ use rustix::process::{Resource, getrlimit};
 use super::Xdp;
 use super::config::{Mode, OpenedXdp, XdpConfig};
 use super::error::XdpError;
-use super::headers::Template;
+use super::headers::{self, Template, ip_and_udp};
 use super::peers::PeerTable;
 use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
 use super::queue::{CLASSES, Queue};
-use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
+use super::region::{KernelFrames, MOST_PACKET};
 use super::watcher::{WatchTarget, Watcher};
 use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{receive_queues, takes_vlan_tags};
@@ -129,7 +129,7 @@ impl Xdp {
             bind: address,
             observer,
             sockets: opened.iter().map(sockets).collect::<io::Result<_>>().map_err(kernel("another descriptor"))?,
-            largest_frame: frames.largest_frame().min(config.packet + MOST_HEADERS),
+            largest_frame: frames.largest_frame().min(config.packet + headers::MOST),
             peers: config.peers,
         };
         let others = others(&opened, &udp).map_err(kernel("epoll"))?;
@@ -169,11 +169,6 @@ impl Xdp {
         };
         Ok((link, frames))
     }
-}
-
-/// Bytes of the headers of IP and UDP.
-fn ip_and_udp(ip: IpAddr) -> usize {
-    if ip.is_ipv4() { 28 } else { 48 }
 }
 
 /// The descriptors that are readable when something has arrived that is not waited for by itself.

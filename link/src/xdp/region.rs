@@ -7,6 +7,7 @@ use std::sync::Arc;
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::units::Instant;
 
+use super::headers;
 use crate::sys::rings::Mapping;
 use crate::sys::{StableFrames, from_kernel};
 
@@ -15,10 +16,8 @@ const STAMP_SIGN: u64 = 0x4C_5853_7461;
 const STAMP_BYTES: usize = 16;
 /// The bytes that the kernel leaves free before a frame that it receives (XDP_PACKET_HEADROOM).
 const KERNEL_HEADROOM: usize = 256;
-/// Ethernet 14, VLAN 4, IPv6 40, UDP 8: the longest headers before a packet.
-pub(super) const MOST_HEADERS: usize = 66;
 /// The offset of a packet that we write in its frame.
-const BEGIN: usize = KERNEL_HEADROOM + MOST_HEADERS;
+const BEGIN: usize = KERNEL_HEADROOM + headers::MOST;
 /// The longest packet: chunks are a page at most.
 pub(super) const MOST_PACKET: usize = 4096 - BEGIN;
 
@@ -111,7 +110,7 @@ impl KernelFrames {
         self.begins[frame.index() as usize] = begin.min(BEGIN) as u16;
     }
 
-    /// The `headers` bytes before the packet, at most [`MOST_HEADERS`], to be written, and the packet of `len` bytes.
+    /// The `headers` bytes before the packet, at most [`headers::MOST`], to be written, and the packet of `len` bytes.
     pub(super) fn packet_with_headers(&mut self, frame: &FrameId, headers: usize, len: usize) -> (&mut [u8], &[u8]) {
         let begin = usize::from(self.begins[frame.index() as usize]);
         let (before, packet) = self.bytes_mut(frame).split_at_mut(begin);

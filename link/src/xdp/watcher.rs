@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use laxity_core::units::{Duration, Instant};
 
 use super::config::OpenedXdp;
-use super::headers::{Mac, Template};
+use super::headers::{Mac, Template, ip_and_udp};
 use super::peers::{DirectPeer, PeerDirectory};
 use super::probe::ProbeRequest;
 use super::program::{CounterReader, EarlyFigures};
@@ -263,8 +263,8 @@ impl WatcherThread {
     fn to(&self, own: Mac, source: IpAddr, to: (Mac, SocketAddr), mtu: usize) -> Option<DirectPeer> {
         let source = SocketAddr::new(source, self.watched.bind.port());
         let template = Template::new((own, source), to, self.status.opened.vlan, 0)?;
-        let ip_and_udp = if source.is_ipv4() { 28 } else { 48 };
-        let most = mtu.checked_sub(ip_and_udp)?.min(self.watched.largest_frame.checked_sub(template.len())?);
+        let most =
+            mtu.checked_sub(ip_and_udp(source.ip()))?.min(self.watched.largest_frame.checked_sub(template.len())?);
         Some(DirectPeer { template, most })
     }
 }
