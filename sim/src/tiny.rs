@@ -13,7 +13,7 @@
 //! let us = Duration::from_micros;
 //! let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
 //! let stages = SendingStages { processor: us(5_000), link: us(5_000) };
-//! let system = SmallSystem::new(Platform::papers_table_2b(), vec![SmallChannel { role: Role::Sends, contract, stages }]);
+//! let system = SmallSystem::new(Platform::papers_table_2b(), vec![SmallChannel { stages, ..SmallChannel::new(Role::Sends, contract) }]);
 //! let seen = system.bench().run(&[Release::of(0, us(0), 4096)])[0];
 //! // C_sw + C_cm + C_p^1st + C_l + L_x(S)
 //! assert_eq!((seen.handler, seen.end), (us(55 + 90 + 420), us(55 + 90 + 420 + 160 + 245)));
@@ -42,6 +42,20 @@ pub struct SmallChannel {
     pub contract: Contract,
     /// The deadlines that the run time goes by; a channel that is received has the processor's only.
     pub stages: SendingStages,
+    /// Its level under fixed priorities.
+    pub priority: u8,
+    /// The time beyond the least deadline that it asks admission for.
+    pub slack: Duration,
+    /// True if it gives back in the end what it does not need.
+    pub tighten: bool,
+}
+
+impl SmallChannel {
+    /// A channel without stages, of the highest level, that asks for the least deadline.
+    pub fn new(role: Role, contract: Contract) -> Self {
+        let stages = SendingStages::default();
+        Self { role, contract, stages, priority: 0, slack: Duration::ZERO, tighten: false }
+    }
 }
 
 /// A host under test and its channels.
@@ -68,8 +82,6 @@ pub struct SmallSystem {
     pub ahead: Duration,
     /// The order of handlers.
     pub policy: Policy,
-    /// Each channel's level under fixed priorities; empty is the highest for all.
-    pub priorities: Vec<u8>,
     /// The stages that its channels change to in each episode, without the last one, which begins after that; `None` if nothing changes.
     pub change: Option<Vec<SendingStages>>,
     /// Draws what the costs leave open.
@@ -162,7 +174,6 @@ impl SmallSystem {
             step_costs: StepCosts::Worst,
             ahead: Duration::ZERO,
             policy: Policy::EarliestDeadline,
-            priorities: Vec::new(),
             change: None,
             seed: 1,
         }
@@ -238,7 +249,7 @@ impl SmallSystem {
             };
             let plan = ChannelPlan {
                 upstream,
-                priority: self.priorities.get(number).copied().unwrap_or_default(),
+                priority: channel.priority,
                 lease,
                 send_messages: BACKLOG,
                 receive_messages: BACKLOG,

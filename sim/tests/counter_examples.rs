@@ -71,7 +71,8 @@ fn platform(costs: &Costs) -> Platform {
 fn channel(platform: &Platform, packets: u32, interval: u64, burst: u64, stages: (u64, u64)) -> SmallChannel {
     let max = u64::from(platform.packet * packets);
     let contract = Contract::new(max, max, us(interval), burst, us(stages.0 + stages.1)).unwrap();
-    SmallChannel { role: Role::Sends, contract, stages: SendingStages { processor: us(stages.0), link: us(stages.1) } }
+    let stages = SendingStages { processor: us(stages.0), link: us(stages.1) };
+    SmallChannel { stages, slack: us(500), tighten: true, ..SmallChannel::new(Role::Sends, contract) }
 }
 
 /// A channel that declares one packet of S bytes and may send one byte.
@@ -87,7 +88,7 @@ fn keeps(system: &SmallSystem, attack: impl Fn(&mut SmallRun) -> Vec<ObservedRes
     let mut admitted = 0;
     for rule in [Rule::Split, Rule::Composite] {
         let mut system = system.clone();
-        let Some(promises) = promise::promises(&mut system, rule, || us(500), || true) else { continue };
+        let Some(promises) = promise::promises(&mut system, rule) else { continue };
         admitted += 1;
         for (number, (seen, promise)) in attack(&mut system.bench()).into_iter().zip(&promises).enumerate() {
             println!("{rule:?}, channel {number}: {seen:?}, {:?}, at most {:?}", promise.stages, promise.bound.worst);

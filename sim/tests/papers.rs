@@ -14,9 +14,8 @@ const MESSAGE: u32 = 60 << 10;
 /// Table 3, with the message's deadline on both resources.
 fn table_3(machine: MachineModel) -> SmallSystem {
     let channel = |interval, deadline| SmallChannel {
-        role: Role::Sends,
-        contract: contract(MESSAGE.into(), ms(interval), 1, ms(deadline)),
         stages: SendingStages { processor: ms(deadline), link: Duration::ZERO },
+        ..SmallChannel::new(Role::Sends, contract(MESSAGE.into(), ms(interval), 1, ms(deadline)))
     };
     let channels = vec![channel(50, 40), channel(30, 25), channel(30, 30)];
     let mut platform = Platform { machine, ..Platform::papers_table_2b() };
@@ -94,7 +93,8 @@ fn a_packet_leaves_only_when_it_is_made() {
         let platform = Platform { machine, packet_cost: ms(1), ..Platform::papers_table_2b() };
         let stages = SendingStages { processor: ms(10), link: ms(10) };
         let contract = contract(3 * 4096, ms(50), 1, ms(20));
-        let system = SmallSystem::new(platform, vec![SmallChannel { role: Role::Sends, contract, stages }]);
+        let channel = SmallChannel { stages, ..SmallChannel::new(Role::Sends, contract) };
+        let system = SmallSystem::new(platform, vec![channel]);
         system.bench().run(&[Release::of(0, Duration::ZERO, 3 * 4096)])[0].end
     };
     assert_eq!(response(MachineModel::PapersOffload), us(565 + 2 * 1000 + 160 + 245));

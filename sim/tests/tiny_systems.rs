@@ -64,8 +64,8 @@ fn an_episode_has_only_its_own_gaps() {
     let us = Duration::from_micros;
     let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
     let stages = SendingStages { processor: us(5_000), link: us(5_000) };
-    let system =
-        SmallSystem::new(Platform::papers_table_2b(), vec![SmallChannel { role: Role::Sends, contract, stages }]);
+    let channel = SmallChannel { stages, ..SmallChannel::new(Role::Sends, contract) };
+    let system = SmallSystem::new(Platform::papers_table_2b(), vec![channel]);
     let message = [Release::of(0, us(0), 4096)];
     let alone = system.bench().run(&message);
     let mut bench = system.bench();

@@ -3,7 +3,6 @@
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::published::d_order::BlockTerm;
 use laxity_core::platform::MachineModel;
-use laxity_core::units::Duration;
 
 use super::{
     AttackOutcome, NumberSource, Promise, SystemAttack, SystemKind, attack, handlers, pattern, promise, published,
@@ -109,10 +108,6 @@ pub struct SearchCase {
     pub test: Analysis,
     /// Its channels have no stages yet, or others.
     pub system: SmallSystem,
-    /// The time beyond the least deadline that each channel asks for.
-    pub slack: Vec<Duration>,
-    /// Which channels give back in the end what they do not need.
-    pub tighten: Vec<bool>,
 }
 
 /// A system with a promise for each of its channels.
@@ -128,18 +123,15 @@ impl SearchCase {
     /// The promises of the analysis; `None` if it refuses a channel.
     pub fn bounded(&self) -> Option<PromisedCase> {
         let mut system = self.system.clone();
-        let (mut slack, mut tighten) = (self.slack.iter(), self.tighten.iter());
-        let slack = || slack.next().copied().unwrap_or_default();
-        let tighten = || tighten.next().copied().unwrap_or_default();
         let promises = match self.test {
-            Analysis::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
+            Analysis::DOrder(block) => published::d_order(&mut system, block)?,
             Analysis::ResponseTimes => upcalls::response_times(&system)?,
             Analysis::Rmdp => upcalls::rmdp(&system)?,
             Analysis::Admission(SystemKind { rule, .. })
             | Analysis::Beside(rule)
             | Analysis::Trusted(rule)
-            | Analysis::Handlers(rule) => promise::promises(&mut system, rule, slack, tighten)?,
-            Analysis::Rearranged(rule) => rearranged::promises(&mut system, rule, slack)?,
+            | Analysis::Handlers(rule) => promise::promises(&mut system, rule)?,
+            Analysis::Rearranged(rule) => rearranged::promises(&mut system, rule)?,
             Analysis::Levels => promise::by_level(&mut system)?,
         };
         Some(PromisedCase { system, promises })

@@ -79,8 +79,8 @@ pub fn by_level(system: &mut SmallSystem) -> Option<Vec<Promise>> {
     let settings = settings(system, Rule::Levels);
     let mut admission = Admission::with_settings(system.platform.clone(), settings).expect("a platform that can be");
     let mut ids = Vec::new();
-    for (channel, &priority) in system.channels.iter().zip(&system.priorities) {
-        let (id, _) = admission.reserve_at(&channel.contract, channel.role, priority, limits::MAX_DEADLINE).ok()?;
+    for SmallChannel { contract, role, priority, .. } in &system.channels {
+        let (id, _) = admission.reserve_at(contract, *role, *priority, limits::MAX_DEADLINE).ok()?;
         // With stages that long no channel is refused for another's sake.
         admission.relax(id, us(1_000_000)).ok()?;
         ids.push(id);
@@ -94,18 +94,13 @@ pub fn by_level(system: &mut SmallSystem) -> Option<Vec<Promise>> {
     system.channels.iter_mut().zip(&ids).map(promise).collect()
 }
 
-/// Admits the upcalls on the executive's own thread, then the channels one after the other, each with the least stages and what `slack` adds
-/// to them; then takes back, one by one from the last to the first, what a channel has more than it needs beside all others, if `tighten`
-/// says so; then the upcalls below the executive. Channels and upcalls get these stages. The promises for the channels, for the upcalls
-/// below, and for those on the executive's thread; `None` if one is refused.
+/// Admits the upcalls on the executive's own thread, then the channels one after the other, each with the least stages and its slack
+/// beside that; then takes back, one by one from the last to the first, what a channel has more than it needs beside all others, if it is to
+/// ([`SmallChannel::tighten`]); then the upcalls below the executive. Channels and upcalls get these stages. The promises for the channels, for the
+/// upcalls below, and for those on the executive's thread; `None` if one is refused.
 ///
 /// Without any slack at first, no channel could be admitted that is in the way of those before.
-pub fn promises(
-    system: &mut SmallSystem,
-    rule: Rule,
-    mut slack: impl FnMut() -> Duration,
-    mut tighten: impl FnMut() -> bool,
-) -> Option<Vec<Promise>> {
+pub fn promises(system: &mut SmallSystem, rule: Rule) -> Option<Vec<Promise>> {
     let settings = settings(system, rule);
     let SmallSystem { platform, channels, upcalls, trusted, ahead, .. } = system;
     let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
@@ -114,11 +109,11 @@ pub fn promises(
     let mut ids = Vec::new();
     for channel in channels.iter_mut() {
         let (id, least) = admit(&mut admission, channel)?;
-        channel.stages = admission.relax(id, least.total() + slack()).expect("no less than it has");
+        channel.stages = admission.relax(id, least.total() + channel.slack).expect("no less than it has");
         ids.push(id);
     }
     for (channel, id) in channels.iter_mut().zip(&mut ids).rev() {
-        if tighten() {
+        if channel.tighten {
             admission.release(*id);
             let again = admit(&mut admission, channel);
             // With long iterations, and where the processor is nearly used up, the instants to look at may be too many with the shorter deadline that is asked for first.

@@ -20,22 +20,22 @@ pub fn d_order_case(draw: &mut impl NumberSource, block: BlockTerm) -> SearchCas
     (system.send_early, system.receive_early) = (false, false);
     system.channels.iter_mut().for_each(|channel| channel.role = Role::Sends);
     let most = draw(1) * 60;
-    let slack = system.channels.iter().map(|_| us(draw(most))).collect();
-    SearchCase { test: Analysis::DOrder(block), tighten: vec![false; system.channels.len()], system, slack }
+    system.channels.iter_mut().for_each(|channel| channel.slack = us(draw(most)));
+    SearchCase { test: Analysis::DOrder(block), system }
 }
 
 /// The channels with their deadlines: each asks for what the formula gives it when it comes, and its slack. `None` if one is
 /// refused.
-pub fn d_order(system: &mut SmallSystem, block: BlockTerm, slack: &[Duration]) -> Option<Vec<Promise>> {
+pub fn d_order(system: &mut SmallSystem, block: BlockTerm) -> Option<Vec<Promise>> {
     let mut host = DOrder::new(&system.platform, block).ok()?;
     let mut promises = Vec::new();
-    for (number, channel) in system.channels.iter_mut().enumerate() {
+    for channel in &mut system.channels {
         let interval = channel.contract.interval();
         let longest = channel.contract.with_deadline(interval).ok()?;
         let mut trial = host.clone();
         let place = trial.insert(&longest).ok()?;
         let least = trial.channels()[place].response;
-        let asked = (least + slack.get(number).copied().unwrap_or_default()).min(interval);
+        let asked = (least + channel.slack).min(interval);
         let contract = channel.contract.with_deadline(asked).ok()?;
         host.insert(&contract).ok()?;
         channel.contract = contract;

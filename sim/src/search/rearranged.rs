@@ -19,9 +19,8 @@ pub(super) fn case(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
     // With costs below the worst little is close to its bound.
     system.step_costs = crate::StepCosts::Worst;
     let most = [8, 25, 80][draw(2) as usize];
-    let slack = system.channels.iter().map(|_| us(draw(most))).collect();
-    let tighten = vec![false; system.channels.len()];
-    SearchCase { test: Analysis::Rearranged(rule), system, slack, tighten }
+    system.channels.iter_mut().for_each(|channel| channel.slack = us(draw(most)));
+    SearchCase { test: Analysis::Rearranged(rule), system }
 }
 
 /// Long messages, a newcomer with short ones, and hardly any costs beside them: then what is begun under the old stages weighs most under the new ones.
@@ -41,18 +40,14 @@ fn sharpen(draw: &mut impl NumberSource, system: &mut SmallSystem) {
 }
 
 /// The promise to each channel, whatever changes: its share of the deadline. `None` if one is refused, or nothing is to be changed.
-pub(super) fn promises(
-    system: &mut SmallSystem,
-    rule: Rule,
-    mut slack: impl FnMut() -> Duration,
-) -> Option<Vec<Promise>> {
+pub(super) fn promises(system: &mut SmallSystem, rule: Rule) -> Option<Vec<Promise>> {
     let settings = promise::settings(system, rule);
     let (newcomer, channels) = system.channels.split_last_mut()?;
     let mut before = Admission::with_settings(system.platform.clone(), settings).expect("a platform that can be");
     let mut swapped = before.clone();
     let mut ids: Vec<ReservationId> = Vec::new();
     for (place, channel) in channels.iter_mut().enumerate() {
-        let (slack, none) = (slack(), Duration::ZERO);
+        let (slack, none) = (channel.slack, Duration::ZERO);
         let ((id, least), (other, _)) = (promise::admit(&mut before, channel)?, promise::admit(&mut swapped, channel)?);
         // All of it in one of the stages, by turns: far from how shares are divided.
         let (more, later) =

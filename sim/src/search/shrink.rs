@@ -78,7 +78,7 @@ impl CounterExample {
         let sizes: u32 =
             system.channels.iter().map(|channel| packets(channel.contract.max_message(), platform.packet)).sum();
         let spread: u64 = system.channels.iter().map(|channel| u64::from(spread(&channel.contract))).sum();
-        let slack: Duration = self.case.slack.iter().copied().sum();
+        let slack: Duration = system.channels.iter().map(|channel| channel.slack).sum();
         let pattern = &self.violation.pattern;
         let ragged = pattern.releases.iter().filter(|release| release.at.as_nanos() % 1_000 != 0).count();
         let cost: Duration = costs.iter().copied().sum();
@@ -86,7 +86,7 @@ impl CounterExample {
         (
             (system.channels.len() + system.periodic().count(), sizes, kinds, spread),
             (platform.quantum, platform.best_effort.message_packets, platform.transmit_batch, platform.receive_batch),
-            (cost, slack, self.case.tighten.iter().filter(|&&tighten| tighten).count()),
+            (cost, slack, system.channels.iter().filter(|channel| channel.tighten).count()),
             (pattern.releases.len(), pattern.gaps.len(), ragged, last),
         )
     }
@@ -149,8 +149,8 @@ fn candidates(case: &SearchCase, pattern: &Pattern) -> Vec<(SearchCase, Pattern)
     changed(&|case, _| case.system.platform.quantum = 1);
     changed(&|case, _| case.system.platform.quantum = (case.system.platform.quantum - 1).max(1));
     changed(&|case, _| (case.system.platform.transmit_batch, case.system.platform.receive_batch) = (1, 1));
-    changed(&|case, _| case.slack.iter_mut().for_each(|slack| *slack = Duration::ZERO));
-    changed(&|case, _| case.tighten.iter_mut().for_each(|tighten| *tighten = false));
+    changed(&|case, _| case.system.channels.iter_mut().for_each(|channel| channel.slack = Duration::ZERO));
+    changed(&|case, _| case.system.channels.iter_mut().for_each(|channel| channel.tighten = false));
     for number in 0..case.system.channels.len() {
         for change in CHANNEL_CHANGES {
             changed(&|case, _| {
@@ -217,8 +217,6 @@ fn candidates(case: &SearchCase, pattern: &Pattern) -> Vec<(SearchCase, Pattern)
 
 fn remove_channel(case: &mut SearchCase, pattern: &mut Pattern, number: usize) {
     case.system.channels.remove(number);
-    case.slack.remove(number);
-    case.tighten.remove(number);
     pattern.releases.retain(|release| release.channel != Some(number));
     for release in &mut pattern.releases {
         if let Some(other) = &mut release.channel
@@ -271,5 +269,28 @@ fn resize(channel: &mut SmallChannel, change: impl FnOnce(u32, u32, u32) -> (u32
     let sized = Contract::new(max.into(), min.min(max).into(), old.interval(), burst.into(), old.deadline());
     if let Ok(contract) = sized.and_then(|contract| contract.as_in(&old)) {
         channel.contract = contract;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::small;
+    use super::*;
+
+    #[test]
+    fn a_channel_that_is_taken_away_leaves_the_others_what_they_had() {
+        let mut seeds = 0..;
+        let cases = std::iter::from_fn(|| Some(small::levels_case(&mut draws(seeds.next()?))));
+        let mut case = cases.into_iter().find(|case| case.system.channels.len() == 3).unwrap();
+        for (level, channel) in (1..).zip(&mut case.system.channels) {
+            (channel.priority, channel.tighten) = (level, level == 2);
+        }
+        let found = candidates(&case, &Pattern::default());
+        let fewer = found.iter().map(|(case, _)| &case.system.channels).filter(|channels| channels.len() == 2);
+        let left: Vec<Vec<u8>> = fewer
+            .inspect(|channels| assert!(channels.iter().all(|of| of.tighten == (of.priority == 2))))
+            .map(|channels| channels.iter().map(|channel| channel.priority).collect())
+            .collect();
+        assert_eq!(left, [[2, 3], [1, 3], [1, 2]]);
     }
 }

@@ -4,7 +4,7 @@
 //! of some whole microseconds; with and without best effort (policed or not), interference, wake-ups, early service.
 
 use laxity_core::admission::answer::Rule;
-use laxity_core::contract::{Contract, SendingStages};
+use laxity_core::contract::Contract;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform, Starts, ToleranceClaim};
 use laxity_core::probability::Probability;
 use laxity_core::processor::Policy;
@@ -41,11 +41,12 @@ impl SystemKind {
 
 /// One system, admitted or not; every other one has no slack at all.
 pub fn case(draw: &mut impl NumberSource, kind: SystemKind) -> SearchCase {
-    let system = tolerating(unbounded(draw, kind.machine));
+    let mut system = tolerating(unbounded(draw, kind.machine));
     let most = draw(1) * 150;
-    let slack = system.channels.iter().map(|_| us(draw(most))).collect();
-    let tighten = system.channels.iter().map(|_| draw(7) > 0 && most > 0).collect();
-    SearchCase { test: Analysis::Admission(kind), system, slack, tighten }
+    system.channels.iter_mut().for_each(|channel| channel.slack = us(draw(most)));
+    // From the last to the first, as they give it back.
+    system.channels.iter_mut().rev().for_each(|channel| channel.tighten = draw(7) > 0 && most > 0);
+    SearchCase { test: Analysis::Admission(kind), system }
 }
 
 /// One system of the executive for another analysis, which takes more than its channels into account.
@@ -79,15 +80,12 @@ fn tolerating(mut system: SmallSystem) -> SmallSystem {
 pub fn levels_case(draw: &mut impl NumberSource) -> SearchCase {
     let mut system = unbounded(draw, MachineModel::Executive);
     system.policy = Policy::FixedPriority;
-    system.priorities = system.channels.iter().map(|_| draw(2) as u8).collect();
-    // A channel that is received has the most urgent level, as on a live host.
-    for (channel, priority) in system.channels.iter().zip(&mut system.priorities) {
-        if channel.role == Role::Receives {
-            *priority = 0;
-        }
+    for channel in &mut system.channels {
+        let level = draw(2) as u8;
+        // A channel that is received has the most urgent level, as on a live host.
+        channel.priority = if channel.role == Role::Receives { 0 } else { level };
     }
-    let count = system.channels.len();
-    SearchCase { test: Analysis::Levels, system, slack: vec![Duration::ZERO; count], tighten: vec![false; count] }
+    SearchCase { test: Analysis::Levels, system }
 }
 
 /// A packet that is made early leaves at once, or waits at the link for its time.
@@ -135,7 +133,7 @@ fn with_brisk(draw: &mut impl NumberSource, machine: MachineModel) -> SmallSyste
     let of = |packets: u64, interval, burst| {
         let bytes = packets * u64::from(platform.packet);
         let contract = Contract::new(bytes, bytes, interval, burst, us(10)).expect("a contract that can be");
-        SmallChannel { role: Role::Sends, contract, stages: SendingStages::default() }
+        SmallChannel::new(Role::Sends, contract)
     };
     let mut channels = vec![of(1 + draw(1), us(100 + 5 * draw(16)), 2 + draw(3))];
     for _ in 0..=draw(1) {
@@ -170,8 +168,7 @@ fn with_fillers(draw: &mut impl NumberSource, machine: MachineModel) -> SmallSys
     let whole = |draw: &mut dyn FnMut(u64) -> u64, packets: u64, min: u64| {
         let interval = us(1_000 + 100 * draw(20));
         let contract = Contract::new(packets * u64::from(platform.packet), min, interval, 1, us(10));
-        let contract = contract.expect("a contract that can be");
-        SmallChannel { role: Role::Sends, contract, stages: SendingStages::default() }
+        SmallChannel::new(Role::Sends, contract.expect("a contract that can be"))
     };
     let packets = 2 + draw(7);
     let mut channels = vec![whole(draw, packets, packets * u64::from(platform.packet))];
@@ -264,5 +261,5 @@ fn channel(draw: &mut impl NumberSource, platform: &Platform, pace: u64) -> Smal
     let interval = us((100 + 10 * draw(20)) * pace);
     let contract = Contract::new(max, min, interval, 1 + draw(1), us(10)).expect("a contract that can be");
     let role = if draw(3) == 0 { Role::Receives } else { Role::Sends };
-    SmallChannel { role, contract, stages: SendingStages::default() }
+    SmallChannel::new(role, contract)
 }

@@ -24,7 +24,7 @@ pub fn alone(draw: &mut impl NumberSource, test: Analysis) -> SearchCase {
     let count = 2 + draw(2);
     let upcalls = drawn(draw, count);
     let system = SmallSystem { upcalls, seed: draw(u64::MAX >> 1), ..SmallSystem::new(platform, Vec::new()) };
-    at_the_edge(SearchCase { test, system, slack: Vec::new(), tighten: Vec::new() })
+    at_the_edge(SearchCase { test, system })
 }
 
 /// One to three upcalls below an executive that has channels.
