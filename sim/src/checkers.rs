@@ -47,9 +47,11 @@
 
 use core::fmt;
 
+use laxity_core::admission::buffers;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::endpoint::DepartedMessage;
 use laxity_core::figures::Misses;
+use laxity_core::platform::Platform;
 use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 use strum::IntoStaticStr;
@@ -128,6 +130,20 @@ pub struct GrantedBounds {
     /// The most that its queues hold: messages and packets at the sender, messages and packets at the receiver
     /// ([`laxity_core::admission::buffers`]).
     pub queues: [u32; 4],
+}
+
+impl GrantedBounds {
+    /// The deadline, and the queues of a sender and a receiver with these platforms; a message may lie at the receiver for its own stage and come
+    /// `upstream` before that.
+    pub fn of(contract: &Contract, [sender, receiver]: [&Platform; 2], upstream: Duration, own: Duration) -> Self {
+        let queues = [
+            buffers::send_messages(contract),
+            buffers::send_packets(contract, sender),
+            buffers::receive_messages(contract, upstream, own),
+            buffers::receive_packets(contract, receiver, upstream, own),
+        ];
+        Self { contract: *contract, bound: contract.deadline(), queues }
+    }
 }
 
 /// Findings that a world keeps; of more, only the number is kept.

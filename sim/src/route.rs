@@ -184,15 +184,8 @@ impl GrantedRoute {
 
     /// The promise that the channel is to be held to; `platform` is that of its hosts, as far as packets go.
     pub fn promise(&self, platform: &Platform) -> GrantedBounds {
-        let (contract, last) = (&self.contract, self.route.len() - 1);
-        let (early, receive) = (self.early(last), self.stages[last].processor);
-        let queues = [
-            buffers::send_messages(contract),
-            buffers::send_packets(contract, platform),
-            buffers::receive_messages(contract, early, receive),
-            buffers::receive_packets(contract, platform, early, receive),
-        ];
-        GrantedBounds { contract: *contract, bound: contract.deadline(), queues }
+        let last = self.route.len() - 1;
+        GrantedBounds::of(&self.contract, [platform; 2], self.early(last), self.stages[last].processor)
     }
 
     /// The plan of the channel, called `name`.

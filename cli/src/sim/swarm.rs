@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::progress::bar;
-use crate::report::{by_cause, say, to_json};
+use crate::report::{by_cause, say, to_json, with};
 
 /// Arguments of the swarm alone.
 #[derive(Debug, Args)]
@@ -63,28 +63,13 @@ fn json(swarm: &SwarmArguments, seed: u64, totals: &SwarmTotals) -> String {
             "replay": replay(swarm, failure.seed),
         })
     };
-    to_json(&json!({
-        "simulated": true,
-        "seed": seed,
-        "worlds": totals.worlds,
-        "failed": totals.failed,
-        "virtual_ns": counts.span.as_nanos(),
-        "hosts": counts.hosts,
-        "channels": counts.channels,
-        "refused_channels": counts.refused,
-        "messages": counts.messages,
-        "delivered": counts.delivered,
-        "late": counts.late,
-        "lost": counts.lost,
-        "violations": counts.violations,
-        "misses": counts.misses,
-        "over_bound": counts.over_bound,
-        "undecided": counts.undecided,
-        "decidable": counts.decidable,
+    let run = json!({ "simulated": true, "seed": seed, "worlds": totals.worlds, "failed": totals.failed });
+    let found = json!({
         "faults": faults.collect::<Map<String, Value>>(),
         "findings": totals.failures.iter().map(finding).collect::<Value>(),
         "digest": digest(totals),
-    }))
+    });
+    to_json(&with(with(run, json!(counts)), found))
 }
 
 fn digest(totals: &SwarmTotals) -> String {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::incoming::{Flow, FlowSource, IncomingTraffic, usual_batch};
-use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
+use laxity_core::admission::{Admission, ReservationId, Settings};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::ClockConfig;
 use laxity_core::limits;
@@ -36,10 +36,10 @@ pub(super) struct DrawnHost {
 pub(super) struct DrawnChannel {
     pub(super) from: usize,
     pub(super) to: usize,
-    pub(super) contract: Contract,
     pub(super) plan: ChannelPlan,
     pub(super) promise: GrantedBounds,
-    ids: [ReservationId; 2],
+    /// The reservation at the host that receives.
+    receiver: ReservationId,
 }
 
 /// The longest set-up; faults and messages come after it.
@@ -216,12 +216,7 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [DrawnHost], number: usiz
     let upstream = contract.deadline() - stage;
     let (platform, early) = (&hosts[from].config.platform, hosts[from].config.send_early);
     let ahead = if early { contract.most_ahead() } else { Duration::ZERO };
-    let queues = [
-        buffers::send_messages(&contract),
-        buffers::send_packets(&contract, platform),
-        buffers::receive_messages(&contract, upstream + ahead, stage),
-        buffers::receive_packets(&contract, platform, upstream + ahead, stage),
-    ];
+    let promise = GrantedBounds::of(&contract, [platform; 2], upstream + ahead, stage);
     let transit = hosts[from].config.look_ahead + platform.link.occupancy(packet) + outside;
     let plan = ChannelPlan {
         overload: random.pick(&[Overload::Drop, Overload::Drop, Overload::Block]),
@@ -230,25 +225,24 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [DrawnHost], number: usiz
         input_delay,
         lease: us(400_000),
         // More than was computed, so that it shows if that is not enough.
-        send_messages: queues[0] + 2,
-        receive_messages: queues[2] + 2,
+        send_messages: promise.queues[0] + 2,
+        receive_messages: promise.queues[2] + 2,
         ..ChannelPlan::new(&format!("c{number}"), Service::RealTime(contract), sends.with_handover(handover), stage)
     };
     if let Some(incoming) = &mut hosts[to].incoming {
         incoming.insert(flow, waits);
     }
-    let promise = GrantedBounds { contract, bound: contract.deadline(), queues };
-    Some(DrawnChannel { from, to, contract, plan, promise, ids: [sender, receiver] })
+    Some(DrawnChannel { from, to, plan, promise, receiver })
 }
 
 /// All channels are admitted: sets the bound of each one.
 pub(super) fn settle(hosts: &[DrawnHost], granted: &mut [DrawnChannel]) {
     let bounds: Vec<_> = hosts.iter().map(|host| host.admission.bounds()).collect();
     for channel in granted {
-        let found = bounds[channel.to].iter().find(|(id, _)| *id == channel.ids[1]);
+        let found = bounds[channel.to].iter().find(|(id, _)| *id == channel.receiver);
         let worst = found.map_or(channel.plan.receive, |(_, bound)| bound.worst);
         channel.plan.spare = channel.plan.receive.saturating_sub(worst);
-        channel.promise.bound = channel.contract.deadline() - channel.plan.spare;
+        channel.promise.bound = channel.promise.contract.deadline() - channel.plan.spare;
     }
 }
 

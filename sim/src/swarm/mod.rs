@@ -17,19 +17,24 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
+use serde::Serialize;
 
 use crate::parallel::for_each_in_order;
 use crate::{ChannelHandle, ChannelPlan, Digest, FaultKind, HostConfig, Random, Sizes, Source, World};
 use draw::{DrawnChannel, SET_UP};
 
 /// The outcomes of messages, and the faults that were injected.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SwarmCounts {
+    /// Virtual time.
+    #[serde(rename = "virtual_ns")]
+    pub span: Duration,
     /// Hosts.
     pub hosts: u64,
     /// Real-time channels that were admitted and opened.
     pub channels: u64,
     /// Channels that admission refused.
+    #[serde(rename = "refused_channels")]
     pub refused: u64,
     /// Messages that were accepted, best effort included.
     pub messages: u64,
@@ -50,9 +55,8 @@ pub struct SwarmCounts {
     /// Those of worlds of two clocks of which the clocks have to say it: they were far from their deadlines, and nothing went wrong.
     pub decidable: u64,
     /// Faults that were injected, by [`FaultKind::NAMES`].
+    #[serde(skip)]
     pub faults: [u64; FaultKind::NAMES.len()],
-    /// Virtual time.
-    pub span: Duration,
 }
 
 impl SwarmCounts {
@@ -205,7 +209,7 @@ fn one(seed: u64) -> WorldOutcome {
 
     let critical = start + Duration::from_nanos(random.up_to(span.as_nanos() / 4));
     for (&handle, channel) in channels.iter().zip(&granted) {
-        feed(&mut random, &mut world, handle, &channel.contract, [critical, end]);
+        feed(&mut random, &mut world, handle, &channel.promise.contract, [critical, end]);
     }
     for &(handle, bytes) in &best_effort {
         let rate = random.pick(&[100_000, 1_000_000, 5_000_000]);
@@ -286,7 +290,8 @@ fn setting(hosts: &[draw::DrawnHost], granted: &[DrawnChannel], world: &World) -
 /// The time for which the applications run: 20 to 200 ms, less where there are many messages.
 fn span(random: &mut Random, granted: &[DrawnChannel]) -> Duration {
     let millis = Duration::from_millis;
-    let per_second: u64 = granted.iter().map(|channel| 1_000_000_000 / channel.contract.interval().as_nanos()).sum();
+    let per_second: u64 =
+        granted.iter().map(|channel| 1_000_000_000 / channel.promise.contract.interval().as_nanos()).sum();
     let enough = Duration::from_nanos(MESSAGES * 1_000_000_000 / per_second.max(1));
     (millis(20) + Duration::from_nanos(random.up_to(millis(180).as_nanos()))).min(enough.max(millis(20)))
 }

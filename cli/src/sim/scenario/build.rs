@@ -3,7 +3,6 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use laxity::DEFAULT_PORT;
-use laxity_core::admission::buffers;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
 use laxity_core::relay::RelayGrant;
@@ -93,22 +92,15 @@ fn best_effort_hops(channel: &Channel, plan: &ChannelPlan, ids: &[HostId]) -> Ve
 fn promise(contract: &Contract, plan: &ChannelPlan, channel: &Channel, from: &Host, to: &Host) -> GrantedBounds {
     let early = from.settings.send_early;
     let ahead = if early { contract.most_ahead() } else { Default::default() };
-    let (upstream, own) = (plan.upstream + ahead, plan.receive);
+    let mut promise = GrantedBounds::of(contract, [&from.platform, &to.platform], plan.upstream + ahead, plan.receive);
     let oversize = if channel.overload == Overload::Decay { DECAY_FACTOR } else { 1 };
-    let queues = [
-        buffers::send_messages(contract),
-        buffers::send_packets(contract, &from.platform),
-        buffers::receive_messages(contract, upstream, own) + contract.burst(),
-        buffers::receive_packets(contract, &to.platform, upstream, own),
-    ];
+    promise.queues[2] += contract.burst();
+    promise.queues = promise.queues.map(|places| places.saturating_mul(oversize));
     // An oversize message is due later by the intervals that its further parts take.
     let parts = contract.interval() * u64::from(oversize - 1);
-    let bound = contract.deadline() - plan.spare + parts;
+    promise.bound = promise.bound - plan.spare + parts;
     // What was admitted is what may be on the wire.
     let admitted = if oversize > 1 { contract.under_decay(from.platform.packet) } else { Ok(*contract) };
-    GrantedBounds {
-        contract: admitted.unwrap_or(*contract),
-        bound,
-        queues: queues.map(|places| places.saturating_mul(oversize)),
-    }
+    promise.contract = admitted.unwrap_or(*contract);
+    promise
 }

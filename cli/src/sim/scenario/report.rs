@@ -89,11 +89,9 @@ impl ScenarioReport {
     pub(super) fn new(scenario: &Scenario, world: &World, name: String, seed: u64, sent_until: Instant) -> Self {
         let host = |place: usize| scenario.hosts[place].name.clone();
         let mut of_channels = Vec::new();
-        let mut names: Vec<(ChannelHandle, &str)> = Vec::new();
         for (place, channel) in scenario.channels.iter().enumerate() {
             let (mut next, mut reopened) = (Some(ChannelHandle(place)), 0);
             while let Some(handle) = next {
-                names.push((handle, &channel.name));
                 let (from, to) = (host(channel.from), host(channel.to));
                 let via = channel.via.iter().map(|&place| host(place)).collect();
                 let report = world.report(handle);
@@ -112,8 +110,8 @@ impl ScenarioReport {
             until_ns: fault.until.as_nanos(),
         });
         let (findings, more_findings) = world.findings();
-        let name_of = |handle| names.iter().find(|(other, _)| *other == handle).map(|(_, name)| (*name).to_owned());
-        let findings = findings.into_iter().map(|finding| (finding.channel.and_then(name_of), finding));
+        let name_of = |handle| world.report(handle).figures.name;
+        let findings = findings.into_iter().map(|finding| (finding.channel.map(name_of), finding));
         let name_of_host = |of: &PeerPremises| {
             let number = (0..scenario.hosts.len()).find(|&number| address(number) == of.peer);
             number.map_or_else(|| of.peer.to_string(), host)
