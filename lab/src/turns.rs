@@ -31,6 +31,21 @@ impl<P: FnMut(u64, u64)> Turns<P> {
         found.rotate_right(round.checked_rem(count).unwrap_or(0));
         Ok(found)
     }
+
+    /// So many rounds; of each of `count`, what its turns found. `turn` is told the round and the number.
+    pub(crate) fn rounds<T>(
+        &mut self,
+        rounds: u64,
+        count: usize,
+        mut turn: impl FnMut(u64, usize) -> Result<T, Error>,
+    ) -> Result<Vec<Vec<T>>, Error> {
+        let mut all: Vec<Vec<T>> = (0..count).map(|_| Vec::new()).collect();
+        for round in 0..rounds {
+            let found = self.round(round as usize, count, |at| turn(round, at))?;
+            all.iter_mut().zip(found).for_each(|(turns, turn)| turns.push(turn));
+        }
+        Ok(all)
+    }
 }
 
 #[cfg(test)]
@@ -51,5 +66,11 @@ mod tests {
         assert!(turns.round(7, 0, |_| Ok(())).unwrap().is_empty());
         assert_eq!(order, [1, 2, 0, 2, 0, 1]);
         assert_eq!(told, [1, 2, 3, 4, 5, 6].map(|done| (done, 6)));
+    }
+
+    #[test]
+    fn what_all_rounds_found_is_by_number() {
+        let found = Turns::new(6, |_, _| ()).rounds(3, 2, |round, at| Ok((at, round)));
+        assert_eq!(found.unwrap(), [[(0, 0), (0, 1), (0, 2)], [(1, 0), (1, 1), (1, 2)]]);
     }
 }

@@ -75,12 +75,7 @@ impl MeasuredRatio {
 /// Runs it; the fast path has to be as fast as is expected of it.
 pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
     let setup = Setup { duration, one_processor: arguments.one_processor, spins: arguments.spin };
-    let report = with_bar("{pos} of {len} rounds", |progress| {
-        paths::run(&setup, |done, rounds| {
-            progress(done, rounds);
-            true
-        })
-    })?;
+    let report = with_bar("{pos} of {len} rounds", |progress| paths::run(&setup, progress))?;
     let ratios = RATIOS.map(|ratio| MeasuredRatio::of(&report.rows, ratio));
     let (processors, said) = if setup.one_processor { (1, "one processor") } else { (2, "two processors") };
     let (waiting, waits) = if setup.spins { ("spin", "spinning") } else { ("poll", "waiting by poll") };

@@ -65,16 +65,13 @@ pub fn dispatch(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Dispatch,
     let conditions = conditions()?;
     let priority = if conditions.priority.is_some() { Priority::RealTime } else { Priority::Normal };
     let EventsBench { lab, mut conditions, mut pairs } = EventsBench::open(conditions, &SERVERS, &[priority], true)?;
-    let mut rows: Vec<DispatchRow> =
-        pairs.iter().map(|pair| DispatchRow { server: pair.server, messages: Vec::new(), lost: 0 }).collect();
-    let mut turns = Turns::new(rows.len() as u64 * plan.rounds(), progress);
-    for round in 0..plan.rounds() as usize {
-        let found = turns.round(round, pairs.len(), |at| turn(&mut pairs[at], &lab, plan.span))?;
-        for (row, (messages, lost)) in rows.iter_mut().zip(found) {
-            row.messages.extend(messages);
-            row.lost += lost;
-        }
-    }
+    let mut turns = Turns::new(pairs.len() as u64 * plan.rounds(), progress);
+    let found = turns.rounds(plan.rounds(), pairs.len(), |_, at| turn(&mut pairs[at], &lab, plan.span))?;
+    let of_turns = |(pair, turns): (&Pair, Vec<(Vec<Parts>, u64)>)| {
+        let (messages, lost): (Vec<_>, Vec<u64>) = turns.into_iter().unzip();
+        DispatchRow { server: pair.server, messages: messages.concat(), lost: lost.iter().sum() }
+    };
+    let rows = pairs.iter().zip(found).map(of_turns).collect();
     for pair in pairs {
         pair.close(&mut conditions.notes);
     }

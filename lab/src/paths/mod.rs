@@ -96,11 +96,11 @@ pub struct Details {
 /// The result. Rows are in the order of [`PATHS`]; both ends are to run as SCHED_FIFO; there are no channels.
 pub type Report = crate::report::Report<PathFigures, Details>;
 
-/// Runs all four in turns. `progress` is told how many of how many rounds are done; false ends the run.
+/// Runs all four in turns. `progress` is told how many of how many rounds are done.
 ///
 /// # Errors
 /// Not permitted here; or the kernel has no such interfaces or sockets.
-pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<Report, Error> {
+pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     if setup.one_processor && setup.spins {
         return Err(Error::Setup {
             what: "spin",
@@ -117,16 +117,13 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     let turn = (SLICE + REST) * 2 * PATHS.len() as u64;
     let rounds = (setup.duration.as_nanos() / turn.as_nanos()).max(1);
     let mut rows = vec![PathFigures::default(); PATHS.len()];
-    let (start, mut done) = (now(), 0);
+    let start = now();
     let mut turns = Turns::new(rounds * PATHS.len() as u64, |_, _| ());
     for round in 0..rounds {
         turns.round(round as usize, PATHS.len(), |path| {
             ends.turn(path, manner, &mut rows[path]).map_err(Error::system(PATHS[path]))
         })?;
-        done = round + 1;
-        if !progress(done, rounds) {
-            break;
-        }
+        progress(round + 1, rounds);
     }
     let elapsed = now().since(start);
     notes.extend(ends.notes());
@@ -134,7 +131,7 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
         path.round_trips.sort_unstable();
     }
     let (is_real_time, is_kept_awake) = (manner.ends[0].priority.is_some(), awake.is_some());
-    let details = Details { rounds: done, elapsed };
+    let details = Details { rounds, elapsed };
     Ok(Report { rows, channels: Vec::new(), is_real_time, is_kept_awake, notes, details })
 }
 

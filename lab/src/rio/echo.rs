@@ -51,7 +51,7 @@ enum Server {
 
 /// Both ends of one path, in network namespaces of their own.
 pub(super) struct Pair {
-    path: &'static str,
+    pub(super) path: &'static str,
     client: Client,
     server: Server,
     manners: [ThreadSetup; 2],

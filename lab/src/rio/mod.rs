@@ -161,22 +161,17 @@ fn is_disturbed(sorted: &[u64]) -> bool {
 /// not have is a note.
 pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     let mut conditions = HostConditions::find(APPLICATION_PRIORITY);
-    let (mut pairs, mut rows) = (Vec::new(), Vec::new());
+    let mut pairs = Vec::new();
     for (number, path) in (0..).zip(PATHS) {
         match Pair::open(&mut conditions, number, path) {
-            Ok(pair) => {
-                pairs.push(pair);
-                rows.push(Row { path, turns: Vec::new() });
-            }
+            Ok(pair) => pairs.push(pair),
             Err(error) if path == PATHS[0] || error.exit_status() == 4 => return Err(error),
             Err(error) => conditions.notes.push(format!("{path} is left out: {error}")),
         }
     }
     let mut turns = Turns::new(ROUNDS * pairs.len() as u64, progress);
-    for round in 0..ROUNDS as usize {
-        let found = turns.round(round, pairs.len(), |at| pairs[at].turn(plan))?;
-        rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
-    }
+    let found = turns.rounds(ROUNDS, pairs.len(), |_, at| pairs[at].turn(plan))?;
+    let rows = pairs.iter().zip(found).map(|(pair, turns)| Row { path: pair.path, turns }).collect();
     let channels = pairs.into_iter().flat_map(|pair| pair.close(&mut conditions.notes)).collect();
     Ok(conditions.report(rows, channels, ()))
 }

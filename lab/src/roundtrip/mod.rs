@@ -309,13 +309,9 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
     let mut rows: Vec<Row> = Vec::new();
     let mut turns = Turns::new(cases.len() as u64 * ROUNDS * stacks as u64, progress);
     for (attack, bytes) in cases {
-        let mut of_case: Vec<Row> =
-            plan.stacks.iter().map(|&stack| Row { attack, stack, bytes, turns: Vec::new() }).collect();
-        for round in 0..ROUNDS as usize {
-            let found = turns.round(round, stacks, |at| turn(&bench, &mut pairs[at], (attack, bytes), at_rest[at]))?;
-            of_case.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
-        }
-        rows.extend(of_case);
+        let one = |_, at: usize| turn(&bench, &mut pairs[at], (attack, bytes), at_rest[at]);
+        let found = turns.rounds(ROUNDS, stacks, one)?;
+        rows.extend(plan.stacks.iter().zip(found).map(|(&stack, turns)| Row { attack, stack, bytes, turns }));
     }
     let mut openings = Vec::new();
     for pair in pairs.iter().filter(|_| plan.openings) {

@@ -70,13 +70,9 @@ pub fn throughput(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Through
     let all = plan.sizes.len() as u64 * ROUNDS * plan.stacks.len() as u64;
     let mut turns = Turns::new(all, progress);
     for &bytes in &plan.sizes {
-        let mut of_size: Vec<ThroughputRow> =
-            plan.stacks.iter().map(|&stack| ThroughputRow { stack, bytes, turns: Vec::new() }).collect();
-        for round in 0..ROUNDS as usize {
-            let found = turns.round(round, pairs.len(), |at| turn(&mut pairs[at], bytes, plan.span, at_rest[at]))?;
-            of_size.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
-        }
-        rows.extend(of_size);
+        let one = |_, at: usize| turn(&mut pairs[at], bytes, plan.span, at_rest[at]);
+        let found = turns.rounds(ROUNDS, plan.stacks.len(), one)?;
+        rows.extend(plan.stacks.iter().zip(found).map(|(&stack, turns)| ThroughputRow { stack, bytes, turns }));
     }
     drop(pairs);
     Ok(bench.conditions.report(rows, Vec::new(), ()))

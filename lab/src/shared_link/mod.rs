@@ -238,19 +238,15 @@ pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Err
     let experts = stacks.iter().filter(|(stack, _)| !stack.is_laxity());
     let commands = experts.map(|(stack, _)| (*stack, experts::commands(*stack, &streams, platform.packet as usize)));
     let commands = commands.collect();
-    let mut rows: Vec<StackRow> =
-        stacks.iter().map(|(stack, _)| StackRow { stack: *stack, turns: Vec::new() }).collect();
     let (mut channels, manners) = (Vec::new(), processors.map(|processor| ThreadSetup { processor, priority }));
     let mut turns = Turns::new(rounds(span) * stacks.len() as u64, progress);
-    for round in 0..rounds(span) {
+    let found = turns.rounds(rounds(span), stacks.len(), |round, at| {
+        let (stack, granted) = &stacks[at];
+        let asked = if stack.is_laxity() { granted } else { &streams };
         let conduct = TurnConduct { network: &network, manners, span, round };
-        let found = turns.round(round as usize, rows.len(), |at| {
-            let (stack, granted) = &stacks[at];
-            let asked = if stack.is_laxity() { granted } else { &streams };
-            conduct.turn(*stack, asked, &platform, (&mut channels, notes))
-        })?;
-        rows.iter_mut().zip(found).for_each(|(row, turn)| row.turns.push(turn));
-    }
+        conduct.turn(*stack, asked, &platform, (&mut channels, notes))
+    })?;
+    let rows = stacks.iter().zip(found).map(|(&(stack, _), turns)| StackRow { stack, turns }).collect();
     Ok(conditions.report(rows, channels, Details { streams, commands }))
 }
 
