@@ -134,15 +134,15 @@ fn work() {
     }
 }
 
-/// Runs all cases under all protocols, in rounds, until `span` is over. `progress` is told how much of it is.
+/// Runs all cases under all protocols, in rounds, until `span` is over. `progress` is told how much of how much is, ns.
 ///
 /// # Errors
 /// SCHED_FIFO or the protocols are not available here.
-pub fn run(span: Duration, progress: impl FnMut(Duration) + Send) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64) + Send) -> Result<Report, Error> {
     apart(|| rounds(span, progress))
 }
 
-fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, Error> {
+fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     if let Some(&processor) = sys::processors().first() {
         sys::pin(processor).map_err(Error::system("a processor of its own"))?;
     }
@@ -172,7 +172,7 @@ fn owner<'scope>(
     span: Duration,
     (locks, wants, between, over): (&'scope [PriorityLock<()>], &'scope [Request], &'scope Request, &'scope AtomicBool),
     rows: &mut [Row],
-    progress: &mut impl FnMut(Duration),
+    progress: &mut impl FnMut(u64, u64),
 ) -> Result<(), Error> {
     let mut urgent = Vec::new();
     for (lock, wants) in locks.iter().zip(wants) {
@@ -202,7 +202,7 @@ fn owner<'scope>(
             }
         }
         let passed = now().since(begin);
-        progress(passed);
+        progress(passed.as_nanos(), span.as_nanos());
         if passed >= span {
             break;
         }

@@ -20,9 +20,7 @@ const LEAST_REMOVED: u64 = 700_000;
 
 /// Runs it; the ceiling has to remove what it is for.
 pub(super) fn run(duration: Duration) -> Result<Outcome, Failure> {
-    let report = with_bar("{percent} %", |progress| {
-        monitor::run(duration, |passed| progress(passed.as_nanos(), duration.as_nanos()))
-    })?;
+    let report = with_bar("{percent} %", |progress| monitor::run(duration, progress))?;
     let removed = report.removed("ceiling-held", "inheritance");
     let is_met = removed.is_some_and(|removed| removed >= LEAST_REMOVED);
     let said = removed.map_or_else(|| NONE.to_owned(), |ppm| format!("{} %", ppm / 10_000));

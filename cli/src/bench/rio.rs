@@ -167,10 +167,7 @@ fn diagrams(report: &Report, plan: &Plan) -> Vec<Diagram> {
 
 /// Runs `rio-bandwidth`; each guaranteed stream has to have what it asked for.
 pub(super) fn run_bandwidth(step: Duration) -> Result<Outcome, Failure> {
-    let report = with_bar("{percent} %", |progress| {
-        rio::bandwidth(step, |passed, of| progress(passed.as_nanos(), of.as_nanos()))
-    })?;
-    Ok(bandwidth(report, step))
+    Ok(bandwidth(with_bar("{percent} %", |progress| rio::bandwidth(step, progress))?, step))
 }
 
 fn bandwidth(report: Bandwidth, step: Duration) -> Outcome {

@@ -127,11 +127,11 @@ impl Seconds {
     }
 }
 
-/// Runs it: every `step` another stream starts, and two steps after the last one it ends. `progress` is told how much of how much has passed.
+/// Runs it: every `step` another stream starts, and two steps after the last one it ends. `progress` is told how much of how much has passed, ns.
 ///
 /// # Errors
 /// Not permitted here; the kernel has no such interfaces or sockets, or cannot receive by stream.
-pub fn bandwidth(step: Duration, progress: impl FnMut(Duration, Duration)) -> Result<Bandwidth, Error> {
+pub fn bandwidth(step: Duration, progress: impl FnMut(u64, u64)) -> Result<Bandwidth, Error> {
     let highest = STREAMS.iter().filter_map(|stream| stream.request).map(|request| request.priority).max();
     let mut conditions = HostConditions::find(highest.unwrap_or(1));
     let is_real_time = conditions.priority.is_some();
@@ -165,7 +165,7 @@ fn run(
     conditions: &HostConditions,
     step: Duration,
     span: Duration,
-    mut progress: impl FnMut(Duration, Duration),
+    mut progress: impl FnMut(u64, u64),
 ) -> Result<Vec<Seconds>, Error> {
     let over = AtomicBool::new(false);
     let begin = now() + AHEAD;
@@ -204,7 +204,7 @@ fn run(
             })
             .collect();
         while now() < begin + span && !over.load(Ordering::Relaxed) {
-            progress(now().since(begin), span);
+            progress(now().since(begin).as_nanos(), span.as_nanos());
             sleep_until((now() + LOOK).min(begin + span), &over);
         }
         drop(stop);
