@@ -16,6 +16,11 @@ pub fn quantile(sorted: &[u64], ppm: u64) -> Option<u64> {
     sorted.get(at.min(sorted.len().checked_sub(1)?)).copied()
 }
 
+/// The number of `sorted` that are longer than `limit`.
+pub fn beyond(sorted: &[u64], limit: Duration) -> usize {
+    sorted.len() - sorted.partition_point(|&nanos| nanos <= limit.as_nanos())
+}
+
 /// The mean, rounded down; `None` if there is none.
 pub fn mean(samples: &[u64]) -> Option<u64> {
     let sum: u128 = samples.iter().copied().map(u128::from).sum();
@@ -109,6 +114,11 @@ mod tests {
         assert_eq!((mean(&[7]), deviation(&[7]), median(vec![9, 1, 5, 2])), (Some(7), Some(0), Some(2)));
         assert_eq!((mean(&[]), deviation(&[]), median(Vec::new())), (None, None, None));
         assert_eq!((mean(&[u64::MAX, u64::MAX]), deviation(&[0, u64::MAX])), (Some(u64::MAX), Some(u64::MAX / 2)));
+    }
+
+    #[test]
+    fn what_is_at_the_limit_is_not_beyond_it() {
+        assert_eq!([0, 2, 3].map(|limit| beyond(&[1, 2, 3], Duration::from_nanos(limit))), [3, 1, 0]);
     }
 
     #[test]

@@ -3,10 +3,10 @@
 //! What runs, and in which order, is [`laxity_lab::rio`]'s; here stands what is aimed at and how it is shown.
 
 use laxity_core::units::Duration;
-use laxity_lab::figures::quantile;
+use laxity_lab::figures::{beyond, quantile};
 use laxity_lab::rio::{
-    self, BLOCK_BYTES, Bandwidth, Figure, MESSAGE_BYTES, PATHS, PERIOD, Plan, ROUNDS, Report, Row, SAMPLES, STREAMS,
-    Second, Turn, WITHIN_PPM, beyond,
+    self, BEYOND, BLOCK_BYTES, Bandwidth, Figure, MESSAGE_BYTES, PATHS, PERIOD, Plan, ROUNDS, Report, Row, SAMPLES,
+    STREAMS, Second, Turn, WITHIN_PPM,
 };
 use serde_json::{Value, json};
 
@@ -33,11 +33,11 @@ struct ToDefault {
 
 impl ToDefault {
     fn told(&self) -> String {
-        format!("{} to {}, {}: {}", self.path, PATHS[0], self.figure.name(), self.ratio.told())
+        format!("{} to {}, {}: {}", self.path, PATHS[0], self.figure, self.ratio.told())
     }
 
     fn json(&self) -> Value {
-        with(json!({ "path": self.path, "figure": self.figure.name() }), self.ratio.json())
+        with(json!({ "path": self.path, "figure": self.figure.to_string() }), self.ratio.json())
     }
 }
 
@@ -66,7 +66,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         "p99 stands in for p99.9: in most rounds more than 0.1 % of the round trips took longer than 1 ms on every path, or there were fewer than 1,000"
             .to_owned()
     });
-    let table = shown(report.rows.iter().map(|row| (row.path, "all".to_owned(), all(row))));
+    let table = shown(report.rows.iter().map(|row| (row.path, "all".to_owned(), row.all())));
     Outcome {
         title: "An echo where kernel threads receive by stream",
         conditions: format!(
@@ -97,19 +97,14 @@ fn row(row: &Row) -> Value {
         let more = json!({
             "mean_ns": Figure::Mean.of(round_trips),
             "jitter_ns": Figure::Jitter.of(round_trips),
-            "beyond_1ms": beyond(round_trips),
+            "beyond_1ms": beyond(round_trips, BEYOND),
             "lost": lost,
             "bulk_bytes_s": bulk_bytes_s,
         });
         with(distribution(round_trips), more)
     };
     let more = json!({ "path": row.path, "rounds": row.turns.iter().map(turn).collect::<Value>() });
-    with(turn(&all(row)), more)
-}
-
-/// All turns as one.
-fn all(row: &Row) -> Turn {
-    Turn { round_trips: row.pooled(), lost: row.lost(), bulk_bytes_s: row.bulk_bytes_s() }
+    with(turn(&row.all()), more)
 }
 
 /// What stands beside a path, for people: of a turn, or of all.
@@ -128,7 +123,7 @@ fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
         ("p99.9", &at(999_000)),
         ("longest", &|(.., turn)| micros(turn.round_trips.last().copied())),
         ("jitter", &of(Figure::Jitter)),
-        ("beyond 1 ms", &|(.., turn)| count(beyond(&turn.round_trips) as u64)),
+        ("beyond 1 ms", &|(.., turn)| count(beyond(&turn.round_trips, BEYOND) as u64)),
         ("lost", &|(.., turn)| count(turn.lost)),
         ("bulk, bytes/s", &|(.., turn)| rate(turn.bulk_bytes_s)),
     ];
@@ -157,7 +152,7 @@ fn diagrams(report: &Report, plan: &Plan) -> Vec<Diagram> {
         rounds("the bulk transfer in each round", ("MB/s", 1_000_000), &|turn| turn.bulk_bytes_s.map(rounded))
     });
     let lines = report.rows.iter().map(|row| {
-        let all = row.pooled();
+        let all = row.all().round_trips;
         by_percent(class(&PATHS, row.path), |ppm| quantile(&all, ppm))
     });
     let heading = "all round trips, from the quickest to p99";

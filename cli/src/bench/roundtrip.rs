@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use laxity::text;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
-use laxity_lab::figures::quantile;
+use laxity_lab::figures::{beyond, quantile};
 use laxity_lab::roundtrip::{
     self, ATTACKS, FLOOD_PACKETS_S, Plan, PriorityPaths, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS,
 };
@@ -94,8 +94,9 @@ pub(super) fn message(arguments: &BenchArguments, [least, most]: [usize; 2]) -> 
 
 /// A stack under an attack, in JSON.
 fn row(row: &Row, interval: Duration) -> Value {
+    // Beyond the interval the next request was due: a control loop has missed its next period.
     let distribution =
-        |sorted: &[u64]| with(distribution(sorted), json!({ "beyond_interval": beyond(interval, sorted) }));
+        |sorted: &[u64]| with(distribution(sorted), json!({ "beyond_interval": beyond(sorted, interval) }));
     json!({
         "attack": row.attack.to_string(),
         "stack": row.stack,
@@ -129,11 +130,6 @@ pub(super) fn segments(row: &Row) -> Value {
     json!({ "stack": row.stack, "answers": answers, "p50": of_each })
 }
 
-/// Answers that took longer than until the next request was due: a control loop has missed its next period.
-fn beyond(interval: Duration, sorted: &[u64]) -> usize {
-    sorted.len() - sorted.partition_point(|&nanos| nanos <= interval.as_nanos())
-}
-
 /// Every round, for the report.
 fn rounds(report: &Report, interval: Duration) -> String {
     type RoundRow<'a> = (&'a Row, usize, &'a [u64]);
@@ -147,7 +143,7 @@ fn rounds(report: &Report, interval: Duration) -> String {
         ("p99", &at(990_000)),
         ("p99.9", &at(999_000)),
         ("longest", &at(1_000_000)),
-        ("beyond the interval", &|(_, _, sorted)| count(beyond(interval, sorted) as u64)),
+        ("beyond the interval", &|(_, _, sorted)| count(beyond(sorted, interval) as u64)),
     ];
     let rows = report
         .rows
@@ -167,7 +163,7 @@ fn table(report: &Report, interval: Duration) -> String {
         ("p99", &at(990_000)),
         ("p99.9", &at(999_000)),
         ("longest", &at(1_000_000)),
-        ("beyond the interval", &|(_, sorted)| count(beyond(interval, sorted) as u64)),
+        ("beyond the interval", &|(_, sorted)| count(beyond(sorted, interval) as u64)),
         ("lost", &|(row, _)| count(row.lost())),
         ("processor, each message", &|(row, _)| micros(row.processor_per_message().map(Duration::as_nanos))),
     ];

@@ -3,7 +3,7 @@
 //! What runs, and how the experts' queues are set up, is [`laxity_lab::shared_link`]'s; here stands what is aimed at and how it is shown.
 
 use laxity_core::units::Duration;
-use laxity_lab::figures::{broken_promise, median};
+use laxity_lab::figures::{beyond, broken_promise, median};
 use laxity_lab::shared_link::{self, Report, Stack, StackRow, StreamFigures, Turn, quartiles};
 use laxity_lab::workload::WorkloadRow;
 use serde_json::{Value, json};
@@ -135,11 +135,6 @@ fn all(row: &StackRow) -> Turn {
     }
 }
 
-/// Messages that came after their deadline.
-fn late(responses: &StreamFigures, deadline: Duration) -> usize {
-    responses.sorted.len() - responses.sorted.partition_point(|&nanos| nanos <= deadline.as_nanos())
-}
-
 /// A stack, in JSON.
 fn row(report: &Report, row: &StackRow) -> Value {
     let stream = |(row, responses): (&WorkloadRow, &StreamFigures)| {
@@ -148,7 +143,7 @@ fn row(report: &Report, row: &StackRow) -> Value {
             "deadline_ns": row.contract.deadline(),
             "samples": responses.sorted.len(),
             "lost": responses.lost,
-            "late": late(responses, row.contract.deadline()),
+            "late": beyond(&responses.sorted, row.contract.deadline()),
             "p50_ns": responses.quantile(500_000),
             "p99_ns": responses.quantile(990_000),
             "max_ns": responses.quantile(1_000_000),
@@ -180,7 +175,7 @@ fn table(report: &Report, turns: &[ShownTurn]) -> String {
         ("deadline", &|(_, stream, _)| stream.contract.deadline().to_string()),
         ("messages", &|(.., responses)| count(responses.sorted.len() as u64)),
         ("lost", &|(.., responses)| count(responses.lost)),
-        ("late", &|(_, stream, responses)| count(late(responses, stream.contract.deadline()) as u64)),
+        ("late", &|(_, stream, responses)| count(beyond(&responses.sorted, stream.contract.deadline()) as u64)),
         ("p50", &at(500_000)),
         ("p99", &at(990_000)),
         ("longest", &at(1_000_000)),
@@ -243,11 +238,5 @@ mod tests {
         assert_eq!(met(Some(750_000), Some(1_000_000)), Some(true));
         assert_eq!([met(Some(750_001), Some(1_000_000)), met(Some(1), Some(999_999))], [Some(false); 2]);
         assert_eq!([met(None, Some(1)), met(Some(1), None)], [None; 2]);
-    }
-
-    #[test]
-    fn late_is_after_the_deadline() {
-        let responses = StreamFigures { sorted: vec![1, 2, 3], lost: 4 };
-        assert_eq!(late(&responses, Duration::from_nanos(2)), 1);
     }
 }

@@ -194,21 +194,17 @@ impl Row {
 
 /// The figure that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Figure {
     /// The round trip that half of them do not exceed, ns.
-    #[strum(serialize = "p50")]
     P50,
     /// The one that 99 % do not exceed, ns.
-    #[strum(serialize = "p99")]
     P99,
     /// The mean round trip `[events Fig. 5]`, ns.
-    #[strum(serialize = "mean")]
     Mean,
     /// The standard deviation `[events Fig. 6]`, ns.
-    #[strum(serialize = "deviation")]
     Deviation,
     /// From p50 to p99.9, ns.
-    #[strum(serialize = "spread")]
     Spread,
     /// ns for each byte that was echoed: the inverse of the bandwidth, so that less is better here as well, in ppm.
     #[strum(serialize = "time per byte")]
@@ -321,7 +317,7 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
     let conditions = conditions()?;
     let priorities = if conditions.priority.is_some() { Priority::BOTH } else { &Priority::BOTH[..1] };
     let EventsBench { lab, mut conditions, mut pairs } =
-        EventsBench::open(conditions, &Server::EACH, priorities, false)?;
+        EventsBench::open(conditions, Server::EACH, priorities, false)?;
     let mut rows = Vec::new();
     for competing in CompetingProcesses::each() {
         let beside = pairs.iter().filter(|pair| competing.are_beside(pair.priority));

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::sys::{or_nothing, posix_aio, signals, uring};
 
 /// The server that answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
 pub enum Server {
     /// `recv` and `send`.
@@ -38,16 +38,7 @@ pub(super) type Wait<'a> = Box<dyn FnMut() -> io::Result<()> + 'a>;
 
 impl Server {
     /// In the order of the rows.
-    pub const EACH: [Self; 8] = [
-        Self::Blocking,
-        Self::Epoll,
-        Self::Sigio,
-        Self::Aio,
-        Self::IoUring,
-        Self::LaxityUdp,
-        Self::LaxityXdp,
-        Self::LaxityKernel,
-    ];
+    pub const EACH: &'static [Self] = <Self as strum::VariantArray>::VARIANTS;
 
     /// True if it is a handler of Laxity; else it is a program with a socket.
     pub fn is_laxity(self) -> bool {

@@ -24,7 +24,7 @@ use laxity_core::units::Duration;
 
 use crate::conditions::{APPLICATION_PRIORITY, HostConditions};
 use crate::error::Error;
-use crate::figures::{deviation, mean, median, ppm, quantile, sorted};
+use crate::figures::{beyond, deviation, mean, median, ppm, quantile, sorted};
 pub use crate::roundtrip::ROUNDS;
 use crate::turns::Turns;
 pub use bandwidth::{Bandwidth, PERIOD, Request, STREAMS, Second, Stream, WITHIN_PPM, bandwidth};
@@ -74,48 +74,32 @@ pub struct Row {
 }
 
 impl Row {
-    /// All round trips in order of size, ns.
-    pub fn pooled(&self) -> Vec<u64> {
-        sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()))
-    }
-    /// Requests without an answer.
-    pub fn lost(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.lost).sum()
-    }
-    /// Bytes a second of the bulk transfer, the median of the turns; `None` without one.
-    pub fn bulk_bytes_s(&self) -> Option<u64> {
-        median(self.turns.iter().filter_map(|turn| turn.bulk_bytes_s).collect())
+    /// All turns as one, whose rate of the bulk transfer is the median of theirs.
+    pub fn all(&self) -> Turn {
+        Turn {
+            round_trips: sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied())),
+            lost: self.turns.iter().map(|turn| turn.lost).sum(),
+            bulk_bytes_s: median(self.turns.iter().filter_map(|turn| turn.bulk_bytes_s).collect()),
+        }
     }
 }
 
-/// The number of `sorted` that took longer than [`BEYOND`].
-pub fn beyond(sorted: &[u64]) -> usize {
-    sorted.len() - sorted.partition_point(|&nanos| nanos <= BEYOND.as_nanos())
-}
-
-/// The figure that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The figure that is compared, by the name that tables and JSON have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Figure {
     /// The mean.
     Mean,
     /// The value that 99 % do not exceed.
     P99,
     /// The value that 99.9 % do not exceed.
+    #[strum(serialize = "p99.9")]
     P999,
     /// The standard deviation.
     Jitter,
 }
 
 impl Figure {
-    /// As tables and JSON have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::P99 => "p99",
-            Self::P999 => "p99.9",
-            Self::Jitter => "jitter",
-        }
-    }
     /// Of round trips in order of size, ns.
     pub fn of(self, sorted: &[u64]) -> Option<u64> {
         match self {
@@ -151,7 +135,7 @@ impl Report {
 }
 
 fn is_disturbed(sorted: &[u64]) -> bool {
-    beyond(sorted) as u64 * 1_000_000 > sorted.len() as u64 * MOST_BEYOND_PPM
+    beyond(sorted, BEYOND) as u64 * 1_000_000 > sorted.len() as u64 * MOST_BEYOND_PPM
 }
 
 /// Runs all of it. `progress` is told how many of how many turns are done.
@@ -198,8 +182,9 @@ mod tests {
         assert_eq!(report.ratios_ppm("threads-realtime", Figure::Jitter)[..1], [100_000]);
         assert!(report.ratios_ppm("laxity-udp", Figure::Mean).is_empty());
         assert_eq!(report.ratios_ppm("default", Figure::P999), [1_000_000; 3]);
-        assert_eq!((report.rows[0].lost(), report.rows[0].bulk_bytes_s()), (3, Some(7)));
-        assert_eq!(report.rows[0].pooled(), [10, 10, 100, 300, 4_000, 4_000]);
+        let all = report.rows[0].all();
+        assert_eq!((all.lost, all.bulk_bytes_s), (3, Some(7)));
+        assert_eq!(all.round_trips, [10, 10, 100, 300, 4_000, 4_000]);
     }
 
     #[test]
@@ -210,7 +195,7 @@ mod tests {
             turn.extend(vec![millis + 1; long]);
             turn
         };
-        assert_eq!((beyond(&turn(11)), is_disturbed(&turn(11)), is_disturbed(&turn(10))), (11, true, false));
+        assert_eq!((beyond(&turn(11), BEYOND), is_disturbed(&turn(11)), is_disturbed(&turn(10))), (11, true, false));
         let tail = |of: [usize; 3], other: [usize; 3]| {
             report([("default", of.map(turn)), ("laxity-udp", other.map(turn))]).tail()
         };

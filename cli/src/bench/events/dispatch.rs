@@ -92,7 +92,7 @@ fn diagram(report: &Dispatch) -> Diagram {
     let line = |row: &DispatchRow| {
         let ends =
             (0..PARTS.len()).map_while(|last| Some((quantile(&row.together(0..=last), 500_000)?, last as u64 + 1)));
-        Series::line(class(&Server::EACH, row.server), [(0, 0)].into_iter().chain(ends))
+        Series::line(class(Server::EACH, row.server), [(0, 0)].into_iter().chain(ends))
     };
     let heading = "a message (medians): 1 arrived, 2 noticed, 3 in hand";
     let lines = report.rows.iter().map(line);

@@ -150,7 +150,7 @@ fn ratios(report: &Report, kind: &Kind) -> Vec<Held> {
         best.chain([Priority::Normal, Priority::RealTime].map(ComparedWith::Single)).collect();
     let is_there =
         |server: &Server| report.rows.iter().any(|row| (row.server, row.priority) == (*server, Priority::RealTime));
-    let servers = Server::EACH.into_iter().filter(|server| server.is_laxity()).filter(is_there);
+    let servers = Server::EACH.iter().copied().filter(|server| server.is_laxity()).filter(is_there);
     let mut found = Vec::new();
     for (server, &figure) in servers.flat_map(|server| kind.compared.iter().map(move |figure| (server, figure))) {
         found.extend(each.iter().map(|to| Held::of(report, server, figure, *to)));
@@ -277,7 +277,7 @@ fn diagrams(report: &Report, kind: &Kind) -> Vec<Diagram> {
         let line = |&(server, priority): &(Server, Priority)| {
             let beside = CompetingProcesses::each().filter(|of| of.processes == 0 || of.priority == competing);
             let value = |of: CompetingProcesses| Some((of.processes as u64, value(report.row(server, priority, of)?)?));
-            Series::line(class(&Server::EACH, server), beside.filter_map(value))
+            Series::line(class(Server::EACH, server), beside.filter_map(value))
         };
         let across =
             if competing == Priority::Normal { "competing processes" } else { "competing real-time processes" };
