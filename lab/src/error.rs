@@ -105,3 +105,11 @@ impl Error {
         move |source| Self::System { what, source }
     }
 }
+
+/// What Laxity handed over, or nothing if there is nothing yet.
+pub(crate) fn or_none<T>(taken: Result<T, laxity::Error>) -> Result<Option<T>, Error> {
+    match taken {
+        Err(laxity::Error::WouldBlock) => Ok(None),
+        taken => Ok(Some(taken?)),
+    }
+}

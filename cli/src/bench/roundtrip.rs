@@ -9,7 +9,8 @@ use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{beyond, quantile};
 use laxity_lab::roundtrip::{
-    self, ATTACKS, FLOOD_PACKETS_S, Plan, PriorityPaths, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS,
+    self, ATTACKS, FLOOD_PACKETS_S, INTERVALS, Plan, PriorityPaths, REQUEST_BYTES, ROUNDS, Report, Row, SEGMENTS,
+    STACKS, USUAL,
 };
 use serde_json::{Value, json};
 
@@ -36,9 +37,9 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
         }
     };
     // What is asked: how many bytes, and how often.
-    let (bytes, interval) = Requests::USUAL;
-    let bytes = message(arguments, Requests::BYTES)?.unwrap_or(bytes);
-    let within = |text| span_within("--interval", text, Requests::INTERVALS);
+    let (bytes, interval) = USUAL;
+    let bytes = message(arguments, REQUEST_BYTES)?.unwrap_or(bytes);
+    let within = |text| span_within("--interval", text, INTERVALS);
     let interval = arguments.interval.as_deref().map_or(Ok(interval), within)?;
     let plan = Plan {
         stacks: &STACKS,

@@ -6,7 +6,8 @@ use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::quantile;
 use laxity_lab::roundtrip::{
-    self, CARRIERS, OpenCost, PLACEMENTS, Plan, PriorityPaths, ROUNDS, Report, Requests, Row, SIZES, ThroughputRow,
+    self, CARRIERS, OpenCost, PLACEMENTS, Plan, PriorityPaths, REQUEST_BYTES, ROUNDS, Report, Row, SIZES,
+    ThroughputRow, USUAL,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -64,8 +65,8 @@ fn plan(
     span: Duration,
     openings: bool,
 ) -> Result<Plan, Failure> {
-    let one = message(arguments, [Requests::BYTES[0], SIZES[SIZES.len() - 1]])?;
-    let (sizes, interval) = (one.map_or_else(|| SIZES.to_vec(), |one| vec![one]), Requests::USUAL.1);
+    let one = message(arguments, [REQUEST_BYTES[0], SIZES[SIZES.len() - 1]])?;
+    let (sizes, interval) = (one.map_or_else(|| SIZES.to_vec(), |one| vec![one]), USUAL.1);
     Ok(Plan {
         stacks,
         sizes,
@@ -116,7 +117,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
             "round trips, p50; and to open and close a channel, p50\n{}\nround trips, p99\n{}\nprocessor time of each message\n{}\n{}",
             by_stack(&plan, &report.rows, |row| micros(at(500_000)(row)), &more),
             by_stack(&plan, &report.rows, |row| micros(at(990_000)(row)), &[]),
-            by_stack(&plan, &report.rows, |row| nanos(row.processor_per_message()), &[]),
+            by_stack(&plan, &report.rows, |row| fine(row.processor_per_message().map(Duration::as_nanos)), &[]),
             by_segment(&report),
         ),
         legend: legend(&plan),
@@ -192,10 +193,6 @@ fn by_stack<R>(plan: &Plan, rows: &[R], value: impl Fn(&R) -> String, more: &[(&
     of_cells(1.., std::iter::once(heading).chain(lines))
 }
 
-fn nanos(time: Option<Duration>) -> String {
-    fine(time.map(Duration::as_nanos))
-}
-
 /// Where a stack is, as the legend has it, and the end of its name behind the link's. What is not in every picture comes last.
 const KINDS: [(&str, &str); 6] = [
     ("kernel", "kernel"),
@@ -245,7 +242,7 @@ mod tests {
     #[test]
     fn what_is_shown_stands_by_stack_and_size() {
         let (stacks, sizes) = (&["kernel", "laxity-udp", "laxity-xdp-server"][..], vec![64, 512]);
-        let (interval, span) = (Requests::USUAL.1, DURATION);
+        let (interval, span) = (USUAL.1, DURATION);
         let plan = Plan {
             stacks,
             sizes,

@@ -18,7 +18,7 @@ use super::handlers::{HandlerEntries, HandlerWatchPoint};
 use super::pair::{Pair, ServingEnd, TurnClient};
 use super::servers::{Server, Wait};
 use super::{EventsBench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
-use crate::error::Error;
+use crate::error::{Error, or_none};
 use crate::figures::sorted;
 use crate::report::Report;
 use crate::sys::{is_nothing, or_nothing, stamped};
@@ -140,33 +140,24 @@ fn parts(called: Instant, arrived: Instant, noticed: Instant, began: Instant) ->
 /// Those of the messages that a handler had in a turn; it has left them to the application.
 fn handled(channels: &mut RowChannels, entries: &HandlerEntries) -> Result<Vec<Parts>, Error> {
     let mut messages = Vec::new();
-    loop {
-        match channels.receiver.recv_timeout(StdDuration::ZERO) {
-            Ok(message) => {
-                let Some(found) = message.segments() else { continue };
-                let waited = entries.at(message.sequence()).since(message.completion());
-                let parts = [found.sending + found.transit, found.waiting, found.receiving + waited];
-                messages.push(parts.map(Duration::as_nanos));
-            }
-            Err(laxity::Error::WouldBlock) => return Ok(messages),
-            Err(error) => return Err(error.into()),
-        }
+    while let Some(message) = or_none(channels.receiver.recv_timeout(StdDuration::ZERO))? {
+        let Some(found) = message.segments() else { continue };
+        let waited = entries.at(message.sequence()).since(message.completion());
+        let parts = [found.sending + found.transit, found.waiting, found.receiving + waited];
+        messages.push(parts.map(Duration::as_nanos));
     }
+    Ok(messages)
 }
 
 /// Those of the messages that a handler in the kernel told of, as many as there was room for: nothing wakes it, and it has noticed a message when
 /// that has arrived.
 fn told(notices: &mut Notices) -> Result<Vec<Parts>, Error> {
     let mut messages = Vec::new();
-    loop {
-        match notices.wait(StdDuration::ZERO) {
-            Ok(notice) => messages.extend(
-                called_at(&notice.message).map(|called| parts(called, notice.arrived, notice.arrived, notice.sent)),
-            ),
-            Err(laxity::Error::WouldBlock) => return Ok(messages),
-            Err(error) => return Err(error.into()),
-        }
+    while let Some(notice) = or_none(notices.wait(StdDuration::ZERO))? {
+        let called = called_at(&notice.message);
+        messages.extend(called.map(|called| parts(called, notice.arrived, notice.arrived, notice.sent)));
     }
+    Ok(messages)
 }
 
 #[cfg(test)]

@@ -18,9 +18,7 @@ use crate::conditions::{APPLICATION_PRIORITY, HostConditions, ThreadSetup, both_
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts};
-use crate::roundtrip::{
-    AnsweringEnd, AskingEnd, Channel, assumed, connect, ends, figures_of, start, with_shortest_interval,
-};
+use crate::roundtrip::{Channel, StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
 use crate::timing::{FlagGuard, joined};
 use crate::workload::real_time;
 
@@ -39,21 +37,17 @@ const PATIENCE: StdDuration = StdDuration::from_secs(5);
 const LOST_AFTER: Duration = Duration::from_millis(500);
 const DEADLINE: Duration = Duration::from_millis(100);
 
-enum Client {
+/// The client, or the server.
+enum EchoEnd {
     Tcp(TcpStream),
-    Laxity(AskingEnd),
-}
-
-enum Server {
-    Tcp(TcpStream),
-    Laxity(AnsweringEnd),
+    Laxity(StackEnd),
 }
 
 /// Both ends of one path, in network namespaces of their own.
 pub(super) struct Pair {
     pub(super) path: &'static str,
-    client: Client,
-    server: Server,
+    client: EchoEnd,
+    server: EchoEnd,
     manners: [ThreadSetup; 2],
     bulk: ServicePort,
     _hosts: Vec<Host>,
@@ -61,20 +55,37 @@ pub(super) struct Pair {
     lab: Hosts,
 }
 
-impl Client {
+impl EchoEnd {
     /// Sends a request and waits for its answer: how long it took; `None` if it did not come.
     fn ask(&mut self, message: &[u8; MESSAGE_BYTES]) -> Result<Option<Duration>, Error> {
         match self {
             Self::Tcp(stream) => ask_over_tcp(stream, message).map(Some).map_err(Error::system("an echo over TCP")),
             Self::Laxity(asks) => {
                 // The contract may have no room yet, which is no part of the round trip.
-                if let AskingEnd::Laxity { sender, .. } = asks {
+                if let StackEnd::Laxity { sender, .. } = asks {
                     drop(sender.loan(message.len())?);
                 }
                 let called = now();
                 let answer = asks.ask(message, called + LOST_AFTER)?;
                 Ok(answer.map(|_| now().since(called)))
             }
+        }
+    }
+
+    /// Sends back what comes, until it is `over`.
+    fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
+        match self {
+            Self::Tcp(stream) => {
+                let mut message = [0; MESSAGE_BYTES];
+                let mut serve = || -> io::Result<()> {
+                    while tcp::read(stream, &mut message, over)? {
+                        tcp::write(stream, &message, over)?;
+                    }
+                    Ok(())
+                };
+                serve().map_err(Error::system("an echo over TCP"))
+            }
+            Self::Laxity(answers) => answers.serve(MESSAGE_BYTES, over),
         }
     }
 }
@@ -89,25 +100,6 @@ fn ask_over_tcp(mut stream: &TcpStream, message: &[u8; MESSAGE_BYTES]) -> io::Re
         return Err(io::Error::new(io::ErrorKind::InvalidData, "an answer that is not the request"));
     }
     Ok(took)
-}
-
-impl Server {
-    /// Sends back what comes, until it is `over`.
-    fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
-        match self {
-            Self::Tcp(stream) => {
-                let mut message = [0; MESSAGE_BYTES];
-                let mut serve = || -> io::Result<()> {
-                    while tcp::read(stream, &mut message, over)? {
-                        tcp::write(stream, &message, over)?;
-                    }
-                    Ok(())
-                };
-                serve().map_err(Error::system("an echo over TCP"))
-            }
-            Self::Laxity(answers) => answers.serve(over),
-        }
-    }
 }
 
 impl Pair {
@@ -132,7 +124,7 @@ impl Pair {
             }
             let ([requests, answers], _) = channels(path, notes, &hosts[0], &hosts[1])?;
             let (asks, answers) = ends(requests, answers);
-            let (client, server) = (Client::Laxity(asks), Server::Laxity(answers));
+            let (client, server) = (EchoEnd::Laxity(asks), EchoEnd::Laxity(answers));
             return Ok(Self { path, client, server, manners, bulk, _hosts: hosts, steered: None, lab });
         }
         let streams = streams(path, priority.is_some());
@@ -144,7 +136,7 @@ impl Pair {
             Ok(ends)
         });
         let [client, server] = connection.map_err(Error::system("an echo over TCP"))?;
-        let (client, server) = (Client::Tcp(client), Server::Tcp(server));
+        let (client, server) = (EchoEnd::Tcp(client), EchoEnd::Tcp(server));
         Ok(Self { path, client, server, manners, bulk, _hosts: Vec::new(), steered, lab })
     }
 
@@ -189,7 +181,7 @@ impl Pair {
         let counted = self.steered.as_ref().map(SteeredEnds::counted);
         notes.extend(counted.into_iter().flatten().map(|note| format!("{}: {note}", self.path)));
         match (&self.client, &self.server) {
-            (Client::Laxity(asks), Server::Laxity(answers)) => figures_of(self.path, asks, answers),
+            (EchoEnd::Laxity(asks), EchoEnd::Laxity(answers)) => figures_of(self.path, asks, answers),
             _ => Vec::new(),
         }
     }
@@ -221,7 +213,7 @@ fn channels(
 }
 
 /// Asks, one request behind the other, until `span` is over or there are [`SAMPLES`].
-fn ask(client: &mut Client, span: Duration) -> Result<Turn, Error> {
+fn ask(client: &mut EchoEnd, span: Duration) -> Result<Turn, Error> {
     let mut turn = Turn { round_trips: Vec::with_capacity(SAMPLES), ..Turn::default() };
     let mut message = [0x5a; MESSAGE_BYTES];
     let begin: Instant = now();

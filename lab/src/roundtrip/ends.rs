@@ -17,8 +17,8 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 
 use super::serving::ServerProcess;
-use super::{LOST_AFTER, OpenCost, Requests, RoundtripBench, SEGMENTS, ThreadSetup};
-use crate::error::Error;
+use super::{LOST_AFTER, OpenCost, REQUEST_BYTES, RoundtripBench, SEGMENTS, ThreadSetup};
+use crate::error::{Error, or_none};
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::{is_nothing, or_nothing};
 use crate::workload::{open, real_time};
@@ -37,23 +37,19 @@ const LONGEST_INTERVAL: Duration = Duration::from_millis(10);
 /// The number of times that a channel is opened and closed.
 const OPENINGS: usize = 50;
 
-/// The asking end.
-pub(crate) enum AskingEnd {
+/// One end of a stack.
+pub(crate) enum StackEnd {
+    /// A connected socket. Who asks by it spins for so long before it blocks.
     Plain { socket: UdpSocket, spin: Duration },
-    Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
-}
-
-/// The answering end.
-pub(crate) enum AnsweringEnd {
-    Plain { socket: UdpSocket, bytes: usize },
+    /// A channel in each direction.
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
 
 /// Both ends of one stack.
 pub(super) struct Pair {
     stack: &'static str,
-    pub(super) asks: AskingEnd,
-    pub(super) answers: AnsweringEnd,
+    pub(super) asks: StackEnd,
+    pub(super) answers: StackEnd,
     /// The scheduling of the asking and of the answering end.
     pub(super) manners: [ThreadSetup; 2],
     /// The threads that work for it alone outside this process: threads of the kernel, which receive; executives in processes of their own.
@@ -104,7 +100,7 @@ impl PartialMessage {
     }
 }
 
-impl AskingEnd {
+impl StackEnd {
     /// Sends a request and waits for its answer, at most until `limit`; `None` if it did not come, else where its time went, if that is known.
     pub(crate) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<Option<Option<Segments>>, Error> {
         match self {
@@ -114,16 +110,82 @@ impl AskingEnd {
             }
             Self::Laxity { sender, receiver } => {
                 sender.send(request)?;
-                loop {
-                    match receiver.recv_timeout(StdDuration::from_nanos(limit.since(now()).as_nanos())) {
-                        Ok(message) if answers(request, &message) => return Ok(Some(segments(&message))),
-                        Ok(_) => {}
-                        Err(laxity::Error::WouldBlock) => return Ok(None),
-                        Err(error) => return Err(error.into()),
+                while let Some(message) = or_none(receiver.recv_timeout(limit.since(now()).into()))? {
+                    if answers(request, &message) {
+                        return Ok(Some(segments(&message)));
+                    }
+                }
+                Ok(None)
+            }
+        }
+    }
+
+    /// Sends messages one after the other until then; how many were taken.
+    pub(super) fn push(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
+        let (message, mut taken) = (vec![0x5a; bytes], 0);
+        while now() < until {
+            taken += 1;
+            match self {
+                Self::Plain { socket, .. } => match send_plainly(socket, &message) {
+                    Err(error) if is_nothing(&error) => taken -= 1,
+                    sent => sent.map_err(Error::system("a UDP socket"))?,
+                },
+                Self::Laxity { sender, .. } => sender.send(&message)?,
+            }
+        }
+        Ok(taken)
+    }
+
+    /// One message, if it comes within `LOOK`: its bytes.
+    fn take(&mut self) -> Result<Option<usize>, Error> {
+        match self {
+            Self::Plain { socket, .. } => {
+                or_nothing(socket.recv(&mut [0; DATAGRAM]).map(Some)).map_err(Error::system("a UDP socket"))
+            }
+            Self::Laxity { receiver, .. } => {
+                Ok(or_none(receiver.recv_timeout(LOOK.into()))?.map(|message| message.len()))
+            }
+        }
+    }
+
+    /// The number of messages of `bytes` that come until then.
+    pub(super) fn count(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
+        let mut came = 0;
+        while now() < until {
+            came += u64::from(self.take()? == Some(bytes));
+        }
+        Ok(came)
+    }
+
+    /// Takes what has come in the meantime.
+    pub(super) fn forget(&mut self) -> Result<(), Error> {
+        while self.take()?.is_some() {}
+        Ok(())
+    }
+
+    /// Sends back the messages of `bytes` that come, until `over`.
+    pub(crate) fn serve(&mut self, bytes: usize, over: &AtomicBool) -> Result<(), Error> {
+        let (mut datagram, mut partial, mut answer) = ([0; DATAGRAM], PartialMessage::default(), vec![0; bytes]);
+        while !over.load(Ordering::Relaxed) {
+            match self {
+                Self::Plain { socket, .. } => {
+                    let served = socket.recv(&mut datagram).and_then(|len| {
+                        if !partial.take(&datagram[..len], bytes) {
+                            return Ok(());
+                        }
+                        answer[..8].copy_from_slice(&partial.number);
+                        send_plainly(socket, &answer)
+                    });
+                    or_nothing(served).map_err(Error::system("a UDP socket"))?;
+                }
+                Self::Laxity { sender, receiver } => {
+                    if let Some(message) = or_none(receiver.recv_timeout(LOOK.into()))? {
+                        sender.send(&message)?;
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 
@@ -160,93 +222,6 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
             }
             Err(error) => return Err(error),
         }
-    }
-}
-
-impl AskingEnd {
-    /// Sends messages one after the other until then; how many were taken.
-    pub(super) fn push(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
-        let (message, mut taken) = (vec![0x5a; bytes], 0);
-        while now() < until {
-            taken += 1;
-            match self {
-                Self::Plain { socket, .. } => match send_plainly(socket, &message) {
-                    Err(error) if is_nothing(&error) => taken -= 1,
-                    sent => sent.map_err(Error::system("a UDP socket"))?,
-                },
-                Self::Laxity { sender, .. } => sender.send(&message)?,
-            }
-        }
-        Ok(taken)
-    }
-}
-
-impl AnsweringEnd {
-    /// From here on messages have so many bytes.
-    pub(super) fn expect(&mut self, expected: usize) {
-        if let Self::Plain { bytes, .. } = self {
-            *bytes = expected;
-        }
-    }
-
-    /// One message, if it comes within `LOOK`: its bytes.
-    fn take(&mut self) -> Result<Option<usize>, Error> {
-        match self {
-            Self::Plain { socket, .. } => {
-                or_nothing(socket.recv(&mut [0; DATAGRAM]).map(Some)).map_err(Error::system("a UDP socket"))
-            }
-            Self::Laxity { receiver, .. } => match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
-                Ok(message) => Ok(Some(message.len())),
-                Err(laxity::Error::WouldBlock) => Ok(None),
-                Err(error) => Err(error.into()),
-            },
-        }
-    }
-
-    /// The number of messages of `bytes` that come until then.
-    pub(super) fn count(&mut self, bytes: usize, until: Instant) -> Result<u64, Error> {
-        let mut came = 0;
-        while now() < until {
-            came += u64::from(self.take()? == Some(bytes));
-        }
-        Ok(came)
-    }
-
-    /// Takes what has come in the meantime.
-    pub(super) fn forget(&mut self) -> Result<(), Error> {
-        while self.take()?.is_some() {}
-        Ok(())
-    }
-
-    /// Sends back what comes, until `over`.
-    pub(crate) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
-        let (mut datagram, mut partial) = ([0; DATAGRAM], PartialMessage::default());
-        let mut answer = match self {
-            Self::Plain { bytes, .. } => vec![0; *bytes],
-            Self::Laxity { .. } => Vec::new(),
-        };
-        while !over.load(Ordering::Relaxed) {
-            match self {
-                Self::Plain { socket, bytes } => {
-                    let served = socket.recv(&mut datagram).and_then(|len| {
-                        if !partial.take(&datagram[..len], *bytes) {
-                            return Ok(());
-                        }
-                        answer[..8].copy_from_slice(&partial.number);
-                        send_plainly(socket, &answer)
-                    });
-                    or_nothing(served).map_err(Error::system("a UDP socket"))?;
-                }
-                Self::Laxity { sender, receiver } => {
-                    match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
-                        Ok(message) => sender.send(&message)?,
-                        Err(laxity::Error::WouldBlock) => {}
-                        Err(error) => return Err(error.into()),
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -300,15 +275,12 @@ impl Pair {
                 let socket = UdpSocket::bind(places[host].address)?;
                 socket.connect(places[1 - host].address)?;
                 let limit = if host == 0 { LOST_AFTER } else { LOOK };
-                socket.set_read_timeout(Some(StdDuration::from_nanos(limit.as_nanos())))?;
+                socket.set_read_timeout(Some(limit.into()))?;
                 socket.set_nonblocking(host == 0 && !spin.is_zero())?;
                 Ok(socket)
             };
             let socket = |host| lab.on(of_end(host), || open(host)).map_err(Error::system("a UDP socket"));
-            let (asks, answers) = (
-                AskingEnd::Plain { socket: socket(0)?, spin },
-                AnsweringEnd::Plain { socket: socket(1)?, bytes: plan.largest() },
-            );
+            let [asks, answers] = [socket(0)?, socket(1)?].map(|socket| StackEnd::Plain { socket, spin });
             let (hosts, _served) = (Vec::new(), Vec::new());
             return Ok(Self { stack, asks, answers, manners, outside, places, hosts, _served });
         }
@@ -488,33 +460,29 @@ pub(crate) fn with_shortest_interval(
 }
 
 /// The ends of two channels, by which one asks and the other one answers.
-pub(crate) fn ends((to_b, at_b): Channel, (to_a, at_a): Channel) -> (AskingEnd, AnsweringEnd) {
-    let asks = AskingEnd::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) };
-    (asks, AnsweringEnd::Laxity { sender: Box::new(to_a), receiver: Box::new(at_b) })
+pub(crate) fn ends((to_b, at_b): Channel, (to_a, at_a): Channel) -> (StackEnd, StackEnd) {
+    let end = |sender, receiver| StackEnd::Laxity { sender: Box::new(sender), receiver: Box::new(receiver) };
+    (end(to_b, at_a), end(to_a, at_b))
 }
 
 /// The figures of the channels between them, if there are any.
-pub(crate) fn figures_of(stack: &str, asks: &AskingEnd, answers: &AnsweringEnd) -> Vec<Figures> {
-    let (AskingEnd::Laxity { receiver: answers, .. }, AnsweringEnd::Laxity { receiver: requests, .. }) =
-        (asks, answers)
-    else {
-        return Vec::new();
-    };
-    let named = |receiver: &Receiver| {
-        let figures = receiver.figures();
-        Figures { name: format!("{stack} {}", figures.name), ..figures }
-    };
-    vec![named(requests), named(answers)]
+pub(crate) fn figures_of(stack: &str, asks: &StackEnd, answers: &StackEnd) -> Vec<Figures> {
+    // Requests, then answers: each end has those that it receives.
+    let figures = [answers, asks].into_iter().filter_map(|end| match end {
+        StackEnd::Plain { .. } => None,
+        StackEnd::Laxity { receiver, .. } => Some(receiver.figures()),
+    });
+    figures.map(|figures| Figures { name: format!("{stack} {}", figures.name), ..figures }).collect()
 }
 
 impl super::Plan {
     pub(super) fn largest(&self) -> usize {
-        self.sizes.iter().copied().max().unwrap_or(Requests::BYTES[0])
+        self.sizes.iter().copied().max().unwrap_or(REQUEST_BYTES[0])
     }
 
     /// A channel whose contract is exactly these messages at this interval.
     pub(super) fn contract(&self, interval: Duration) -> Result<ChannelSpec, Error> {
-        let least = self.sizes.iter().copied().min().unwrap_or(Requests::BYTES[0]);
+        let least = self.sizes.iter().copied().min().unwrap_or(REQUEST_BYTES[0]);
         real_time(self.largest() as u64, least as u64, interval, 1, DEADLINE)
     }
 

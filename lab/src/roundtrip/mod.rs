@@ -47,7 +47,7 @@ use crate::timing::{self, joined};
 use crate::turns::Turns;
 use ends::Pair;
 pub(crate) use ends::{
-    AnsweringEnd, AskingEnd, Channel, assumed, connect, connect_to, ends, figures_of, start, with_shortest_interval,
+    Channel, StackEnd, assumed, connect, connect_to, ends, figures_of, start, with_shortest_interval,
 };
 pub use throughput::{Stream, Throughput, ThroughputRow, throughput};
 
@@ -92,9 +92,9 @@ pub const ROUNDS: u64 = 10;
 pub struct Plan {
     /// Some of [`STACKS`] or [`PLACEMENTS`].
     pub stacks: &'static [&'static str],
-    /// Bytes of a request, and of its answer: for each size, each stack has its turns; within [`Requests::BYTES`].
+    /// Bytes of a request, and of its answer: for each size, each stack has its turns; within [`REQUEST_BYTES`].
     pub sizes: Vec<usize>,
-    /// Between requests; within [`Requests::INTERVALS`].
+    /// Between requests; within [`INTERVALS`].
     pub interval: Duration,
     /// Some of [`ATTACKS`].
     pub attacks: Vec<Attack>,
@@ -117,21 +117,12 @@ pub struct PriorityPaths {
     pub others: bool,
 }
 
-/// The requests that can be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Requests {
-    bytes: usize,
-    interval: Duration,
-}
-
-impl Requests {
-    /// Fewest and most bytes: a number; and what a socket's buffer of the kernel's usual size holds in plain datagrams.
-    pub const BYTES: [usize; 2] = [8, 100_000];
-    /// The shortest and the longest interval.
-    pub const INTERVALS: [Duration; 2] = [laxity_core::limits::MIN_INTERVAL, LOST_AFTER];
-    /// The usual bytes and interval.
-    pub const USUAL: (usize, Duration) = (512, Duration::from_millis(1));
-}
+/// Fewest and most bytes of a request: a number; and what a socket's buffer of the kernel's usual size holds in plain datagrams.
+pub const REQUEST_BYTES: [usize; 2] = [8, 100_000];
+/// The shortest and the longest interval of requests.
+pub const INTERVALS: [Duration; 2] = [laxity_core::limits::MIN_INTERVAL, LOST_AFTER];
+/// The usual bytes and interval of requests.
+pub const USUAL: (usize, Duration) = (512, Duration::from_millis(1));
 /// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
 
@@ -320,7 +311,7 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
     let channels = pairs.into_iter().flat_map(Pair::close).collect();
     let mut segments = Vec::new();
     let bytes = plan.largest();
-    let faster = plan.contract(plan.interval.mul_ratio(9, 10).max(Requests::INTERVALS[0]))?;
+    let faster = plan.contract(plan.interval.mul_ratio(9, 10).max(INTERVALS[0]))?;
     for (number, &stack) in (stacks..).zip(plan.stacks).filter(|(_, stack)| stack.starts_with("laxity")) {
         let noted = bench.conditions.notes.len();
         let opened = Pair::open(&mut bench, number as u8, stack, faster);
@@ -346,8 +337,7 @@ fn turn(
     (attack, bytes): (Attack, usize),
     at_rest: Duration,
 ) -> Result<Turn, Error> {
-    let (span, requests) = (plan.span, Requests { bytes, interval: plan.interval });
-    pair.answers.expect(bytes);
+    let span = plan.span;
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
     let [flood_over, flood_begun] = [false, !attack.floods()].map(AtomicBool::new);
     let target = pair.flooded();
@@ -369,9 +359,9 @@ fn turn(
             while !flood_begun.load(Ordering::Relaxed) && now() < until {
                 let _ = sys::wait(&[], Some(Duration::from_millis(1)));
             }
-            ask(asks, requests, span)
+            ask(asks, (bytes, plan.interval), span)
         };
-        let (asked, answered) = both_ends(pair.manners, asking, |over| answers.serve(over));
+        let (asked, answered) = both_ends(pair.manners, asking, |over| answers.serve(bytes, over));
         flood_over.store(true, Ordering::Relaxed);
         let flooded = flood.map(joined).transpose()?.map_or(0, |offered| offered.packets);
         answered?;
@@ -381,8 +371,8 @@ fn turn(
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 
-/// Asks in the rhythm of `requests`. A sender that was held up for longer than that goes on from there, and does not make up for it.
-fn ask(asks: &mut AskingEnd, Requests { bytes, interval }: Requests, span: Duration) -> Result<Turn, Error> {
+/// Asks with so many bytes in such an interval. A sender that was held up for longer than that goes on from there, and does not make up for it.
+fn ask(asks: &mut StackEnd, (bytes, interval): (usize, Duration), span: Duration) -> Result<Turn, Error> {
     let stop = AtomicBool::new(false);
     let most = (span.as_nanos() / interval.as_nanos()) as usize;
     let mut turn =

@@ -7,10 +7,10 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use laxity_link::sys;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::ThreadSetup;
+use crate::conditions::stay_on;
 use crate::error::Error;
 use crate::hosts::Hosts;
 use crate::sys::ends_with_its_thread;
@@ -26,8 +26,6 @@ pub(super) struct ServerProcess {
     said: BufReader<ChildStderr>,
     /// The thread that has started it, with which it ends, and what ends that one.
     owner: Option<(mpsc::Sender<()>, JoinHandle<()>)>,
-    /// Its remarks on itself.
-    pub(super) notes: Vec<String>,
 }
 
 impl ServerProcess {
@@ -53,9 +51,7 @@ impl ServerProcess {
         let owns = thread::spawn(move || {
             let mut start = || {
                 namespace.enter()?;
-                if let Some(processor) = manner.processor {
-                    let _ = sys::pin(processor);
-                }
+                stay_on(manner.processor);
                 command.spawn()
             };
             let _ = started.send(start());
@@ -66,17 +62,18 @@ impl ServerProcess {
         let mut child = child.map_err(Error::system("laxity serve"))?;
         let said = child.stderr.take().ok_or_else(|| std::io::ErrorKind::BrokenPipe.into());
         let said = BufReader::new(said.map_err(Error::system("what laxity serve says"))?);
-        let mut served = Self { child, said, owner: Some((owner, owns)), notes: Vec::new() };
-        let mut line = String::new();
+        let mut served = Self { child, said, owner: Some((owner, owns)) };
+        // Its remarks on itself.
+        let (mut notes, mut line) = (Vec::new(), String::new());
         while served.said.read_line(&mut line).map_err(Error::system("what laxity serve says"))? > 0 {
             if line.starts_with(SERVES) {
                 return Ok(served);
             }
-            served.notes.push(line.trim_start_matches("note: ").trim_end().to_owned());
+            notes.push(line.trim_start_matches("note: ").trim_end().to_owned());
             line.clear();
         }
         let status = served.child.wait().map_err(Error::system("laxity serve"))?.code();
-        let text = format!("laxity serve: {}", served.notes.join("; "));
+        let text = format!("laxity serve: {}", notes.join("; "));
         Err(Error::Lab { status: status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1), text })
     }
 
