@@ -17,9 +17,10 @@ use super::client::called_at;
 use super::handlers::{HandlerEntries, HandlerWatchPoint};
 use super::pair::{Pair, ServingEnd, TurnClient};
 use super::servers::{Server, Wait};
-use super::{EventsBench, MESSAGE_BYTES, Plan, Priority, TRIALS, conditions};
+use super::{MESSAGE_BYTES, Plan, Priority, TRIALS, conditions, open};
 use crate::error::{Error, or_none};
 use crate::figures::sorted;
+use crate::hosts::Hosts;
 use crate::report::Report;
 use crate::sys::{is_nothing, or_nothing, stamped};
 use crate::timing;
@@ -62,9 +63,10 @@ pub type Dispatch = Report<DispatchRow>;
 /// # Errors
 /// As [`run`](super::run).
 pub fn dispatch(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Dispatch, Error> {
-    let conditions = conditions()?;
+    let mut conditions = conditions()?;
     let priority = if conditions.priority.is_some() { Priority::RealTime } else { Priority::Normal };
-    let EventsBench { lab, mut conditions, mut pairs } = EventsBench::open(conditions, &SERVERS, &[priority], true)?;
+    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+    let mut pairs = open(&lab, &mut conditions, &SERVERS, &[priority], true)?;
     let mut turns = Turns::new(pairs.len() as u64 * plan.rounds(), progress);
     let found = turns.rounds(plan.rounds(), pairs.len(), |_, at| turn(&mut pairs[at], &lab, plan.span))?;
     let of_turns = |(pair, turns): (&Pair, Vec<(Vec<Parts>, u64)>)| {
@@ -78,7 +80,7 @@ pub fn dispatch(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Dispatch,
     Ok(conditions.report(rows, Vec::new(), ()))
 }
 
-fn turn(pair: &mut Pair, lab: &crate::hosts::Hosts, span: Duration) -> Result<(Vec<Parts>, u64), Error> {
+fn turn(pair: &mut Pair, lab: &Hosts, span: Duration) -> Result<(Vec<Parts>, u64), Error> {
     let server = pair.server;
     let serve = |socket: &UdpSocket| match server.wait(socket)? {
         Some(wait) => watch(socket, wait),

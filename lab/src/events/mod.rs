@@ -263,13 +263,6 @@ impl Report {
     }
 }
 
-/// The common base of all rows, and the rows that this host has.
-struct EventsBench {
-    lab: Hosts,
-    conditions: HostConditions,
-    pairs: Vec<Pair>,
-}
-
 /// Finds out what this host allows. Blocks a signal in the calling thread and in those that are made from here on, and keeps them from the processor of the servers, where real-time processes
 /// leave them nothing; the threads of servers and clients go there.
 fn conditions() -> Result<HostConditions, Error> {
@@ -281,30 +274,28 @@ fn conditions() -> Result<HostConditions, Error> {
     Ok(conditions)
 }
 
-impl EventsBench {
-    /// Opens a pair for each of `servers` at each of `priorities`. A server that this host does not have is a note. `is_watched` if it is looked at when handlers begin.
-    fn open(
-        mut conditions: HostConditions,
-        servers: &[Server],
-        priorities: &[Priority],
-        is_watched: bool,
-    ) -> Result<Self, Error> {
-        let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
-        let each = priorities.iter().flat_map(|priority| servers.iter().map(move |server| (*server, *priority)));
-        let mut pairs = Vec::new();
-        for (number, (server, priority)) in (0..).zip(each) {
-            if let Err(error) = server.check() {
-                conditions.notes.push(format!("{server} ({priority}) is left out: {error}"));
-                continue;
-            }
-            match Pair::open(&lab, &mut conditions, number, (server, priority), is_watched) {
-                Ok(pair) => pairs.push(pair),
-                Err(error) if server == Server::EACH[0] || error.exit_status() == 4 => return Err(error),
-                Err(error) => conditions.notes.push(format!("{server} ({priority}) is left out: {error}")),
-            }
+/// Opens a pair for each of `servers` at each of `priorities`. A server that this host does not have is a note. `is_watched` if it is looked at when handlers begin.
+fn open(
+    lab: &Hosts,
+    conditions: &mut HostConditions,
+    servers: &[Server],
+    priorities: &[Priority],
+    is_watched: bool,
+) -> Result<Vec<Pair>, Error> {
+    let each = priorities.iter().flat_map(|priority| servers.iter().map(move |server| (*server, *priority)));
+    let mut pairs = Vec::new();
+    for (number, (server, priority)) in (0..).zip(each) {
+        if let Err(error) = server.check() {
+            conditions.notes.push(format!("{server} ({priority}) is left out: {error}"));
+            continue;
         }
-        Ok(Self { lab, conditions, pairs })
+        match Pair::open(lab, conditions, number, (server, priority), is_watched) {
+            Ok(pair) => pairs.push(pair),
+            Err(error) if server == Server::EACH[0] || error.exit_status() == 4 => return Err(error),
+            Err(error) => conditions.notes.push(format!("{server} ({priority}) is left out: {error}")),
+        }
     }
+    Ok(pairs)
 }
 
 /// Runs all of it. `progress` is told how many of how many turns are done.
@@ -314,10 +305,10 @@ impl EventsBench {
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets. A server that this host does not have is a note.
 pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
-    let conditions = conditions()?;
+    let mut conditions = conditions()?;
     let priorities = if conditions.priority.is_some() { Priority::BOTH } else { &Priority::BOTH[..1] };
-    let EventsBench { lab, mut conditions, mut pairs } =
-        EventsBench::open(conditions, Server::EACH, priorities, false)?;
+    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+    let mut pairs = open(&lab, &mut conditions, Server::EACH, priorities, false)?;
     let mut rows = Vec::new();
     for competing in CompetingProcesses::each() {
         let beside = pairs.iter().filter(|pair| competing.are_beside(pair.priority));
