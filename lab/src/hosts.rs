@@ -11,13 +11,11 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity::{Host, HostConfig};
 use laxity_link::netlink::Interface;
 use laxity_link::sys;
 use laxity_link::sys::device::Offload;
 use laxity_link::sys::features::{keep_vlan_tags, set_offload};
 
-use crate::conditions::stay_on;
 use crate::error::Error;
 use crate::interfaces::{Interfaces, Veth};
 use crate::sys::namespace::{self, Namespace};
@@ -149,19 +147,6 @@ impl Hosts {
     /// The same, for work with errors of its own.
     pub(crate) fn run<T: Send>(&self, host: usize, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
         self.on(host, || Ok(work())).map_err(Error::system("entering a network namespace"))?
-    }
-
-    /// Starts a host of Laxity on one host; its threads stay on `processor`.
-    pub(crate) fn start(
-        &self,
-        host: usize,
-        processor: Option<usize>,
-        config: impl FnOnce() -> HostConfig + Send,
-    ) -> Result<Host, Error> {
-        self.run(host, || {
-            stay_on(processor);
-            Ok(Host::start(config())?)
-        })
     }
 
     /// As [`join`](Self::join), for a bench.

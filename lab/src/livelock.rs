@@ -183,7 +183,10 @@ impl LinkHosts {
                 // The flood may take keep-alives with it; that is no part of what is measured.
                 advanced.lease = (span * 2 + Duration::from_secs(5)).min(Duration::from_secs(60)).into();
             });
-            lab.start(at, processors[at], || config)
+            lab.run(at, || {
+                stay_on(processors[at]);
+                Ok(Host::start(config)?)
+            })
         };
         Ok(Self { link, hosts: [start(0)?, start(1)?], places, processors })
     }

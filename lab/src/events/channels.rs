@@ -12,8 +12,8 @@ use super::{BATCH, MESSAGE_BYTES, Server};
 use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Hosts, InterfaceEnd};
-use crate::roundtrip::{connect, connect_to, start, with_shortest_interval};
-use crate::workload::real_time;
+use crate::roundtrip::{connect, start, with_shortest_interval};
+use crate::workload::{open, real_time};
 
 /// The declared time of a handler.
 const COST: Duration = Duration::from_micros(10);
@@ -94,7 +94,7 @@ impl RowChannels {
         let spec = |interval| real_time(MESSAGE_BYTES as u64, MESSAGE_BYTES as u64, interval, BURST, deadline);
         let handled =
             ListenConfig { handler: Some(HandlerSpec::taking(cost).within(BUDGET)), ..ListenConfig::default() };
-        let messages = |interval| connect_to(client, server, "messages", spec(interval)?, handled);
+        let messages = |interval| Ok(open(client, server, server.address(), "messages", spec(interval)?, handled)?);
         let answers = |interval| connect(server, client, "answers", spec(interval)?);
         let ([(to_server, at_server), (to_client, at_client)], interval) =
             with_shortest_interval(&name, &mut conditions.notes, messages, answers)?;

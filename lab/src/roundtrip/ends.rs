@@ -18,6 +18,7 @@ use laxity_link::sys::{self, Interest, now};
 
 use super::serving::ServerProcess;
 use super::{LOST_AFTER, OpenCost, REQUEST_BYTES, RoundtripBench, SEGMENTS, ThreadSetup};
+use crate::conditions::stay_on;
 use crate::error::{Error, or_none};
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::{is_nothing, or_nothing};
@@ -399,26 +400,16 @@ pub(crate) fn assumed() -> HostConfig {
 
 /// A host whose threads stay on the processor of its application.
 pub(crate) fn start(lab: &Hosts, host: usize, config: HostConfig, manner: ThreadSetup) -> Result<Host, Error> {
-    lab.start(host, manner.processor, || {
+    lab.run(host, || {
+        stay_on(manner.processor);
         // The pair of interfaces is as fast as it is handed packets.
-        let costs = config.costs.clone().map(|costs| costs.at(config.bind.ip()));
-        HostConfig { costs, ..config }
+        let costs = config.costs.map(|costs| costs.at(config.bind.ip()));
+        Ok(Host::start(HostConfig { costs, ..config })?)
     })
 }
 
 pub(crate) fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
-    connect_to(from, to, name, spec, ListenConfig::default())
-}
-
-/// As [`connect`], where the receiving end listens like this.
-pub(crate) fn connect_to(
-    from: &Host,
-    to: &Host,
-    name: &str,
-    spec: ChannelSpec,
-    config: ListenConfig,
-) -> Result<(Sender, Receiver), Error> {
-    Ok(open(from, to, to.address(), name, spec, config)?)
+    Ok(open(from, to, to.address(), name, spec, ListenConfig::default())?)
 }
 
 /// A channel's ends.
