@@ -149,7 +149,8 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     assert_eq!(down["removed"].as_array().unwrap().len(), 1);
     assert!(!marks(&standing.name, "a").exists() && !marks(&standing.name, "b").exists());
     // A namespace that another program made stays.
-    let others = Namespace::create_named(&name).unwrap();
+    let others = Namespace::new().unwrap();
+    others.give_name(&name).unwrap();
     others.within(|| Interfaces::open()?.set_up(1, true)).unwrap();
     // Not even if what a lab left in its place is still there.
     let directory = Path::new("/run/laxity-lab").join(&name);
@@ -189,7 +190,8 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
     let mark = fs::read_dir(marks(&standing.name, "a")).unwrap().next().unwrap().unwrap().file_name();
     Namespace::remove_named(&name).unwrap();
     let other = ForeignNamespace(name.clone());
-    let taken = Namespace::create_named(&name).unwrap();
+    let taken = Namespace::new().unwrap();
+    taken.give_name(&name).unwrap();
     refused();
     // The kernel may have given it the same number; a cookie it gives once.
     if taken.cookie().unwrap().is_some() {
@@ -202,7 +204,8 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
     permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
     // As `ip netns add` makes it: nothing is in it.
     let _other = ForeignNamespace(name.clone());
-    let empty = Namespace::create_named(&name).unwrap();
+    let empty = Namespace::new().unwrap();
+    empty.give_name(&name).unwrap();
     refused();
     // And with an interface that is called as ours.
     let veth = Veth { name: "lab0", peer: "lab1", peer_namespace: None, queues: 1, mtu: 1500 };

@@ -9,6 +9,8 @@ use std::ptr;
 
 use laxity_link::sys::buffers;
 
+use super::or_nothing;
+
 /// One end of the loop.
 pub struct BareUdp {
     socket: UdpSocket,
@@ -88,7 +90,7 @@ impl BareUdp {
             let headers = self.outgoing.headers.as_mut_ptr();
             libc::sendmmsg(self.socket.as_raw_fd(), headers, count as libc::c_uint, libc::MSG_DONTWAIT as _)
         };
-        usize::try_from(sent).or_else(|_| nothing())
+        number(sent)
     }
 
     /// Gives up to `limit` packets to `sink`, at most a batch; how many.
@@ -103,7 +105,7 @@ impl BareUdp {
             let (flags, no_timeout) = (libc::MSG_DONTWAIT as _, ptr::null_mut());
             libc::recvmmsg(self.socket.as_raw_fd(), headers, count as libc::c_uint, flags, no_timeout)
         };
-        let received = usize::try_from(received).or_else(|_| nothing())?;
+        let received = number(received)?;
         for packet in self.incoming.memory.chunks_exact(self.packet).take(received) {
             sink(packet);
         }
@@ -111,13 +113,9 @@ impl BareUdp {
     }
 }
 
-/// After a call that failed: 0 if it would have blocked, a signal came, or no socket was there.
-fn nothing() -> io::Result<usize> {
-    let error = io::Error::last_os_error();
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted | io::ErrorKind::ConnectionRefused => Ok(0),
-        _ => Err(error),
-    }
+/// The number of packets that a call returned; 0 if it would have blocked, a signal came, or no socket was there.
+fn number(returned: libc::c_int) -> io::Result<usize> {
+    or_nothing(usize::try_from(returned).map_err(|_| io::Error::last_os_error()))
 }
 
 #[cfg(test)]

@@ -75,18 +75,7 @@ impl Namespace {
         Ok(Self(file))
     }
 
-    /// A new one that has a name, so that it stays until [`remove_named`](Self::remove_named), and that `ip netns exec` finds it.
-    ///
-    /// # Errors
-    /// `AlreadyExists`, `PermissionDenied` without CAP_SYS_ADMIN, `InvalidInput` for what can be no name.
-    pub fn create_named(name: &str) -> io::Result<Self> {
-        place(name)?;
-        let made = Self::new()?;
-        made.give_name(name)?;
-        Ok(made)
-    }
-
-    /// Gives it a name, so that it stays, as [`create_named`](Self::create_named) does.
+    /// Gives it a name, so that it stays until [`remove_named`](Self::remove_named), and that `ip netns exec` finds it.
     ///
     /// # Errors
     /// `AlreadyExists`, `PermissionDenied` without CAP_SYS_ADMIN, `InvalidInput` for what can be no name.
@@ -208,15 +197,6 @@ pub fn show_devices() -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a directory be seen in the place of another, by all that share the calling thread's mounts: call
-/// [`show_devices`] first.
-///
-/// # Errors
-/// `PermissionDenied` without CAP_SYS_ADMIN; one of them is no directory.
-pub fn put_over(directory: &Path, over: &Path) -> io::Result<()> {
-    Ok(rustix::mount::mount_bind(directory, over)?)
-}
-
 fn place(name: &str) -> io::Result<PathBuf> {
     let can_be = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with(['.', '-']) || !name.bytes().all(can_be) {
@@ -302,7 +282,7 @@ mod tests {
     #[test]
     fn a_name_stands_until_it_is_removed() {
         let name = format!("laxity-test-{}", std::process::id());
-        let made = match Namespace::create_named(&name) {
+        let made = match Namespace::new().and_then(|new| new.give_name(&name).map(|()| new)) {
             Err(error)
                 if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) =>
             {
@@ -310,7 +290,7 @@ mod tests {
             }
             made => made.unwrap(),
         };
-        assert_eq!(Namespace::create_named(&name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(Namespace::new().unwrap().give_name(&name).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         let found = Namespace::named(&name).unwrap().unwrap();
         assert_eq!(found.identity().unwrap(), made.identity().unwrap());
         // In /sys only what is in it is seen.
@@ -338,7 +318,8 @@ mod tests {
     fn what_is_no_name_is_refused() {
         for name in ["", ".", "..", "../lab", "a/b", "-a", "a b", "ä", &"a".repeat(65)] {
             assert_eq!(Namespace::named(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
-            assert_eq!(Namespace::create_named(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
+            let here = Namespace::current().unwrap();
+            assert_eq!(here.give_name(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
             assert_eq!(Namespace::remove_named(name).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{name}");
         }
     }

@@ -239,7 +239,7 @@ fn settle(directory: &Path) -> io::Result<()> {
     namespace::show_devices()?;
     make_directory(directory)?;
     make_directory(Path::new(ROOTS))?;
-    namespace::put_over(directory, Path::new(ROOTS))
+    Ok(rustix::mount::mount_bind(directory, ROOTS)?)
 }
 
 /// With the mode that claims expect.
