@@ -38,7 +38,7 @@ pub(super) struct DisciplineGuard<'a>(&'a Network);
 
 impl Drop for DisciplineGuard<'_> {
     fn drop(&mut self) {
-        let _ = self.0.on(0, || each(&["tc qdisc del dev a0 root"]));
+        let _ = self.0.hosts.run(0, || each(&["tc qdisc del dev a0 root"]));
     }
 }
 
@@ -96,14 +96,14 @@ pub(super) fn open<'a>(
     best_effort: &Arc<AtomicU64>,
 ) -> Result<(Vec<ReadyChannel>, DisciplineGuard<'a>), Error> {
     let set_up = DisciplineGuard(network);
-    network.on(0, || each(&commands(stack, rows, payload)))?;
+    network.hosts.run(0, || each(&commands(stack, rows, payload)))?;
     let most = HEADER_BYTES + payload;
     let contracts = rows.iter().map(|row| (row.name.clone(), Some(row.contract)));
     let mut channels = Vec::new();
     for (number, (name, contract)) in contracts.chain([(BEST_EFFORT.to_owned(), None)]).enumerate() {
-        let incoming = network.on(1, || ReceivingSocket::bind(ADDRESSES[1], most))?;
+        let incoming = network.hosts.run(1, || ReceivingSocket::bind(ADDRESSES[1], most))?;
         let to = incoming.address();
-        let outgoing = network.on(0, || SendingSocket::bind(ADDRESSES[0], to, most))?;
+        let outgoing = network.hosts.run(0, || SendingSocket::bind(ADDRESSES[0], to, most))?;
         let priority = match (contract, stack) {
             (Some(_), Stack::PfifoFast) => FIRST_BAND,
             (None, Stack::PfifoFast) => 0,

@@ -76,7 +76,7 @@ pub(super) fn open(
             guard: (host == 0).then_some(guard),
             ..HostConfig::emulated(Platform::assumed_host())
         };
-        network.on(host, || {
+        network.hosts.run(host, || {
             // What moves the ceiling is to have another processor than the executive.
             stay_on(processors[host].filter(|_| stack != Stack::LaxityXdpLag || host == 1));
             Ok(Arc::new(Host::start(config)?))

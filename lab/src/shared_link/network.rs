@@ -26,7 +26,8 @@ const BRIDGE: [&str; 5] = [
 
 /// It is gone with this.
 pub(super) struct Network {
-    hosts: Hosts,
+    /// The sending host (0), and the receiving one (1).
+    pub(super) hosts: Hosts,
     /// Held, so that it stays.
     bridge: Namespace,
 }
@@ -51,11 +52,6 @@ impl Network {
         let network = Self { hosts, bridge };
         network.bridge.within(|| Ok(each(&BRIDGE))).map_err(failed("entering a network namespace"))??;
         Ok(network)
-    }
-
-    /// Does something on the sending host (0) or on the receiving one (1), in a thread of its own.
-    pub(super) fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
-        self.hosts.run(host, work)
     }
 
     /// The calling thread is on that host from here on.

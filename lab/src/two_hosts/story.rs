@@ -170,7 +170,7 @@ struct EventQueue<'a> {
 
 impl EventQueue<'_> {
     /// The next event of a process that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
-    fn next(&mut self, from: ProcessName, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Error> {
+    fn next(&mut self, from: ProcessName, until_stopped: bool) -> Result<Option<Event>, Error> {
         let mut heard_last = StdInstant::now();
         loop {
             if let Some(at) = self.kept.iter().position(|(who, _)| *who == from) {
@@ -182,7 +182,7 @@ impl EventQueue<'_> {
             let lost = |who: ProcessName, what: &str| Error::Lab { status: 5, text: format!("{who} {what}") };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
+                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < PATIENCE => continue,
                 Err(_) => return Err(lost(from, "does not answer any more")),
             };
             if who == from {
@@ -303,7 +303,7 @@ impl StorySetting<'_> {
         };
 
         let mut receiver = Process::start(ProcessName::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
-        ears.next(ProcessName::B, false, PATIENCE)?;
+        ears.next(ProcessName::B, false)?;
         let span = self.span();
         let mut sender = Process::start(
             ProcessName::A,
@@ -311,7 +311,7 @@ impl StorySetting<'_> {
             Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span),
             &said,
         )?;
-        let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false, PATIENCE)? else {
+        let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false)? else {
             return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
         if attack.floods() && self.tags() {
@@ -336,7 +336,7 @@ impl StorySetting<'_> {
                 nanos: limit.as_nanos(),
             };
             flooding = Some(Process::start(ProcessName::UnknownPeers, &self.homes[0], Role::Flood(flood), &said)?);
-            ears.next(ProcessName::UnknownPeers, false, PATIENCE)?;
+            ears.next(ProcessName::UnknownPeers, false)?;
         }
 
         if (self.story.stopped)() {
@@ -347,11 +347,11 @@ impl StorySetting<'_> {
         }
         let playing = (self.story.plays)(shown);
         sender.go();
-        let sent = match ears.next(ProcessName::A, true, PATIENCE)? {
+        let sent = match ears.next(ProcessName::A, true)? {
             Some(sent) => sent,
             None => {
                 sender.end();
-                ears.next(ProcessName::A, false, PATIENCE)?.expect("it waits for an event")
+                ears.next(ProcessName::A, false)?.expect("it waits for an event")
             }
         };
         drop(playing);
@@ -370,9 +370,7 @@ impl StorySetting<'_> {
         if sent.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { mut channels, overflow, host: mut b }) =
-            ears.next(ProcessName::B, false, PATIENCE)?
-        else {
+        let Some(Event::Received { mut channels, overflow, host: mut b }) = ears.next(ProcessName::B, false)? else {
             return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
         };
         notes.extend(b.broken());
@@ -413,7 +411,7 @@ impl StorySetting<'_> {
 
     fn end_flood(&self, mut flooding: Process, ears: &mut EventQueue<'_>) -> Result<FloodReport, Error> {
         flooding.end();
-        match ears.next(ProcessName::UnknownPeers, false, PATIENCE)? {
+        match ears.next(ProcessName::UnknownPeers, false)? {
             Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
                 offered_packets_s: self.story.flood_rate,
                 packet_bytes: FLOOD_BYTES,
