@@ -22,21 +22,14 @@ pub(super) struct Packet {
     pub(super) arrival: Instant,
 }
 
-#[derive(Debug)]
-struct Queue {
-    packets: VecDeque<Packet>,
-    bytes: usize,
-}
-
 /// One transmitter with its queues.
 #[derive(Debug)]
 pub(super) struct Bottleneck {
     model: LinkModel,
     discipline: Discipline,
     queue_packets: usize,
-    queue_bytes: usize,
     /// The high class first; all is in the second one under [`Discipline::Fifo`].
-    queues: [Queue; 2],
+    queues: [VecDeque<Packet>; 2],
     /// The packet that is being transmitted, and the end of that.
     current: Option<(Packet, Instant)>,
     free_at: Instant,
@@ -44,14 +37,12 @@ pub(super) struct Bottleneck {
 }
 
 impl Bottleneck {
-    pub(super) fn new(model: LinkModel, discipline: Discipline, queue_packets: usize, queue_bytes: usize) -> Self {
-        let queue = || Queue { packets: VecDeque::with_capacity(queue_packets), bytes: 0 };
+    pub(super) fn new(model: LinkModel, discipline: Discipline, queue_packets: usize) -> Self {
         Self {
             model,
             discipline,
             queue_packets,
-            queue_bytes,
-            queues: [queue(), queue()],
+            queues: [(); 2].map(|()| VecDeque::with_capacity(queue_packets)),
             current: None,
             free_at: Instant::ZERO,
             busy: Duration::ZERO,
@@ -62,11 +53,10 @@ impl Bottleneck {
     pub(super) fn offer(&mut self, packet: Packet) -> Result<(), Packet> {
         let class = usize::from(!(packet.high && self.discipline == Discipline::TwoClassesByDscp));
         let queue = &mut self.queues[class];
-        if queue.packets.len() >= self.queue_packets || queue.bytes + packet.len > self.queue_bytes {
+        if queue.len() >= self.queue_packets {
             return Err(packet);
         }
-        queue.bytes += packet.len;
-        queue.packets.push_back(packet);
+        queue.push_back(packet);
         Ok(())
     }
 
@@ -88,13 +78,11 @@ impl Bottleneck {
 
     /// The highest class that has a packet when the transmitter is free, else the packet that comes first.
     fn begin(&mut self) {
-        let arrival = |queue: &Queue| queue.packets.front().map(|packet| packet.arrival);
+        let arrival = |queue: &VecDeque<Packet>| queue.front().map(|packet| packet.arrival);
         let Some(first) = self.queues.iter().filter_map(arrival).min() else { return };
         let start = self.free_at.max(first);
         let queue = self.queues.iter_mut().find(|queue| arrival(queue).is_some_and(|arrival| arrival <= start));
-        let Some(queue) = queue else { return };
-        let Some(packet) = queue.packets.pop_front() else { return };
-        queue.bytes -= packet.len;
+        let Some(packet) = queue.and_then(VecDeque::pop_front) else { return };
         let occupancy = self.model.occupancy(u32::try_from(packet.len).unwrap_or(u32::MAX));
         self.busy += occupancy;
         self.current = Some((packet, start + occupancy));
@@ -103,10 +91,7 @@ impl Bottleneck {
     /// Everything that is still in it.
     pub(super) fn clear(&mut self, mut sink: impl FnMut(Packet)) {
         self.current.take().into_iter().for_each(|(packet, _)| sink(packet));
-        for queue in &mut self.queues {
-            queue.bytes = 0;
-            queue.packets.drain(..).for_each(&mut sink);
-        }
+        self.queues.iter_mut().flat_map(|queue| queue.drain(..)).for_each(sink);
     }
 }
 
@@ -124,10 +109,10 @@ mod tests {
 
     impl Bench {
         /// One byte a nanosecond, ten bytes of overhead.
-        fn new(discipline: Discipline, packets: usize, bytes: usize) -> Self {
+        fn new(discipline: Discipline, packets: usize) -> Self {
             let rate = Rate::bytes_per_second(1_000_000_000);
             let model = LinkModel { rate, overhead_bytes: 10, ..LinkModel::UNLIMITED };
-            Self { frames: HeapFrames::new(64, 8), wire: Bottleneck::new(model, discipline, packets, bytes) }
+            Self { frames: HeapFrames::new(64, 8), wire: Bottleneck::new(model, discipline, packets) }
         }
         /// `route` serves as the packet's name.
         fn offer(&mut self, arrival: u64, len: usize, route: usize, high: bool) -> bool {
@@ -148,7 +133,7 @@ mod tests {
     #[test]
     fn the_rate_is_exact_however_late_it_is_asked() {
         for step in [1, 7, 100, 10_000] {
-            let mut bench = Bench::new(Discipline::Fifo, 64, 1 << 20);
+            let mut bench = Bench::new(Discipline::Fifo, 64);
             for route in 0..10 {
                 assert!(bench.offer(100, 90, route, route % 2 == 0));
             }
@@ -168,7 +153,7 @@ mod tests {
 
     #[test]
     fn an_idle_wire_begins_with_the_arrival() {
-        let mut bench = Bench::new(Discipline::Fifo, 64, 1 << 20);
+        let mut bench = Bench::new(Discipline::Fifo, 64);
         bench.offer(0, 40, 0, false);
         assert_eq!(bench.until(500), [(0, 50)]);
         bench.offer(500, 40, 1, false);
@@ -177,20 +162,19 @@ mod tests {
     }
 
     #[test]
-    fn the_tail_is_dropped_by_packets_and_by_bytes() {
-        let mut bench = Bench::new(Discipline::Fifo, 3, 100);
+    fn the_tail_is_dropped() {
+        let mut bench = Bench::new(Discipline::Fifo, 3);
         assert!(bench.until(0).is_empty());
         assert_eq!([0, 1, 2, 3].map(|route| bench.offer(0, 10, route, false)), [true, true, true, false]);
         // The first one is under way now, and no longer in the queue.
         assert_eq!(bench.until(5), []);
-        assert!(!bench.offer(5, 81, 4, false), "20 bytes wait already");
-        assert!(bench.offer(5, 80, 5, false));
-        assert_eq!(bench.until(1000), [(0, 20), (1, 40), (2, 60), (5, 150)]);
+        assert_eq!([4, 5].map(|route| bench.offer(5, 80, route, false)), [true, false]);
+        assert_eq!(bench.until(1000), [(0, 20), (1, 40), (2, 60), (4, 150)]);
     }
 
     #[test]
     fn the_high_class_goes_first_but_interrupts_nothing_and_has_its_own_queue() {
-        let mut bench = Bench::new(Discipline::TwoClassesByDscp, 2, 1 << 20);
+        let mut bench = Bench::new(Discipline::TwoClassesByDscp, 2);
         bench.offer(0, 90, 0, false);
         bench.offer(0, 90, 1, false);
         assert!(!bench.offer(0, 90, 9, false));
@@ -200,7 +184,7 @@ mod tests {
         assert!(!bench.offer(10, 90, 9, true));
         assert_eq!(bench.until(10_000), [(0, 100), (2, 200), (3, 300), (1, 400)]);
 
-        let mut fifo = Bench::new(Discipline::Fifo, 8, 1 << 20);
+        let mut fifo = Bench::new(Discipline::Fifo, 8);
         fifo.offer(0, 90, 0, false);
         fifo.offer(0, 90, 1, false);
         fifo.offer(10, 90, 2, true);
@@ -210,7 +194,7 @@ mod tests {
     #[test]
     fn a_high_packet_that_comes_later_does_not_delay_one_that_was_there() {
         // Driven late: both are there by now, but the transmitter was free when only the low one was.
-        let mut bench = Bench::new(Discipline::TwoClassesByDscp, 8, 1 << 20);
+        let mut bench = Bench::new(Discipline::TwoClassesByDscp, 8);
         bench.offer(0, 90, 0, false);
         bench.offer(50, 90, 1, true);
         bench.offer(60, 90, 2, false);

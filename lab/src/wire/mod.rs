@@ -54,21 +54,15 @@ const BATCH: usize = 32;
 const INGRESS_BUFFER_BYTES: usize = 16 << 20;
 
 /// Which packet goes next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case", parse_err_fn = Discipline::unknown, parse_err_ty = Error)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Discipline {
     /// First come, first served, in one queue.
     #[default]
     Fifo,
     /// Strict priority without preemption: code points EF, VOICE-ADMIT and CS4 to CS7 before all others; a queue each.
     TwoClassesByDscp,
-}
-
-impl Discipline {
-    fn unknown(found: &str) -> Error {
-        Error::Setup { what: "discipline", found: found.to_owned(), expected: "fifo or two-classes-by-dscp" }
-    }
 }
 
 /// True if a packet with this code point is of the high class.
@@ -88,8 +82,6 @@ pub struct WireConfig {
     pub discipline: Discipline,
     /// Packets that may wait in a queue: 1 to 100,000.
     pub queue_packets: usize,
-    /// UDP payload bytes that may wait in a queue.
-    pub queue_bytes: usize,
     /// The longest UDP payload, 1 to 65,507; longer ones are dropped and counted.
     pub packet_bytes: usize,
     /// The destinations of the routes, in their order. Loopback addresses only.
@@ -102,15 +94,7 @@ impl WireConfig {
     /// A FIFO queue of 1000 packets, which is Linux's `txqueuelen` for Ethernet; packets of at most 2048 bytes;
     /// real-time.
     pub fn new(model: LinkModel, targets: Vec<SocketAddr>) -> Self {
-        Self {
-            model,
-            discipline: Discipline::Fifo,
-            queue_packets: 1000,
-            queue_bytes: usize::MAX,
-            packet_bytes: 2048,
-            targets,
-            realtime: true,
-        }
+        Self { model, discipline: Discipline::Fifo, queue_packets: 1000, packet_bytes: 2048, targets, realtime: true }
     }
 
     fn validate(&self) -> Result<(), Error> {
@@ -223,7 +207,7 @@ impl Wire {
         // Both queues full, and beside them a batch on its way in and one on its way out at every socket.
         let frames = 2 * config.queue_packets + 4 * BATCH * routes.len() + 1;
         let running = WireThread {
-            bottleneck: Bottleneck::new(config.model, config.discipline, config.queue_packets, config.queue_bytes),
+            bottleneck: Bottleneck::new(config.model, config.discipline, config.queue_packets),
             frames: HeapFrames::new(frames, config.packet_bytes),
             routes,
             _sink: sink,
