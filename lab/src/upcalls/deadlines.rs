@@ -40,8 +40,9 @@ const LOOK: Duration = Duration::from_millis(5);
 const PRIORITY: u8 = 40;
 
 /// The threads that do the work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray, serde::Serialize)]
 #[strum(serialize_all = "kebab-case")]
+#[serde(rename_all = "kebab-case")]
 pub enum Scheme {
     /// Upcalls of Laxity.
     Upcalls,
@@ -81,7 +82,7 @@ pub struct Periodic {
 }
 
 /// One share of the processor, served in one way.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize)]
 pub struct Row {
     /// Of the processor, in thousandths, that all declare together.
     pub utilisation: u64,
@@ -91,10 +92,10 @@ pub struct Row {
     pub scheme: Scheme,
     /// True if the exact response-time test accepts the set; live also beside what the platform takes. `None` if it was not asked.
     pub accepted: Option<bool>,
-    /// In the order of [`PERIODS_MS`], those of the second process after those of the first; none if the kernel refused.
-    pub upcalls: Vec<Periodic>,
     /// The reason why the kernel refused to schedule it like that.
     pub reason: Option<String>,
+    /// In the order of [`PERIODS_MS`], those of the second process after those of the first; none if the kernel refused.
+    pub upcalls: Vec<Periodic>,
 }
 
 impl Row {
@@ -115,14 +116,8 @@ impl Row {
     }
 }
 
-/// The result.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// A row for each scheme of each step, without background load and with it.
-    pub rows: Vec<Row>,
-    /// Remarks on all.
-    pub notes: Vec<String>,
-}
+/// The result, by steps.
+pub type Report = super::Report<Row>;
 
 /// A share of the processor in thousandths, in words.
 pub fn share(utilisation: u64) -> String {

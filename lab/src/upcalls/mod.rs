@@ -25,6 +25,15 @@ use crate::conditions::stay_on;
 use crate::error::Error;
 use crate::timing::apart;
 
+/// The result of an experiment.
+#[derive(Clone, Debug)]
+pub struct Report<R> {
+    /// A row for each scheme of each step, or of each size, without background load and with it.
+    pub rows: Vec<R>,
+    /// Remarks on all.
+    pub notes: Vec<String>,
+}
+
 /// Between the start of the threads and the first release.
 const LEAD: Duration = Duration::from_millis(50);
 

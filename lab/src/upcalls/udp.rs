@@ -92,14 +92,8 @@ impl Row {
     }
 }
 
-/// The result.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// A row for each scheme of each size, without background load and with it.
-    pub rows: Vec<Row>,
-    /// Remarks on all.
-    pub notes: Vec<String>,
-}
+/// The result, by sizes.
+pub type Report = super::Report<Row>;
 
 /// Runs all schemes, each for `span` with each size. `progress` is told how many of how many rows are done.
 ///

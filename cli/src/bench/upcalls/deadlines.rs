@@ -14,7 +14,7 @@ use crate::bench::sweep::{sweep, threads};
 use crate::chart::{Diagram, Look, Series, names};
 use crate::failure::Failure;
 use crate::numbers::{count, millis};
-use crate::report::distinct;
+use crate::report::{distinct, with};
 use crate::table::{self, Column, known};
 
 /// C_cs, in virtual time.
@@ -97,14 +97,7 @@ fn simulated(span: Duration, threads: usize) -> Report {
 
 /// A step of a scheme, in JSON.
 fn row(row: &Row) -> Value {
-    json!({
-        "utilisation": fraction(row.utilisation, 1000),
-        "background": row.background,
-        "scheme": <&str>::from(row.scheme),
-        "accepted": row.accepted,
-        "reason": row.reason,
-        "upcalls": row.upcalls,
-    })
+    with(json!(row), json!({ "utilisation": fraction(row.utilisation, 1000) }))
 }
 
 /// For people.
