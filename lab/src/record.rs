@@ -22,7 +22,7 @@ pub struct Sample {
 /// A sequence of samples of bounded length: when it is full, every other one goes, and from then on every other one is kept.
 #[derive(Debug, Default)]
 pub(crate) struct Samples {
-    kept: Vec<Sample>,
+    pub(crate) kept: Vec<Sample>,
     most: usize,
     stride: u64,
     seen: u64,
@@ -48,10 +48,6 @@ impl Samples {
             }
         }
         self.seen += 1;
-    }
-
-    pub(crate) fn into_vec(self) -> Vec<Sample> {
-        self.kept
     }
 }
 
@@ -172,7 +168,7 @@ mod tests {
         for at in 0..10_000 {
             samples.push(Sample { at: Duration::from_nanos(at), response: Duration::ZERO });
         }
-        let kept = samples.into_vec();
+        let kept = samples.kept;
         assert!((50..=100).contains(&kept.len()), "{}", kept.len());
         assert!(kept.windows(2).all(|pair| pair[1].at - pair[0].at == Duration::from_nanos(128)));
     }
@@ -197,6 +193,6 @@ mod tests {
         assert_eq!((recorder.response, recorder.in_hand.latencies()), (Some(Duration::from_nanos(51)), latencies));
         assert_eq!(recorder.throughput_bytes_s(), 30_000_000);
         assert_eq!(recorder.mean(), Some(Duration::from_nanos(34)), "0, 50 and 51");
-        assert_eq!(recorder.samples.into_vec().len(), 3);
+        assert_eq!(recorder.samples.kept.len(), 3);
     }
 }

@@ -386,7 +386,7 @@ pub(crate) fn feed(
     timing::prepare(priority);
     let mut offered = 0;
     loop {
-        let burst = source.next();
+        let burst = source.next;
         if burst.at >= until {
             break;
         }
@@ -421,7 +421,7 @@ fn sink(
         arrivals.fetch_add(1, Ordering::Relaxed);
     };
     let received = inlet.run(&mut take, stop)?;
-    Ok((recorder, checker.wrong(), received, permitted))
+    Ok((recorder, checker.wrong, received, permitted))
 }
 
 impl ChannelRecords {
@@ -493,7 +493,7 @@ impl ChannelRecords {
             mean: recorder.mean(),
             in_hand: recorder.in_hand.latencies(),
             altered,
-            samples: recorder.samples.into_vec(),
+            samples: recorder.samples.kept,
             contract,
         })
     }

@@ -33,7 +33,8 @@ pub(crate) struct Source {
     contract: Option<(Contract, Regulator)>,
     /// The earliest logical arrival of the next message.
     earliest: Instant,
-    next: Burst,
+    /// The next sending.
+    pub(crate) next: Burst,
     kind: Kind,
 }
 
@@ -78,7 +79,7 @@ impl Source {
 
     /// Shows `film` from `start` on, by a contract with its deadline as it was granted. Delayed frames are shown at once.
     pub(crate) fn film(film: &Film, contract: Contract, start: Instant) -> Self {
-        Self::new(Some(contract), start, 1, Kind::Film { interval: film.interval(), frames: film.frames() })
+        Self::new(Some(contract), start, 1, Kind::Film { interval: film.interval, frames: film.frames.len() as u64 })
     }
 
     /// Sends full bursts of `contract` from `start` on, at `percent` of its rate, as in the papers' experiments. Beyond 100 it
@@ -110,11 +111,6 @@ impl Source {
             self.next.at += Duration::from_nanos(Random(seed).next() % period.as_nanos().max(1));
         }
         self
-    }
-
-    /// The next sending.
-    pub(crate) fn next(&self) -> Burst {
-        self.next
     }
 
     /// The logical arrival of one message of the burst that happens at `now`; `None` if it is beyond the contract.
@@ -175,8 +171,8 @@ mod tests {
         for percent in [100, 125, 400] {
             let mut source = Source::periodic(contract, percent, Instant::ZERO);
             let (mut sent, mut stamped) = (0, 0);
-            while source.next().at < Instant::ZERO + Duration::from_secs(60) {
-                let burst = source.next();
+            while source.next.at < Instant::ZERO + Duration::from_secs(60) {
+                let burst = source.next;
                 // Now and then by 5 ms.
                 let now = burst.at + Duration::from_millis(if sent % 36 == 0 { 5 } else { 0 });
                 sent += u64::from(burst.messages);
@@ -193,13 +189,13 @@ mod tests {
     #[test]
     fn a_phase_is_within_one_period_and_comes_from_the_seed() {
         let contract = table_3()[0].contract;
-        let first = |seed| Source::periodic(contract, 100, Instant::ZERO).in_phase(seed).next().at;
+        let first = |seed| Source::periodic(contract, 100, Instant::ZERO).in_phase(seed).next.at;
         assert_eq!((first(0), first(7)), (Instant::ZERO, first(7)));
         assert_ne!(first(7), first(8));
         assert!((1..1_000).all(|seed| first(seed) < Instant::ZERO + contract.interval() * 12));
-        assert_eq!(Source::silent().in_phase(7).next().messages, 0);
+        assert_eq!(Source::silent().in_phase(7).next.messages, 0);
         let best_effort = Source::best_effort(1_000, 10, 100_000, Instant::ZERO);
-        assert_eq!(best_effort.next().messages, 10);
+        assert_eq!(best_effort.next.messages, 10);
     }
 
     #[test]
@@ -210,7 +206,7 @@ mod tests {
             let mut lateness = Random(seed);
             let (mut sent, mut last) = (0u64, Instant::ZERO);
             for _ in 0..1_000 {
-                let burst = source.next();
+                let burst = source.next;
                 // Now and then by 5 ms, as platforms do.
                 let late = if lateness.next().is_multiple_of(10) { 5_000_000 } else { lateness.next() % 100_000 };
                 let now = burst.at.max(last) + Duration::from_nanos(late);
@@ -232,8 +228,8 @@ mod tests {
         let mut source = Source::real_time(contract, 1, Instant::from_nanos(0), true);
         let mut stamped = Vec::new();
         let mut sent = 0u64;
-        while source.next().at < Instant::from_nanos(60_000_000_000) {
-            let burst = source.next();
+        while source.next.at < Instant::from_nanos(60_000_000_000) {
+            let burst = source.next;
             for _ in 0..burst.messages {
                 sent += 1;
                 stamped.extend(source.stamp(burst.at));
@@ -253,7 +249,7 @@ mod tests {
         let bursts = |seed| {
             let mut source = Source::real_time(contract, seed, Instant::ZERO, false);
             let each = || {
-                let burst = source.next();
+                let burst = source.next;
                 assert!((0..burst.messages).all(|_| source.stamp(burst.at).is_some()));
                 source.done(burst.at);
                 burst
@@ -275,15 +271,15 @@ mod tests {
         let start = Instant::from_nanos(1_000);
         let mut source = Source::film(&film, film.contract(), start);
         let mut at = Vec::new();
-        while source.next().messages > 0 {
+        while source.next.messages > 0 {
             // The second and the third come late, together.
-            let now = if at.len() == 1 { start + Duration::from_millis(80) } else { source.next().at };
+            let now = if at.len() == 1 { start + Duration::from_millis(80) } else { source.next.at };
             assert!(source.stamp(now).is_some());
-            at.push(source.next().at.since(start).as_nanos() / 1_000_000);
+            at.push(source.next.at.since(start).as_nanos() / 1_000_000);
             source.done(now);
         }
         assert_eq!(at, [0, 40, 80, 120]);
-        assert_eq!(source.next().at, Instant::MAX);
+        assert_eq!(source.next.at, Instant::MAX);
         let contract = film.contract();
         assert_eq!((contract.max_message(), contract.min_message()), (5008, 908));
         let rows = Workload::Film(film).rows();

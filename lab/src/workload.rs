@@ -120,8 +120,10 @@ impl Workload {
 /// Frames that are shown one after the other, once.
 #[derive(Clone, Debug)]
 pub struct Film {
-    frames: Arc<[Vec<u8>]>,
-    interval: Duration,
+    /// Its frames, in the order in which they are shown.
+    pub(crate) frames: Arc<[Vec<u8>]>,
+    /// The time between them.
+    pub(crate) interval: Duration,
     contract: Contract,
 }
 
@@ -137,16 +139,6 @@ impl Film {
         let min = message(frames.iter().map(Vec::len).min());
         let contract = Contract::new(max, min, interval.mul_ratio(9, 10), burst, deadline);
         Ok(Self { frames: frames.into(), interval, contract: contract.map_err(laxity::Error::from)? })
-    }
-
-    /// The time between its frames.
-    pub(crate) fn interval(&self) -> Duration {
-        self.interval
-    }
-
-    /// The number of its frames.
-    pub(crate) fn frames(&self) -> u64 {
-        self.frames.len() as u64
     }
 
     /// The contract that its channel declares.
@@ -194,7 +186,8 @@ pub(crate) struct Checker {
     frames: Option<Arc<[Vec<u8>]>>,
     /// The first frame that may come next.
     next: usize,
-    wrong: u64,
+    /// Messages that were not what was sent, or not in that order.
+    pub(crate) wrong: u64,
 }
 
 impl Checker {
@@ -213,11 +206,6 @@ impl Checker {
             Some(skipped) => self.next += skipped + 1,
             None => self.wrong += 1,
         }
-    }
-
-    /// Messages that were not what was sent, or not in that order.
-    pub(crate) fn wrong(&self) -> u64 {
-        self.wrong
     }
 }
 
@@ -413,7 +401,7 @@ mod tests {
         let wrong = |order: &[&[u8]]| {
             let mut checker = Checker::new(Some(&film));
             order.iter().for_each(|message| checker.check(message));
-            checker.wrong()
+            checker.wrong
         };
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| messages[at].as_slice());
         assert_eq!(wrong(&[a, b, c, d]), 0);
@@ -424,9 +412,9 @@ mod tests {
         assert_eq!(wrong(&[a, &broken, &c[..900], &c[..4], d]), 3);
         let mut filler = Checker::new(None);
         filler.check(Writer::new(None).write(None));
-        assert_eq!(filler.wrong(), 0);
+        assert_eq!(filler.wrong, 0);
         filler.check(a);
-        assert_eq!(filler.wrong(), 1);
+        assert_eq!(filler.wrong, 1);
     }
 
     #[test]

@@ -111,7 +111,7 @@ pub(super) fn open<'a>(
             (Some(_), Stack::HtbClass) => HANDLE + TOGETHER,
             (Some(_), _) => HANDLE + OF_ITS_OWN + number as u32,
         };
-        outgoing.prioritise(priority)?;
+        outgoing.link.set_class(priority)?;
         let cutter = Cutter { channel: number as u32, message_bytes: MESSAGE_BYTES as usize, payload };
         let inlet: Box<dyn Inlet> = match contract {
             Some(_) => Box::new(Receiver::new(incoming, cutter)),

@@ -236,7 +236,7 @@ impl<S: DatagramSource> Inlet for Receiver<S> {
 
 /// A sending socket with large buffers that sends many datagrams in one call.
 pub(crate) struct SendingSocket {
-    link: Udp,
+    pub(crate) link: Udp,
     frames: HeapFrames,
     to: SocketAddr,
 }
@@ -253,11 +253,6 @@ impl SendingSocket {
     /// Marks datagrams from here on with the code point `dscp`.
     pub(crate) fn mark(&self, dscp: u8) -> Result<(), Error> {
         sys::mark(self.link.as_fd(), dscp).map_err(Error::system("marking a socket's packets"))
-    }
-
-    /// Gives datagrams from here on this priority, which may name a class of the interface's queueing discipline (SO_PRIORITY).
-    pub(crate) fn prioritise(&self, priority: u32) -> Result<(), Error> {
-        Ok(self.link.set_class(priority)?)
     }
 }
 
@@ -286,7 +281,7 @@ impl DatagramSink for SendingSocket {
 
 /// A receiving socket with large buffers that receives many datagrams in one call.
 pub(crate) struct ReceivingSocket {
-    link: Udp,
+    pub(crate) link: Udp,
     frames: HeapFrames,
 }
 
@@ -298,11 +293,6 @@ impl ReceivingSocket {
 
     pub(crate) fn address(&self) -> SocketAddr {
         self.link.local_address()
-    }
-
-    /// Bytes of receive buffer that it got.
-    pub(crate) fn buffer_bytes(&self) -> usize {
-        self.link.receive_buffer_bytes()
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<WorkloadRow
     let (mut got, wanted) = (UdpConfig::DEFAULT_BUFFER_BYTES, UdpConfig::DEFAULT_BUFFER_BYTES);
     let inbound = || {
         let socket = ReceivingSocket::bind(LOOPBACK, most)?;
-        got = socket.buffer_bytes();
+        got = socket.link.receive_buffer_bytes();
         let address = socket.address();
         Ok((socket, address))
     };
