@@ -93,7 +93,7 @@ pub(crate) struct AttachedApplications {
     /// Their bells, and the descriptors that upcalls read, once there may be some.
     bells: OnceLock<Arc<WakeSet>>,
     /// The number of applications, including those that are about to attach.
-    pub(crate) applications: AtomicUsize,
+    pub(crate) applications: Arc<AtomicUsize>,
 }
 
 /// The control thread's state of the channels.

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::JoinHandle;
 
@@ -115,10 +115,10 @@ pub(crate) struct LocalExecutive {
     control: Option<JoinHandle<()>>,
     /// The time from which on its upcalls are ready.
     pub(crate) readiness: Arc<Readiness>,
-    /// True if a thread of upcalls shares the executive's processor.
-    pub(crate) has_upcalls: Arc<AtomicBool>,
-    /// True if there are upcalls on the executive's own thread.
-    pub(crate) has_trusted_upcalls: Arc<AtomicBool>,
+    /// The number of threads of upcalls that share the executive's processor: one at most.
+    pub(crate) upcalls: Arc<AtomicUsize>,
+    /// The number of sets of upcalls on the executive's own thread: one at most.
+    pub(crate) trusted_upcalls: Arc<AtomicUsize>,
     /// The server of other processes. Given up last: the next process to serve takes its port.
     serving: Option<Box<dyn Serves>>,
 }
@@ -453,8 +453,8 @@ impl Host {
             executive,
             control: None,
             readiness,
-            has_upcalls: Arc::new(AtomicBool::new(false)),
-            has_trusted_upcalls: Arc::new(AtomicBool::new(false)),
+            upcalls: Arc::default(),
+            trusted_upcalls: Arc::default(),
             serving: None,
         };
         // If this fails, dropping it stops the executive.

@@ -109,6 +109,7 @@ mod handler_record;
 #[cfg(feature = "wasm")]
 #[doc(hidden)]
 pub mod handler_wasm;
+mod held_place;
 mod holdings;
 mod host;
 mod host_status;

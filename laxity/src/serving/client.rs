@@ -34,7 +34,7 @@ pub(super) struct AttachedClient {
     /// The quota of its user, and what is used of it.
     pub(super) account: Arc<UserAccount>,
     /// The number of channels that it waits for.
-    openings: AtomicUsize,
+    pub(super) openings: Arc<AtomicUsize>,
     held: Mutex<ClientState>,
 }
 
@@ -125,20 +125,7 @@ impl AttachedClient {
         account: Arc<UserAccount>,
     ) -> Self {
         let held = ClientState { free: FreeList::new(BELL_BYTES, bytes - BELL_BYTES), ..ClientState::default() };
-        Self { number, socket, flag, region, account, openings: AtomicUsize::new(0), held: Mutex::new(held) }
-    }
-
-    /// Counts a channel that it waits for; false if it waits for as many as allowed.
-    pub(super) fn begin_opening(&self) -> bool {
-        let most = CHANNELS as usize;
-        let begun =
-            self.openings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < most).then_some(now + 1));
-        begun.is_ok()
-    }
-
-    /// Counts the answer.
-    pub(super) fn end_opening(&self) {
-        self.openings.fetch_sub(1, Ordering::SeqCst);
+        Self { number, socket, flag, region, account, openings: Arc::default(), held: Mutex::new(held) }
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, ClientState> {

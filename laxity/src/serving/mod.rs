@@ -49,16 +49,17 @@ use laxity_shm::Region;
 
 use self::access::{Access, Quota};
 use self::client::{AttachedClient, ClientChannel, no_memory};
-use self::quotas::{ProcessHold, UserAccounts};
+use self::quotas::UserAccounts;
 use crate::application::{Application, Serves};
 use crate::attach::flags::ClientFlags;
-use crate::attach::layout::{self, BELL_BYTES};
+use crate::attach::layout::{self, BELL_BYTES, CHANNELS};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
 use crate::attach::socket::{ReceiveResult, Socket};
 use crate::control::HostShared;
 use crate::error::Error;
 use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS, PublishedCounters};
 use crate::grant::ChannelSpec;
+use crate::held_place::HeldPlace;
 use crate::host::{Host, LocalExecutive};
 use crate::listening::ListenTarget;
 use crate::platform_file;
@@ -269,25 +270,6 @@ impl Drop for ServerHandle {
     }
 }
 
-/// A place among the applications of an executive, as long as it is held.
-struct ApplicationSlot(Arc<HostShared>);
-
-impl ApplicationSlot {
-    fn take(shared: &Arc<HostShared>) -> Option<Self> {
-        let taken = shared
-            .served
-            .applications
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < MAX_APPLICATIONS).then_some(taken + 1));
-        taken.ok().map(|_| Self(Arc::clone(shared)))
-    }
-}
-
-impl Drop for ApplicationSlot {
-    fn drop(&mut self) {
-        self.0.served.applications.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl ServerShared {
     fn applications(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AttachedClient>>> {
         self.applications.lock().unwrap_or_else(PoisonError::into_inner)
@@ -311,7 +293,7 @@ impl ServerShared {
             };
             // Before it has a place or a thread.
             let Some(allowed) = self.allowed(&socket) else { continue };
-            let Some(seat) = ApplicationSlot::take(&self.shared) else {
+            let Some(seat) = HeldPlace::take(&self.shared.served.applications, MAX_APPLICATIONS) else {
                 let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
                 not_attached(&socket, 3, why);
                 continue;
@@ -324,7 +306,7 @@ impl ServerShared {
     }
 
     /// Carries out the requests of one application, until it goes.
-    fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: ApplicationSlot) {
+    fn attend(self: Arc<Self>, socket: Socket, allowed: (u32, Option<Quota>), seat: HeldPlace) {
         let Some((client, joined)) = self.attach(socket, allowed) else { return };
         let leaving =
             DetachGuard { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
@@ -355,11 +337,7 @@ impl ServerShared {
     }
 
     /// Lets an application attach, unless its user has as many as allowed.
-    fn attach(
-        &self,
-        socket: Socket,
-        (user, quota): (u32, Option<Quota>),
-    ) -> Option<(Arc<AttachedClient>, ProcessHold)> {
+    fn attach(&self, socket: Socket, (user, quota): (u32, Option<Quota>)) -> Option<(Arc<AttachedClient>, HeldPlace)> {
         let until = StdInstant::now() + TO_MAP;
         let refuse = |status, why: String| {
             not_attached(&socket, status, why);
@@ -434,17 +412,16 @@ impl ServerShared {
             }
             AttachRequest::Open { ticket, peer, name, spec } => {
                 // The peer may take seconds, in which the application can make further requests.
-                if !client.begin_opening() {
+                let Some(opening) = HeldPlace::take(&client.openings, CHANNELS as usize) else {
                     return client.refuse(ticket, &Error::refused_here(no_memory(true), None));
-                }
+                };
                 let (server, asker) = (Arc::clone(self), Arc::clone(client));
                 let open = move || {
                     server.open(&asker, ticket, peer, &name, spec);
-                    asker.end_opening();
+                    drop(opening);
                 };
                 let thread = std::thread::Builder::new().name("laxity-open".to_owned()).stack_size(OPENING_STACK);
                 if thread.spawn(open).is_err() {
-                    client.end_opening();
                     client.refuse(ticket, &Error::Stopped);
                 }
             }
@@ -544,9 +521,11 @@ fn not_attached(socket: &Socket, status: u8, why: String) {
 /// An application that leaves, in order or not: its channels are closed, and then its place is free.
 struct DetachGuard {
     server: Arc<ServerShared>,
+    /// Of its user's processes: given back before the account is.
+    _joined: HeldPlace,
     client: Arc<AttachedClient>,
-    _joined: ProcessHold,
-    _seat: ApplicationSlot,
+    /// Of the executive's applications.
+    _seat: HeldPlace,
 }
 
 impl Drop for DetachGuard {

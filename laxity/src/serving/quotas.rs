@@ -1,23 +1,26 @@
 //! The use of an executive by its users, against their quotas.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 
 use super::access::Quota;
+use crate::held_place::HeldPlace;
 
 /// The account of one user. Without a quota (root and the executive's own user) it has what admission grants.
 #[derive(Debug)]
 pub(super) struct UserAccount {
     quota: Option<Quota>,
+    /// The number of its processes.
+    processes: Arc<AtomicUsize>,
     used: Mutex<UserUsage>,
 }
 
 #[derive(Debug, Default)]
 struct UserUsage {
-    processes: usize,
     channels: usize,
     processor_ppm: u64,
     link_ppm: u64,
@@ -39,7 +42,7 @@ impl UserAccounts {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Users without processes are forgotten, so there are as many accounts as processes at most.
         accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.is_barred());
-        let new = || Arc::new(UserAccount { quota: quota.cloned(), used: Mutex::default() });
+        let new = || Arc::new(UserAccount { quota: quota.cloned(), processes: Arc::default(), used: Mutex::default() });
         Arc::clone(accounts.entry(user).or_insert_with(new))
     }
 }
@@ -68,14 +71,9 @@ impl UserAccount {
     ///
     /// # Errors
     /// The user has as many processes as allowed; how many.
-    pub(super) fn join(self: &Arc<Self>) -> Result<ProcessHold, usize> {
-        let mut used = self.used();
-        match &self.quota {
-            Some(quota) if used.processes >= quota.processes => return Err(used.processes),
-            _ => used.processes += 1,
-        }
-        drop(used);
-        Ok(ProcessHold(Arc::clone(self)))
+    pub(super) fn join(&self) -> Result<HeldPlace, usize> {
+        let most = self.quota.as_ref().map_or(usize::MAX, |quota| quota.processes);
+        HeldPlace::take(&self.processes, most).ok_or(most)
     }
 
     /// Counts a channel that takes so much in the long run.
@@ -101,16 +99,6 @@ impl UserAccount {
         *used = UserUsage { channels: used.channels + 1, processor_ppm, link_ppm, ..*used };
         drop(used);
         Ok(QuotaHold { account: Arc::clone(self), takes })
-    }
-}
-
-/// A process, as long as it is attached.
-#[derive(Debug)]
-pub(super) struct ProcessHold(Arc<UserAccount>);
-
-impl Drop for ProcessHold {
-    fn drop(&mut self) {
-        self.0.used().processes -= 1;
     }
 }
 

@@ -64,7 +64,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
@@ -85,6 +85,7 @@ pub use crate::upcall_figures::{UpcallFigures, UpcallMisses, UpcallState};
 use crate::calibration::{Costs, Level};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
+use crate::held_place::HeldPlace;
 use crate::host::Host;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
@@ -131,7 +132,7 @@ pub struct Upcalls {
     inner: Arc<UpcallsShared>,
     thread: Option<JoinHandle<()>>,
     /// Set if it belongs to a host.
-    _place: Option<HostPlace>,
+    _place: Option<HeldPlace>,
     /// A claim, so that no other process has upcalls on the processor.
     _claim: Option<std::os::unix::net::UnixListener>,
 }
@@ -139,21 +140,6 @@ pub struct Upcalls {
 impl std::fmt::Debug for Upcalls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Upcalls").field("scheduling", &self.inner.scheduling).finish_non_exhaustive()
-    }
-}
-
-/// The place that a host has for one thread of upcalls, as long as it is held.
-struct HostPlace(Arc<AtomicBool>);
-
-impl HostPlace {
-    fn take(is_taken: &Arc<AtomicBool>) -> Result<Self, Error> {
-        if is_taken.swap(true, Ordering::SeqCst) { Err(Error::UpcallsStarted) } else { Ok(Self(Arc::clone(is_taken))) }
-    }
-}
-
-impl Drop for HostPlace {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
     }
 }
 
@@ -194,7 +180,7 @@ impl Upcalls {
         admitter: Admitter,
         platform: &Platform,
         (readiness, level): (Arc<Readiness>, Level),
-        place: Option<HostPlace>,
+        place: Option<HeldPlace>,
     ) -> Result<Self, Error> {
         if !(1..=laxity_core::limits::MAX_UPCALLS).contains(&config.capacity) {
             let (found, most) = (config.capacity as u64, laxity_core::limits::MAX_UPCALLS as u64);
@@ -336,7 +322,7 @@ impl Host {
     /// As [`Upcalls::start`]; [`Error::UpcallsStarted`] if this host has such a thread already.
     pub fn upcalls(&self, config: UpcallsConfig) -> Result<Upcalls, Error> {
         let here = self.local()?;
-        let place = HostPlace::take(&here.has_upcalls)?;
+        let place = HeldPlace::take(&here.upcalls, 1).ok_or(Error::UpcallsStarted)?;
         let (admitter, platform) = (Admitter::Host(Arc::clone(&here.shared)), &here.shared.platform);
         let level = self.status.backing.level();
         Upcalls::launch(config, admitter, platform, (Arc::clone(&here.readiness), level), Some(place))
@@ -356,7 +342,8 @@ impl Host {
         if here.shared.platform.upcall_step.is_zero() {
             return Err(Error::NotOnExecutive);
         }
-        let (place, shared) = (HostPlace::take(&here.has_trusted_upcalls)?, &here.shared);
+        let place = HeldPlace::take(&here.trusted_upcalls, 1).ok_or(Error::UpcallsStarted)?;
+        let shared = &here.shared;
         let capacity = laxity_core::limits::MAX_TRUSTED_UPCALLS;
         let (mut inner, table) = UpcallsShared::new(Admitter::Executive(Arc::clone(shared)), Arc::default(), capacity)?;
         shared.command(ExecutiveCommand::Upcalls(Box::new(TrustedUpcalls::new(table, &shared.platform))));
