@@ -67,14 +67,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                 ExecutiveCommand::Stop => driver.stop(now, self),
             }
         }
-        if let Some(upcalls) = &mut self.upcalls {
-            upcalls.look(now, &mut driver.endpoint);
-        }
-        if let Some(upcalls) = &mut self.upcalls
-            && upcalls.is_told()
-            && !upcalls.obey(now, &mut driver.endpoint)
-            && let Some(over) = self.upcalls.take()
-        {
+        if let Some(over) = self.upcalls.take_if(|upcalls| !upcalls.obey(now, &mut driver.endpoint)) {
             self.notice(Notice::UpcallsOver { _upcalls: over }, &mut driver.endpoint);
         }
     }

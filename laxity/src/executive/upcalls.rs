@@ -16,13 +16,10 @@ pub(crate) trait ExecutiveUpcalls: Debug + Send {
     /// The executive has them now; it is on its thread.
     fn is_here(&mut self);
 
-    /// Looks whether descriptors release some of them.
-    fn look(&mut self, now: Instant, endpoint: &mut Endpoint);
-
     /// True if a handle asks for something.
     fn is_told(&self) -> bool;
 
-    /// Does that; false if it is to be over.
+    /// Does that, after a look whether descriptors release some of them; false if it is to be over.
     fn obey(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool;
 
     /// None of them runs any more.
