@@ -96,6 +96,8 @@ pub(crate) struct UpcallRecord {
     pub(crate) by_laxity: AtomicU64,
     pub(crate) over_bound: AtomicU64,
     pub(crate) over_cost: AtomicU64,
+    /// Of an aperiodic one: the processor time of all requested runs that are not done, ns.
+    pub(crate) backlog: AtomicU64,
     /// The place of the culprit, plus one.
     pub(crate) culprit: AtomicU32,
     /// The release of the next run or of the one in progress, ns; `u64::MAX` without one.

@@ -64,7 +64,7 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
@@ -72,7 +72,6 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::upcalls::{UpcallKind, UpcallSet};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::upcall::Upcall as Timing;
 use laxity_link::LinkKind;
 use laxity_link::sys::now;
 
@@ -96,7 +95,6 @@ use on_executive::TrustedUpcalls;
 use reader::ReadDescriptor;
 use table::{RunHandler, Slot, ThreadShared, ThreadUpcalls, UpcallCommand};
 use thread::UpcallThread;
-use watch::WatchedDescriptor;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -105,8 +103,6 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The state of an upcall outside its thread.
 struct UpcallEntry {
     record: Arc<UpcallRecord>,
-    timing: Timing,
-    kind: UpcallKind,
     reservation: UpcallReservation,
     /// True if the thread was told to forget the upcall, which may still run until then.
     closing: bool,
@@ -119,12 +115,10 @@ struct UpcallsShared {
     scheduling: Scheduling,
     throttle: Option<(Duration, Duration)>,
     wires: Arc<ThreadShared>,
-    watch: Arc<WatchedDescriptor>,
     commands: Mutex<rtrb::Producer<UpcallCommand>>,
     garbage: Mutex<rtrb::Consumer<Box<Slot>>>,
     entries: Mutex<Vec<Option<UpcallEntry>>>,
     processor: Option<usize>,
-    fifo_priority: Option<u8>,
 }
 
 /// The upcalls of one thread. Dropping it closes them all and ends the thread.
@@ -148,8 +142,6 @@ pub struct Upcall {
     inner: Arc<UpcallsShared>,
     place: u32,
     grant: UpcallGrant,
-    /// For an aperiodic upcall: the processor time of all requested runs that are not done, ns.
-    backlog: Option<Arc<AtomicU64>>,
     /// The descriptor that it reads, if it reads one.
     source: Option<Arc<ReadDescriptor>>,
 }
@@ -192,26 +184,26 @@ impl Upcalls {
             let _ = realtime::lock_memory();
         }
         let (mut inner, table) = UpcallsShared::new(admitter, readiness, config.capacity)?;
-        let runner = UpcallThread::new(config.capacity, platform, table, Arc::clone(&inner.watch));
+        let runner = UpcallThread::new(config.capacity, platform, table);
         let (report, reported) = mpsc::sync_channel(1);
         let (fifo, processor) = (config.fifo_priority, config.processor);
         let thread = std::thread::Builder::new().name("laxity-upcalls".to_owned()).spawn(move || {
             let pinned = processor.map(laxity_link::sys::pin).transpose();
-            let (scheduling, note) = crate::placement::schedule(fifo);
-            if report.send((scheduling, note, pinned.err())).is_ok() {
-                runner.run(fifo.filter(|_| matches!(scheduling, Scheduling::Fifo(_))));
+            let (scheduling, _) = crate::placement::schedule(fifo);
+            if report.send((scheduling, pinned.err())).is_ok() {
+                runner.run(scheduling);
             }
         });
         let thread = thread.map_err(Error::system("starting the thread of the upcalls"))?;
-        let (scheduling, _, pinned) = reported.recv().unwrap_or((Scheduling::Ordinary, None, None));
+        let (scheduling, pinned) = reported.recv().unwrap_or((Scheduling::Ordinary, None));
         let real_time = matches!(scheduling, Scheduling::Fifo(_));
         inner.runs_as(scheduling, if real_time { level } else { Level::None });
-        (inner.processor, inner.fifo_priority) = (processor, fifo.filter(|_| real_time));
+        inner.processor = processor;
         let upcalls = Self { inner: Arc::new(inner), thread: Some(thread), _place: place, _claim: claim };
         if let Some(source) = pinned {
             return Err(Error::system("keeping the upcalls to a processor")(source));
         }
-        watch::start(&upcalls.inner.watch, real_time)
+        watch::start(&upcalls.inner.wires, real_time)
             .map_err(Error::system("starting the thread that watches upcalls"))?;
         Ok(upcalls)
     }
@@ -248,15 +240,6 @@ impl Upcalls {
         handler: impl FnMut(&mut UpcallRun<'_>) -> Progress + Send + 'static,
     ) -> Result<Upcall, Error> {
         self.inner.create(name, spec, UpcallKind::Aperiodic, RunHandler::Local(Box::new(handler)))
-    }
-
-    /// Makes the calling thread run a loop every period, as an upcall of one unit: [`Periodic::wait`] returns at the thread's turn. The
-    /// thread gets the scheduling and the processor of the upcalls' thread.
-    ///
-    /// # Errors
-    /// As [`Upcalls::create`].
-    pub fn periodic(&self, name: &str, spec: UpcallSpec) -> Result<Periodic, Error> {
-        Periodic::new(self, name, spec)
     }
 
     /// Waits until one of `upcalls` is not active any more (finished, suspended, stopped or closed), for `timeout` at most.
@@ -296,7 +279,7 @@ impl Drop for Upcalls {
     fn drop(&mut self) {
         self.inner.forget_descriptors();
         self.inner.command(UpcallCommand::Stop);
-        self.inner.watch.stop();
+        self.inner.wires.watch.stop();
         if self.thread.is_none() && !self.inner.wires.is_own_thread() {
             watch::ends_soon(|| self.inner.wires.is_over());
         }
@@ -382,7 +365,7 @@ impl Upcall {
     pub fn run_from(&self, first: Instant) -> Result<(), Error> {
         let record = self.inner.record(self.place).ok_or(Error::Stopped)?;
         match record.state() {
-            UpcallState::Suspended | UpcallState::Active if self.backlog.is_none() => {}
+            UpcallState::Suspended | UpcallState::Active if record.period.is_some() => {}
             state => return Err(Error::UpcallEnded { name: record.name.clone(), state: state.into() }),
         }
         record.set_state(UpcallState::Active);
@@ -397,13 +380,13 @@ impl Upcall {
     /// As [`Upcall::run`]; [`Error::UpcallEnded`] if the upcall is periodic.
     pub fn post(&self, within: Option<Duration>) -> Result<ExpectedEnd, Error> {
         let record = self.inner.record(self.place).ok_or(Error::Stopped)?;
-        let (UpcallState::Suspended | UpcallState::Active, Some(backlog)) = (record.state(), &self.backlog) else {
+        let (UpcallState::Suspended | UpcallState::Active, None) = (record.state(), record.period) else {
             return Err(Error::UpcallEnded { name: record.name.clone(), state: record.state().into() });
         };
         record.set_state(UpcallState::Active);
         let asked = now();
         let own = record.bound.load(Ordering::Relaxed);
-        let before = backlog.fetch_add(own.min(1 << 62), Ordering::Relaxed);
+        let before = record.backlog.fetch_add(own.min(1 << 62), Ordering::Relaxed);
         let takes = own.checked_add(before).filter(|&takes| takes < 1 << 62).map(Duration::from_nanos);
         self.inner.send(UpcallCommand::Post { place: self.place })?;
         let in_time = within.map(|within| takes.is_some_and(|takes| takes <= within));
@@ -463,12 +446,10 @@ impl UpcallsShared {
             scheduling: Scheduling::Ordinary,
             throttle: None,
             wires,
-            watch: Arc::default(),
             commands: Mutex::new(commands),
             garbage: Mutex::new(garbage),
             entries: Mutex::new((0..capacity).map(|_| None).collect()),
             processor: None,
-            fifo_priority: None,
         };
         Ok((shared, table))
     }
@@ -495,7 +476,7 @@ impl UpcallsShared {
     fn figures(&self, place: u32) -> Option<UpcallFigures> {
         let record = self.record(place)?;
         let name_of = |place| self.record(place).map(|record| record.name.clone());
-        Some(record.figures(now(), self.watch.stuck(), name_of))
+        Some(record.figures(now(), self.wires.watch.stuck(), name_of))
     }
 
     /// Sends a command to the thread; false if the thread is gone, or too many commands wait.
@@ -514,16 +495,15 @@ impl UpcallsShared {
     }
 
     /// Checks the kernel's throttle: nine tenths of what it leaves real-time threads are promised.
-    fn check_throttle(&self, newcomer: Timing, kind: UpcallKind) -> Result<(), Error> {
+    fn check_throttle(&self, newcomer: &UpcallRecord) -> Result<(), Error> {
         let Some((runtime, period)) = self.throttle else { return Ok(()) };
-        let share = |timing: &Timing| {
-            (u128::from(timing.cost().as_nanos()) * 1_000_000).div_ceil(u128::from(timing.period().as_nanos()))
+        let share = |UpcallRecord { declared, period, .. }: &UpcallRecord| {
+            let cost = u128::from(declared.as_nanos()) * 1_000_000;
+            period.map_or(0, |period| cost.div_ceil(u128::from(period.as_nanos())))
         };
-        let mut wanted = if kind == UpcallKind::Periodic { share(&newcomer) } else { 0 };
+        let mut wanted = share(newcomer);
         if !matches!(self.admitter, Admitter::Executive(_)) {
-            let entries = locked(&self.entries);
-            let others = entries.iter().flatten().filter(|entry| entry.kind == UpcallKind::Periodic);
-            wanted += others.map(|entry| share(&entry.timing)).sum::<u128>();
+            wanted += locked(&self.entries).iter().flatten().map(|entry| share(&entry.record)).sum::<u128>();
         }
         let left = u128::from(runtime.as_nanos()) * 900_000 / u128::from(period.as_nanos().max(1));
         let ppm = |share: u128| u64::try_from(share).unwrap_or(u64::MAX);
@@ -547,9 +527,9 @@ impl UpcallsShared {
             return Err(Error::NotOnExecutive);
         }
         let timing = spec.timing()?;
-        self.check_throttle(timing, kind)?;
         let period = (kind == UpcallKind::Periodic).then(|| timing.period());
         let record = Arc::new(UpcallRecord::new(name, period, timing.cost()));
+        self.check_throttle(&record)?;
         let reservation = self.admitter.reserve(timing, kind, &record)?;
         let mut entries = locked(&self.entries);
         let Some(place) = entries.iter().position(Option::is_none) else {
@@ -557,18 +537,17 @@ impl UpcallsShared {
             self.admitter.release(reservation);
             return Err(Error::TooManyUpcalls);
         };
-        entries[place] = Some(UpcallEntry { record: Arc::clone(&record), timing, kind, reservation, closing: false });
+        entries[place] = Some(UpcallEntry { record: Arc::clone(&record), reservation, closing: false });
         drop(entries);
-        let backlog = (kind == UpcallKind::Aperiodic).then(|| Arc::new(AtomicU64::new(0)));
         // Below limits::MAX_UPCALLS.
         let place = place as u32;
         self.admitter.publish(locked(&self.entries).iter().flatten());
         let grant = UpcallGrant { bound: record.bound(), level: self.level };
         // From here on dropping the handle releases all of this.
         let source = handler.source().cloned();
-        let upcall = Upcall { inner: Arc::clone(self), place, grant, backlog: backlog.clone(), source };
+        let upcall = Upcall { inner: Arc::clone(self), place, grant, source };
         let stage = if let UpcallReservation::OnThread(_, stage) = reservation { stage } else { timing.period() };
-        let slot = Box::new(Slot::new(place, (timing, stage), spec.overrun, handler, record, backlog));
+        let slot = Box::new(Slot::new(place, (timing, stage), spec.overrun, handler, record));
         self.send(UpcallCommand::Create { slot })?;
         Ok(upcall)
     }

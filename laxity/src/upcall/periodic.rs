@@ -3,8 +3,8 @@
 //! It is an upcall of one unit whose work a thread of the application does: the upcalls' thread wakes it and waits until it comes
 //! back. So it has its place in the order of upcalls, needs no locks against them, and costs two more changes of thread.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::upcalls::UpcallKind;
 use laxity_core::units::{Duration, Instant};
@@ -13,33 +13,26 @@ use laxity_drive::Clock;
 use laxity_link::sys::{self, now};
 
 use super::table::RunHandler;
-use super::{Upcall, UpcallFigures, UpcallGrant, UpcallSpec, Upcalls};
+use super::{Upcall, UpcallFigures, UpcallGrant, UpcallSpec, Upcalls, locked};
 use crate::error::Error;
 use crate::executive::SystemClock;
+use crate::realtime::Scheduling;
 use crate::signal::Notifier;
-
-/// It is the turn of the upcalls, as at first.
-const HERE: u32 = 0;
-/// It is the turn of the loop.
-const THERE: u32 = 1;
 
 /// The turn, passed between the upcalls and a loop.
 #[derive(Debug, Default)]
 pub(super) struct PeriodTurn {
-    turn: AtomicU32,
     closed: AtomicBool,
+    /// The turn of the loop, until it takes it.
+    tick: Mutex<Option<Tick>>,
+    /// The end of the loop's turn, until the upcalls take it: its processor time, and the time for which it slept by itself.
+    took: Mutex<Option<(Duration, Duration)>>,
     /// Notified when it is the loop's turn.
     to_loop: Notifier,
     /// Notified when it is the upcalls' turn again.
     to_thread: Notifier,
     /// The thread of the loop.
     pub(super) thread: i32,
-    release: AtomicU64,
-    deadline: AtomicU64,
-    skipped: AtomicU64,
-    /// The processor time of the loop, and the time for which it slept by itself, ns.
-    used: AtomicU64,
-    blocked: AtomicU64,
 }
 
 impl PeriodTurn {
@@ -52,28 +45,17 @@ impl PeriodTurn {
 
     /// Lets the loop run once, and waits until it is done. Returns its processor time, and the time for which it slept by itself.
     pub(super) fn pass(&self, pick: &PickedRun) -> (Duration, Duration) {
-        let nanos = |at: Option<Instant>| at.map_or(0, Instant::as_nanos);
-        self.release.store(nanos(pick.release), Ordering::Relaxed);
-        self.deadline.store(nanos(pick.deadline), Ordering::Relaxed);
-        self.skipped.store(pick.skipped, Ordering::Relaxed);
-        self.turn.store(THERE, Ordering::SeqCst);
+        let [release, deadline] = [pick.release, pick.deadline].map(|at| at.unwrap_or(Instant::ZERO));
+        *locked(&self.tick) = Some(Tick { release, deadline, skipped: pick.skipped });
         self.to_loop.notify();
-        self.wait_for(HERE, &self.to_thread);
-        let took = |nanos: &AtomicU64| Duration::from_nanos(nanos.swap(0, Ordering::Relaxed));
-        (took(&self.used), took(&self.blocked))
-    }
-
-    /// False if the baton was closed meanwhile.
-    fn wait_for(&self, turn: u32, signal: &Notifier) -> bool {
         loop {
-            let seen = signal.seen();
-            if self.closed.load(Ordering::SeqCst) {
-                return false;
+            let seen = self.to_thread.seen();
+            let is_closed = self.closed.load(Ordering::SeqCst);
+            let took = locked(&self.took).take();
+            if is_closed || took.is_some() {
+                return took.unwrap_or_default();
             }
-            if self.turn.load(Ordering::SeqCst) == turn {
-                return true;
-            }
-            signal.wait(seen, None);
+            self.to_thread.wait(seen, None);
         }
     }
 }
@@ -101,9 +83,14 @@ pub struct Periodic {
     is_real_time: bool,
 }
 
-impl Periodic {
-    pub(super) fn new(upcalls: &Upcalls, name: &str, spec: UpcallSpec) -> Result<Self, Error> {
-        let inner = &upcalls.inner;
+impl Upcalls {
+    /// Makes the calling thread run a loop every period, as an upcall of one unit: [`Periodic::wait`] returns at the thread's turn. The
+    /// thread gets the scheduling and the processor of the upcalls' thread.
+    ///
+    /// # Errors
+    /// As [`Upcalls::create`].
+    pub fn periodic(&self, name: &str, spec: UpcallSpec) -> Result<Periodic, Error> {
+        let inner = &self.inner;
         inner.check_thread()?;
         let baton = Arc::new(PeriodTurn { thread: sys::thread_id(), ..PeriodTurn::default() });
         let spec = UpcallSpec { batch: 1, block: Some(1), ..spec };
@@ -112,13 +99,18 @@ impl Periodic {
             sys::pin(processor).map_err(Error::system("keeping the loop to a processor"))?;
         }
         let _ = sys::precise_timers();
-        let is_real_time = inner.fifo_priority.is_some_and(|priority| sys::real_time(priority).is_ok());
+        let is_real_time = match inner.scheduling {
+            Scheduling::Fifo(priority) => sys::real_time(priority).is_ok(),
+            Scheduling::ShortSlice | Scheduling::Ordinary => false,
+        };
         upcall.run()?;
         let mut clock = SystemClock::default();
         clock.refresh(now());
-        Ok(Self { upcall, baton, clock, began: None, is_real_time })
+        Ok(Periodic { upcall, baton, clock, began: None, is_real_time })
     }
+}
 
+impl Periodic {
     /// Ends the work of this period, and waits for the next turn.
     ///
     /// # Errors
@@ -129,19 +121,17 @@ impl Periodic {
             let (end, used) = (now(), sys::thread_processor_time().saturating_sub(own));
             let stolen = self.clock.stolen(end, end.since(began));
             let blocked = end.since(began).saturating_sub(used + stolen);
-            self.baton.used.store(used.as_nanos(), Ordering::Relaxed);
             // Waking up from the wait took a part of it.
             let blocked = if blocked > super::table::LEAST_EXCESS { blocked } else { Duration::ZERO };
-            self.baton.blocked.store(blocked.as_nanos(), Ordering::Relaxed);
-            self.baton.turn.store(HERE, Ordering::SeqCst);
+            *locked(&self.baton.took) = Some((used, blocked));
             self.baton.to_thread.notify();
         }
         let asleep = now();
         self.clock.refresh(asleep);
-        loop {
+        let tick = loop {
             let seen = self.baton.to_loop.seen();
-            if self.baton.turn.load(Ordering::SeqCst) == THERE {
-                break;
+            if let Some(tick) = locked(&self.baton.tick).take() {
+                break tick;
             }
             let state = self.upcall.state();
             if self.baton.closed.load(Ordering::SeqCst) {
@@ -153,14 +143,12 @@ impl Periodic {
             }
             // A stopped upcall does not wake this loop, so the loop checks now and then.
             self.baton.to_loop.wait(seen, Some(std::time::Duration::from_millis(100)));
-        }
+        };
         let begin = now();
         self.clock.slept(begin.since(asleep));
         self.clock.stolen(begin, Duration::ZERO);
         self.began = Some((begin, sys::thread_processor_time()));
-        let at = |nanos: &AtomicU64| Instant::from_nanos(nanos.load(Ordering::Relaxed));
-        let (release, deadline) = (at(&self.baton.release), at(&self.baton.deadline));
-        Ok(Tick { release, deadline, skipped: self.baton.skipped.load(Ordering::Relaxed) })
+        Ok(tick)
     }
 
     /// The grant of the loop.

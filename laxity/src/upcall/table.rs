@@ -1,7 +1,7 @@
 //! The upcalls that a thread owns, and the judgement of late runs; the same for a thread of upcalls and for the executive's
 //! thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
@@ -12,6 +12,7 @@ use laxity_link::sys::ReadySet;
 
 use super::periodic::PeriodTurn;
 use super::reader::ReadDescriptor;
+use super::watch::WatchedDescriptor;
 use super::{Overrun, Progress, UpcallRun};
 use crate::doorbell::Doorbell;
 use crate::readiness::Readiness;
@@ -59,7 +60,6 @@ pub(super) struct Slot {
     pub(super) overrun: Overrun,
     pub(super) handler: RunHandler,
     pub(super) record: Arc<UpcallRecord>,
-    backlog: Option<Arc<AtomicU64>>,
     id: Option<UpcallId>,
     /// The descriptor does not release it earlier.
     earliest: Instant,
@@ -78,11 +78,10 @@ impl Slot {
         overrun: Overrun,
         handler: RunHandler,
         record: Arc<UpcallRecord>,
-        backlog: Option<Arc<AtomicU64>>,
     ) -> Self {
         let (used, excess) = (Duration::ZERO, Duration::ZERO);
         let (id, earliest, excess_in) = (None, Instant::ZERO, 0);
-        Self { place, timing, stage, overrun, handler, record, backlog, id, earliest, used, excess, excess_in }
+        Self { place, timing, stage, overrun, handler, record, id, earliest, used, excess, excess_in }
     }
 
     /// Releases the upcall, whose descriptor had something to read at `now`, but no sooner than a period after its last release.
@@ -144,9 +143,10 @@ impl Slot {
         add(&record.completed, 1);
         record.cost.record(self.used.as_nanos());
         add(&record.over_cost, u64::from(self.is_over_cost()));
-        if let Some(backlog) = &self.backlog {
+        if record.period.is_none() {
             let own = record.bound.load(Ordering::Relaxed).min(1 << 62);
-            let _ = backlog.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |all| Some(all.saturating_sub(own)));
+            let less = |all: u64| Some(all.saturating_sub(own));
+            let _ = record.backlog.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
         let (Some(release), Some(deadline)) = (completed.release, completed.deadline) else { return };
         record.done(release, deadline, end);
@@ -170,6 +170,8 @@ pub(super) struct ThreadShared {
     /// Notified when an upcall is no longer active.
     pub(super) changed: Notifier,
     pub(super) readiness: Arc<Readiness>,
+    /// The state of the call that its watch looks at.
+    pub(super) watch: WatchedDescriptor,
     /// The descriptors that upcalls read, once there may be some.
     pub(super) descriptors: OnceLock<Arc<ReadySet>>,
     /// The bell of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
@@ -192,6 +194,7 @@ impl ThreadShared {
             wake: Wake::new()?,
             changed: Notifier::default(),
             readiness,
+            watch: WatchedDescriptor::default(),
             descriptors: OnceLock::new(),
             bell,
             is_executive,

@@ -2,7 +2,6 @@
 
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use laxity_core::platform::Platform;
@@ -12,16 +11,14 @@ use laxity_drive::Clock;
 use laxity_link::sys::{self, Interest, now};
 
 use super::table::{BusyPeriod, LEAST_EXCESS, LateCause, RunHandler, Slot, ThreadUpcalls};
-use super::watch::WatchedDescriptor;
 use super::{Overrun, Progress, UpcallRun};
 use crate::executive::{SystemClock, stopped};
-use crate::realtime;
+use crate::realtime::{self, Scheduling};
 
 /// The state that the thread owns.
 pub(super) struct UpcallThread {
     queue: Queue,
     table: ThreadUpcalls,
-    watch: Arc<WatchedDescriptor>,
     wake_up: Duration,
     clock: SystemClock,
     /// The thread's processor time when it was last read.
@@ -38,16 +35,10 @@ pub(super) struct UpcallThread {
 }
 
 impl UpcallThread {
-    pub(super) fn new(
-        capacity: usize,
-        platform: &Platform,
-        table: ThreadUpcalls,
-        watch: Arc<WatchedDescriptor>,
-    ) -> Self {
+    pub(super) fn new(capacity: usize, platform: &Platform, table: ThreadUpcalls) -> Self {
         Self {
             queue: Queue::new(capacity),
             table,
-            watch,
             wake_up: platform.wake_up,
             clock: SystemClock::default(),
             own: Duration::ZERO,
@@ -59,13 +50,15 @@ impl UpcallThread {
         }
     }
 
-    /// Runs until it is told to stop. `fifo` is its real-time priority, if it has one.
-    pub(super) fn run(mut self, fifo: Option<u8>) {
+    /// Runs until it is told to stop, as `scheduling`.
+    pub(super) fn run(mut self, scheduling: Scheduling) {
         let _ = sys::precise_timers();
         stopped::witness();
         realtime::begin_handlers();
         let _ = self.table.wires.thread.set(std::thread::current().id());
-        self.watch.set_priority(fifo);
+        if let Scheduling::Fifo(priority) = scheduling {
+            let _ = self.table.wires.watch.priority.set(priority);
+        }
         let start = now();
         self.clock.refresh(start);
         self.wakes(start, start);
@@ -142,12 +135,12 @@ impl UpcallThread {
         self.announce(pick);
         match &mut slot.handler {
             RunHandler::Local(handler) | RunHandler::Reads(handler, _) => {
-                self.watch.begin(place, sys::thread_id(), self.own, limit);
+                self.table.wires.watch.begin(place, sys::thread_id(), self.own, limit);
                 let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
                 let mut run = UpcallRun { pick: *pick, done: 0, next_release, look_at, queue, wires };
                 outcome = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
                 units = run.done;
-                was_stuck = self.watch.end();
+                was_stuck = self.table.wires.watch.end();
                 end = now();
                 let own = sys::thread_processor_time();
                 used = own.saturating_sub(std::mem::replace(&mut self.own, own));
@@ -156,9 +149,9 @@ impl UpcallThread {
             }
             RunHandler::Remote(baton) => {
                 let own = sys::processor_time_of(baton.thread).unwrap_or_default();
-                self.watch.begin(place, baton.thread, own, limit);
+                self.table.wires.watch.begin(place, baton.thread, own, limit);
                 (used, blocked) = baton.pass(pick);
-                was_stuck = self.watch.end();
+                was_stuck = self.table.wires.watch.end();
                 end = now();
                 (outcome, units) = (Ok(Progress::Done), 1);
                 self.own = sys::thread_processor_time();

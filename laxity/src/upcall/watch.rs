@@ -4,14 +4,15 @@
 //! twice its cost, and [`PATIENCE`], its thread becomes an ordinary one until the handler returns. Then other threads on that
 //! processor run before it, and the kernel's real-time throttle, which would also stop the executive, is not reached.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::limits::UPCALL_WATCH;
 use laxity_core::units::Duration;
 use laxity_link::sys;
 
+use super::table::ThreadShared;
 use crate::signal::Notifier;
 
 /// The time beyond twice its cost after which a handler counts as one that does not return.
@@ -33,18 +34,13 @@ pub(super) struct WatchedDescriptor {
     limit: AtomicU64,
     /// The call that was found beyond its limit; zero if none.
     stuck: AtomicU64,
-    /// The upcalls' real-time priority, plus one; zero without one.
-    priority: AtomicU32,
+    /// The real-time priority of the upcalls' thread, if it has one.
+    pub(super) priority: OnceLock<u8>,
     stop: AtomicBool,
     signal: Notifier,
 }
 
 impl WatchedDescriptor {
-    /// The real-time priority of the upcalls' thread.
-    pub(super) fn set_priority(&self, fifo: Option<u8>) {
-        self.priority.store(fifo.map_or(0, |priority| u32::from(priority) + 1), Ordering::SeqCst);
-    }
-
     /// A handler is called.
     pub(super) fn begin(&self, place: u32, thread: i32, own: Duration, limit: Duration) {
         self.place.store(place, Ordering::Relaxed);
@@ -78,8 +74,8 @@ impl WatchedDescriptor {
 
     /// Gives the thread that did the work its priority back.
     fn promote(&self) {
-        if let Some(priority) = self.priority.load(Ordering::SeqCst).checked_sub(1) {
-            let _ = sys::real_time_of(self.thread.load(Ordering::Relaxed), priority as u8);
+        if let Some(priority) = self.priority.get() {
+            let _ = sys::real_time_of(self.thread.load(Ordering::Relaxed), *priority);
         }
     }
 
@@ -117,8 +113,8 @@ pub(super) fn ends_soon(is_over: impl Fn() -> bool) -> bool {
 }
 
 /// Starts the thread that watches.
-pub(super) fn start(watch: &Arc<WatchedDescriptor>, real_time: bool) -> std::io::Result<()> {
-    let watch = Arc::clone(watch);
+pub(super) fn start(wires: &Arc<ThreadShared>, real_time: bool) -> std::io::Result<()> {
+    let wires = Arc::clone(wires);
     let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).stack_size(64 << 10);
     thread.spawn(move || {
         if real_time {
@@ -126,6 +122,7 @@ pub(super) fn start(watch: &Arc<WatchedDescriptor>, real_time: bool) -> std::io:
         }
         let _ = sys::precise_timers();
         let period = StdDuration::from_nanos(UPCALL_WATCH.as_nanos());
+        let watch = &wires.watch;
         loop {
             let seen = watch.signal.seen();
             if watch.stop.load(Ordering::SeqCst) {

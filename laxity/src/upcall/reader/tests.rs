@@ -58,7 +58,7 @@ impl ReaderFixture {
         let record = Arc::new(UpcallRecord::new("reads", Some(interval), COST));
         let timing = Timing::new(interval, COST, 1, 1).unwrap();
         let handler = RunHandler::Reads(run, Arc::clone(&source));
-        let slot = Slot::new(place, (timing, interval), Overrun::Count, handler, Arc::clone(&record), None);
+        let slot = Slot::new(place, (timing, interval), Overrun::Count, handler, Arc::clone(&record));
         self.ask(UpcallCommand::Create { slot: Box::new(slot) });
         record.set_state(UpcallState::Active);
         self.ask(UpcallCommand::Run { place, first: self.now });
