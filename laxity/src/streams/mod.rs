@@ -44,7 +44,6 @@ mod watch;
 use std::io;
 use std::net::IpAddr;
 use std::ops::RangeBounds;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -308,7 +307,6 @@ pub(crate) struct Streams {
     state: Arc<PriorityLock<WatchState>>,
     /// The lock of one change at a time. Waiting for the kernel is done without the lock that the watch needs.
     changing: Mutex<StreamControl>,
-    is_over: Arc<AtomicBool>,
     watch: Option<JoinHandle<()>>,
     interface: Interface,
     /// The classes and the watch of the guard.
@@ -335,19 +333,20 @@ struct WatchState {
     streams: Vec<StreamEntry>,
     /// The time that removed streams may still have taken: until when, and how much.
     gone: Vec<(Instant, Duration)>,
+    /// The watch ends.
+    is_over: bool,
 }
 
 struct StreamEntry {
-    spec: StreamSpec,
+    /// All that is known of it but its packets, which the kernel counts.
+    report: StreamReport,
     place: usize,
     thread: i32,
-    rate: Option<u64>,
     /// The time when it was added, at which its periods begin.
     begin: Instant,
     is_urgent: bool,
     /// The time until which it is an ordinary one.
     demoted_until: Instant,
-    demoted: u64,
     seen_excess: u64,
     /// Its processor time at the last look.
     taken: Duration,
@@ -358,8 +357,13 @@ struct StreamEntry {
     looked: Instant,
     /// Its processor time, and its packets, when the cost was last looked at.
     sampled: (Duration, u64),
-    largest_cost: Duration,
-    is_lost: bool,
+}
+
+impl StreamEntry {
+    fn report(&self, counts: &StreamCounts) -> StreamReport {
+        let (packets, excess) = counts.counted(self.place);
+        StreamReport { packets, excess, ..self.report.clone() }
+    }
 }
 
 impl Streams {
@@ -394,16 +398,16 @@ impl Streams {
         let (_, whole) = config.interference();
         let processor = config.processor.or_else(|| sys::processors().first().copied()).unwrap_or(0);
         let netlink = Netlink::open().map_err(system("a question about interfaces"))?;
-        let state = WatchState { counts: steering.counts(), streams: Vec::new(), gone: Vec::new() };
+        let state = WatchState { counts: steering.counts(), streams: Vec::new(), gone: Vec::new(), is_over: false };
         let changing = Mutex::new(StreamControl { netlink, steering });
         let state = PriorityLock::new(state, sys::LockProtocol::Inheritance).map_err(system("a lock"))?;
-        let (state, is_over) = (Arc::new(state), Arc::new(AtomicBool::new(false)));
-        let watched = (Arc::clone(&state), Arc::clone(&is_over));
+        let state = Arc::new(state);
+        let watched = Arc::clone(&state);
         let (tell, told) = std::sync::mpsc::sync_channel(1);
         let watch = std::thread::Builder::new().name("laxity-streams".to_owned()).spawn(move || {
             // Their threads do not run on the watch's processor, so that the kernel knows their time.
             let _ = tell.send(sys::pin(processor).and_then(|()| sys::real_time(WATCH_PRIORITY)).err());
-            watch::run(&watched.0, &watched.1);
+            watch::run(&watched);
         });
         let watch = Some(watch.map_err(system("starting a thread"))?);
         let could_not = told.recv().ok().flatten();
@@ -413,7 +417,7 @@ impl Streams {
             )
         });
         let process = std::process::id();
-        Ok(Self { state, changing, is_over, watch, interface, guard, processor, whole, note, process })
+        Ok(Self { state, changing, watch, interface, guard, processor, whole, note, process })
     }
 
     /// Admits a stream, and makes its paths. Returns its first report.
@@ -467,25 +471,31 @@ impl Streams {
         // Also for a periodic stream, which would not get it later.
         sys::real_time_of(thread, spec.priority).map_err(system("the priority of the stream's kernel thread"))?;
         let (begin, taken) = (sys::now(), sys::processor_time_of_process(thread).unwrap_or(Duration::ZERO));
-        let stream = StreamEntry {
+        let report = StreamReport {
             spec: spec.clone(),
+            interface: self.interface.name.clone(),
+            rate,
+            packets: 0,
+            excess: 0,
+            demoted: 0,
+            largest_cost: Duration::ZERO,
+            is_lost: false,
+        };
+        let stream = StreamEntry {
+            report,
             place,
             thread,
-            rate,
             begin,
             is_urgent: true,
             demoted_until: Instant::ZERO,
-            demoted: 0,
             seen_excess: 0,
             taken,
             urgently: [Duration::ZERO; LOOKS],
             look: 0,
             looked: begin,
             sampled: (taken, 0),
-            largest_cost: Duration::ZERO,
-            is_lost: false,
         };
-        let report = self.report(&state.counts, &stream);
+        let report = stream.report(&state.counts);
         state.streams.push(stream);
         Ok(report)
     }
@@ -494,12 +504,12 @@ impl Streams {
     ///
     /// The processor must have the time that all streams may take in an aggregate, and that of the looks.
     fn admit(&self, state: &mut WatchState, spec: &StreamSpec) -> Result<Option<u64>, StreamError> {
-        if state.streams.iter().any(|stream| stream.spec.name == spec.name) {
+        if state.streams.iter().any(|stream| stream.report.spec.name == spec.name) {
             return Err(StreamError::NameInUse(spec.name.clone()));
         }
         let flow = spec.flow();
-        if let Some(other) = state.streams.iter().find(|stream| stream.spec.flow().overlaps(&flow)) {
-            return Err(StreamError::Overlaps(other.spec.name.clone()));
+        if let Some(other) = state.streams.iter().find(|stream| stream.report.spec.flow().overlaps(&flow)) {
+            return Err(StreamError::Overlaps(other.report.spec.name.clone()));
         }
         if let Some(local) = flow.local.filter(|local| !self.interface.addresses.iter().any(|(own, _)| own == local)) {
             let (field, expected) = ("local address", "one of the executive's interface, or none");
@@ -510,7 +520,7 @@ impl Streams {
         }
         let time = sys::now();
         state.gone.retain(|(until, _)| *until > time);
-        let others: Duration = state.streams.iter().map(|stream| stream.spec.within_aggregate()).sum();
+        let others: Duration = state.streams.iter().map(|stream| stream.report.spec.within_aggregate()).sum();
         let gone: Duration = state.gone.iter().map(|(_, taken)| *taken).sum();
         let looking = LOOK_COST * (AGGREGATE.div_ceil(TICK) + 1);
         let needed = spec.within_aggregate();
@@ -525,7 +535,7 @@ impl Streams {
         }
         let Some((classes, _)) = &self.guard else { return Ok(None) };
         let whole = classes.streams.rate;
-        let left = whole.saturating_sub(state.streams.iter().filter_map(|stream| stream.rate).sum());
+        let left = whole.saturating_sub(state.streams.iter().filter_map(|stream| stream.report.rate).sum());
         let needed = spec.rate(classes, self.interface.mtu);
         if needed <= left { Ok(Some(needed)) } else { Err(StreamError::Link { needed, left, whole }) }
     }
@@ -534,15 +544,15 @@ impl Streams {
     pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
         let mut changing = self.changing();
         let mut state = self.state.lock();
-        let at = state.streams.iter().position(|stream| stream.spec.name == name);
+        let at = state.streams.iter().position(|stream| stream.report.spec.name == name);
         let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
-        let report = self.report(&state.counts, &stream);
+        let report = stream.report(&state.counts);
         // Its recent time counts for as long as the next stream could take as much again.
-        state.gone.push((sys::now() + AGGREGATE, stream.spec.within_aggregate()));
+        state.gone.push((sys::now() + AGGREGATE, report.spec.within_aggregate()));
         drop(state);
         // It ends after it has processed what waits, at no higher priority than other work.
         let _ = sys::ordinary(stream.thread);
-        self.undo(&mut changing, stream.place, stream.rate);
+        self.undo(&mut changing, stream.place, report.rate);
         Ok(report)
     }
 
@@ -553,8 +563,7 @@ impl Streams {
         let is_gone = found.is_ok_and(|found| found.is_none_or(|found| found.program.is_none()));
         let is_gone = is_gone || self.guard.as_ref().is_some_and(|(_, guard)| !guard.is_there());
         let state = self.state.lock();
-        let report = |stream: &StreamEntry| self.report(&state.counts, stream);
-        let reports = state.streams.iter().map(report);
+        let reports = state.streams.iter().map(|stream| stream.report(&state.counts));
         reports.map(|report| StreamReport { is_lost: report.is_lost || is_gone, ..report }).collect()
     }
 
@@ -569,20 +578,6 @@ impl Streams {
     fn changing(&self) -> MutexGuard<'_, StreamControl> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    fn report(&self, counts: &StreamCounts, stream: &StreamEntry) -> StreamReport {
-        let (packets, excess) = counts.counted(stream.place);
-        StreamReport {
-            spec: stream.spec.clone(),
-            interface: self.interface.name.clone(),
-            rate: stream.rate,
-            packets,
-            excess,
-            demoted: stream.demoted,
-            largest_cost: stream.largest_cost,
-            is_lost: stream.is_lost,
-        }
-    }
 }
 
 impl Drop for Streams {
@@ -590,7 +585,7 @@ impl Drop for Streams {
         if self.process != std::process::id() {
             return;
         }
-        self.is_over.store(true, Ordering::Relaxed);
+        self.state.lock().is_over = true;
         if let Some(watch) = self.watch.take() {
             watch.thread().unpark();
             let _ = watch.join();
@@ -599,7 +594,7 @@ impl Drop for Streams {
         let streams = std::mem::take(&mut self.state.lock().streams);
         for stream in &streams {
             let _ = sys::ordinary(stream.thread);
-            self.undo(&mut changing, stream.place, stream.rate);
+            self.undo(&mut changing, stream.place, stream.report.rate);
         }
     }
 }

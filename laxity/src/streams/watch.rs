@@ -1,7 +1,5 @@
 //! The thread that keeps the kernel threads of streams within their admitted time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, PriorityLock, now};
 use laxity_link::xdp::steer::StreamCounts;
@@ -13,12 +11,15 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// The least number of packets whose mean says something.
 const FEWEST: u64 = 100;
 
-/// Watches the streams until `is_over`.
-pub(super) fn run(state: &PriorityLock<WatchState>, is_over: &AtomicBool) {
+/// Watches the streams until that is over.
+pub(super) fn run(state: &PriorityLock<WatchState>) {
     let mut sample_at = now() + SAMPLE;
-    while !is_over.load(Ordering::Relaxed) {
+    loop {
         let next = {
             let mut state = state.lock();
+            if state.is_over {
+                return;
+            }
             let time = now();
             let WatchState { counts, streams, .. } = &mut *state;
             if time >= sample_at {
@@ -35,22 +36,22 @@ pub(super) fn run(state: &PriorityLock<WatchState>, is_over: &AtomicBool) {
 impl StreamEntry {
     /// Gives its thread the priority that is due now. Returns the time of the next look.
     fn look(&mut self, counts: &StreamCounts, time: Instant) -> Instant {
-        if self.is_lost {
+        if self.report.is_lost {
             return Instant::MAX;
         }
-        match self.spec.class {
+        match self.report.spec.class {
             StreamClass::Periodic => {
-                let period = self.spec.period.as_nanos();
+                let period = self.report.spec.period.as_nanos();
                 let into = Duration::from_nanos(time.since(self.begin).as_nanos() % period);
-                let budget = self.spec.budget().min(self.spec.period);
+                let budget = self.report.spec.budget().min(self.report.spec.period);
                 self.be_urgent(into < budget);
-                let until = if into < budget { budget } else { self.spec.period };
+                let until = if into < budget { budget } else { self.report.spec.period };
                 time + (until.saturating_sub(into))
             }
             StreamClass::LowLatency => {
                 if self.has_more(counts, time) {
                     self.demoted_until = time + AGGREGATE;
-                    self.demoted += u64::from(self.is_urgent);
+                    self.report.demoted += u64::from(self.is_urgent);
                 }
                 self.be_urgent(time >= self.demoted_until);
                 time + TICK
@@ -63,9 +64,9 @@ impl StreamEntry {
     fn has_more(&mut self, counts: &StreamCounts, time: Instant) -> bool {
         let (_, excess) = counts.counted(self.place);
         let has_excess =
-            std::mem::replace(&mut self.seen_excess, excess) != excess && self.spec.excess == Excess::Waits;
+            std::mem::replace(&mut self.seen_excess, excess) != excess && self.report.spec.excess == Excess::Waits;
         let Ok(taken) = sys::processor_time_of_process(self.thread) else {
-            self.is_lost = true;
+            self.report.is_lost = true;
             return false;
         };
         let more = taken.saturating_sub(std::mem::replace(&mut self.taken, taken));
@@ -78,7 +79,7 @@ impl StreamEntry {
         if self.is_urgent {
             self.urgently[self.look] += more;
         }
-        has_excess || self.urgently.iter().copied().sum::<Duration>() > self.spec.declared()
+        has_excess || self.urgently.iter().copied().sum::<Duration>() > self.report.spec.declared()
     }
 
     fn be_urgent(&mut self, is_urgent: bool) {
@@ -86,12 +87,12 @@ impl StreamEntry {
             return;
         }
         let done = match is_urgent {
-            true => sys::real_time_of(self.thread, self.spec.priority),
+            true => sys::real_time_of(self.thread, self.report.spec.priority),
             false => sys::ordinary(self.thread),
         };
         if let Err(error) = done {
             // A refused change is tried again at the next look.
-            self.is_lost = error.raw_os_error() == Some(libc::ESRCH);
+            self.report.is_lost = error.raw_os_error() == Some(libc::ESRCH);
             self.is_urgent = !is_urgent;
         }
     }
@@ -99,18 +100,19 @@ impl StreamEntry {
     /// The mean time of its packets since the last look.
     fn sample(&mut self, counts: &StreamCounts) {
         let Ok(taken) = sys::processor_time_of_process(self.thread) else {
-            self.is_lost = true;
+            self.report.is_lost = true;
             return;
         };
         let (all, excess) = counts.counted(self.place);
-        let is_dropped = self.spec.excess == Excess::Dropped && self.spec.class == StreamClass::LowLatency;
+        let is_dropped =
+            self.report.spec.excess == Excess::Dropped && self.report.spec.class == StreamClass::LowLatency;
         let packets = if is_dropped { all.saturating_sub(excess) } else { all };
         let (taken_before, packets_before) = self.sampled;
         let came = packets.saturating_sub(packets_before);
         if came >= FEWEST {
             self.sampled = (taken, packets);
             let mean = Duration::from_nanos(taken.saturating_sub(taken_before).as_nanos() / came);
-            self.largest_cost = self.largest_cost.max(mean);
+            self.report.largest_cost = self.report.largest_cost.max(mean);
         }
     }
 }
