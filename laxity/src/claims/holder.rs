@@ -167,8 +167,12 @@ impl ClaimHolder {
 
     /// Returns the holder unless its contents are not valid.
     pub(super) fn checked(self) -> Result<Self, String> {
-        let names = [Some(&self.command), self.link.name()];
-        if names.into_iter().flatten().any(|text| text.len() > MOST_TEXT || text.chars().any(char::is_control)) {
+        let link = if let ClaimedLink::Interface { name, .. } = &self.link { Some(name) } else { None };
+        if link
+            .into_iter()
+            .chain([&self.command])
+            .any(|text| text.len() > MOST_TEXT || text.chars().any(char::is_control))
+        {
             return Err(format!("a text with control characters or more than {MOST_TEXT} bytes"));
         }
         if !self.processors.is_sorted_by(|one, next| one < next) || self.processors.len() > MOST_PROCESSORS {
@@ -202,15 +206,6 @@ impl ClaimHolder {
         let both: Vec<usize> =
             self.processors.iter().copied().filter(|processor| other.processors.contains(processor)).collect();
         (!both.is_empty()).then_some(ClaimedResource::Processors(both))
-    }
-}
-
-impl ClaimedLink {
-    fn name(&self) -> Option<&String> {
-        match self {
-            Self::All => None,
-            Self::Interface { name, .. } => Some(name),
-        }
     }
 }
 
