@@ -66,17 +66,20 @@ pub(super) fn is_roots(path: &Path) -> bool {
 
 /// A regular file of `user` that no other user can write.
 pub(super) fn trusted(found: &Metadata, path: &Path, user: u32) -> Result<(), ClaimsError> {
-    let foreign = |what: String| Err(ClaimsError::Foreign { file: path.to_owned(), what });
+    let foreign = |what| Err(ClaimsError::Foreign { file: path.to_owned(), what });
+    mistrusted(found, &[user]).map_or(Ok(()), foreign)
+}
+
+/// Why a file is not trusted: it is no regular file of one of `owners`, or others may write it.
+pub(crate) fn mistrusted(found: &Metadata, owners: &[u32]) -> Option<String> {
     if !found.is_file() {
-        return foreign("it is no regular file".to_owned());
+        return Some("it is no regular file".to_owned());
     }
-    if found.uid() != user {
-        return foreign(format!("it belongs to user {}, expected {user}", found.uid()));
+    if !owners.contains(&found.uid()) {
+        let owners = owners.iter().map(u32::to_string).collect::<Vec<_>>().join(" or ");
+        return Some(format!("it belongs to user {}, expected {owners}", found.uid()));
     }
-    if found.permissions().mode() & 0o022 != 0 {
-        return foreign(format!("others may write it (mode {:o})", found.permissions().mode() & 0o7777));
-    }
-    Ok(())
+    (found.mode() & 0o022 != 0).then(|| format!("others may write it (mode {:o})", found.mode() & 0o7777))
 }
 
 /// Opens a file without following a link, and without blocking at a pipe that lies there.

@@ -24,7 +24,7 @@ use directory::{ROOTS, is_roots, lock, own_directory, trusted};
 
 use holder::presentable;
 
-pub(crate) use directory::{OwnFile, directory, lock_file, make_directory, open, removed};
+pub(crate) use directory::{OwnFile, directory, lock_file, make_directory, mistrusted, open, removed};
 pub use holder::{ClaimHolder, ClaimedLink, ClaimedResource, NetworkNamespace};
 
 /// A limit that the claim of all processors does not reach.

@@ -22,6 +22,7 @@ use laxity_core::probability::Probability;
 use rustix::fs::OFlags;
 
 use super::MEMORY;
+use crate::claims::mistrusted;
 use crate::executive::MAX_APPLICATIONS;
 use crate::source::{Entry, FileError, SourceFile, Table};
 
@@ -222,20 +223,15 @@ fn own_text(path: &Path) -> io::Result<String> {
     let file: File = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     let found = file.metadata()?;
     let user = rustix::process::geteuid().as_raw();
-    let problem = if !found.is_file() {
-        "it is no regular file".to_owned()
-    } else if found.uid() != user && found.uid() != 0 {
-        format!("it belongs to user {}, expected {user} or 0", found.uid())
-    } else if found.mode() & 0o022 != 0 {
-        format!("others may write it (mode {:o})", found.mode() & 0o7777)
-    } else if found.len() > MOST_BYTES {
-        format!("it has {} bytes, expected {MOST_BYTES} at most", found.len())
-    } else {
-        let mut text = String::new();
-        file.take(MOST_BYTES).read_to_string(&mut text)?;
-        return Ok(text);
-    };
-    Err(io::Error::other(problem))
+    if let Some(problem) = mistrusted(&found, &[user, 0]) {
+        return Err(io::Error::other(problem));
+    }
+    if found.len() > MOST_BYTES {
+        return Err(io::Error::other(format!("it has {} bytes, expected {MOST_BYTES} at most", found.len())));
+    }
+    let mut text = String::new();
+    file.take(MOST_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
