@@ -1,13 +1,14 @@
 //! The place of a serving executive: a socket, and the lock of the process that has it.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use laxity_link::sys;
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
+use rustix::fs::FlockOperation;
 
 use super::access::is_safe;
 use crate::attach::socket::listen;
@@ -41,7 +42,7 @@ fn user_socket(user: u32) -> PathBuf {
 pub(crate) struct ServerSocket {
     path: PathBuf,
     pub(super) listener: Arc<OwnedFd>,
-    lock: OwnedFd,
+    lock: File,
     forks: u32,
 }
 
@@ -66,21 +67,9 @@ pub(crate) fn claim(path: &Path) -> Result<ServerSocket, Error> {
     if path == place {
         crate::claims::make_directory(rustix::process::geteuid().as_raw())?;
     }
-    let file = path.with_added_extension("lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
-    let lock = lock.map_err(|error| system("opening the lock beside the server's socket")(error.into()))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(Error::Serves { socket: path.to_owned() }),
-        locked => locked.map_err(|error| system("locking the server's place")(error.into()))?,
-    }
-    // The path may be another file by now, whose lock another process has.
-    let of_path = std::fs::symlink_metadata(&file).map(|found| (found.dev(), found.ino())).ok();
-    let own =
-        rustix::fs::fstat(&lock).map_err(|error| system("looking at the lock of the server's place")(error.into()))?;
-    if of_path != Some((own.st_dev, own.st_ino)) {
-        return Err(Error::Serves { socket: path.to_owned() });
-    }
+    let lock = crate::claims::lock_file(&path.with_added_extension("lock"), Duration::ZERO);
+    let lock = lock.map_err(system("opening the lock beside the server's socket"))?;
+    let lock = lock.ok_or_else(|| Error::Serves { socket: path.to_owned() })?;
     let is_socket = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let listener = match listen(path) {
         // The socket of a process that is gone: it holds no lock.
