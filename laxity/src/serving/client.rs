@@ -86,8 +86,6 @@ impl ClientChannel {
 #[derive(Debug)]
 pub(super) struct MemoryBlock {
     client: Weak<AttachedClient>,
-    flag: Arc<ClientFlags>,
-    number: u32,
     memory: ChannelMemory,
     bytes: usize,
     place: u32,
@@ -101,13 +99,6 @@ impl Drop for MemoryBlock {
         let mut held = client.held();
         held.places &= !(1 << self.place);
         held.free.give_back((self.memory.at, self.bytes));
-    }
-}
-
-impl MemoryBlock {
-    /// The application, for a mailbox that keeps the block.
-    fn other_end(self: Arc<Self>) -> OtherEnd {
-        OtherEnd { flags: Arc::clone(&self.flag), _block: self }
     }
 }
 
@@ -157,14 +148,15 @@ impl AttachedClient {
         self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
     }
 
-    /// Allocates memory for a channel, and a place in the bell.
-    fn block(
+    /// Allocates memory for a channel, and a place in the bell. What its mailbox keeps of both, and its port.
+    fn allot(
         self: &Arc<Self>,
         messages: usize,
         bytes: usize,
         is_sent: bool,
-        share: QuotaHold,
-    ) -> Result<(Arc<MemoryBlock>, Arc<Port>), Refusal> {
+        takes: Utilisation,
+    ) -> Result<(ChannelMemory, OtherEnd, (u32, u32), Arc<Port>), Refusal> {
+        let share = self.account.take(takes, is_sent)?;
         let none = || no_memory(is_sent);
         let shape = RingShape { slots: messages, bytes };
         let needed = ChannelMemory { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
@@ -177,15 +169,7 @@ impl AttachedClient {
         held.places |= 1 << place;
         drop(held);
         let memory = ChannelMemory { at, shape, is_sent };
-        let block = Arc::new(MemoryBlock {
-            client: Arc::downgrade(self),
-            flag: Arc::clone(&self.flag),
-            number: self.number,
-            memory,
-            bytes: needed,
-            place,
-            _share: share,
-        });
+        let block = Arc::new(MemoryBlock { client: Arc::downgrade(self), memory, bytes: needed, place, _share: share });
         memory.clear(&self.region).ok_or_else(none)?;
         let signal = memory.signal(&self.region).ok_or_else(none)?;
         let port = Port::new(signal);
@@ -196,7 +180,7 @@ impl AttachedClient {
         let owned = ClientChannel { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
         held.channels.insert(place, owned);
         drop(held);
-        Ok((block, port))
+        Ok((memory, OtherEnd { flags: Arc::clone(&self.flag), _block: block }, (self.number, place), port))
     }
 
     /// Tells the application of its channel, and of the channel's end if this has come already. False if the application has
@@ -233,26 +217,19 @@ impl AttachedClient {
 
 impl Application for AttachedClient {
     fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal> {
-        let share = self.account.take(takes, true)?;
-        let (block, port) = self.block(messages, bytes, true, share)?;
-        let memory = block.memory;
-        let none = || no_memory(true);
-        let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape)).ok_or_else(none)?;
-        let rung = memory.rung(&self.region).ok_or_else(none)?;
-        let bell = Some((block.number, block.place));
-        let mailbox = Box::new(RemoteSendMailbox::new(reader, rung, messages, bytes, block.other_end()));
-        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), bell, port })
+        let (memory, of, bell, port) = self.allot(messages, bytes, true, takes)?;
+        let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
+        let (reader, rung) = reader.zip(memory.rung(&self.region)).ok_or_else(|| no_memory(true))?;
+        let mailbox = Box::new(RemoteSendMailbox::new(reader, rung, messages, bytes, of));
+        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), bell: Some(bell), port })
     }
 
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal> {
-        let share = self.account.take(takes, false)?;
-        let (block, port) = self.block(messages, bytes, false, share)?;
-        let memory = block.memory;
+        let (memory, of, bell, port) = self.allot(messages, bytes, false, takes)?;
         let writer = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let writer = writer.ok_or_else(|| no_memory(false))?;
-        let bell = Some((block.number, block.place));
-        let mailbox = Box::new(RemoteReceiveMailbox::new(writer, block.other_end()));
-        Ok(ReceiveSlot { mailbox: Outlet::Other(mailbox), bell, port, handling: None })
+        let mailbox = Box::new(RemoteReceiveMailbox::new(writer, of));
+        Ok(ReceiveSlot { mailbox: Outlet::Other(mailbox), bell: Some(bell), port, handling: None })
     }
 
     fn accepted(&self, accepted: AcceptedChannel) {

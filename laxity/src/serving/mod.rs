@@ -57,7 +57,7 @@ use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedSt
 use crate::attach::socket::{ReceiveResult, Socket};
 use crate::control::HostShared;
 use crate::error::Error;
-use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS, PublishedCounters};
+use crate::executive::{ApplicationBell, ExecutiveCommand, MAX_APPLICATIONS};
 use crate::grant::ChannelSpec;
 use crate::held_place::HeldPlace;
 use crate::host::{Host, LocalExecutive};
@@ -120,7 +120,6 @@ pub struct ServerHandle {
 #[derive(Debug)]
 struct ServerShared {
     shared: Arc<HostShared>,
-    published: Arc<PublishedCounters>,
     /// What applications are told of the host.
     told: EncodedHost,
     /// For as long as the host has streams.
@@ -165,7 +164,7 @@ impl Host {
         memory: usize,
         stays: bool,
     ) -> Result<ServerHandle, Error> {
-        let LocalExecutive { shared, published, streams, .. } = self.local()?;
+        let LocalExecutive { shared, streams, .. } = self.local()?;
         let bells = Arc::clone(shared.bells().map_err(Error::system("creating an epoll set"))?);
         let stop = Wake::new().map_err(Error::system("creating the wake-up event"))?;
         let told = EncodedHost {
@@ -184,7 +183,6 @@ impl Host {
         let listener = Arc::clone(&place.listener);
         let server = Arc::new(ServerShared {
             shared: Arc::clone(shared),
-            published: Arc::clone(published),
             told,
             streams: streams.as_ref().map(Arc::downgrade),
             access,
@@ -214,7 +212,8 @@ impl ServerHandle {
     ///
     /// One that does not is stuck, or does not get its processor. The supervisor of this process should restart it.
     pub fn is_alive(&self, limit: StdDuration) -> bool {
-        let ServerShared { shared, published, .. } = &*self.server;
+        let shared = &self.server.shared;
+        let published = &shared.behaviour.published;
         let (before, until) = (published.turns.load(Ordering::Relaxed), StdInstant::now() + limit);
         while self.is_running() {
             shared.doorbell.poke();
@@ -496,8 +495,9 @@ impl ServerShared {
 
     /// What the executive has counted beside channels.
     fn status(&self) -> EncodedStatus {
-        let premises = self.published.premises.lock().unwrap_or_else(PoisonError::into_inner);
-        EncodedStatus::new(self.published.gaps(), &premises)
+        let published = &self.shared.behaviour.published;
+        let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
+        EncodedStatus::new(published.gaps(), &premises)
     }
 
     fn open(&self, client: &Arc<AttachedClient>, ticket: u64, peer: SocketAddr, name: &str, spec: ChannelSpec) {
