@@ -6,8 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use laxity_link::sys::{PeerCredentials, peer_credentials};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use laxity_link::sys::{Interest, PeerCredentials, peer_credentials, wait};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
@@ -108,16 +107,11 @@ impl Socket {
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
     ) -> io::Result<ReceiveResult<T>> {
-        let own = PollFd::new(&self.socket, PollFlags::IN);
-        let second = other.map_or_else(|| own.clone(), |other| PollFd::from_borrowed_fd(other, PollFlags::IN));
-        let mut waited = [own, second];
-        // One that cannot be represented is no limit.
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut waited[..1 + usize::from(other.is_some())], timeout.as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return Ok(ReceiveResult::Nothing),
-            Err(error) => return Err(error.into()),
-            Ok(_) if other.is_some() && !waited[1].revents().is_empty() => return Ok(ReceiveResult::Nothing),
-            Ok(_) => {}
+        let own = self.socket.as_fd();
+        let waited = [own, other.unwrap_or(own)].map(|waited| (waited, Interest::Readable));
+        let ready = wait(&waited[..1 + usize::from(other.is_some())], timeout.map(Into::into))?;
+        if ready.ready() == 0 || other.is_some() && ready.readable(1) {
+            return Ok(ReceiveResult::Nothing);
         }
         let mut bytes = vec![0; MOST];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
