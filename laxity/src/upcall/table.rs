@@ -281,8 +281,8 @@ impl ThreadUpcalls {
                     if let Some(slot) = slot.filter(|slot| slot.handler.source().is_some()) {
                         slot.earliest = slot.earliest.max(first);
                         self.listen(place);
-                    } else if let Some((id, record)) = self.known(place) {
-                        record.release.store(first.as_nanos(), Ordering::Relaxed);
+                    } else if let Some((id, slot)) = self.known(place) {
+                        slot.record.release.store(first.as_nanos(), Ordering::Relaxed);
                         queue.run(now, id, first);
                     }
                 }
@@ -292,10 +292,10 @@ impl ThreadUpcalls {
                     }
                 }
                 UpcallCommand::Suspend { place } => {
-                    if let Some((id, record)) = self.known(place) {
+                    if let Some((id, slot)) = self.known(place) {
                         queue.suspend(id);
-                        self.source(place).inspect(|source| source.ignore());
-                        self.end(&record, UpcallState::Suspended);
+                        slot.handler.source().inspect(|source| source.ignore());
+                        self.end(&slot.record, UpcallState::Suspended);
                     }
                 }
                 UpcallCommand::Close { place } => {
@@ -315,13 +315,9 @@ impl ThreadUpcalls {
         true
     }
 
-    fn known(&self, place: u32) -> Option<(UpcallId, Arc<UpcallRecord>)> {
-        let slot = self.slots.get(place as usize)?.as_ref()?;
-        Some((slot.id?, Arc::clone(&slot.record)))
-    }
-
-    fn source(&self, place: u32) -> Option<&Arc<ReadDescriptor>> {
-        self.slots.get(place as usize)?.as_ref()?.handler.source()
+    fn known(&self, place: u32) -> Option<(UpcallId, &Slot)> {
+        let slot = self.slots.get(place as usize)?.as_deref()?;
+        Some((slot.id?, slot))
     }
 
     /// Listens to the upcall's descriptor, unless it is out of the set.
