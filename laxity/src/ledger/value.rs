@@ -36,7 +36,12 @@ pub struct Value {
 impl Value {
     /// True if its file is one of those that may be changed.
     pub fn is_known(&self) -> bool {
-        is_known(&self.file)
+        let file = self.file.as_str();
+        [RUNTIME, HUGE_PAGES, RECEIVE_MOST, SEND_MOST].contains(&file) || {
+            let policy = file.strip_prefix(POLICIES).and_then(|rest| rest.strip_prefix("/policy"));
+            let number = policy.and_then(|rest| rest.strip_suffix(GOVERNOR)).and_then(|rest| rest.strip_suffix('/'));
+            number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+        }
     }
 
     /// Checks that this process may change it. Changes nothing.
@@ -95,20 +100,13 @@ pub fn chosen(text: &str) -> Option<&str> {
     Some(rest.split_once(']')?.0)
 }
 
-fn is_known(file: &str) -> bool {
-    [RUNTIME, HUGE_PAGES, RECEIVE_MOST, SEND_MOST].contains(&file) || {
-        let policy = file.strip_prefix(POLICIES).and_then(|rest| rest.strip_prefix("/policy"));
-        let number = policy.and_then(|rest| rest.strip_suffix(GOVERNOR)).and_then(|rest| rest.strip_suffix('/'));
-        number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_known_files_may_be_changed() {
+        let value = |file: &str| Value { file: file.to_owned(), old: "1".to_owned(), new: "2".to_owned() };
         for file in [
             "etc/passwd",
             "",
@@ -118,10 +116,13 @@ mod tests {
             "sys/devices/system/cpu/cpufreq/policy0/../scaling_governor",
             "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq",
         ] {
-            assert!(!is_known(file), "{file}");
-            let value = Value { file: file.to_owned(), old: "1".to_owned(), new: "2".to_owned() };
-            assert_eq!(value.set(Path::new("/nowhere")).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{file}");
+            assert!(!value(file).is_known(), "{file}");
+            assert_eq!(
+                value(file).set(Path::new("/nowhere")).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput,
+                "{file}"
+            );
         }
-        assert!(is_known("sys/devices/system/cpu/cpufreq/policy12/scaling_governor"));
+        assert!(value("sys/devices/system/cpu/cpufreq/policy12/scaling_governor").is_known());
     }
 }
