@@ -4,6 +4,12 @@
 //! Each is a point of the crate `fail`, by its name here in kebab case, switched on by the environment variable `FAILPOINTS`:
 //! `skip-look=500*off->1*return(60)` skips, from the 501st time on, all looks for 60 ms.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use laxity_core::units::Duration;
+use laxity_link::sys::now;
+use strum::VariantArray;
+
 /// A mistake.
 #[derive(Clone, Copy, Debug, strum::IntoStaticStr, strum::VariantArray)]
 #[strum(serialize_all = "kebab-case")]
@@ -26,73 +32,51 @@ pub(crate) enum Fault {
     WrongPick,
 }
 
-#[cfg(feature = "fault-points")]
-mod points {
-    use std::sync::atomic::{AtomicU64, Ordering};
+static UNTIL: [AtomicU64; Fault::VARIANTS.len()] = [const { AtomicU64::new(0) }; Fault::VARIANTS.len()];
 
-    use laxity_core::mutant::Mutant;
-    use laxity_core::units::Duration;
-    use laxity_link::sys::now;
-    use strum::VariantArray;
-
-    use super::Fault;
-
-    static UNTIL: [AtomicU64; Fault::VARIANTS.len()] = [const { AtomicU64::new(0) }; Fault::VARIANTS.len()];
-
-    /// How many ms the point says, if it is on.
-    fn asked(fault: Fault) -> Option<u64> {
+/// How many ms the point says, if it is on: it never is in what ships.
+#[inline(always)]
+fn asked(fault: Fault) -> Option<u64> {
+    #[cfg(feature = "fault-points")]
+    {
         let asked = |text: Option<String>| Some(text.and_then(|text| text.parse().ok()).unwrap_or(0));
         fail::fail_point!(fault.into(), asked);
-        None
     }
-
-    /// Whether to make it: now, and for as many ms as the point said when it was last on.
-    pub(crate) fn is_on(fault: Fault) -> bool {
-        let (now, until) = (now(), &UNTIL[fault as usize]);
-        if now.as_nanos() < until.load(Ordering::Relaxed) {
-            return true;
-        }
-        let asked = asked(fault).inspect(|millis| {
-            until.store((now + Duration::from_millis(*millis)).as_nanos(), Ordering::Relaxed);
-        });
-        asked.is_some()
-    }
-
-    /// Lets the point do something that takes its time.
-    pub(crate) fn point(fault: Fault) {
-        let _ = asked(fault);
-    }
-
-    /// Makes the mistakes of the core that are on now; to be asked once a round.
-    pub(crate) fn of_core() {
-        laxity_core::mutant::turn_on(is_on(Fault::WrongPick).then_some(Mutant::BestEffortFirst));
-    }
-
-    /// By how much to sleep longer.
-    pub(crate) fn longer() -> Duration {
-        Duration::from_millis(asked(Fault::Oversleep).unwrap_or(0))
-    }
+    let _ = fault;
+    None
 }
 
-#[cfg(not(feature = "fault-points"))]
-mod points {
-    use laxity_core::units::Duration;
-
-    use super::Fault;
-
-    /// Never: this is what ships.
-    #[inline(always)]
-    pub(crate) const fn is_on(_: Fault) -> bool {
-        false
+/// Whether to make it: now, and for as many ms as the point said when it was last on.
+#[inline(always)]
+pub(crate) fn is_on(fault: Fault) -> bool {
+    if !cfg!(feature = "fault-points") {
+        return false;
     }
-    #[inline(always)]
-    pub(crate) const fn point(_: Fault) {}
-    #[inline(always)]
-    pub(crate) const fn of_core() {}
-    #[inline(always)]
-    pub(crate) const fn longer() -> Duration {
-        Duration::ZERO
+    let (now, until) = (now(), &UNTIL[fault as usize]);
+    if now.as_nanos() < until.load(Ordering::Relaxed) {
+        return true;
     }
+    let asked = asked(fault).inspect(|millis| {
+        until.store((now + Duration::from_millis(*millis)).as_nanos(), Ordering::Relaxed);
+    });
+    asked.is_some()
 }
 
-pub(crate) use points::{is_on, longer, of_core, point};
+/// Lets the point do something that takes its time.
+#[inline(always)]
+pub(crate) fn point(fault: Fault) {
+    let _ = asked(fault);
+}
+
+/// Makes the mistakes of the core that are on now; to be asked once a round.
+#[inline(always)]
+pub(crate) fn of_core() {
+    #[cfg(feature = "fault-points")]
+    laxity_core::mutant::turn_on(is_on(Fault::WrongPick).then_some(laxity_core::mutant::Mutant::BestEffortFirst));
+}
+
+/// By how much to sleep longer.
+#[inline(always)]
+pub(crate) fn longer() -> Duration {
+    Duration::from_millis(asked(Fault::Oversleep).unwrap_or(0))
+}
