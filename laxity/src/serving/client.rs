@@ -102,6 +102,9 @@ impl Drop for MemoryBlock {
     }
 }
 
+/// A channel that has its memory: where that is, the application at its other end, its place in that one's bell, and its port.
+type AllottedChannel = (ChannelMemory, OtherEnd, (u32, u32), Arc<Port>);
+
 /// A refusal: the application has no memory left for a channel.
 pub(super) fn no_memory(is_sent: bool) -> Refusal {
     Refusal::new(Code::Memory, if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor })
@@ -148,14 +151,14 @@ impl AttachedClient {
         self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
     }
 
-    /// Allocates memory for a channel, and a place in the bell. What its mailbox keeps of both, and its port.
+    /// Allocates memory for a channel, and a place in the bell.
     fn allot(
         self: &Arc<Self>,
         messages: usize,
         bytes: usize,
         is_sent: bool,
         takes: Utilisation,
-    ) -> Result<(ChannelMemory, OtherEnd, (u32, u32), Arc<Port>), Refusal> {
+    ) -> Result<AllottedChannel, Refusal> {
         let share = self.account.take(takes, is_sent)?;
         let none = || no_memory(is_sent);
         let shape = RingShape { slots: messages, bytes };
