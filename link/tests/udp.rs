@@ -165,7 +165,7 @@ fn a_packet_longer_than_the_interface_carries_is_dropped_alone_and_reported() {
         assert_eq!(here.poll_event(), None);
         assert_eq!(frames.available(), 4);
         // Nothing is left on the error queue that would end every wait.
-        assert!(!wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().error(0));
+        assert_eq!(wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().ready(), 0);
     }
 }
 
@@ -184,7 +184,7 @@ fn what_the_interface_does_not_carry_is_refused_with_its_mtu() {
     assert_eq!(here.poll_event(), Some(LinkEvent::TooLarge { peer: to, mtu_bytes: mtu }));
     assert_eq!(here.poll_event(), None);
     assert_eq!((here.counters().send_dropped, here.counters().send_too_large), (1, 1));
-    assert!(!wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().error(0));
+    assert_eq!(wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().ready(), 0);
 }
 
 /// An address where no socket listens: the port was ours a moment ago, and stays ours, but on another protocol's terms: we keep
