@@ -6,8 +6,8 @@ use std::sync::Arc;
 use laxity_core::admission::{Refusal, Utilisation};
 use laxity_core::event::End;
 
+use crate::grant::Grant;
 use crate::port::{Port, ReceiveSlot, SendSlot};
-use crate::receiver::AcceptedChannel;
 
 /// An application in another process.
 pub(crate) trait Application: std::fmt::Debug + Send + Sync {
@@ -21,8 +21,8 @@ pub(crate) trait Application: std::fmt::Debug + Send + Sync {
     /// # Errors
     /// As [`Application::sending`].
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal>;
-    /// A channel that it listens for is open.
-    fn accepted(&self, accepted: AcceptedChannel);
+    /// A channel that it listens for is open. False if it has gone, or has given the channel up.
+    fn accepted(&self, port: &Arc<Port>, grant: &Grant) -> bool;
     /// A channel did not come to be after all.
     fn not_opened(&self, port: &Arc<Port>);
     /// A channel has ended.

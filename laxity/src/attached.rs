@@ -30,7 +30,7 @@ use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
 use crate::platform_file;
 use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, SendPath, SendPort};
-use crate::receiver::{AcceptedChannel, AcceptedPort, UnclaimedChannel};
+use crate::receiver::Receiver;
 use crate::streams::{StreamReport, StreamSpec};
 
 /// The time that the executive's process may take to let an application in.
@@ -72,7 +72,7 @@ struct ConnectionState {
     answers: BTreeMap<u64, mpsc::SyncSender<TicketAnswer>>,
     /// By their places in the bell.
     channels: BTreeMap<u32, AttachedChannel>,
-    listeners: BTreeMap<String, mpsc::Sender<AcceptedChannel>>,
+    listeners: BTreeMap<String, mpsc::Sender<Receiver>>,
 }
 
 /// A channel of this application.
@@ -271,7 +271,7 @@ impl ExecutiveConnection {
     }
 
     /// Receives by a name: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<AcceptedChannel>, Error> {
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Receiver>, Error> {
         self.check_taking()?;
         let (sender, receiver) = mpsc::channel();
         let name = name.as_str().to_owned();
@@ -356,15 +356,11 @@ impl ExecutiveConnection {
             | AttachReply::Status { ticket, .. } => answered(ticket, TicketAnswer::Told(tell)),
             AttachReply::Accepted { channel } => {
                 let Ok((port, grant)) = self.received(channel) else { return };
-                let own = Arc::clone(&port.port);
-                let unclaimed =
-                    UnclaimedChannel::new(&(Arc::clone(self) as Arc<dyn ChannelExecutive>), Arc::clone(&own));
-                let accepted =
-                    AcceptedChannel { port: AcceptedPort::Local(port, None), grant, unclaimed: Some(unclaimed) };
-                let listener = self.state().listeners.get(&accepted.grant.name).cloned();
+                let listener = self.state().listeners.get(&grant.name).cloned();
+                let receiver = Receiver::new(port, None, grant, Arc::clone(self) as Arc<dyn ChannelExecutive>);
                 // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {
-                    let _ = listener.send(accepted);
+                    let _ = listener.send(receiver);
                 }
             }
             AttachReply::Leaving => self.let_go(),

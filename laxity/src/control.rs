@@ -31,10 +31,10 @@ use crate::grant::Grant;
 use crate::guard::{Coverage, GuardWatch};
 use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
-use crate::listening::{ListenTarget, ListenedName};
+use crate::listening::{AcceptedEnd, ListenedName};
 use crate::port::{ExecutivePort, Port};
 use crate::rearranging::PeerAcceptance;
-use crate::receiver::{AcceptedChannel, UnclaimedChannel};
+use crate::receiver::Receiver;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
 use crate::requests::{RequestQueue, WaitingRequest};
 use crate::signal::Notifier;
@@ -132,8 +132,8 @@ enum NoticeEffect {
 /// A channel in transit into the endpoint.
 pub(crate) struct PendingChannel {
     pub(crate) known: ChannelEntry,
-    /// The channel and where to, if a peer opens it.
-    pub(crate) accepted: Option<(Box<AcceptedChannel>, ListenTarget)>,
+    /// The application's end, if a peer opens it.
+    pub(crate) accepted: Option<Box<(AcceptedEnd, Grant)>>,
 }
 
 /// A channel in the endpoint.
@@ -354,11 +354,18 @@ impl HostShared {
                 let port = Arc::clone(&known.port);
                 state.channels.insert(channel, known);
                 drop(state);
-                if let Some((mut accepted, listener)) = accepted {
+                match accepted.map(|accepted| *accepted) {
                     // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
-                    let home = Arc::clone(self) as Arc<dyn ChannelExecutive>;
-                    accepted.unclaimed = Some(UnclaimedChannel::new(&home, port));
-                    listener.accepted(*accepted);
+                    Some((AcceptedEnd::Local(listener, receive_port, installer), grant)) => {
+                        let home = Arc::clone(self) as Arc<dyn ChannelExecutive>;
+                        drop(listener.send(Receiver::new(receive_port, installer, grant, home)));
+                    }
+                    Some((AcceptedEnd::Remote(application), grant)) => {
+                        if !application.accepted(&port, &grant) {
+                            self.close_port(&port);
+                        }
+                    }
+                    None => {}
                 }
             }
             Err(refusal) => {
@@ -424,10 +431,6 @@ impl HostShared {
             messages,
             packets,
         };
-        if let Err(refusal) = state.has_room(self.behaviour.whole, request, holds) {
-            state.give_back(reservation, Some(part));
-            return Err(refusal);
-        }
         let incoming = ReceiveSetup::new(request, reception).spaced(part.asked);
         let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
         let takes = || {
@@ -435,8 +438,10 @@ impl HostShared {
             let analysed = contract.and_then(|contract| in_packets(contract, request.packet, platform).ok());
             self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
         };
-        let made = listener.receiving(messages.max(2) as usize, largest, &request.service, takes);
-        let (receive_port, slot) = match made {
+        let made = state
+            .has_room(self.behaviour.whole, request, holds)
+            .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.service, takes));
+        let (end, slot) = match made {
             Ok(made) => made,
             Err(refusal) => {
                 state.give_back(reservation, Some(part));
@@ -457,7 +462,7 @@ impl HostShared {
             executive: std::process::id(),
         };
         let known = ChannelEntry {
-            port: Arc::clone(receive_port.port()),
+            port: Arc::clone(&slot.port),
             peer: request.peer,
             reservation,
             is_receiving: true,
@@ -466,11 +471,13 @@ impl HostShared {
             name: request.name,
             service: request.service,
             part: Some(part),
-            application: listener.application(),
+            application: match &end {
+                AcceptedEnd::Local(..) => None,
+                AcceptedEnd::Remote(application) => Some(Arc::clone(application)),
+            },
             opener: None,
         };
-        let accepted = Box::new(AcceptedChannel { port: receive_port, grant, unclaimed: None });
-        let ticket = state.ticket(PendingChannel { known, accepted: Some((accepted, listener)) });
+        let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
         let slot = Box::new(ExecutivePort::Receive(slot));
         state.review_bounds();
         state.push_command(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });

@@ -15,9 +15,9 @@ use crate::channel_executive::ChannelExecutive;
 use crate::control::{ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
-use crate::handler::{self, HandlerSpec, check_may_wait};
-use crate::port::{self, ReceiveSlot};
-use crate::receiver::{AcceptedChannel, AcceptedPort, Receiver};
+use crate::handler::{self, HandlerInstaller, HandlerSpec, check_may_wait};
+use crate::port::{self, ReceivePort, ReceiveSlot};
+use crate::receiver::Receiver;
 use crate::snapshot::{ChannelList, Direction};
 
 /// A name that peers may ask for.
@@ -31,7 +31,13 @@ pub(crate) struct ListenedName {
 /// The application that receives the channels of a name.
 #[derive(Clone)]
 pub(crate) enum ListenTarget {
-    Local(mpsc::Sender<AcceptedChannel>, Option<HandlerSpec>),
+    Local(mpsc::Sender<Receiver>, Option<HandlerSpec>),
+    Remote(Arc<dyn Application>),
+}
+
+/// The application's end of a channel that is accepted.
+pub(crate) enum AcceptedEnd {
+    Local(mpsc::Sender<Receiver>, ReceivePort, Option<HandlerInstaller>),
     Remote(Arc<dyn Application>),
 }
 
@@ -42,47 +48,32 @@ impl ListenTarget {
     /// # Errors
     /// The application has no memory left, or its user may have no more.
     pub(crate) fn receiving(
-        &self,
+        self,
         messages: usize,
         bytes: usize,
         service: &Service,
         takes: impl FnOnce() -> Utilisation,
-    ) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
+    ) -> Result<(AcceptedEnd, ReceiveSlot), Refusal> {
         Ok(match self {
-            Self::Local(_, spec) => {
+            Self::Local(listener, spec) => {
                 let (port, mut slot) = port::receiving(messages);
                 // A handler's cost is a part of a contract, and best effort has none.
                 let (installer, handling) =
                     spec.filter(|_| service.contract().is_some()).map(|spec| handler::handling(spec, bytes)).unzip();
                 slot.handling = handling;
-                (AcceptedPort::Local(port, installer), slot)
+                (AcceptedEnd::Local(listener, port, installer), slot)
             }
             Self::Remote(application) => {
-                let slot = Arc::clone(application).receiving(messages, bytes, takes())?;
-                (AcceptedPort::Remote(Arc::clone(&slot.port)), slot)
+                let slot = Arc::clone(&application).receiving(messages, bytes, takes())?;
+                (AcceptedEnd::Remote(application), slot)
             }
         })
-    }
-
-    /// Hands over an open channel. If its listener is gone, the channel is closed.
-    pub(crate) fn accepted(&self, accepted: AcceptedChannel) {
-        match self {
-            Self::Local(listener, _) => drop(listener.send(accepted)),
-            Self::Remote(application) => application.accepted(accepted),
-        }
-    }
-
-    pub(crate) fn application(&self) -> Option<Arc<dyn Application>> {
-        match self {
-            Self::Local(..) => None,
-            Self::Remote(application) => Some(Arc::clone(application)),
-        }
     }
 }
 
 impl HostShared {
     /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<AcceptedChannel>, Error> {
+    pub(crate) fn listen(&self, name: Name, config: ListenConfig) -> Result<mpsc::Receiver<Receiver>, Error> {
         if let Some(spec) = &config.handler {
             let (found, most) = (spec.cost(), self.platform.longest_handler());
             if found.is_zero() || found > most {
@@ -154,7 +145,7 @@ pub struct ListenConfig {
 /// Dropping it stops listening. Channels that were accepted go on; channels that were not are closed.
 pub struct Listener {
     pub(crate) name: Name,
-    pub(crate) accepted: mpsc::Receiver<AcceptedChannel>,
+    pub(crate) accepted: mpsc::Receiver<Receiver>,
     pub(crate) home: Arc<dyn ChannelExecutive>,
     pub(crate) channels: Arc<ChannelList>,
 }
@@ -176,14 +167,13 @@ impl Listener {
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
         check_may_wait()?;
         let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
-        let accepted = match timeout {
+        let receiver = match timeout {
             None => self.accepted.recv().map_err(|_| gone())?,
             Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
                 mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
                 mpsc::RecvTimeoutError::Disconnected => gone(),
             })?,
         };
-        let receiver = Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)?;
         self.channels.add(Direction::Receives, receiver.watch());
         Ok(receiver)
     }

@@ -1,7 +1,7 @@
 //! The application's end of a receiving channel.
 
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::Contract;
@@ -75,65 +75,15 @@ pub struct Message {
     doorbell: Arc<Doorbell>,
 }
 
-/// A receiving channel that is open.
-pub(crate) struct AcceptedChannel {
-    pub(crate) port: AcceptedPort,
-    pub(crate) grant: Grant,
-    /// Closes the channel if its application does not take it.
-    pub(crate) unclaimed: Option<UnclaimedChannel>,
-}
-
-/// The port of an accepted channel, whose application is in this process or in another one.
-pub(crate) enum AcceptedPort {
-    Local(ReceivePort, Option<HandlerInstaller>),
-    Remote(Arc<Port>),
-}
-
-impl AcceptedPort {
-    pub(crate) fn port(&self) -> &Arc<Port> {
-        match self {
-            Self::Local(port, _) => &port.port,
-            Self::Remote(port) => port,
-        }
-    }
-}
-
-/// Closes a channel that was accepted, unless its application takes it.
-pub(crate) struct UnclaimedChannel {
-    home: Option<Weak<dyn ChannelExecutive>>,
-    port: Arc<Port>,
-}
-
-impl UnclaimedChannel {
-    pub(crate) fn new(home: &Arc<dyn ChannelExecutive>, port: Arc<Port>) -> Self {
-        Self { home: Some(Arc::downgrade(home)), port }
-    }
-
-    /// The application has taken the channel.
-    pub(crate) fn taken(mut self) {
-        self.home = None;
-    }
-}
-
-impl Drop for UnclaimedChannel {
-    fn drop(&mut self) {
-        if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
-            home.close(&self.port);
-            home.forget(&self.port);
-        }
-    }
-}
-
 impl Receiver {
-    /// `None` for a channel whose application is in another process.
-    pub(crate) fn new(accepted: AcceptedChannel, home: Arc<dyn ChannelExecutive>) -> Option<Self> {
-        let AcceptedChannel { port, grant, unclaimed } = accepted;
-        let AcceptedPort::Local(port, installer) = port else { return None };
-        // From here on the receiver closes the channel, and the guard must not.
-        if let Some(unclaimed) = unclaimed {
-            unclaimed.taken();
-        }
-        Some(Self { port, grant, home, handed: DeliveryCounts::default(), installer })
+    /// A channel that is open. One that no application takes is dropped, and so closed.
+    pub(crate) fn new(
+        port: ReceivePort,
+        installer: Option<HandlerInstaller>,
+        grant: Grant,
+        home: Arc<dyn ChannelExecutive>,
+    ) -> Self {
+        Self { port, grant, home, handed: DeliveryCounts::default(), installer }
     }
 
     /// The grant of the channel: what was promised.

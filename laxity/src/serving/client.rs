@@ -22,7 +22,6 @@ use crate::control::HostShared;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, SendSlot};
-use crate::receiver::AcceptedChannel;
 
 /// An application that is attached.
 #[derive(Debug)]
@@ -235,14 +234,8 @@ impl Application for AttachedClient {
         Ok(ReceiveSlot { mailbox: Outlet::Other(mailbox), bell: Some(bell), port, handling: None })
     }
 
-    fn accepted(&self, accepted: AcceptedChannel) {
-        let AcceptedChannel { port, grant, unclaimed } = accepted;
-        // If it has gone, a channel that is not taken is closed.
-        if self.opened(port.port(), &grant, |channel| AttachReply::Accepted { channel })
-            && let Some(unclaimed) = unclaimed
-        {
-            unclaimed.taken();
-        }
+    fn accepted(&self, port: &Arc<Port>, grant: &Grant) -> bool {
+        self.opened(port, grant, |channel| AttachReply::Accepted { channel })
     }
 
     fn not_opened(&self, port: &Arc<Port>) {
