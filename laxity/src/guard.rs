@@ -188,44 +188,52 @@ impl GuardError {
     }
 }
 
-/// The steps before a host promises anything.
-pub(crate) struct GuardPlan {
-    notes: Vec<String>,
-    /// The guard to set up, if there is to be one.
-    guard: Option<PlannedGuard>,
-}
-
-impl GuardPlan {
-    /// Plans the guard of a host whose link is of this kind, bound to an address or on the named interface. `streams` is the
-    /// share that is reserved for streams, in parts per million. With a guard the platform becomes one with it.
-    ///
-    /// # Errors
-    /// There can be no guard; or none is requested, and that of another host is on the interface.
-    pub(crate) fn of_host(
-        (config, streams): (Option<&GuardConfig>, Option<u64>),
-        kind: LinkKind,
-        at: (IpAddr, Option<&str>),
-        (platform, link_is_known): (&mut Platform, bool),
-    ) -> Result<Self, GuardError> {
-        let Some(config) = config else { return Ok(Self { notes: unguarded(at.0, at.1)?, guard: None }) };
-        let planned = PlannedGuard::new((config, streams), kind, at, (platform, link_is_known))?;
-        Ok(Self { notes: vec![planned.note(platform)], guard: Some(planned) })
+/// Plans the guard of a host whose link is of this kind, bound to an address or on the named interface, if there is to be one: the
+/// steps before a host promises anything. Returns its notes, too. `streams` is the share that is reserved for streams, in parts per
+/// million. With a guard the platform becomes one with it.
+///
+/// # Errors
+/// There can be no guard; or none is requested, and that of another host is on the interface.
+pub(crate) fn plan(
+    (config, streams): (Option<&GuardConfig>, Option<u64>),
+    kind: LinkKind,
+    (address, named): (IpAddr, Option<&str>),
+    (platform, link_is_known): (&mut Platform, bool),
+) -> Result<(Option<PlannedGuard>, Vec<String>), GuardError> {
+    let Some(config) = config else { return Ok((None, unguarded(address, named)?)) };
+    let interface = interface_of_host(address, named)?;
+    let rate = platform.link.rate.ok_or(GuardError::Rate)?;
+    // Without a known rate a guard would be too narrow for others, or no guard at all.
+    if !link_is_known {
+        return Err(GuardError::Rate);
     }
-
-    /// Carries out the plan, and adds its notes. `wire_bytes` counts what the host puts on the wire, if its packets bypass the
-    /// queueing disciplines. `priority` is that of its executive.
-    pub(crate) fn set_up(
-        self,
-        (wire_bytes, priority): (Option<Arc<AtomicU64>>, Option<u8>),
-        notes: &mut Vec<String>,
-    ) -> Result<Option<Guard>, GuardError> {
-        notes.extend(self.notes);
-        self.guard.map(|planned| planned.set_up(wire_bytes, priority)).transpose()
+    if let Some(found) = config.lag.filter(|lag| kind == LinkKind::Udp || !LAGS.contains(lag)) {
+        return Err(GuardError::Lag { found });
     }
+    let whole = GuardClasses::shaped(rate.as_bytes_per_second());
+    let usual = if kind == LinkKind::Udp || config.lag.is_some() { FLOOR } else { XDP_FLOOR };
+    let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
+    let streams = streams.map_or_else(StreamClasses::default, |share| stream_classes(whole, share));
+    let ours = whole.checked_sub(floor).and_then(|left| left.checked_sub(streams.rate));
+    let ours = ours.filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
+    let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
+    let ceiling = if kind == LinkKind::Udp { whole } else { floor };
+    let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams };
+    platform.link.rate = Some(ours);
+    // Incoming traffic has the whole link.
+    platform.receive_rate.get_or_insert(rate);
+    let shaped = Rate::bytes_per_second(whole).unwrap_or(ours);
+    platform.foreign += shaped.time_for(classes.foreign_bytes());
+    // The part of others beyond their floor, until their ceiling follows.
+    platform.foreign += config.lag.map_or(Duration::ZERO, |lag| lag.mul_ratio(whole - floor, whole));
+    platform.validate()?;
+    let planned = PlannedGuard { interface: interface.index, name: interface.name, classes, lag: config.lag };
+    let note = planned.note(platform);
+    Ok((Some(planned), vec![note]))
 }
 
 /// A guard that is possible, before it is set up.
-struct PlannedGuard {
+pub(crate) struct PlannedGuard {
     interface: u32,
     name: String,
     classes: GuardClasses,
@@ -233,41 +241,6 @@ struct PlannedGuard {
 }
 
 impl PlannedGuard {
-    fn new(
-        (config, streams): (&GuardConfig, Option<u64>),
-        kind: LinkKind,
-        (address, named): (IpAddr, Option<&str>),
-        (platform, link_is_known): (&mut Platform, bool),
-    ) -> Result<Self, GuardError> {
-        let interface = interface_of_host(address, named)?;
-        let rate = platform.link.rate.ok_or(GuardError::Rate)?;
-        // Without a known rate a guard would be too narrow for others, or no guard at all.
-        if !link_is_known {
-            return Err(GuardError::Rate);
-        }
-        if let Some(found) = config.lag.filter(|lag| kind == LinkKind::Udp || !LAGS.contains(lag)) {
-            return Err(GuardError::Lag { found });
-        }
-        let whole = GuardClasses::shaped(rate.as_bytes_per_second());
-        let usual = if kind == LinkKind::Udp || config.lag.is_some() { FLOOR } else { XDP_FLOOR };
-        let floor = config.floor.map_or(whole / usual, Rate::as_bytes_per_second);
-        let streams = streams.map_or_else(StreamClasses::default, |share| stream_classes(whole, share));
-        let ours = whole.checked_sub(floor).and_then(|left| left.checked_sub(streams.rate));
-        let ours = ours.filter(|_| floor >= LEAST_FLOOR).and_then(Rate::bytes_per_second);
-        let ours = ours.ok_or(GuardError::Floor { floor, rate: whole })?;
-        let ceiling = if kind == LinkKind::Udp { whole } else { floor };
-        let classes = GuardClasses { rate: whole, floor, ceiling, mtu: interface.mtu, streams };
-        platform.link.rate = Some(ours);
-        // Incoming traffic has the whole link.
-        platform.receive_rate.get_or_insert(rate);
-        let shaped = Rate::bytes_per_second(whole).unwrap_or(ours);
-        platform.foreign += shaped.time_for(classes.foreign_bytes());
-        // The part of others beyond their floor, until their ceiling follows.
-        platform.foreign += config.lag.map_or(Duration::ZERO, |lag| lag.mul_ratio(whole - floor, whole));
-        platform.validate()?;
-        Ok(Self { interface: interface.index, name: interface.name.clone(), classes, lag: config.lag })
-    }
-
     /// The note about the guard.
     fn note(&self, platform: &Platform) -> String {
         let GuardClasses { rate, floor, ceiling, .. } = self.classes;
@@ -283,7 +256,9 @@ impl PlannedGuard {
         )
     }
 
-    fn set_up(self, wire_bytes: Option<Arc<AtomicU64>>, priority: Option<u8>) -> Result<Guard, GuardError> {
+    /// Sets it up. `wire_bytes` counts what the host puts on the wire, if its packets bypass the queueing disciplines. `priority` is
+    /// that of its executive.
+    pub(crate) fn set_up(self, wire_bytes: Option<Arc<AtomicU64>>, priority: Option<u8>) -> Result<Guard, GuardError> {
         let Self { interface, name, classes, lag } = self;
         let what = format!("guarding {name}");
         let failed = |source| GuardError::System { what: what.clone(), source };
@@ -324,10 +299,6 @@ impl PlannedGuard {
 fn stream_classes(link: u64, share_ppm: u64) -> StreamClasses {
     let rate = u128::from(link) * u128::from(share_ppm) / 1_000_000;
     StreamClasses { rate: u64::try_from(rate).unwrap_or(link), most: InterfaceStreams::MOST as u32 }
-}
-
-fn system(what: &'static str) -> impl Fn(io::Error) -> GuardError {
-    move |source| GuardError::System { what: what.to_owned(), source }
 }
 
 /// Reports what became of guards that killed hosts left behind.
@@ -377,12 +348,9 @@ fn interfaces_of<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>)
 
 /// The interface by which a host with this address sends, if it can be guarded and have streams.
 pub(crate) fn interface_of_host(address: IpAddr, named: Option<&str>) -> Result<Interface, GuardError> {
-    let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(system("the interfaces"))?;
-    only_interface(&all, address, named).cloned()
-}
-
-fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>) -> Result<&'a Interface, GuardError> {
-    let found = interfaces_of(all, address, named);
+    let failed = |source| GuardError::System { what: "the interfaces".to_owned(), source };
+    let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(failed)?;
+    let found = interfaces_of(&all, address, named);
     let interface = match found.as_slice() {
         [] => return Err(GuardError::Interfaces { address, found: "none".to_owned() }),
         [only] => *only,
@@ -394,7 +362,7 @@ fn only_interface<'a>(all: &'a [Interface], address: IpAddr, named: Option<&str>
     let kind = |found: &str| GuardError::Kind { interface: interface.name.clone(), found: found.to_owned() };
     match interface.kind.as_deref() {
         _ if is_loopback(interface) => Err(kind("the loopback interface")),
-        None | Some("veth") => Ok(interface),
+        None | Some("veth") => Ok(interface.clone()),
         Some(other) => Err(kind(&format!("a {other}"))),
     }
 }

@@ -32,7 +32,7 @@ use crate::executive::{
 };
 use crate::experiments::Marks;
 use crate::grant::ChannelSpec;
-use crate::guard::{Guard, GuardPlan, interface_of_host};
+use crate::guard::{self, Guard, interface_of_host};
 use crate::holdings::Holdings;
 use crate::host_status::HostStatus;
 use crate::link::{self, DropAllowance, LinkWithFrames};
@@ -283,7 +283,7 @@ impl Host {
         }
         let at = (address.ip(), config.link.interface());
         let asked = (config.guard.as_ref(), config.streams.map(|streams| streams.share_ppm));
-        let guard = GuardPlan::of_host(asked, link, at, (&mut platform, costs.link_is_known))?;
+        let (guard, guard_notes) = guard::plan(asked, link, at, (&mut platform, costs.link_is_known))?;
         early_notes.extend(Streams::reserve(config.streams.as_ref(), &mut platform)?);
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
@@ -292,7 +292,9 @@ impl Host {
             Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
             None => None,
         };
-        let guard = guard.set_up((bound.wire_bytes(), config.advanced.fifo_priority), &mut early_notes)?;
+        early_notes.extend(guard_notes);
+        let guard =
+            guard.map(|planned| planned.set_up(bound.wire_bytes(), config.advanced.fifo_priority)).transpose()?;
         if guard.is_some() {
             bound.take_own_class()?;
         }
