@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::contract::Service;
+use laxity_core::contract::{Contract, Service};
 use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -482,8 +482,11 @@ impl ChannelExecutive for ExecutiveConnection {
         counters
     }
 
-    fn figures(&self, port: &Port, _: &Grant) -> Figures {
-        self.counted(port).figures
+    fn figures(&self, port: &Port, grant: &Grant) -> Figures {
+        let contract = grant.service.contract();
+        // Of an executive that is gone only what it told last is known, which may be nothing.
+        let (name, best_effort) = (grant.name.clone(), contract.is_none());
+        Figures { name, best_effort, deadline: contract.map(Contract::deadline), ..self.counted(port).figures }
     }
 
     fn of_end(&self, end: End, peer: SocketAddr) -> Error {

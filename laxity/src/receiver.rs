@@ -4,7 +4,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::contract::Contract;
 use laxity_core::event::End;
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::frames::MessageBuf;
@@ -101,10 +100,6 @@ impl Receiver {
         let mut figures = self.watch().figures();
         if self.home.is_lost() {
             // The figures that the executive published last may be older than the last message.
-            let contract = self.grant.service.contract();
-            figures.name.clone_from(&self.grant.name);
-            figures.best_effort = contract.is_none();
-            figures.deadline = contract.map(Contract::deadline);
             self.handed.add_to(&mut figures);
         }
         figures

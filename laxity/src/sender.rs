@@ -318,9 +318,9 @@ impl Sender {
     /// Once the channel is closed ([`Sender::finish`]), they contain the receiver's last report. Messages that may be lost with
     /// the process of the executive ([`Sender::unresolved`]) count as lost, with the cause `laxity`.
     pub fn snapshot(&mut self) -> ChannelSnapshot {
-        let report = self.end().and_then(|end| if let End::Closed { report } = end { report } else { None });
+        let end = self.end();
         let unresolved = self.unresolved();
-        ChannelSnapshot::of_sender(&self.grant, &self.counters(), report.as_ref(), unresolved)
+        ChannelSnapshot::of_sender(&self.grant, &self.counters(), end, unresolved)
     }
 
     /// Makes a [`ChannelWatch`], which reads the channel's counters from any thread.

@@ -13,7 +13,6 @@ use laxity_core::event::End;
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
-use laxity_core::wire::MessageCounts;
 use laxity_link::Counters;
 use laxity_link::xdp::{EarlyFigures, XdpStatus};
 use serde::{Serialize, Serializer};
@@ -101,14 +100,15 @@ impl Serialize for ChannelSnapshot {
 }
 
 impl ChannelSnapshot {
-    /// A sending channel of which the receiver told `report`, if it did. Messages that may be lost with an executive (`unresolved`) count as lost,
+    /// A sending channel; its receiver has told a report if it ended so. Messages that may be lost with an executive (`unresolved`) count as lost,
     /// by Laxity's fault; those that the report of a closed channel leaves out count as lost, unexplained.
     pub(crate) fn of_sender(
         grant: &Grant,
         counters: &SendCounters,
-        report: Option<&MessageCounts>,
+        end: Option<End>,
         unresolved: u64,
     ) -> Self {
+        let report = if let Some(End::Closed { report }) = end { report } else { None };
         let contract = grant.service.contract();
         let mut figures = Figures {
             name: grant.name.clone(),
@@ -120,7 +120,7 @@ impl ChannelSnapshot {
             bound: grant.deadline,
             ..Figures::default()
         };
-        if let Some(report) = report {
+        if let Some(report) = &report {
             figures.delivered = report.delivered + report.late + report.undecided;
             figures.late = report.late;
             figures.lost = report.lost;
@@ -142,18 +142,8 @@ impl ChannelSnapshot {
     fn of_watch(direction: Direction, watch: &ChannelWatch) -> Self {
         let (grant, port) = (&watch.grant, &watch.port);
         match direction {
-            Direction::Sends => {
-                let report = port.end().and_then(|end| if let End::Closed { report } = end { report } else { None });
-                Self::of_sender(grant, &watch.send_counters(), report.as_ref(), 0)
-            }
-            Direction::Receives => {
-                let contract = grant.service.contract();
-                // Of an executive that is gone only what it told last is known, which may be nothing.
-                let (name, best_effort) = (grant.name.clone(), contract.is_none());
-                let figures =
-                    Figures { name, best_effort, deadline: contract.map(Contract::deadline), ..watch.figures() };
-                Self { direction, peer: grant.peer, figures, misses_known: true }
-            }
+            Direction::Sends => Self::of_sender(grant, &watch.send_counters(), port.end(), 0),
+            Direction::Receives => Self { direction, peer: grant.peer, figures: watch.figures(), misses_known: true },
         }
     }
 }
@@ -416,6 +406,7 @@ impl ChannelList {
 mod tests {
     use laxity_core::endpoint::ExceededPremise;
     use laxity_core::figures::Latencies;
+    use laxity_core::wire::MessageCounts;
 
     use super::*;
     use crate::guard::Coverage;
@@ -492,7 +483,7 @@ mod tests {
             executive: 1,
         };
         let counters = SendCounters { accepted: 10, ..SendCounters::default() };
-        ChannelSnapshot::of_sender(&grant, &counters, report.as_ref(), 0).figures
+        ChannelSnapshot::of_sender(&grant, &counters, Some(End::Closed { report }), 0).figures
     }
 
     fn guaranteed() -> Service {
