@@ -14,7 +14,7 @@ use laxity_core::contract::{Contract, Service};
 use laxity_core::event::{ChannelId, PeerRequest, SenderPace};
 use laxity_core::units::Duration;
 
-use crate::control::ControlState;
+use crate::control::{ControlState, NoticeEffect};
 use crate::executive::ExecutiveCommand;
 
 /// The time after which a sender that has not answered is told again.
@@ -141,7 +141,6 @@ impl ControlState {
     /// Tells all best effort this spacing.
     fn ask(&mut self, spacing: Duration) {
         let now = StdInstant::now();
-        let mut asked = Vec::new();
         for (channel, known) in &mut self.channels {
             let is_best_effort = known.service.contract().is_none();
             let Some(part) = known.part.as_mut().filter(|part| is_best_effort && part.asked != spacing) else {
@@ -151,36 +150,25 @@ impl ControlState {
             part.confirmed = part.confirmed.min(spacing);
             (part.asked, part.told) = (spacing, Some((now, now)));
             self.arrivals.incoming.set_spacing(part.id, spaced(part.confirmed));
-            asked.push((*channel, spacing));
-        }
-        self.tell(asked);
-    }
-
-    fn tell(&mut self, asked: Vec<(ChannelId, Duration)>) {
-        for (channel, spacing) in asked {
-            self.push_command(ExecutiveCommand::Space { channel, spacing });
+            self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Space { channel: *channel, spacing }));
         }
     }
 
     /// Tells those again who have not answered, and closes those who do not.
     pub(crate) fn attend_to_arrivals(&mut self) {
         let now = StdInstant::now();
-        let (mut again, mut gone) = (Vec::new(), Vec::new());
-        for (channel, known) in &mut self.channels {
+        for (&channel, known) in &mut self.channels {
             let Some(part) = known.part.as_mut() else { continue };
             let Some((first, last)) = part.told else { continue };
             if now.duration_since(first) >= PATIENCE {
-                gone.push((*channel, part.id));
+                self.arrivals.incoming.remove(part.id);
                 known.part = None;
+                self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Close(channel)));
             } else if now.duration_since(last) >= AGAIN {
                 part.told = Some((first, now));
-                again.push((*channel, part.asked));
+                let spacing = part.asked;
+                self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Space { channel, spacing }));
             }
-        }
-        self.tell(again);
-        for (channel, id) in gone {
-            self.arrivals.incoming.remove(id);
-            self.push_command(ExecutiveCommand::Close(channel));
         }
     }
 

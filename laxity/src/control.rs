@@ -107,7 +107,7 @@ pub(crate) struct ControlState {
     pub(crate) lingering: Vec<(StdInstant, ChannelId, ChannelEntry)>,
     next_ticket: u64,
     /// The results of a batch of notices, in order; they wait until the bounds allow for them.
-    outcomes: Vec<NoticeEffect>,
+    pub(crate) outcomes: Vec<NoticeEffect>,
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
@@ -120,7 +120,7 @@ pub(crate) struct ControlState {
 }
 
 /// The result of a notice.
-enum NoticeEffect {
+pub(crate) enum NoticeEffect {
     Command(ExecutiveCommand),
     /// The channel is open: its opener learns it, or the channel is closed again.
     Opened {
