@@ -29,7 +29,7 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
 use crate::platform_file;
-use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, SendPath, SendPort};
+use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, RingTimes, SendPath, SendPort};
 use crate::receiver::Receiver;
 use crate::streams::{StreamReport, StreamSpec};
 
@@ -266,8 +266,8 @@ impl ExecutiveConnection {
         let (memory, grant, port) = opened?;
         let ends = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
-        let mailbox = SendPath::Other(Box::new(SendMailbox::new(writer, rung, memory.shape.bytes)));
-        Ok((SendPort { mailbox, port }, grant))
+        let mailbox = SendPath::Other(Box::new(SendMailbox::new(writer, memory.shape.bytes)));
+        Ok((SendPort { mailbox, rung: Arc::new(RingTimes(rung)), put: 0, port }, grant))
     }
 
     /// Receives by a name: accepted channels come through the receiver.

@@ -19,7 +19,7 @@ use laxity_drive::OutboundMessage;
 
 use crate::signal::Notifier;
 use crate::statistics::Statistics;
-use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, RingWord};
 
 /// A message in transit to the application.
 #[derive(Debug)]
@@ -48,8 +48,6 @@ pub(crate) trait RemoteOutbox: std::fmt::Debug + Send {
     fn take(&mut self) -> Option<OutboundMessage>;
     /// As [`SendSlot::give`].
     fn give(&mut self, message: MessageBuf);
-    /// As [`SendSlot::put_at`].
-    fn put_at(&self, now: Instant, begin: Instant) -> Instant;
 }
 
 /// The executive's end of the mailbox of an application in another process, which empties it.
@@ -76,8 +74,6 @@ pub(crate) trait SendSide: std::fmt::Debug + Send {
     fn free(&mut self) -> Option<MessageBuf>;
     /// As [`SendPort::put`].
     fn put(&mut self, outbound: OutboundMessage);
-    /// As [`SendPort::has_rung`].
-    fn has_rung(&mut self, now: Instant);
     /// As [`SendPort::pending`].
     fn pending(&mut self) -> u64;
 }
@@ -164,6 +160,9 @@ impl Port {
 #[derive(Debug)]
 pub(crate) struct SendSlot {
     pub(crate) mailbox: Mailbox,
+    pub(crate) rung: Arc<RingTimes>,
+    /// The number of messages that were taken.
+    pub(crate) taken: u64,
     /// The application of another process, and the channel's place in its bell.
     pub(crate) bell: Option<(u32, u32)>,
     pub(crate) port: Arc<Port>,
@@ -171,27 +170,19 @@ pub(crate) struct SendSlot {
 
 #[derive(Debug)]
 pub(crate) enum Mailbox {
-    Own {
-        inbox: rtrb::Consumer<OutboundMessage>,
-        free: rtrb::Producer<MessageBuf>,
-        rung: Arc<RingTimes>,
-        /// The number of messages that were taken.
-        taken: u64,
-    },
+    Own { inbox: rtrb::Consumer<OutboundMessage>, free: rtrb::Producer<MessageBuf> },
     Other(Box<dyn RemoteOutbox>),
 }
 
 impl SendSlot {
     /// The oldest message in the mailbox.
     pub(crate) fn take(&mut self) -> Option<OutboundMessage> {
-        match &mut self.mailbox {
-            Mailbox::Own { inbox, taken, .. } => {
-                let outbound = inbox.pop().ok()?;
-                *taken += 1;
-                Some(outbound)
-            }
-            Mailbox::Other(mailbox) => mailbox.take(),
-        }
+        let outbound = match &mut self.mailbox {
+            Mailbox::Own { inbox, .. } => inbox.pop().ok()?,
+            Mailbox::Other(mailbox) => mailbox.take()?,
+        };
+        self.taken += 1;
+        Some(outbound)
     }
 
     /// Gives a message back that has been sent, or is not taken.
@@ -206,27 +197,16 @@ impl SendSlot {
     /// When the message was in and rung for that was taken last and whose application had begun that at `begin`: `now` if it is still
     /// about to ring.
     pub(crate) fn put_at(&self, now: Instant, begin: Instant) -> Instant {
-        match &self.mailbox {
-            Mailbox::Own { rung, taken, .. } => rang_within(rung.of(taken.saturating_sub(1)), now, begin),
-            Mailbox::Other(mailbox) => mailbox.put_at(now, begin),
-        }
+        let rang_at = self.rung.of(self.taken.saturating_sub(1));
+        if rang_at < begin { now.max(begin) } else { rang_at.min(now).max(begin) }
     }
-}
-
-/// When it rang at `rang_at`, of an application that began at `begin`: `now` if it has not rung for this message yet.
-pub(crate) fn rang_within(rang_at: Instant, now: Instant, begin: Instant) -> Instant {
-    if rang_at < begin { now.max(begin) } else { rang_at.min(now).max(begin) }
 }
 
 /// When an application had put each message into its mailbox, and rung, ns. A place is used again once its message has been taken.
 #[derive(Debug)]
-pub(crate) struct RingTimes(Box<[AtomicU64]>);
+pub(crate) struct RingTimes(pub(crate) RingWord);
 
 impl RingTimes {
-    fn new(messages: usize) -> Self {
-        Self((0..=messages).map(|_| AtomicU64::new(0)).collect())
-    }
-
     fn place(&self, number: u64) -> &AtomicU64 {
         &self.0[(number % self.0.len() as u64) as usize]
     }
@@ -367,18 +347,15 @@ impl ExecutivePort {
 #[derive(Debug)]
 pub(crate) struct SendPort {
     pub(crate) mailbox: SendPath,
+    pub(crate) rung: Arc<RingTimes>,
+    /// The number of messages that were put in.
+    pub(crate) put: u64,
     pub(crate) port: Arc<Port>,
 }
 
 #[derive(Debug)]
 pub(crate) enum SendPath {
-    Own {
-        outbox: rtrb::Producer<OutboundMessage>,
-        free: rtrb::Consumer<MessageBuf>,
-        rung: Arc<RingTimes>,
-        /// The number of messages that were put in.
-        put: u64,
-    },
+    Own { outbox: rtrb::Producer<OutboundMessage>, free: rtrb::Consumer<MessageBuf> },
     Other(Box<dyn SendSide>),
 }
 
@@ -401,13 +378,8 @@ impl SendPort {
 
     /// The application has put a message in, and rung.
     pub(crate) fn has_rung(&mut self, now: Instant) {
-        match &mut self.mailbox {
-            SendPath::Own { rung, put, .. } => {
-                rung.note(*put, now);
-                *put += 1;
-            }
-            SendPath::Other(mailbox) => mailbox.has_rung(now),
-        }
+        self.rung.note(self.put, now);
+        self.put += 1;
     }
 
     /// Messages in the mailbox of an executive in another process that it has not given back: not taken, or not sent.
@@ -460,10 +432,10 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
-    let rung = Arc::new(RingTimes::new(buffers));
-    let mailbox = Mailbox::Own { inbox, free: give, rung: Arc::clone(&rung), taken: 0 };
-    let slot = SendSlot { mailbox, bell: None, port: Arc::clone(&port) };
-    (SendPort { mailbox: SendPath::Own { outbox, free, rung, put: 0 }, port }, slot)
+    let rung = Arc::new(RingTimes(RingWord::zeros(buffers + 1)));
+    let mailbox = Mailbox::Own { inbox, free: give };
+    let slot = SendSlot { mailbox, rung: Arc::clone(&rung), taken: 0, bell: None, port: Arc::clone(&port) };
+    (SendPort { mailbox: SendPath::Own { outbox, free }, rung, put: 0, port }, slot)
 }
 
 /// Both sides of a receiving channel's mailbox for `messages` messages.

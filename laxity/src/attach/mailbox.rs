@@ -17,10 +17,7 @@ use laxity_shm::Words;
 use laxity_shm::ring::{HEAD, RingReader, RingWriter};
 
 use crate::attach::flags::ClientFlags;
-use crate::port::{
-    self, InboundMessage, MessageInfo, ReceiveSide, RemoteInbox, RemoteOutbox, ReturnedBuffers, SendSide,
-};
-use crate::sync;
+use crate::port::{InboundMessage, MessageInfo, ReceiveSide, RemoteInbox, RemoteOutbox, ReturnedBuffers, SendSide};
 
 /// The application at the other end of a mailbox. One that was blamed, for this mailbox or another one, is not heard any more; of one that
 /// has gone only what it had put before is taken.
@@ -36,8 +33,6 @@ pub(crate) struct OtherEnd {
 pub(crate) struct RemoteSendMailbox {
     reader: RingReader<Words>,
     free: Vec<MessageBuf>,
-    rung: sync::RingWord,
-    taken: u64,
     /// When the last message arrived, or the channel began: none comes from before that.
     last: Instant,
     /// So many messages are taken once it has gone.
@@ -46,15 +41,9 @@ pub(crate) struct RemoteSendMailbox {
 }
 
 impl RemoteSendMailbox {
-    pub(crate) fn new(
-        reader: RingReader<Words>,
-        rung: sync::RingWord,
-        buffers: usize,
-        bytes: usize,
-        of: OtherEnd,
-    ) -> Self {
+    pub(crate) fn new(reader: RingReader<Words>, buffers: usize, bytes: usize, of: OtherEnd) -> Self {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
-        Self { reader, free, rung, taken: 0, last: now(), left: buffers, of }
+        Self { reader, free, last: now(), left: buffers, of }
     }
 }
 
@@ -73,7 +62,6 @@ impl RemoteOutbox for RemoteSendMailbox {
         let mut message = self.free.pop()?;
         message.set_len(len);
         let [arrival, waited, ..] = self.reader.take(&mut message);
-        self.taken += 1;
         // It cannot have come later than now, nor before the last one.
         let arrival = Instant::from_nanos(arrival).max(self.last).min(now());
         self.last = arrival;
@@ -84,11 +72,6 @@ impl RemoteOutbox for RemoteSendMailbox {
     fn give(&mut self, message: MessageBuf) {
         self.free.push(message);
         self.reader.free();
-    }
-
-    fn put_at(&self, now: Instant, begin: Instant) -> Instant {
-        let place = (self.taken.saturating_sub(1) % self.rung.len() as u64) as usize;
-        port::rang_within(Instant::from_nanos(self.rung[place].load(Ordering::Acquire)), now, begin)
     }
 }
 
@@ -136,16 +119,14 @@ pub(crate) struct SendMailbox {
     buffers: Vec<MessageBuf>,
     /// The number of them in the application's hands.
     lent: usize,
-    rung: sync::RingWord,
-    put: u64,
 }
 
 impl SendMailbox {
-    pub(crate) fn new(writer: RingWriter<Words>, rung: sync::RingWord, bytes: usize) -> Self {
+    pub(crate) fn new(writer: RingWriter<Words>, bytes: usize) -> Self {
         // A sender writes one message at a time, and may keep one that it did not send.
         let buffers = (0..2).map(|_| MessageBuf::with_capacity(bytes)).collect();
         let slots = writer.room();
-        Self { writer, slots, buffers, lent: 0, rung, put: 0 }
+        Self { writer, slots, buffers, lent: 0 }
     }
 }
 
@@ -168,12 +149,6 @@ impl SendSide for SendMailbox {
         self.writer.put(&head, &message);
         self.lent = self.lent.saturating_sub(1);
         self.buffers.push(message);
-    }
-
-    fn has_rung(&mut self, now: Instant) {
-        let place = (self.put % self.rung.len() as u64) as usize;
-        self.rung[place].store(now.as_nanos(), Ordering::Release);
-        self.put += 1;
     }
 
     fn pending(&mut self) -> u64 {

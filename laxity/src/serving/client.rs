@@ -21,7 +21,7 @@ use crate::channel_executive::of_port;
 use crate::control::HostShared;
 use crate::error::Error;
 use crate::grant::Grant;
-use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, SendSlot};
+use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, RingTimes, SendSlot};
 
 /// An application that is attached.
 #[derive(Debug)]
@@ -222,8 +222,9 @@ impl Application for AttachedClient {
         let (memory, of, bell, port) = self.allot(messages, bytes, true, takes)?;
         let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
         let (reader, rung) = reader.zip(memory.rung(&self.region)).ok_or_else(|| no_memory(true))?;
-        let mailbox = Box::new(RemoteSendMailbox::new(reader, rung, messages, bytes, of));
-        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), bell: Some(bell), port })
+        let mailbox = Box::new(RemoteSendMailbox::new(reader, messages, bytes, of));
+        let rung = Arc::new(RingTimes(rung));
+        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), rung, taken: 0, bell: Some(bell), port })
     }
 
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal> {
