@@ -47,8 +47,6 @@ pub struct Sender {
     pub(crate) home: Arc<dyn ChannelExecutive>,
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
-    /// The number of messages that were put into the mailbox.
-    put: u64,
     /// The number of the next message and its earliest logical arrival, as long as a handler in the kernel has the channel, and
     /// after it.
     lent: Option<(u64, u64)>,
@@ -107,7 +105,7 @@ impl Sender {
         // Under `decay` every message is taken at any time: there is no regulator to copy.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { port, grant, marks, overload, regulator, home, spare: None, put: 0, lent: None, closing: false }
+        Self { port, grant, marks, overload, regulator, home, spare: None, lent: None, closing: false }
     }
 
     /// The grant of the channel: what was promised.
@@ -120,7 +118,7 @@ impl Sender {
         let mut counters = self.home.send_counters(&self.port.port);
         if self.home.is_lost() {
             // The counters that the executive published last may be older than the last message.
-            counters.accepted = counters.accepted.max(self.put);
+            counters.accepted = counters.accepted.max(self.port.put);
         }
         counters
     }
@@ -138,7 +136,7 @@ impl Sender {
         }
         if !self.home.is_lost() {
             // The channel has ended in order, but not all messages were sent when it did.
-            return self.put.saturating_sub(self.home.send_counters(&self.port.port).sent);
+            return self.port.put.saturating_sub(self.home.send_counters(&self.port.port).sent);
         }
         let most = match self.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
             Some(contract) => {
@@ -146,9 +144,9 @@ impl Sender {
                 let in_one_deadline = in_transit.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
                 in_one_deadline + self.port.pending()
             }
-            None => self.put.saturating_sub(self.home.send_counters(&self.port.port).sent),
+            None => self.port.put.saturating_sub(self.home.send_counters(&self.port.port).sent),
         };
-        self.put.min(most)
+        self.port.put.min(most)
     }
 
     /// Sends `message`. Waits while the contract or the queue has no room, unless the channel's policy is
@@ -360,7 +358,7 @@ impl Sender {
         let Some(contract) = self.grant.service.contract().copied() else {
             return refused("its reply channel is best effort, expected one with a contract");
         };
-        if self.put > 0 {
+        if self.port.put > 0 {
             return refused("its reply channel has been sent on, expected one on which nothing was");
         }
         let Some(place) = self.port.port.index() else { return refused("its reply channel is of another process") };
@@ -452,7 +450,6 @@ impl Sender {
             self.spare = Some(message);
             return Err(gone);
         }
-        self.put += 1;
         let arrival = sys::now().before(waited);
         if let Some(regulator) = &mut self.regulator {
             let stamp = regulator.stamp(arrival);
