@@ -46,24 +46,6 @@ const LINGER: StdDuration = StdDuration::from_millis(500);
 /// Notices of the executive that are looked at together.
 const BATCH: usize = 64;
 
-/// The rules by which a host treats its channels.
-#[derive(Clone, Debug)]
-pub(crate) struct ControlSettings {
-    pub(crate) lease: Duration,
-    pub(crate) hold_sending: bool,
-    pub(crate) hold_receiving: bool,
-    /// The holdings that channels may have in all.
-    pub(crate) whole: Holdings,
-    /// Frames beside those that the channels that receive best effort share.
-    pub(crate) shared_frames: usize,
-    /// The guarantee of its grants.
-    pub(crate) backing: Backing,
-    /// The executive's view of the premises of that guarantee.
-    pub(crate) published: Arc<PublishedCounters>,
-    /// The guard of its link, and the address that its packets are from.
-    pub(crate) guard: Option<(GuardWatch, IpAddr)>,
-}
-
 /// The state of a host that application threads, the control thread and the executive share.
 pub(crate) struct HostShared {
     pub(crate) doorbell: Arc<Doorbell>,
@@ -76,24 +58,29 @@ pub(crate) struct HostShared {
     /// The number of forks of the process when the host began.
     pub(crate) forks: u32,
     pub(crate) platform: Platform,
-    pub(crate) behaviour: ControlSettings,
+    pub(crate) lease: Duration,
+    pub(crate) hold_sending: bool,
+    pub(crate) hold_receiving: bool,
+    /// The holdings that channels may have in all.
+    pub(crate) whole: Holdings,
+    /// Frames beside those that the channels that receive best effort share.
+    pub(crate) shared_frames: usize,
+    /// The guarantee of its grants.
+    pub(crate) backing: Backing,
+    /// What the executive publishes: its view of the premises of that guarantee, and its counters.
+    pub(crate) published: Arc<PublishedCounters>,
+    /// The guard of its link, and the address that its packets are from.
+    pub(crate) guard: Option<(GuardWatch, IpAddr)>,
     /// The longest time that a frame may wait until it is found.
     pub(crate) input_delay: Duration,
     /// Notified when the executive serves its channels as admission reckons with.
     pub(crate) rearranged: Condvar,
-    /// The applications that it serves in other processes.
-    pub(crate) served: AttachedApplications,
+    /// The bells of applications in other processes, and the descriptors that upcalls read, once there may be some.
+    pub(crate) bells: OnceLock<Arc<WakeSet>>,
+    /// The number of such applications, including those that are about to attach.
+    pub(crate) applications: Arc<AtomicUsize>,
     pub(crate) commands: Mutex<rtrb::Producer<ExecutiveCommand>>,
     pub(crate) state: Mutex<ControlState>,
-}
-
-/// The state that all servers of one executive share.
-#[derive(Default)]
-pub(crate) struct AttachedApplications {
-    /// Their bells, and the descriptors that upcalls read, once there may be some.
-    bells: OnceLock<Arc<WakeSet>>,
-    /// The number of applications, including those that are about to attach.
-    pub(crate) applications: Arc<AtomicUsize>,
 }
 
 /// The control thread's state of the channels.
@@ -175,11 +162,11 @@ impl HostShared {
     /// # Errors
     /// If the process has no descriptor left.
     pub(crate) fn bells(&self) -> std::io::Result<&Arc<WakeSet>> {
-        if let Some(bells) = self.served.bells.get() {
+        if let Some(bells) = self.bells.get() {
             return Ok(bells);
         }
         let made = Arc::new(WakeSet::new(&self.doorbell.wake)?);
-        Ok(self.served.bells.get_or_init(|| made))
+        Ok(self.bells.get_or_init(|| made))
     }
 
     /// Hands a command to the executive and wakes it.
@@ -426,7 +413,7 @@ impl HostShared {
             input_delay,
             upstream,
             transit,
-            work_conserving: !self.behaviour.hold_receiving,
+            work_conserving: !self.hold_receiving,
             priority: 0,
             messages,
             packets,
@@ -439,7 +426,7 @@ impl HostShared {
             self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
         };
         let made = state
-            .has_room(self.behaviour.whole, request, holds)
+            .has_room(self.whole, request, holds)
             .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.service, takes));
         let (end, slot) = match made {
             Ok(made) => made,
@@ -530,7 +517,7 @@ impl HostShared {
 
     /// The traffic on its link that is in the bound of a channel to `peer`.
     fn covers(&self, peer: SocketAddr) -> Coverage {
-        match &self.behaviour.guard {
+        match &self.guard {
             Some((guard, from)) if !guard.covers(*from, peer.ip()) => Coverage::Laxity,
             _ => Coverage::of(&self.platform),
         }
@@ -538,10 +525,9 @@ impl HostShared {
 
     /// The guarantee of this host for a channel; best effort has none.
     fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
-        let ControlSettings { backing, published, .. } = &self.behaviour;
-        let is_withdrawn = || published.premises.lock().unwrap_or_else(PoisonError::into_inner).are_withdrawn();
+        let is_withdrawn = || self.published.premises.lock().unwrap_or_else(PoisonError::into_inner).are_withdrawn();
         let promises = service.contract().is_some() && !is_withdrawn();
-        if promises { backing.guarantee(admission) } else { Guarantee::default() }
+        if promises { self.backing.guarantee(admission) } else { Guarantee::default() }
     }
 
     fn ended(&self, channel: ChannelId, end: End) {

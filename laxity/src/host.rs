@@ -4,7 +4,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
 use std::thread::JoinHandle;
 
 use laxity_core::admission::answer::Rule;
@@ -24,7 +24,7 @@ use crate::calibration::{Costs, ExecutiveSetup, Premises, WindowClaims};
 use crate::channel_executive::ChannelExecutive;
 use crate::claims::{ClaimAttempt, OwnFile};
 use crate::config::HostConfig;
-use crate::control::{AttachedApplications, ControlSettings, ControlState, HostShared, OpenedChannel};
+use crate::control::{ControlState, HostShared, OpenedChannel};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{
@@ -98,11 +98,8 @@ impl Drop for HostExecutive {
 /// An executive in this process. Dropping it closes its channels and stops the threads.
 pub(crate) struct LocalExecutive {
     pub(crate) shared: Arc<HostShared>,
-    pub(crate) published: Arc<PublishedCounters>,
-    /// Counters of the early demultiplexer; `None` with a UDP socket.
-    early: Option<Arc<XdpStatus>>,
-    /// The allowance for frames that the demultiplexer drops.
-    allowed_drops: Option<DropAllowance>,
+    /// Counters of the early demultiplexer, and the allowance for frames that it drops; `None` with a UDP socket.
+    early: Option<(Arc<XdpStatus>, DropAllowance)>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
     /// Streams of kernel sockets, as long as there is a guard.
@@ -258,15 +255,15 @@ impl Host {
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
         let mut bound = link::bind(&config, &platform, batch)?;
-        let (address, early) = (bound.address(), bound.status());
-        let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
-        if early.is_none() && shortened.take().is_some() {
+        let (address, status) = (bound.address(), bound.status());
+        let link = if status.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
+        if status.is_none() && shortened.take().is_some() {
             // The link became a socket after all.
             platform = longest;
         }
-        let (mut allowed_drops, mut early_notes) = (None, Vec::new());
-        if let (Some(early), Some(options)) = (&early, config.link.xdp()) {
-            let allowance = DropAllowance::new(early, options);
+        let (mut early, mut early_notes) = (None, Vec::new());
+        if let Some((status, options)) = status.zip(config.link.xdp()) {
+            let allowance = DropAllowance::new(&status, options);
             allowance.check()?;
             let (period, cost) = allowance.interference();
             platform.interference.periodic.push((period, cost));
@@ -276,10 +273,10 @@ impl Host {
                  bound contains {cost} in {period} for them",
                 allowance.frames_per_second,
                 allowance.cost,
-                early.opened().drop_cost,
+                status.opened().drop_cost,
                 options.frame_overhead
             ));
-            allowed_drops = Some(allowance);
+            early = Some((status, allowance));
         }
         let at = (address.ip(), config.link.interface());
         let asked = (config.guard.as_ref(), config.streams.map(|streams| streams.share_ppm));
@@ -414,23 +411,22 @@ impl Host {
             kernel,
             forks: sys::forks(),
             platform,
-            behaviour: ControlSettings {
-                lease: config.advanced.lease.into(),
-                hold_sending: config.advanced.hold_sending,
-                hold_receiving: config.advanced.hold_receiving,
-                whole: Holdings {
-                    channels: config.advanced.channels as u64,
-                    frames: (config.advanced.frames - shared_frames) as u64,
-                    bytes: config.advanced.receive_memory,
-                },
-                shared_frames,
-                backing: status.backing.clone(),
-                published: Arc::clone(&published),
-                guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
+            lease: config.advanced.lease.into(),
+            hold_sending: config.advanced.hold_sending,
+            hold_receiving: config.advanced.hold_receiving,
+            whole: Holdings {
+                channels: config.advanced.channels as u64,
+                frames: (config.advanced.frames - shared_frames) as u64,
+                bytes: config.advanced.receive_memory,
             },
+            shared_frames,
+            backing: status.backing.clone(),
+            published,
+            guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
             input_delay: admission.input_delay(),
             rearranged: Condvar::new(),
-            served: AttachedApplications::default(),
+            bells: OnceLock::new(),
+            applications: Arc::default(),
             commands: Mutex::new(command_writer),
             state: Mutex::new(ControlState::new(admission, proves_bounds, is_metered)),
         });
@@ -445,9 +441,7 @@ impl Host {
         let executive = Some(executive_thread);
         let mut here = LocalExecutive {
             shared,
-            published,
             early,
-            allowed_drops,
             _awake: awake,
             _claim: claim,
             streams: streams.map(Arc::new),
@@ -545,8 +539,10 @@ impl Host {
         Snapshot {
             channels: self.channels.snapshots(),
             link: self.link_counters(),
-            early: here.and_then(|here| Some(EarlySnapshot::new(here.early.as_deref()?, here.allowed_drops))),
-            frames: here.map(|here| *locked(&here.published.frames)),
+            early: here
+                .and_then(|here| here.early.as_ref())
+                .map(|(status, allowed)| EarlySnapshot::new(status, *allowed)),
+            frames: here.map(|here| *locked(&here.shared.published.frames)),
             premises,
             gaps,
             utilisation: here.map(|here| here.shared.utilisation()),
@@ -555,20 +551,20 @@ impl Host {
 
     /// The counters of the link; `None` if the executive is in another process.
     pub fn link_counters(&self) -> Option<Counters> {
-        self.local().ok().map(|here| *locked(&here.published.link))
+        self.local().ok().map(|here| *locked(&here.shared.published.link))
     }
 
     /// The counters of the early demultiplexer, the program of an AF_XDP link that judges frames before they reach the host; `None`
     /// with a UDP socket, or if the executive is in another process.
     pub fn early(&self) -> Option<&XdpStatus> {
-        self.local().ok()?.early.as_deref()
+        self.local().ok()?.early.as_ref().map(|(status, _)| &**status)
     }
 
     /// The rounds of the executive that took longer than the platform's figures allow. A round is the time from one look at the
     /// inputs to the next.
     pub fn gaps(&self) -> Gaps {
         match &self.executive {
-            HostExecutive::Local(here) => here.published.gaps(),
+            HostExecutive::Local(here) => here.shared.published.gaps(),
             HostExecutive::Remote(_) => self.watched().1,
         }
     }
@@ -583,7 +579,9 @@ impl Host {
 
     fn watched(&self) -> (Premises, Gaps) {
         match &self.executive {
-            HostExecutive::Local(here) => (locked(&here.published.premises).clone(), here.published.gaps()),
+            HostExecutive::Local(here) => {
+                (locked(&here.shared.published.premises).clone(), here.shared.published.gaps())
+            }
             HostExecutive::Remote(attached) => attached.status().unwrap_or_default(),
         }
     }

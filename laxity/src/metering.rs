@@ -20,7 +20,7 @@ pub fn start(config: HostConfig, sampling: Sampling) -> Result<Host, Error> {
 
 /// Stops the host: what it recorded of windows.
 pub fn stop(host: Host) -> Vec<Recorder> {
-    let Ok(published) = host.local().map(|here| Arc::clone(&here.published)) else { return Vec::new() };
+    let Ok(published) = host.local().map(|here| Arc::clone(&here.shared.published)) else { return Vec::new() };
     drop(host);
     let sampled = published.sampled.lock().unwrap_or_else(PoisonError::into_inner).take();
     sampled.map_or_else(Vec::new, |sampling| sampling.windows)

@@ -97,7 +97,7 @@ impl HostShared {
             Service::RealTime(contract) => Service::RealTime(match spec.catch_up {
                 _ if spec.overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
                 Some(catch_up) => contract.with_catch_up(catch_up)?,
-                None if self.behaviour.hold_sending => contract,
+                None if self.hold_sending => contract,
                 None => contract.catching_up(),
             }),
             best_effort => best_effort,
@@ -172,10 +172,9 @@ impl HostShared {
             overload: spec.overload,
             priority: spec.priority,
             packet: sizes.packet,
-            work_conserving: !self.behaviour.hold_sending,
+            work_conserving: !self.hold_sending,
         };
-        let outgoing =
-            SendSetup::new(destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
+        let outgoing = SendSetup::new(destination, config, upstream, self.lease, sizes.messages, sizes.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
         let ahead = state.admission.ahead();
         let outgoing = outgoing.paced(SenderPace { rate, ahead, spacing }).handed_over_within(handover);

@@ -96,7 +96,7 @@ impl HostShared {
         let share = pair::share(asked.budget - allowance, least, request.upstream);
         let stage = admission.relax(id, least + share)?.processor;
         let upstream = asked.contract.deadline().saturating_sub(stage);
-        state.has_room(self.behaviour.whole, request, self.needs(request, upstream, stage).holds)
+        state.has_room(self.whole, request, self.needs(request, upstream, stage).holds)
     }
 
     /// What a channel that is received takes, if it takes `upstream` until its logical arrival here and `stage` from there.
@@ -111,7 +111,7 @@ impl HostShared {
             }
             Service::BestEffort { queue, max_message } => {
                 // It holds as many frames as are left of those that are shared, so never more than half of them.
-                let most = (self.behaviour.shared_frames / 2).max(1);
+                let most = (self.shared_frames / 2).max(1);
                 (queue, best_effort_packets(max_message, request.packet).min(most as u32))
             }
         };

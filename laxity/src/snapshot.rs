@@ -102,12 +102,7 @@ impl Serialize for ChannelSnapshot {
 impl ChannelSnapshot {
     /// A sending channel; its receiver has told a report if it ended so. Messages that may be lost with an executive (`unresolved`) count as lost,
     /// by Laxity's fault; those that the report of a closed channel leaves out count as lost, unexplained.
-    pub(crate) fn of_sender(
-        grant: &Grant,
-        counters: &SendCounters,
-        end: Option<End>,
-        unresolved: u64,
-    ) -> Self {
+    pub(crate) fn of_sender(grant: &Grant, counters: &SendCounters, end: Option<End>, unresolved: u64) -> Self {
         let report = if let Some(End::Closed { report }) = end { report } else { None };
         let contract = grant.service.contract();
         let mut figures = Figures {
@@ -291,7 +286,7 @@ pub struct ByClass {
 }
 
 impl EarlySnapshot {
-    pub(crate) fn new(status: &XdpStatus, allowed: Option<DropAllowance>) -> Self {
+    pub(crate) fn new(status: &XdpStatus, allowed: DropAllowance) -> Self {
         let opened = status.opened();
         let early = status.early();
         let EarlyFigures { passed, taken, no_frame, most_dropped_per_second, .. } = early;
@@ -315,10 +310,10 @@ impl EarlySnapshot {
             full: ByClass { real_time, control, best_effort },
             no_frame,
             drop_cost: opened.drop_cost,
-            allowed_drop_cost: allowed.map(|allowed| allowed.cost),
-            dropping: allowed.map_or(opened.drop_cost, |allowed| allowed.cost) * early.dropped(),
+            allowed_drop_cost: Some(allowed.cost),
+            dropping: allowed.cost * early.dropped(),
             most_dropped_per_second,
-            allowed_dropped_per_second: allowed.map(|allowed| allowed.frames_per_second),
+            allowed_dropped_per_second: Some(allowed.frames_per_second),
         }
     }
 

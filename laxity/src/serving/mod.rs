@@ -212,11 +212,10 @@ impl ServerHandle {
     ///
     /// One that does not is stuck, or does not get its processor. The supervisor of this process should restart it.
     pub fn is_alive(&self, limit: StdDuration) -> bool {
-        let shared = &self.server.shared;
-        let published = &shared.behaviour.published;
+        let HostShared { doorbell, published, .. } = &*self.server.shared;
         let (before, until) = (published.turns.load(Ordering::Relaxed), StdInstant::now() + limit);
         while self.is_running() {
-            shared.doorbell.poke();
+            doorbell.poke();
             if published.turns.load(Ordering::Relaxed) != before {
                 return true;
             }
@@ -292,7 +291,7 @@ impl ServerShared {
             };
             // Before it has a place or a thread.
             let Some(allowed) = self.allowed(&socket) else { continue };
-            let Some(seat) = HeldPlace::take(&self.shared.served.applications, MAX_APPLICATIONS) else {
+            let Some(seat) = HeldPlace::take(&self.shared.applications, MAX_APPLICATIONS) else {
                 let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
                 not_attached(&socket, 3, why);
                 continue;
@@ -495,7 +494,7 @@ impl ServerShared {
 
     /// What the executive has counted beside channels.
     fn status(&self) -> EncodedStatus {
-        let published = &self.shared.behaviour.published;
+        let published = &self.shared.published;
         let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
         EncodedStatus::new(published.gaps(), &premises)
     }
