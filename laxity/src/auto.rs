@@ -15,7 +15,7 @@ use crate::claims::ClaimDirectory;
 use crate::config::HostConfig;
 use crate::error::Error;
 use crate::guard::Coverage;
-use crate::host::{Attachment, Host, own_name};
+use crate::host::{Attachment, Host, HostExecutive, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
 use crate::serving::access::Access;
@@ -40,24 +40,24 @@ impl Host {
             None => attach(&config.place())?,
         };
         let EncodedHost { pid, address, stays, has_key, status, .. } = told;
+        // Otherwise this process could not take the place of that one.
+        let follows = config.placement == Placement::Auto && !stays && !has_key && status.link == config.link.kind();
+        let executive = HostExecutive::Remote(attached, Box::new(Attachment { config: config.clone(), follows }));
+        // If it is of no use it is dropped, and leaves.
+        let host = Self { executive, address, status, has_key: false, channels: Default::default() };
         if config.key.is_some() {
-            attached.leave();
             return Err(Error::KeyElsewhere);
         }
-        if config.guard.is_some() && Coverage::of(&status.costs.platform) == Coverage::Laxity {
-            attached.leave();
+        if config.guard.is_some() && Coverage::of(&host.status.costs.platform) == Coverage::Laxity {
             return Err(Error::GuardElsewhere { pid });
         }
-        let is_real_time = matches!(status.scheduling, Scheduling::Fifo(_));
+        let is_real_time = matches!(host.status.scheduling, Scheduling::Fifo(_));
         if let Some(priority) = config.advanced.fifo_priority.filter(|_| !is_real_time)
             && may_be_real_time(priority)
         {
-            attached.leave();
             return Err(Error::ServedBelow { pid });
         }
-        // Otherwise this process could not take the place of that one.
-        let follows = config.placement == Placement::Auto && !stays && !has_key && status.link == config.link.kind();
-        Ok(Self::of_attached(attached, address, status, Attachment { config: config.clone(), follows }))
+        Ok(host)
     }
 
     /// Attaches to the executive that serves at the configured socket; if there is none, becomes it.
@@ -122,11 +122,11 @@ impl Host {
     /// # Errors
     /// As [`Host::start`]. The call can be repeated.
     pub fn reattach(&mut self) -> Result<bool, Error> {
-        let Some((attached, attachment)) = self.attached().zip(self.attachment.as_deref()) else { return Ok(true) };
+        let HostExecutive::Remote(attached, attachment) = &self.executive else { return Ok(true) };
         if attached.is_taking() {
             return Ok(false);
         }
-        let Attachment { mut config, follows } = attachment.clone();
+        let Attachment { mut config, follows } = Attachment::clone(attachment);
         (config.bind, config.advanced.any_port) = (self.address(), false);
         let (old, until) = (self.executive(), StdInstant::now() + TO_SETTLE);
         // The claims of the old executive may last a moment longer.

@@ -61,13 +61,11 @@ const BEST_EFFORT_PART: usize = 8;
 /// The executive runs in this process, or in another process to which this one is attached ([`Placement`]). Dropping the host
 /// closes its channels, and stops the threads that it started.
 pub struct Host {
-    executive: HostExecutive,
-    address: SocketAddr,
+    pub(crate) executive: HostExecutive,
+    pub(crate) address: SocketAddr,
     pub(crate) status: HostStatus,
     /// True if the executive is in this process and has a key.
     pub(crate) has_key: bool,
-    /// Set if the host is attached to another process.
-    pub(crate) attachment: Option<Box<Attachment>>,
     /// The channels of this process.
     pub(crate) channels: Arc<ChannelList>,
 }
@@ -82,14 +80,14 @@ pub(crate) struct Attachment {
 }
 
 /// The place of the executive: this process or another one.
-enum HostExecutive {
+pub(crate) enum HostExecutive {
     Local(Box<LocalExecutive>),
-    Remote(Arc<ExecutiveConnection>),
+    Remote(Arc<ExecutiveConnection>, Box<Attachment>),
 }
 
 impl Drop for HostExecutive {
     fn drop(&mut self) {
-        if let Self::Remote(attached) = self {
+        if let Self::Remote(attached, _) = self {
             attached.leave();
         }
     }
@@ -161,27 +159,11 @@ impl Host {
         Self::start_prepared(config, proves_bounds, |_| {}, None)
     }
 
-    pub(crate) fn of_attached(
-        attached: Arc<ExecutiveConnection>,
-        address: SocketAddr,
-        status: HostStatus,
-        attachment: Attachment,
-    ) -> Self {
-        Self {
-            executive: HostExecutive::Remote(attached),
-            address,
-            status,
-            has_key: false,
-            attachment: Some(Box::new(attachment)),
-            channels: Arc::default(),
-        }
-    }
-
     /// The connection to the executive of another process, if the host is attached.
     pub(crate) fn attached(&self) -> Option<&Arc<ExecutiveConnection>> {
         match &self.executive {
             HostExecutive::Local(_) => None,
-            HostExecutive::Remote(attached) => Some(attached),
+            HostExecutive::Remote(attached, _) => Some(attached),
         }
     }
 
@@ -199,14 +181,14 @@ impl Host {
     pub(crate) fn local(&self) -> Result<&LocalExecutive, Error> {
         match &self.executive {
             HostExecutive::Local(here) => Ok(here),
-            HostExecutive::Remote(_) => Err(Error::Elsewhere),
+            HostExecutive::Remote(..) => Err(Error::Elsewhere),
         }
     }
 
     fn home(&self) -> Arc<dyn ChannelExecutive> {
         match &self.executive {
             HostExecutive::Local(here) => Arc::clone(&here.shared) as Arc<dyn ChannelExecutive>,
-            HostExecutive::Remote(attached) => Arc::clone(attached) as Arc<dyn ChannelExecutive>,
+            HostExecutive::Remote(attached, _) => Arc::clone(attached) as Arc<dyn ChannelExecutive>,
         }
     }
 
@@ -456,7 +438,7 @@ impl Host {
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
         let (executive, has_key) = (HostExecutive::Local(Box::new(here)), config.key.is_some());
-        Ok(Self { executive, address, status, has_key, attachment: None, channels: Arc::default() })
+        Ok(Self { executive, address, status, has_key, channels: Arc::default() })
     }
 
     /// The local address of the host, with the port that was bound: the `peer` for which other hosts call [`Host::open`].
@@ -496,7 +478,7 @@ impl Host {
         let accepted = match &self.executive {
             HostExecutive::Local(here) => here.shared.listen(name, config)?,
             HostExecutive::Remote(_) if config.handler.is_some() => return Err(Error::Elsewhere),
-            HostExecutive::Remote(attached) => attached.listen(name, config.from)?,
+            HostExecutive::Remote(attached, _) => attached.listen(name, config.from)?,
         };
         Ok(Listener { name, accepted, home: self.home(), channels: Arc::clone(&self.channels) })
     }
@@ -519,7 +501,7 @@ impl Host {
                 let (port, OpenedChannel { grant, marks, .. }) = here.shared.open_channel(peer, name, spec)?;
                 (port, grant, marks)
             }
-            HostExecutive::Remote(attached) => {
+            HostExecutive::Remote(attached, _) => {
                 let (port, grant) = attached.open(peer, checked_name(name)?.as_str().to_owned(), &spec)?;
                 (port, grant, Marks::default())
             }
@@ -565,7 +547,7 @@ impl Host {
     pub fn gaps(&self) -> Gaps {
         match &self.executive {
             HostExecutive::Local(here) => here.shared.published.gaps(),
-            HostExecutive::Remote(_) => self.watched().1,
+            HostExecutive::Remote(..) => self.watched().1,
         }
     }
 
@@ -582,7 +564,7 @@ impl Host {
             HostExecutive::Local(here) => {
                 (locked(&here.shared.published.premises).clone(), here.shared.published.gaps())
             }
-            HostExecutive::Remote(attached) => attached.status().unwrap_or_default(),
+            HostExecutive::Remote(attached, _) => attached.status().unwrap_or_default(),
         }
     }
 }
