@@ -38,11 +38,6 @@ impl Failure {
     pub(crate) fn argument(text: impl Into<String>) -> Self {
         Self { status: LAXITY_BAD_ARGUMENT, text: text.into() }
     }
-
-    /// A timeout has passed.
-    pub(crate) fn would_block() -> Self {
-        Error::WouldBlock.into()
-    }
 }
 
 impl From<Error> for Failure {

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use laxity::Error;
 use laxity::upcall::{
     Overrun as InnerOverrun, Upcall as InnerUpcall, UpcallFigures as InnerFigures, UpcallRun, UpcallSpec as Spec,
     UpcallState, Upcalls as InnerUpcalls, UpcallsConfig as Config,
@@ -410,7 +411,7 @@ pub unsafe extern "C" fn laxity_sleep_until_any(
         let entries = (0..count).map(|place| unsafe { borrowed(*list.add(place), "an upcall of the list") });
         let entries: Vec<&InnerUpcall> = entries.map(|upcall| Ok(&upcall?.0)).collect::<Result<_, Failure>>()?;
         let found = upcalls.0.sleep_until_any(&entries, timeout(timeout_ns))?;
-        let first = found.first().ok_or_else(Failure::would_block)?;
+        let first = found.first().ok_or(Error::WouldBlock)?;
         // SAFETY: as above.
         unsafe { give(which, *first, "which") }
     })
