@@ -45,7 +45,7 @@ pub struct Sender {
     regulator: Option<Regulator>,
     /// The executive of the channel.
     pub(crate) home: Arc<dyn ChannelExecutive>,
-    /// A buffer that was lent and not sent.
+    /// A buffer that is lent, or was lent and not sent.
     spare: Option<MessageBuf>,
     /// The number of the next message and its earliest logical arrival, as long as a handler in the kernel has the channel, and
     /// after it.
@@ -90,8 +90,8 @@ impl ChannelWatch {
 /// dereferences to its bytes. Dropping it sends nothing.
 #[derive(Debug)]
 pub struct Loan<'s> {
+    /// With the buffer, which the next loan gets if this one is not sent.
     sender: &'s mut Sender,
-    message: Option<MessageBuf>,
     /// How long the sender waited for memory though its contract had room.
     waited: Duration,
 }
@@ -252,7 +252,8 @@ impl Sender {
             if let Some(mut message) = self.free_buffer() {
                 message.set_len(len);
                 let waited = since.map_or(Duration::ZERO, |since| sys::now().since(since));
-                return Ok(Loan { sender: self, message: Some(message), waited });
+                self.spare = Some(message);
+                return Ok(Loan { sender: self, waited });
             }
             if self.overload == Overload::Drop {
                 return Err(self.beyond_the_burst(Duration::ZERO));
@@ -499,33 +500,22 @@ impl Loan<'_> {
     ///
     /// # Errors
     /// As [`Sender::send`].
-    pub fn send(mut self) -> Result<(), Error> {
+    pub fn send(self) -> Result<(), Error> {
         self.sender.is_open()?;
-        match self.message.take() {
-            Some(message) => self.sender.hand_over(message, self.waited),
-            None => Err(Error::Closed),
-        }
-    }
-}
-
-impl Drop for Loan<'_> {
-    /// Gives back a loan that was not sent.
-    fn drop(&mut self) {
-        if let Some(message) = self.message.take() {
-            self.sender.spare = Some(message);
-        }
+        let message = self.sender.spare.take().ok_or(Error::Closed)?;
+        self.sender.hand_over(message, self.waited)
     }
 }
 
 impl std::ops::Deref for Loan<'_> {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.message.as_deref().unwrap_or_default()
+        self.sender.spare.as_deref().unwrap_or_default()
     }
 }
 
 impl std::ops::DerefMut for Loan<'_> {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.message.as_deref_mut().unwrap_or_default()
+        self.sender.spare.as_deref_mut().unwrap_or_default()
     }
 }
