@@ -291,7 +291,8 @@ impl PlannedGuard {
             })
             .map_err(failed)?;
         let (late, process) = (lag.map(|lag| (lateness, lag)), std::process::id());
-        Ok(Guard { interface, name, classes, owned, is_over, is_gone, late, watch: Some(watch), process })
+        let watched = GuardWatch { interface, is_gone };
+        Ok(Guard { watched, name, classes, owned, is_over, late, watch: Some(watch), process })
     }
 }
 
@@ -422,12 +423,12 @@ impl GuardWatch {
 /// A guard. Dropping it removes it.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    interface: u32,
+    /// A view of the guard, for components that need to know whether it covers a packet.
+    pub(crate) watched: GuardWatch,
     name: String,
     pub(crate) classes: GuardClasses,
     owned: OwnedChanges,
     is_over: Arc<AtomicBool>,
-    is_gone: Arc<AtomicBool>,
     /// The lag of its ceiling, and the lag that bounds contain, if the ceiling moves.
     late: Option<(Arc<CeilingLateness>, Duration)>,
     watch: Option<JoinHandle<bool>>,
@@ -436,16 +437,11 @@ pub(crate) struct Guard {
 }
 
 impl Guard {
-    /// A view of the guard, for components that need to know whether it covers a packet.
-    pub(crate) fn watched(&self) -> GuardWatch {
-        GuardWatch { interface: self.interface, is_gone: Arc::clone(&self.is_gone) }
-    }
-
     /// The problems that were found, in words.
     pub(crate) fn problem(&self) -> Option<String> {
         let problem = || format!("the guard of {} is gone: packets of other programs may be in the way", self.name);
         let late = || self.late.as_ref().and_then(|(lateness, lag)| lateness.told(&self.name, *lag));
-        self.is_gone.load(Ordering::Relaxed).then(problem).or_else(late)
+        (!self.watched.is_there()).then(problem).or_else(late)
     }
 }
 

@@ -284,16 +284,15 @@ impl Host {
                 Some(Streams::new(
                     steering,
                     interface,
-                    guard.as_ref().map(|guard| (guard.classes, guard.watched())),
+                    guard.as_ref().map(|guard| (guard.classes, guard.watched.clone())),
                     wanted,
                 )?)
             }
             None => None,
         };
         early_notes.extend(streams.as_ref().and_then(|streams| streams.note.clone()));
-        let system = |what| move |source| Error::System { what, source };
-        let doorbell = Arc::new(Doorbell::new(config.advanced.channels).map_err(system("creating the wake-up event"))?);
-        let secret = realtime::random().map_err(system("asking for a random number"))?;
+        let doorbell = Arc::new(Doorbell::new(config.advanced.channels).map_err(Error::system("creating the wake-up event"))?);
+        let secret = realtime::random().map_err(Error::system("asking for a random number"))?;
         let shared_frames = config.advanced.frames / BEST_EFFORT_PART;
         let mut endpoint = Endpoint::new(Config {
             channels: config.advanced.channels,
@@ -359,7 +358,7 @@ impl Host {
             readiness: Arc::clone(&readiness),
             looped: LoopedPackets::new(link::own(address), batch),
             meter,
-            waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
+            waker: Arc::new(Wake::new().map_err(Error::system("creating the wake-up event"))?),
         };
         let manner = (config.placement, config.advanced.fifo_priority, config.advanced.spin.into());
         let (report, reported) = mpsc::sync_channel(1);
@@ -368,7 +367,7 @@ impl Host {
             LinkWithFrames::Udp(link, frames) => launch(Executive::new(*link, frames, endpoint, parts), manner, report),
             LinkWithFrames::Xdp(link, frames) => launch(Executive::new(*link, frames, endpoint, parts), manner, report),
         };
-        let (executive_thread, inline) = launched.map_err(system("starting the executive's thread"))?;
+        let (executive_thread, inline) = launched.map_err(Error::system("starting the executive's thread"))?;
         let (scheduling, could_not) = reported.recv().unwrap_or((Scheduling::Ordinary, Vec::new()));
         notes.extend(could_not);
         if inline.is_some() && !matches!(scheduling, Scheduling::Fifo(_)) {
@@ -404,7 +403,7 @@ impl Host {
             shared_frames,
             backing: status.backing.clone(),
             published,
-            guard: guard.as_ref().map(|guard| (guard.watched(), address.ip())),
+            guard: guard.as_ref().map(|guard| (guard.watched.clone(), address.ip())),
             input_delay: admission.input_delay(),
             rearranged: Condvar::new(),
             bells: OnceLock::new(),
@@ -419,7 +418,7 @@ impl Host {
                 let _giving_up = ShutdownGuard(Arc::clone(&serving));
                 serving.serve(notice_reader);
             })
-            .map_err(system("starting the control thread"));
+            .map_err(Error::system("starting the control thread"));
         let executive = Some(executive_thread);
         let mut here = LocalExecutive {
             shared,
