@@ -489,8 +489,7 @@ impl HostShared {
                 match state.admission.relax(id, budget) {
                     Ok(stages) => stages.with_handover(state.admission.handover(id)),
                     Err(refusal) => {
-                        let peer = known.peer;
-                        let _ = opener.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
+                        let _ = opener.send(Err(Error::of_end(End::Refused(refusal), known.peer, false)));
                         return state.push_command(ExecutiveCommand::Close(channel));
                     }
                 }

@@ -411,16 +411,14 @@ impl Error {
             | Self::NotOnExecutive
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
-            Self::Link(LinkError::Config { .. }) | Self::Xdp(XdpError::Config { .. }) => 2,
+            Self::Link(LinkError::Config { .. })
+            | Self::Xdp(XdpError::Config { .. })
+            | Self::Claims(ClaimsError::Damaged { .. }) => 2,
             Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
-            Self::Xdp(_) | Self::Link(LinkError::NotPermitted { .. }) | Self::ServedBelow { .. } => 4,
-            Self::Claims(error) => {
-                if matches!(error, ClaimsError::Damaged { .. }) {
-                    2
-                } else {
-                    4
-                }
-            }
+            Self::Xdp(_)
+            | Self::Link(LinkError::NotPermitted { .. })
+            | Self::ServedBelow { .. }
+            | Self::Claims(_) => 4,
             Self::Attach { source, .. } | Self::System { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {
