@@ -415,10 +415,7 @@ impl Error {
             | Self::Xdp(XdpError::Config { .. })
             | Self::Claims(ClaimsError::Damaged { .. }) => 2,
             Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
-            Self::Xdp(_)
-            | Self::Link(LinkError::NotPermitted { .. })
-            | Self::ServedBelow { .. }
-            | Self::Claims(_) => 4,
+            Self::Xdp(_) | Self::Link(LinkError::NotPermitted { .. }) | Self::ServedBelow { .. } | Self::Claims(_) => 4,
             Self::Attach { source, .. } | Self::System { source, .. }
                 if source.kind() == io::ErrorKind::PermissionDenied =>
             {

@@ -291,7 +291,8 @@ impl Host {
             None => None,
         };
         early_notes.extend(streams.as_ref().and_then(|streams| streams.note.clone()));
-        let doorbell = Arc::new(Doorbell::new(config.advanced.channels).map_err(Error::system("creating the wake-up event"))?);
+        let doorbell =
+            Arc::new(Doorbell::new(config.advanced.channels).map_err(Error::system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(Error::system("asking for a random number"))?;
         let shared_frames = config.advanced.frames / BEST_EFFORT_PART;
         let mut endpoint = Endpoint::new(Config {
@@ -476,7 +477,7 @@ impl Host {
         let config = ListenConfig { from: config.from.map(|from| from.to_canonical()), ..config };
         let accepted = match &self.executive {
             HostExecutive::Local(here) => here.shared.listen(name, config)?,
-            HostExecutive::Remote(_) if config.handler.is_some() => return Err(Error::Elsewhere),
+            HostExecutive::Remote(..) if config.handler.is_some() => return Err(Error::Elsewhere),
             HostExecutive::Remote(attached, _) => attached.listen(name, config.from)?,
         };
         Ok(Listener { name, accepted, home: self.home(), channels: Arc::clone(&self.channels) })
