@@ -1,6 +1,5 @@
 //! Which costs a command reasons with: measured, given in a file, or assumed; and how it says so.
 
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -39,22 +38,8 @@ pub(crate) fn named(option: Option<&Path>, link: LinkKind) -> Result<Costs, Fail
     })
 }
 
-/// `costs` with the link that `address` has, and with what stands in the `[platform]` table of a file in their place.
-pub(crate) fn of_host(costs: Costs, platform: Option<&Path>, address: Option<IpAddr>) -> Result<Costs, Failure> {
-    departing(at(costs, address), platform)
-}
-
-/// With the link that `address` has, if one is given.
-pub(crate) fn at(costs: Costs, address: Option<IpAddr>) -> Costs {
-    match address {
-        Some(address) => costs.at(address),
-        None => costs,
-    }
-}
-
-/// The costs of a host at one end of an emulated wire: its processor's are those of this host, the link is the wire, which is as
-/// fast as the file says, or 100 Mbit/s.
-pub(crate) fn of_wire(mut costs: Costs, platform: Option<&Path>) -> Result<Costs, Failure> {
+/// The costs of a host at one end of an emulated wire: its processor's are those of this host, the link is the wire of 100 Mbit/s.
+pub(crate) fn of_wire(mut costs: Costs) -> Costs {
     let assumed = Platform::assumed_host();
     if let Some(calibration) = &costs.calibration {
         let measured = calibration.costs.iter().filter_map(|cost| cost.packet).max();
@@ -67,11 +52,11 @@ pub(crate) fn of_wire(mut costs: Costs, platform: Option<&Path>) -> Result<Costs
             ..platform
         };
     }
-    departing(costs, platform)
+    costs
 }
 
-/// `costs`, but for what a file gives.
-fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
+/// `costs`, but for what stands in the `[platform]` table of a file, if there is one.
+pub(crate) fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
     let Some(file) = file else { return Ok(costs) };
     let name = file.display().to_string();
     let text = read(file).map_err(failed(file))?;

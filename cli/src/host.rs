@@ -141,7 +141,7 @@ impl HostArguments {
         };
         let link = self.link.choice()?;
         let costs = costs::named(self.costs.calibration.as_deref(), link.kind())?;
-        let costs = Some(costs::of_host(costs, self.platform.as_deref(), Some(bind.ip()))?);
+        let costs = Some(costs::departing(costs.at(bind.ip()), self.platform.as_deref())?);
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;

@@ -33,10 +33,13 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
     let address = arguments.bind.as_deref().map(|text| bound(text, DEFAULT_PORT)).transpose()?;
-    let address = address.map(|address| address.ip());
     arguments.plot.as_deref().map(file::can_be_written).transpose()?;
-    let (mut system, costs) =
-        read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref(), LinkKind::Udp)?, address))?;
+    let costs = costs::named(arguments.calibration.as_deref(), LinkKind::Udp)?;
+    let costs = match address {
+        Some(address) => costs.at(address.ip()),
+        None => costs,
+    };
+    let (mut system, costs) = read(&text, &name, costs)?;
     let backing = Backing::expected(&costs);
     backing.keep_claims(&mut system.platform);
     let begin = Instant::now();

@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
     let html = report_path(arguments)?;
     arguments.plot.as_deref().map_or(Ok(()), file::can_be_written)?;
-    let costs = costs::named(arguments.costs.calibration.as_deref(), LinkKind::Udp)?;
-    let costs = costs::of_wire(costs, None)?;
+    let costs = costs::of_wire(costs::named(arguments.costs.calibration.as_deref(), LinkKind::Udp)?);
     let steps = match arguments.simulated_only {
         true => Vec::new(),
         false => steps(&arguments.attacks, &arguments.stacks),

@@ -203,7 +203,7 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
     let intervals = [Duration::from_micros(100), Duration::from_secs(1)];
     let interval = span_within("--interval", &arguments.interval, intervals)?;
     let clocks = arguments.clocks.as_deref().map(str::parse::<Clocks>).transpose()?;
-    let costs = costs::of_host(costs::named(arguments.costs.calibration.as_deref(), link)?, None, None)?;
+    let costs = costs::named(arguments.costs.calibration.as_deref(), link)?;
     let packet = costs.platform.packet;
     if arguments.pair.mtu < packet + HEADERS {
         let (mtu, least) = (arguments.pair.mtu, packet + HEADERS);

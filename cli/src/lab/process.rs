@@ -42,8 +42,7 @@ impl Settings {
 
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
         let link = self.link.choice()?;
-        let costs = costs::named(self.calibration.as_deref(), link.kind())?;
-        let costs = costs::of_host(costs, None, Some(config.bind.ip()))?;
+        let costs = costs::named(self.calibration.as_deref(), link.kind())?.at(config.bind.ip());
         Ok(HostConfig { costs: Some(costs), link, ..config }.advanced(|advanced| advanced.keep_awake = self.keep_awake))
     }
 }

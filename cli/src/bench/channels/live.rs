@@ -24,7 +24,7 @@ use crate::report::with;
 /// Runs the experiment, one run after the other.
 pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
     let costs = costs::named(arguments.calibration.as_deref(), laxity::LinkKind::Udp)?;
-    let costs = costs::of_wire(costs, arguments.platform.as_deref())?;
+    let costs = costs::departing(costs::of_wire(costs), arguments.platform.as_deref())?;
     let platform = &costs.platform;
     let attack = arguments.attack.unwrap_or(Attack::Idle);
     let failed = |scenario: String| |source| Failure::Scenario { scenario, source: Box::new(source) };
