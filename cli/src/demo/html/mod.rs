@@ -15,6 +15,7 @@ mod sections;
 mod tests;
 
 pub(crate) use findings::summary;
+pub(crate) use page::{picture, render};
 pub(crate) use sections::{PLAIN_UDP_AT_REST, attack_text};
 
 use super::run::ScenarioRun;
@@ -32,14 +33,4 @@ pub(crate) struct Report {
     pub(crate) scenarios: Vec<ScenarioRun>,
     /// What is worth saying about the whole run, such as what this user could not have, or a refusal.
     pub(crate) notes: Vec<String>,
-}
-
-/// One channel over every stack as SVG, if something ran.
-pub(crate) fn picture(report: &Report) -> Option<String> {
-    page::picture(report).map(|picture| picture.svg())
-}
-
-/// The report as one HTML document.
-pub(crate) fn render(report: &Report) -> String {
-    page::page(report).into_string()
 }

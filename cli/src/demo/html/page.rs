@@ -20,10 +20,11 @@ use crate::report::{between, escaped};
 const POLICY: &str = "script-src 'none'; connect-src 'none'; img-src 'none'; font-src 'none'; media-src 'none'; object-src 'none'; \
                       frame-src 'none'; form-action 'none'; base-uri 'none'";
 
-pub(super) fn page(report: &Report) -> Markup {
+/// The report as one HTML document.
+pub(crate) fn render(report: &Report) -> String {
     let (verdict, headline) = findings::headline(report);
     let sections = sections(report);
-    html! {
+    let document = html! {
         (DOCTYPE)
         html lang="en" {
             head {
@@ -63,7 +64,8 @@ pub(super) fn page(report: &Report) -> Markup {
                 }
             }
         }
-    }
+    };
+    document.into_string()
 }
 
 /// What was measured, where, and what the guarantee means.
@@ -289,8 +291,9 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
     }
 }
 
-/// The channel with the shortest deadline that keeps its contract, under the last attack that ran, over every stack: a picture of its own.
-pub(super) fn picture(report: &Report) -> Option<Picture> {
+/// The channel with the shortest deadline that keeps its contract, under the last attack that ran, over every stack: a picture of its own, as
+/// SVG, if something ran.
+pub(crate) fn picture(report: &Report) -> Option<String> {
     let sections = sections(report);
     let section = sections.last()?;
     let keeps = section.series.first()?.scenario.on_contract().filter(|channel| channel.figures.deadline.is_some());
@@ -302,7 +305,7 @@ pub(super) fn picture(report: &Report) -> Option<Picture> {
     let machine = report.machine.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ");
     let scale = if axes.is_log() { "Logarithmic scale. " } else { "" };
     let captions = found.iter().map(|(series, channel)| format!("{}: {}.", series.label, plot_caption(channel)));
-    Some(Picture {
+    let picture = Picture {
         title: format!("{}, attack: {}", escaped(name), section.attack),
         subtitle: format!("Response of each message over time. {scale}{}", attack_text(section.attack)),
         description: captions.collect::<Vec<_>>().join(" "),
@@ -314,7 +317,8 @@ pub(super) fn picture(report: &Report) -> Option<Picture> {
             .collect(),
         notes: vec![escaped(&format!("laxity demo, {}: {machine}", report.date)).into_owned()],
         ..Picture::default()
-    })
+    };
+    Some(picture.svg())
 }
 
 fn plot_caption(channel: &ChannelOutcome) -> String {
@@ -462,13 +466,11 @@ fn wire(section: &Section<'_>) -> Markup {
 }
 
 fn imbalances(section: &Section<'_>) -> Vec<String> {
-    let of = |series: &Series<'_>, channel: &ChannelOutcome| {
+    let all = section.series.iter().flat_map(|series| series.scenario.channels.iter().map(move |one| (series, one)));
+    let told = all.filter_map(|(series, channel)| {
         Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, imbalance(channel)?))
-    };
-    let each = |series: &Series<'_>| {
-        series.scenario.channels.iter().filter_map(|channel| of(series, channel)).collect::<Vec<_>>()
-    };
-    section.series.iter().flat_map(each).collect()
+    });
+    told.collect()
 }
 
 /// The expert, and what two classes cannot do.
