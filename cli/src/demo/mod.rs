@@ -239,32 +239,32 @@ impl Demo<'_> {
             self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
         }
         self.show(&format!("Simulated, {SIMULATED} of virtual time"), 0);
-        let mut first = self.runs.len();
-        for (number, step) in steps.iter().enumerate() {
-            let outcome = self.live(number, *step).transpose();
-            let is_last =
-                !matches!(outcome, Some(Ok(_))) || steps.get(number + 1).is_none_or(|next| next.attack != step.attack);
-            let outcome = outcome.map(|run| run.map(|run| self.runs.push(run)));
-            if is_last {
-                let heading = match step.attack {
-                    Attack::Idle => "Live, no attack (idle)".to_owned(),
-                    attack => format!("Live, attack: {attack}"),
-                };
-                self.show(&format!("{heading}. {}", html::attack_text(step.attack)), first);
-                first = self.runs.len();
+        let simulated = self.runs.len();
+        for of_attack in steps.chunk_by(|one, other| one.attack == other.attack) {
+            let (attack, first) = (of_attack[0].attack, self.runs.len());
+            let mut ran = Ok(true);
+            for step in of_attack {
+                ran = self.live(self.runs.len() - simulated, *step);
+                if !matches!(ran, Ok(true)) {
+                    break;
+                }
             }
-            match outcome {
-                Some(ran) => ran?,
-                None => return Ok(false),
+            let heading = match attack {
+                Attack::Idle => "Live, no attack (idle)".to_owned(),
+                attack => format!("Live, attack: {attack}"),
+            };
+            self.show(&format!("{heading}. {}", html::attack_text(attack)), first);
+            if !ran? {
+                return Ok(false);
             }
         }
         Ok(all_ran)
     }
 
-    /// One scenario; `None` if it was interrupted.
-    fn live(&self, number: usize, step: PlannedScenario) -> Result<Option<ScenarioRun>, Failure> {
+    /// Runs one scenario; false if it was interrupted.
+    fn live(&mut self, number: usize, step: PlannedScenario) -> Result<bool, Failure> {
         if self.stop.is_set() {
-            return Ok(None);
+            return Ok(false);
         }
         let PlannedScenario { attack, stack, flood } = step;
         let setup = Setup {
@@ -279,10 +279,11 @@ impl Demo<'_> {
         };
         let name = step.to_string();
         match self.progress.run((number, &name), &setup, &Workload::Table3, || self.stop.is_set()) {
-            Ok(outcome) => Ok(Some(ScenarioRun::from(outcome))),
-            Err(laxity_lab::Error::Interrupted) => Ok(None),
-            Err(source) => Err(Failure::Scenario { scenario: name, source: Box::new(source) }),
+            Ok(outcome) => self.runs.push(outcome.into()),
+            Err(laxity_lab::Error::Interrupted) => return Ok(false),
+            Err(source) => return Err(Failure::Scenario { scenario: name, source: Box::new(source) }),
         }
+        Ok(true)
     }
 
     /// Shows the runs from this one on as one table, with what is worth saying and was not said before.
