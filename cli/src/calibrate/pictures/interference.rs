@@ -1,8 +1,6 @@
 //! What the platform took away: for each length of window the share of windows in which more than x was stolen, beside the
 //! budget that is claimed; and below, what follows for a span of any length.
 
-use std::fmt::Write as _;
-
 use laxity::calibration::Window;
 use laxity_calibrate::StolenWindows;
 use laxity_core::platform::Interference;
@@ -55,11 +53,10 @@ pub(crate) fn interference(seen: &[StolenWindows], budgets: &[Window], claimed: 
     };
     let observed: Vec<ObservedWindows<'_>> =
         seen.iter().map(|seen| ObservedWindows { seen, budget: budget(seen) }).collect();
-    let mut windows: Vec<Duration> = observed.iter().map(|one| one.seen.window).collect();
-    windows.sort_unstable();
-    windows.dedup();
-    let of = |window: Duration| observed.iter().filter(|one| one.seen.window == window).collect::<Vec<_>>();
-    let stolen = windows.iter().map(|&window| stolen(window, &of(window)).block(false, CARD));
+    let mut sorted: Vec<&ObservedWindows<'_>> = observed.iter().collect();
+    sorted.sort_by_key(|one| one.seen.window);
+    let by_length = || sorted.chunk_by(|one, other| one.seen.window == other.seen.window);
+    let stolen = by_length().map(|alike| stolen(alike).block(false, CARD));
     let looks = [Look::Number(0), Look::Number(1), Look::Named("claimed"), Look::Named("thin"), Look::Named("all")];
     let names = ["spinning", "working", "claimed", "one length of window", "all of the time"];
     let notes = [
@@ -71,7 +68,7 @@ pub(crate) fn interference(seen: &[StolenWindows], budgets: &[Window], claimed: 
     Picture {
         title: "What the platform took away".to_owned(),
         subtitle: host.to_owned(),
-        description: description(&windows, &of),
+        description: by_length().map(described).collect(),
         legend: looks.into_iter().zip(names.map(str::to_owned)).collect(),
         blocks: stolen.chain([by_span(&observed, claimed).block(true, 330.0)]).collect(),
         notes: notes.map(str::to_owned).into(),
@@ -79,23 +76,17 @@ pub(crate) fn interference(seen: &[StolenWindows], budgets: &[Window], claimed: 
     .svg()
 }
 
-/// The picture in words, for those who do not see it.
-fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a ObservedWindows<'a>>) -> String {
-    let mut text = String::new();
-    for &window in windows {
-        let _ = write!(text, "In windows of {window}: ");
-        for (place, one) in of(window).into_iter().enumerate() {
-            let before = if place == 0 { "" } else { "; " };
-            let (largest, budget) = (brief(Some(one.largest())), brief(Some(one.budget)));
-            let _ = write!(text, "{before}{}, at most {largest}, claimed {budget}", one.seen.observer.name());
-        }
-        text.push_str(". ");
-    }
-    text
+/// Windows of one length in words, for those who do not see them.
+fn described(observed: &[&ObservedWindows<'_>]) -> String {
+    let each = observed.iter().map(|one| {
+        let (largest, budget) = (brief(Some(one.largest())), brief(Some(one.budget)));
+        format!("{}, at most {largest}, claimed {budget}", one.seen.observer.name())
+    });
+    format!("In windows of {}: {}. ", observed[0].seen.window, each.collect::<Vec<_>>().join("; "))
 }
 
 /// Windows of one length: the share in which more than x was stolen, and the larger budget across all shares.
-fn stolen(window: Duration, observed: &[&ObservedWindows<'_>]) -> Diagram {
+fn stolen(observed: &[&ObservedWindows<'_>]) -> Diagram {
     let budget = observed.iter().map(|one| one.budget).max().unwrap_or_default();
     let seen = || observed.iter().flat_map(|one| one.seen.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
     let least = seen().filter(|stolen| !stolen.is_zero()).min().unwrap_or(Duration::from_nanos(1)).as_nanos();
@@ -111,7 +102,7 @@ fn stolen(window: Duration, observed: &[&ObservedWindows<'_>]) -> Diagram {
     let claimed = format!("claimed {}", brief(Some(budget)));
     let windows = observed.iter().map(|one| format!("{} {}", count(one.windows()), one.seen.observer.name()));
     Diagram {
-        heading: format!("Windows of {window}"),
+        heading: format!("Windows of {}", observed[0].seen.window),
         corner: windows.collect::<Vec<_>>().join(", "),
         below: "stolen in a window; lines: share of windows with more",
         scales: [Scale::log(least as f64, most as f64), Scale::log_exact(lowest as f64, ONE as f64)],
