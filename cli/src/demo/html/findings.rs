@@ -211,7 +211,7 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
     if pairs.is_empty() {
         return vec!["This run has no tuned UDP beside Laxity, so there is nothing to compare.".to_owned()];
     }
-    let attack = |pair: &Pair<'_>| pair.attack.to_string();
+    let attack = |pair: &Pair<'_>| pair.ours.attack.to_string();
     // Where something holds, and nothing if it holds nowhere.
     let holding = |what: &str, holds: &dyn Fn(&Pair<'_>) -> Option<String>| {
         let found: Vec<String> = pairs.iter().filter_map(holds).collect();
@@ -273,7 +273,7 @@ fn violator(pairs: &[Pair<'_>]) -> String {
             Ordering::Less => "Tuned UDP protected the other channels better",
             Ordering::Equal => "This run shows no difference for the channels that kept their contract",
         };
-        let (under, tuned, ours) = (under(pair.attack), tuned.of_all(), ours.of_all());
+        let (under, tuned, ours) = (under(pair.ours.attack), tuned.of_all(), ours.of_all());
         format!("{what} {under}: {tuned} late or lost over tuned UDP, {ours} through Laxity.")
     });
     sentences.collect::<Vec<_>>().join(" ")
@@ -308,7 +308,7 @@ fn order(pairs: &[Pair<'_>]) -> String {
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
          to {waited}, {patient} (deadline {loose}) up to {less}{compared}.",
-        under = under(pair.attack),
+        under = under(pair.ours.attack),
     )
 }
 
@@ -365,7 +365,6 @@ fn beforehand(report: &Report) -> String {
 
 /// An attack on both stacks, live or simulated alike.
 struct Pair<'a> {
-    attack: Attack,
     tuned: &'a ScenarioRun,
     ours: &'a ScenarioRun,
 }
@@ -375,7 +374,7 @@ fn pairs(report: &Report) -> Vec<Pair<'_>> {
     let both = sections.iter().flat_map(|section| [(section, false), (section, true)]);
     both.filter_map(|(section, simulated)| {
         let (tuned, ours) = (section.of(Stack::TunedUdp, simulated)?, section.of(Stack::Laxity, simulated)?);
-        Some(Pair { attack: section.attack, tuned, ours })
+        Some(Pair { tuned, ours })
     })
     .collect()
 }
