@@ -1,7 +1,6 @@
 //! Where the kernel shows itself: `/proc`, `/sys` and `/dev`, or a directory that looks like them, for tests.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use laxity::ledger::value::chosen;
@@ -29,12 +28,8 @@ impl Root {
         self.0.join(file)
     }
     /// A file's text without blanks around it.
-    pub(crate) fn text(&self, file: &str) -> io::Result<String> {
-        Ok(String::from_utf8_lossy(&fs::read(self.path(file))?).trim().to_owned())
-    }
-    /// As [`Root::text`], where it does not matter why there is none.
     pub(crate) fn line(&self, file: &str) -> Option<String> {
-        self.text(file).ok()
+        Some(String::from_utf8_lossy(&fs::read(self.path(file)).ok()?).trim().to_owned())
     }
     /// The integer that a file holds.
     pub(crate) fn number(&self, file: &str) -> Option<i64> {
