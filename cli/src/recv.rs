@@ -7,7 +7,6 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use laxity::snapshot::ChannelSnapshot;
 use laxity::{DEFAULT_PORT, Error, Grant, Host, ListenConfig, Listener, Message, Receiver};
-use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::promises_kept;
 
@@ -83,8 +82,8 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
         lines.iter().for_each(|line| eprintln!("{line}"));
     });
     let is_broken = ended.iter().any(|(channel, _)| snapshot.premises.are_broken_with(channel.peer));
-    let figures: Vec<Figures> = ended.into_iter().map(|(channel, _)| channel.figures).collect();
-    with_file(received.map(|()| promises_kept(&figures) && !is_broken), written)
+    let is_kept = promises_kept(ended.iter().map(|(channel, _)| &channel.figures)) && !is_broken;
+    with_file(received.map(|()| is_kept), written)
 }
 
 /// A channel that was received, and for how long.

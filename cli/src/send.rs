@@ -84,8 +84,7 @@ impl From<OverloadArgument> for Overload {
 /// Runs until the input ends, or Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let spec = specification(arguments)?;
-    let to = ChannelAddress::parse(&arguments.to, DEFAULT_PORT)
-        .map_err(|error| Failure::Option { option: "the receiver", error })?;
+    let to = option("the receiver", &arguments.to, |text| ChannelAddress::parse(text, DEFAULT_PORT))?;
     let limit = input_limit(&spec);
     if let Framing::Fixed(bytes) = arguments.pipe.framing
         && bytes.get() > limit
@@ -102,13 +101,12 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     arguments.host.prepare();
     let line = ReopenedChannel::open(host, (peer, to.name.as_str()), spec, stop.clone())?;
     let start = laxity_link::sys::now();
-    let (line, sending) = send_all(line, arguments, &spec, limit, &stop)?;
+    let (line, sending) = send_all(line, arguments, &spec, limit, &stop);
     let elapsed = laxity_link::sys::now().since(start);
     let (host, over, closing) = line.close();
     let mut snapshot = host.snapshot();
     // Those of all executives.
     snapshot.channels = over.iter().map(|over| over.channel.clone()).collect();
-    let figures: Vec<Figures> = over.iter().map(|over| over.channel.figures.clone()).collect();
     let covers = over.last().map(|over| over.covers.to_string());
     let report = report::with(report::run("send", Some(peer), &snapshot), json!({ "covers": covers }));
     let written = publish(&report, &arguments.pipe, false, || {
@@ -123,7 +121,8 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     };
     // The evidence is at the receiver: here a miss is one, whatever caused it.
     let missed = |figures: &Figures| !figures.best_effort && figures.late + figures.lost + figures.dropped > 0;
-    let is_kept = promises_kept(&figures) && !figures.iter().any(missed) && !snapshot.premises.are_broken_with(peer);
+    let mut figures = snapshot.channels.iter().map(|channel| &channel.figures);
+    let is_kept = promises_kept(figures.clone()) && !figures.any(missed) && !snapshot.premises.are_broken_with(peer);
     with_file(ended.map(|()| is_kept), written)
 }
 
@@ -134,7 +133,7 @@ fn send_all(
     spec: &ChannelSpec,
     limit: u32,
     stop: &Stop,
-) -> Result<(ReopenedChannel, Result<(), Failure>), Failure> {
+) -> (ReopenedChannel, Result<(), Failure>) {
     let line = RefCell::new(line);
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), || line.borrow_mut().is_over()));
     let mut reader = Reader::new(input, arguments.pipe.framing, limit);
@@ -155,7 +154,7 @@ fn send_all(
         }
     };
     drop(reader);
-    Ok((line.into_inner(), sending))
+    (line.into_inner(), sending)
 }
 
 fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {

@@ -13,6 +13,7 @@ use sd_notify::NotifyState;
 
 use crate::failure::Failure;
 use crate::host::{HostArguments, PlacementArgument};
+use crate::line::say_notes;
 use crate::report;
 use crate::stop::Stop;
 use crate::values::{everywhere, option};
@@ -88,9 +89,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let host = Host::start(config)?;
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
     let mut serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
-    for note in &host.status().notes {
-        eprintln!("note: {note}");
-    }
+    say_notes(&host);
     eprintln!("serving at {}, on {}", report::escaped(&socket.display().to_string()), host.address());
     let begin = laxity_link::sys::now();
     // For systemd, or whatever else has started it and wants to know.

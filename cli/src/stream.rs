@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use crate::examples;
 use crate::failure::Failure;
+use crate::file::failed;
 use crate::report::{say, with};
 use crate::table::{Column, known, table};
 use crate::values::{option, span_within};
@@ -229,8 +230,7 @@ fn part(option: &'static str, text: Option<&str>) -> Result<(Option<IpAddr>, Opt
 
 /// The number of a control group.
 fn control_group(directory: &Path) -> Result<u64, Failure> {
-    let failed = |source| Failure::File { file: directory.display().to_string(), source };
-    let found = std::fs::metadata(directory).map_err(failed)?;
+    let found = std::fs::metadata(directory).map_err(failed(directory))?;
     match directory.join("cgroup.procs").exists() {
         true => Ok(found.ino()),
         false => Err(Failure::Usage(format!("{} is no directory of a control group", directory.display()))),

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 pub(crate) fn option<T>(
     option: &'static str,
     text: &str,
-    read: fn(&str) -> Result<T, TextError>,
+    read: impl FnOnce(&str) -> Result<T, TextError>,
 ) -> Result<T, Failure> {
     read(text).map_err(|error| Failure::Option { option, error })
 }
@@ -25,8 +25,7 @@ pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
 
 /// The address that `--bind` gives.
 pub(crate) fn bound(text: &str, default_port: u16) -> Result<SocketAddr, Failure> {
-    let found = HostAddress::parse(text, default_port);
-    look_up(&found.map_err(|error| Failure::Option { option: "--bind", error })?)
+    look_up(&option("--bind", text, |text| HostAddress::parse(text, default_port))?)
 }
 
 /// The span that an option gives.

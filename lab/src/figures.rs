@@ -53,8 +53,8 @@ pub fn median(mut values: Vec<u64>) -> Option<u64> {
 }
 
 /// True if Laxity kept its promises: no miss of its own, nothing over a bound, nothing undecided. Misses by others do not count.
-pub fn promises_kept(figures: &[Figures]) -> bool {
-    !figures.iter().any(Figures::is_broken)
+pub fn promises_kept<'a>(figures: impl IntoIterator<Item = &'a Figures>) -> bool {
+    !figures.into_iter().any(Figures::is_broken)
 }
 
 /// The words to print instead of "kept" if it is unknown of some messages whether they were in time; `None` if it is known of all.
