@@ -58,14 +58,19 @@ pub(crate) fn look_after(for_life: bool) -> Result<(), Failure> {
         Err(_) if !for_life => return Ok(()),
         ledger => ledger.map_err(laxity::Error::from)?,
     };
-    for line in ledger.recover().iter().flat_map(JournalReport::lines) {
-        eprintln!("laxity: {line}");
-    }
+    say(&ledger.recover());
     if for_life {
         let guardian = Guardian::start(ledger.directory()).map_err(failed(ledger.directory()))?;
         let _ = FOR_LIFE.set(guardian);
     }
     Ok(())
+}
+
+/// Says what became of the changes that other processes left.
+pub(crate) fn say(found: &[JournalReport]) {
+    for line in found.iter().flat_map(JournalReport::lines) {
+        eprintln!("laxity: {line}");
+    }
 }
 
 impl Drop for Guardian {
@@ -90,10 +95,7 @@ pub(crate) fn run(directory: &Path) -> Result<u8, Failure> {
     let mut told = Vec::new();
     let _ = io::stdin().take(DONE.len() as u64).read_to_end(&mut told);
     if told != DONE {
-        let found = Ledger::at(directory, Path::new("/")).recover_after(guarded, PATIENCE);
-        for line in found.iter().flat_map(JournalReport::lines) {
-            eprintln!("laxity: {line}");
-        }
+        say(&Ledger::at(directory, Path::new("/")).recover_after(guarded, PATIENCE));
     }
     Ok(0)
 }

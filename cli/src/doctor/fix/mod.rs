@@ -22,7 +22,7 @@ use super::memory::WANTED;
 use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
 use crate::file::failed;
-use crate::guardian::Guardian;
+use crate::guardian::{self, Guardian};
 use crate::report::to_json;
 use crate::stop::Stop;
 
@@ -239,9 +239,7 @@ pub(super) fn left_over(root: &Root) -> Vec<Finding> {
 
 fn left_in(ledger: &Ledger) -> Vec<Finding> {
     let found = ledger.recover();
-    for line in found.iter().flat_map(JournalReport::lines) {
-        eprintln!("laxity: {line}");
-    }
+    guardian::say(&found);
     found.iter().map(told).collect()
 }
 
