@@ -108,9 +108,14 @@ impl HostArguments {
         default_port: u16,
         command: String,
     ) -> Result<HostConfig, Failure> {
-        let is_alone = self.claims.as_ref().is_some_and(|place| place.as_os_str() == "off");
+        // Where it claims its link and processors, and meets others.
+        let claims = match &self.claims {
+            None => Some(ClaimDirectory::Default),
+            Some(directory) if directory.as_os_str() == "off" => None,
+            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
+        };
         let placement = self.placement.unwrap_or(match () {
-            () if is_alone && self.server.is_none() => PlacementArgument::Thread,
+            () if claims.is_none() && self.server.is_none() => PlacementArgument::Thread,
             () => PlacementArgument::Auto,
         });
         self.link.check()?;
@@ -118,7 +123,7 @@ impl HostArguments {
             return Err(Failure::Usage("--server is for --placement server or auto".to_owned()));
         }
         let host = HostConfig { server: self.server.clone(), ..HostConfig::default() }.advanced(|advanced| {
-            advanced.claims = self.claims();
+            advanced.claims = claims;
             advanced.command = Some(command);
             advanced.fifo_priority = self.priority();
         });
@@ -168,15 +173,6 @@ impl HostArguments {
             advanced.hold_sending = self.hold;
             advanced.hold_receiving = self.hold;
         }))
-    }
-
-    /// Where it claims its link and processors, and meets others.
-    fn claims(&self) -> Option<ClaimDirectory> {
-        match &self.claims {
-            None => Some(ClaimDirectory::Default),
-            Some(directory) if directory.as_os_str() == "off" => None,
-            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
-        }
     }
 
     /// Undoes what hosts left that were killed; with a guard this process has a guardian.
