@@ -56,20 +56,19 @@ pub(crate) fn missed(figures: &Figures) -> String {
     if figures.undecided == 0 { missed } else { format!("{missed}; {} undecided", figures.undecided) }
 }
 
-/// A latency of a channel as `shown`; where the sender's clock is estimated, of which it is the upper end then, the middle and how uncertain that is:
+/// A latency of a channel as it is `shown`; where the sender's clock is estimated, of which it is the upper end then, the middle and how uncertain that is:
 /// "5ms ±40us".
-pub(crate) fn between(shown: String, latency: Option<Duration>, figures: &Figures) -> String {
+pub(crate) fn between(
+    shown: impl Fn(Option<Duration>) -> String,
+    latency: Option<Duration>,
+    figures: &Figures,
+) -> String {
     match (latency, figures.clock_error.filter(|error| !error.is_zero())) {
         (Some(upper), Some(error)) => {
             format!("{} ±{}", known(Some(upper.saturating_sub(error))), error.rounded_up())
         }
-        _ => shown,
+        _ => shown(latency),
     }
-}
-
-/// The same, as it stands in the tables of all commands.
-fn latency(latency: Option<Duration>, figures: &Figures) -> String {
-    between(known(latency), latency, figures)
 }
 
 /// What is undecided of these channels, what of the link is not as it should be, of what the fast path did, and which premises were
@@ -132,9 +131,9 @@ pub(crate) fn table(figures: &[Figures], elapsed: Duration) -> String {
         ("channel", &|channel| escaped(&channel.name).into_owned()),
         ("deadline", &|channel| known(channel.deadline)),
         ("bound", &|channel| known(channel.bound)),
-        ("p50", &|channel| latency(channel.latencies.p50, channel)),
-        ("p99", &|channel| latency(channel.latencies.p99, channel)),
-        ("largest", &|channel| latency(channel.latencies.max, channel)),
+        ("p50", &|channel| between(known, channel.latencies.p50, channel)),
+        ("p99", &|channel| between(known, channel.latencies.p99, channel)),
+        ("largest", &|channel| between(known, channel.latencies.max, channel)),
         ("least laxity", &|channel| least_laxity(channel)),
         ("delivered/sent", &|channel| format!("{}/{}", channel.delivered, channel.sent)),
         ("lost", &|channel| channel.lost.to_string()),

@@ -13,7 +13,7 @@ use crate::table::{self, Column, NONE, known};
 /// The scenarios of one attack, best effort included.
 pub(super) fn table(runs: &[ScenarioRun]) -> String {
     let span = |span: Option<Duration>| known(span.map(|span| brief(Some(span))));
-    let latency = |latency, channel: &ChannelOutcome| between(span(latency), latency, &channel.figures);
+    let latency = |latency, channel: &ChannelOutcome| between(span, latency, &channel.figures);
     let violator = |channel: &ChannelOutcome| if channel.violator { " (violator)" } else { "" };
     let sent = |ChannelOutcome { figures: Figures { sent, .. }, offered, .. }: &ChannelOutcome| {
         if offered > sent { format!("{sent} of {offered}") } else { sent.to_string() }

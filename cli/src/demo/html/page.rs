@@ -398,7 +398,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
 fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
-    let latency = |latency| between(span(latency), latency, figures);
+    let latency = |latency| between(span, latency, figures);
     let is_late = matches!((figures.response, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
     html! {
         tr {
