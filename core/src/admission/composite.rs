@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 use super::link::PacketStream;
 use super::machine::Machine;
 use super::processor::{Job, grouped};
-use super::walk::{self, Demand, LongRunTask, StolenTime, Verdict, walk, walk_between};
+use super::walk::{self, Demand, LongRunTask, StolenTime, Verdict, walk_between};
 use crate::mutant::{self, Mutant};
 
 /// One channel; nanoseconds.
@@ -62,7 +62,6 @@ struct CompositeChannel {
 pub(super) struct CompositeTest {
     /// In order of their deadlines, but for the newcomer, which comes last.
     channels: Vec<(CompositeChannel, u64)>,
-    has_newcomer: bool,
     /// f(best effort, waking up + tax).
     other_block: u64,
     /// L of the largest packet that is no channel's.
@@ -128,7 +127,6 @@ impl CompositeTest {
         let everybodys = streams.iter().map(|stream| stream.largest).fold(machine.other_largest, u64::max);
         Some(Self {
             channels,
-            has_newcomer: newcomer.is_some(),
             other_block: f(machine.other_block.saturating_add(tax)),
             other_largest: if machine.all_block { everybodys } else { machine.other_largest },
             constant: machine.ahead.saturating_add(largest),
@@ -142,15 +140,9 @@ impl CompositeTest {
     /// Sets whether the newcomer blocks others; where the blocking ends the demand falls, so it is not for a walk. With early
     /// service it does not end, so it always is.
     pub(super) fn let_newcomer_block(&mut self, blocks: bool) {
-        let blocks = blocks || self.all_block;
-        if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
-            channel.blocks = blocks;
+        if let Some((channel, _)) = self.channels.last_mut() {
+            channel.blocks = blocks || self.all_block;
         }
-    }
-
-    /// Tells whether every channel keeps its deadline. If a failure is to be explained, it is the first one.
-    pub(super) fn verdict(&self, explain: bool) -> Verdict {
-        walk(self, explain)
     }
 
     /// The demand that is due within `t` and begins before `s`: channels, blocks on the processor and the link, the rest of B.
@@ -221,7 +213,7 @@ impl Demand for CompositeTest {
         &self.deadlines
     }
     fn set_deadline(&mut self, deadline: u64) {
-        if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
+        if let Some((channel, _)) = self.channels.last_mut() {
             channel.deadline = deadline;
         }
     }
@@ -238,14 +230,7 @@ impl Demand for CompositeTest {
 /// and ends where, of the instants that hold without the newcomer's demand, one does not with its block.
 pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64) -> Result<(u64, u64), Verdict> {
     test.let_newcomer_block(false);
-    let least = match walk::least_deadline(test, longest) {
-        Ok(least) => least,
-        Err(Verdict::Fails(_)) => {
-            test.set_deadline(longest);
-            return Err(test.verdict(true));
-        }
-        Err(other) => return Err(other),
-    };
+    let least = walk::least_deadline(test, longest)?;
     if test.all_block {
         // It blocks whenever it is due: a longer deadline takes nothing from any other channel.
         return Ok((least, wanted.max(least)));
@@ -254,7 +239,7 @@ pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64
     test.set_deadline(u64::MAX);
     let first = test.first().unwrap_or(u64::MAX);
     let until = wanted.max(least) - 1;
-    match walk_between(test, first, until, true, &mut 0) {
+    match walk_between(test, first, until, true) {
         Verdict::Fits => Ok((least, wanted.max(least))),
         // Due by that instant, the newcomer no longer blocks there.
         Verdict::Fails(at) if at >= least => Ok((least, at)),

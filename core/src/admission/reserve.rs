@@ -171,7 +171,7 @@ impl Admission {
             return Ok(());
         }
         if self.settings.rule == Rule::Composite {
-            let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| test.verdict(true));
+            let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| walk(&test, true));
             return on_both().check(verdict);
         }
         let link = self.link_test(None);
@@ -343,25 +343,16 @@ impl Admission {
         };
         below_service(budget, handover + nanos(service), least)?;
         let within = budget - handover;
-        let mut stages = [0, 0];
-        if let (None, Err(at)) = (newcomer.job, of_processor) {
-            return Err(on_processor(None).late(Some(at), None));
-        }
-        if newcomer.job.is_some() && self.settings.rule == Rule::Levels {
-            let found = of_processor.ok().filter(|&least| least <= within.as_nanos());
-            stages[0] = found.ok_or_else(|| on_processor(newcomer.role).late(of_processor.err(), least))?;
-        } else if newcomer.job.is_some() {
-            let mut test = self.processor_test(Some(newcomer.parts()));
-            stages[0] = on_processor(newcomer.role).within(of_processor, within, least, &mut test)?;
-        }
-        if let Some(stream) = newcomer.stream {
-            stages[1] = on_link().within(of_link, within, least, &mut self.link_test(Some(stream)))?;
-        }
+        let has_test = newcomer.job.is_some() && self.settings.rule != Rule::Levels;
+        let mut test = has_test.then(|| self.processor_test(Some(newcomer.parts())));
+        let processor = on_processor(newcomer.role).within(of_processor, within, least, test.as_mut())?;
+        let mut test = newcomer.stream.map(|stream| self.link_test(Some(stream)));
+        let link = on_link().within(of_link, within, least, test.as_mut())?;
         match least {
             Some(least) if least > budget => {
                 Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget, Some(least)))
             }
-            _ => Ok(newcomer.with(stages[0], stages[1])),
+            _ => Ok(newcomer.with(processor, link)),
         }
     }
 
@@ -372,17 +363,11 @@ impl Admission {
         let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
         let stolen = self.machine.stolen_by_link(least);
         let as_before = least == self.machine.least_of(self.ledger.smallest()) && !self.machine.tax_reaches();
-        let processor = match newcomer.job {
-            Some(job) => {
-                self.ledger.least_processor(&self.machine, &stolen, as_before, &Job { deadline: budget, ..job })?
-            }
-            None => {
-                // More packets, perhaps smaller ones: the processor's channels must still hold.
-                let no_channel = Job { interval: LONGEST, deadline: LONGEST, packets: 1, ..Job::default() };
-                self.ledger.least_processor(&self.machine, &stolen, as_before, &no_channel)?;
-                0
-            }
-        };
+        // Without one there are more packets, perhaps smaller ones: the processor's channels must still hold.
+        let no_channel = Job { interval: LONGEST, deadline: LONGEST, packets: 1, ..Job::default() };
+        let job = newcomer.job.map_or(no_channel, |job| Job { deadline: budget, ..job });
+        let found = self.ledger.least_processor(&self.machine, &stolen, as_before, &job)?;
+        let processor = newcomer.job.map_or(0, |_| found);
         let link = match newcomer.stream {
             Some(stream) => {
                 let stream = PacketStream { deadline: budget, ..stream };
@@ -396,36 +381,24 @@ impl Admission {
     fn decide_composite(&self, newcomer: &Reservation, budget: Duration) -> Result<Reservation, Refusal> {
         let (handover, service) = (newcomer.handover, newcomer.service);
         let within = budget - handover;
-        let found = self.least_composite(newcomer, within)?;
+        let (found, mut test) = self.least_composite(newcomer, within)?;
         let least = found.ok().map(|(least, _)| handover + nanos(least));
         below_service(budget, handover + nanos(service), least)?;
-        match found {
-            Ok((least, longest)) if least <= within.as_nanos() => Ok(newcomer.with(longest, longest)),
-            Ok(_) => {
-                let at = self.composite_test(Some(newcomer.parts())).and_then(|mut test| {
-                    test.let_newcomer_block(false);
-                    test.set_deadline(within.as_nanos());
-                    if let Verdict::Fails(at) = test.verdict(true) { Some(Instant::from_nanos(at)) } else { None }
-                });
-                Err(on_both().late(at, least))
-            }
-            Err(at) => Err(on_both().late(Some(at), None)),
-        }
+        test.let_newcomer_block(false);
+        on_both().within(found.map(|(least, _)| least), within, least, Some(&mut test))?;
+        // It was found.
+        let (_, longest) = found.unwrap_or_default();
+        Ok(newcomer.with(longest, longest))
     }
 
-    /// The least deadline, and the longest up to `wanted`, or the first instant that fails.
+    /// The least deadline, and the longest up to `wanted`, or the first instant that fails; and the test that found it.
     pub(super) fn least_composite(
         &self,
         newcomer: &Reservation,
         wanted: Duration,
-    ) -> Result<Result<(u64, u64), Instant>, Refusal> {
-        let used_up = on_both().used_up();
-        let mut test = self.composite_test(Some(newcomer.parts())).ok_or(used_up)?;
-        match least_deadline(&mut test, wanted.as_nanos(), LONGEST) {
-            Ok(found) => Ok(Ok(found)),
-            Err(Verdict::Fails(at)) => Ok(Err(Instant::from_nanos(at))),
-            Err(Verdict::TooLong | Verdict::Fits) => Err(used_up),
-        }
+    ) -> Result<(Result<(u64, u64), Instant>, CompositeTest), Refusal> {
+        let mut test = self.composite_test(Some(newcomer.parts())).ok_or(on_both().used_up())?;
+        Ok((on_both().found(least_deadline(&mut test, wanted.as_nanos(), LONGEST))?, test))
     }
 
     /// The stages that a channel has now; `None` if `id` names none that exists.

@@ -137,7 +137,7 @@ impl Admission {
             host.decide_at(contract, role, priority, budget)?;
             let newcomer = host.newcomer(contract, role)?;
             // With the least deadline wanted, nothing longer is.
-            let least = host.least_composite(&newcomer, Duration::ZERO)?;
+            let (least, _) = host.least_composite(&newcomer, Duration::ZERO)?;
             let (least, _) = least.map_err(|at| on_both().late(Some(at), None))?;
             host.reserve(contract, role, newcomer.handover + Duration::from_nanos(least))
         })

@@ -40,24 +40,21 @@ impl StageSearch {
     /// The least deadline of the newcomer with which everything fits; the first instant that fails if even the longest does
     /// not do.
     pub(super) fn least(&self, test: &mut impl Demand) -> Result<Result<u64, Instant>, Refusal> {
-        match least_deadline(test, LONGEST) {
-            Ok(least) => return Ok(Ok(least)),
-            Err(Verdict::TooLong) => return Err(self.used_up()),
-            Err(_) => test.set_deadline(LONGEST),
-        }
-        match walk(test, true) {
-            Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
-            Verdict::Fits | Verdict::TooLong => Err(self.used_up()),
+        self.found(least_deadline(test, LONGEST))
+    }
+
+    /// What was found, or the first instant that fails; refused if that could not be told.
+    pub(super) fn found<T>(&self, found: Result<T, Verdict>) -> Result<Result<T, Instant>, Refusal> {
+        match found {
+            Ok(found) => Ok(Ok(found)),
+            Err(Verdict::Fails(at)) => Ok(Err(Instant::from_nanos(at))),
+            Err(Verdict::Fits | Verdict::TooLong) => Err(self.used_up()),
         }
     }
 
     /// The first instant that fails, if any.
     pub(super) fn verdict(&self, verdict: Verdict) -> Result<Result<(), Instant>, Refusal> {
-        match verdict {
-            Verdict::Fits => Ok(Ok(())),
-            Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
-            Verdict::TooLong => Err(self.used_up()),
-        }
+        if verdict == Verdict::Fits { Ok(Ok(())) } else { self.found(Err(verdict)) }
     }
 
     /// Everything fits, or not.
@@ -65,21 +62,23 @@ impl StageSearch {
         self.verdict(verdict)?.map_err(|at| self.late(Some(at), None))
     }
 
-    /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`.
+    /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`, if there is a test of
+    /// single instants.
     pub(super) fn within(
         &self,
         found: Result<u64, Instant>,
         budget: Duration,
         least_deadline: Option<Duration>,
-        test: &mut impl Demand,
+        test: Option<&mut impl Demand>,
     ) -> Result<u64, Refusal> {
-        let at = match found {
-            Ok(least) if least <= budget.as_nanos() => return Ok(least),
-            Ok(_) => {
+        let at = match (found, test) {
+            (Ok(least), _) if least <= budget.as_nanos() => return Ok(least),
+            (Ok(_), Some(test)) => {
                 test.set_deadline(budget.as_nanos());
                 if let Verdict::Fails(at) = walk(test, true) { Some(Instant::from_nanos(at)) } else { None }
             }
-            Err(at) => Some(at),
+            (Ok(_), None) => None,
+            (Err(at), _) => Some(at),
         };
         Err(self.late(at, least_deadline))
     }

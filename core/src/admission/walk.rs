@@ -266,7 +266,7 @@ pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
 pub(super) fn walk(test: &impl Demand, explain: bool) -> Verdict {
     let Some(first) = test.first() else { return Verdict::Fits };
     let Some(last) = last_instant(test) else { return Verdict::TooLong };
-    walk_between(test, first, last, explain, &mut 0)
+    walk_between(test, first, last, explain)
 }
 
 /// An instant beyond which all hold; `None` if the shares leave nothing, or so little that the instant does not fit.
@@ -277,19 +277,19 @@ pub(super) fn last_instant(test: &impl Demand) -> Option<u64> {
 }
 
 /// As [`walk`], for the instants from `first` to `last`.
-pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: bool, visits: &mut u64) -> Verdict {
+pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: bool) -> Verdict {
     if first > last {
         return Verdict::Fits;
     }
-    let (mut failed, mut steps) = (None, 0);
+    let (mut failed, mut steps, mut visits) = (None, 0, 0);
     for (low, high) in ranges(test.falls(), first, last) {
         let mut t = high;
         while t >= low {
             steps += 1;
-            *visits += test.tasks().len() as u64 + 1;
+            visits += test.tasks().len() as u64 + 1;
             let demand = test.until(t);
-            let finish = test.stolen().finish(|_| demand, t, visits, 0);
-            if *visits > MOST_VISITS || steps > MOST_STEPS {
+            let finish = test.stolen().finish(|_| demand, t, &mut visits, 0);
+            if visits > MOST_VISITS || steps > MOST_STEPS {
                 return failed.map_or(Verdict::TooLong, Verdict::Fails);
             }
             let before = match finish {
@@ -297,7 +297,7 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
                 Some(_) => t.checked_sub(1),
                 None if !explain => return Verdict::Fails(t),
                 None => {
-                    let due = due_at(|t| test.until(t), demand, low, t, test.tasks().len(), visits);
+                    let due = due_at(test, demand, low, t, &mut visits);
                     failed = Some(due);
                     due.checked_sub(1)
                 }
@@ -320,8 +320,8 @@ fn ranges(falls: &[u64], first: u64, last: u64) -> impl Iterator<Item = (u64, u6
     lows.zip(highs)
 }
 
-/// The least deadline of the newcomer, up to `longest`, with which all instants hold. Else an instant that fails whatever it
-/// is, or that there are too many to look at.
+/// The least deadline of the newcomer, up to `longest`, with which all instants hold. Else the first instant that fails with the longest one,
+/// or that there are too many to look at.
 ///
 /// One walk downwards: where an instant fails, the deadline grows until it holds. The instants above held with a shorter one,
 /// so they still do.
@@ -338,22 +338,18 @@ pub(super) fn least_deadline(test: &mut impl Demand, longest: u64) -> Result<u64
             visits += test.tasks().len() as u64 + 1;
             let mut finish = finish_or_idle(test, t, &mut visits);
             if finish.is_none() {
-                let (mut no, mut yes) = (deadline, longest);
                 test.set_deadline(longest);
                 finish = finish_or_idle(test, t, &mut visits);
                 if finish.is_none() {
-                    return Err(if visits > MOST_VISITS { Verdict::TooLong } else { Verdict::Fails(t) });
+                    return Err(if visits > MOST_VISITS { Verdict::TooLong } else { walk(test, true) });
                 }
-                while yes - no > 1 {
-                    let middle = no + (yes - no) / 2;
+                deadline = least_above(deadline, longest, |middle| {
                     test.set_deadline(middle);
                     visits += test.tasks().len() as u64 + 1;
-                    match finish_or_idle(test, t, &mut visits) {
-                        Some(found) => (yes, finish) = (middle, Some(found)),
-                        None => no = middle,
-                    }
-                }
-                deadline = yes;
+                    let found = finish_or_idle(test, t, &mut visits);
+                    finish = found.or(finish);
+                    found.is_some()
+                });
                 test.set_deadline(deadline);
             }
             if visits > MOST_VISITS || steps > MOST_STEPS {
@@ -388,12 +384,12 @@ fn finish_at(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
 }
 
 /// The least instant from `first` on at which the demand is already `demand`: something is due there.
-fn due_at(until: impl Fn(u64) -> u128, demand: u128, first: u64, t: u64, tasks: usize, visits: &mut u64) -> u64 {
+fn due_at(test: &impl Demand, demand: u128, first: u64, t: u64, visits: &mut u64) -> u64 {
     let (mut least, mut most) = (first, t);
     while least < most {
-        *visits += tasks as u64 + 1;
+        *visits += test.tasks().len() as u64 + 1;
         let middle = least + (most - least) / 2;
-        if until(middle) >= demand { most = middle } else { least = middle + 1 }
+        if test.until(middle) >= demand { most = middle } else { least = middle + 1 }
     }
     least
 }
