@@ -1,19 +1,18 @@
 //! Numbers of 64 significant bits and a wide exponent; every operation rounds up.
 
-use core::cmp::Ordering;
-
-/// `mantissa · 2^exponent`, not negative. The mantissa's highest bit is set, but for zero.
+/// `mantissa · 2^exponent`, not negative. The mantissa's highest bit is set, but for zero, whose exponent is below all others: so numbers are in the
+/// order of their fields.
 ///
 /// Exponents grow by less than 2⁷ with an operation and double with a square: a power with a 64-bit exponent of a number that
 /// itself came from a few operations stays below 2⁷⁶, which an `i128` holds with room.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RoundedUp {
-    mantissa: u64,
     exponent: i128,
+    mantissa: u64,
 }
 
 impl RoundedUp {
-    const ZERO: Self = Self { mantissa: 0, exponent: 0 };
+    const ZERO: Self = Self { mantissa: 0, exponent: -(1 << 100) };
     pub(super) const ONE: Self = Self { mantissa: 1 << 63, exponent: -63 };
 
     /// `value · 2^exponent`, rounded up.
@@ -97,21 +96,6 @@ impl RoundedUp {
 impl From<u64> for RoundedUp {
     fn from(value: u64) -> Self {
         Self::normal(value.into(), 0)
-    }
-}
-
-impl Ord for RoundedUp {
-    fn cmp(&self, other: &Self) -> Ordering {
-        match (self.mantissa, other.mantissa) {
-            (0, _) | (_, 0) => self.mantissa.cmp(&other.mantissa),
-            _ => (self.exponent, self.mantissa).cmp(&(other.exponent, other.mantissa)),
-        }
-    }
-}
-
-impl PartialOrd for RoundedUp {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
     }
 }
 
