@@ -66,16 +66,10 @@ pub fn usual_batch(platform: &Platform) -> u32 {
         let LinkModel { rate, spacing, .. } = admission.platform().link;
         let source = FlowSource { host: 0, rate, ahead: admission.look_ahead(), spacing };
         // Whatever its link lets through.
-        let arrival = ArrivalPattern::RealTime {
-            interval: Duration::from_nanos(1),
-            burst: 1,
-            jitter: Duration::ZERO,
-            allowance: Duration::MAX,
-        };
-        let bytes = platform.packet.into();
-        let flows = vec![Flow { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival }];
-        let at_port = incoming.wait_at_port([&flows].into_iter())?;
-        (incoming.frames_at_a_look([&flows].into_iter(), at_port) <= batch.into()).then_some(())
+        let arrival = ArrivalPattern::RealTime { interval: Duration::from_nanos(1), burst: 1, jitter: Duration::ZERO };
+        let flows = [vec![Flow { arrival, ..Flow::best_effort(source, platform.packet, None) }]];
+        let at_port = incoming.wait_at_port(&flows)?;
+        (incoming.frames_at_a_look(&flows, at_port) <= batch.into()).then_some(())
     };
     (least..most).find(|batch| keeps_up(*batch).is_some()).unwrap_or(most)
 }
@@ -121,8 +115,6 @@ enum ArrivalPattern {
         burst: u32,
         /// By how much a packet may be early or late: its time in transit, and what its sender catches up.
         jitter: Duration,
-        /// The wait that it was granted.
-        allowance: Duration,
     },
     BestEffort {
         /// The least time between the starts of two packets; `None` if the sender was told none.
@@ -136,14 +128,13 @@ impl Flow {
         let jitter = transit + contract.catch_up();
         let (interval, burst) = (contract.interval(), contract.burst());
         let (min, max, packet) = (contract.min_message(), contract.max_message(), packet.max(1));
-        let arrival = ArrivalPattern::RealTime { interval, burst, jitter, allowance: Duration::MAX };
         Self {
             source,
             packets: contract::packets(max, packet).into(),
             bytes: max.into(),
             largest: max.min(packet).into(),
             smallest: smallest_packet(min, max, packet).into(),
-            arrival,
+            arrival: ArrivalPattern::RealTime { interval, burst, jitter },
         }
     }
 
@@ -168,7 +159,7 @@ impl Flow {
     /// `b` and ρ, if a message takes `cost`; `None` if only the link bounds it.
     fn curve(&self, cost: u64) -> Option<AffineCurve> {
         let (often, ahead) = match self.arrival {
-            ArrivalPattern::RealTime { interval, burst, jitter, .. } => {
+            ArrivalPattern::RealTime { interval, burst, jitter } => {
                 let early = AffineCurve::rising(cost, interval).at(jitter.as_nanos());
                 (interval, early.saturating_add(u128::from(cost) * u128::from(burst)))
             }
@@ -202,42 +193,28 @@ impl AffineCurve {
 }
 
 /// The traffic of one host: the least of its link, of its link with packets that are spaced, and of its flows. At least one of them is known.
-#[derive(Clone, Copy, Debug)]
-struct ArrivalCurve {
-    link: Option<AffineCurve>,
-    spaced: Option<AffineCurve>,
-    flows: Option<AffineCurve>,
-}
+type ArrivalCurve = [Option<AffineCurve>; 3];
 
-impl ArrivalCurve {
-    fn lines(&self) -> impl Iterator<Item = AffineCurve> {
-        [self.link, self.spaced, self.flows].into_iter().flatten()
-    }
-
-    /// The line that counts from 0 on; `None` if none is known.
-    fn first(&self) -> Option<AffineCurve> {
-        self.lines().min_by_key(|line| (line.level, line.slope))
-    }
-
-    /// The line that counts after `line`, which counts at `from`, and from where on.
-    fn next(&self, line: AffineCurve, from: u64) -> Option<(u64, AffineCurve)> {
-        let flatter = self.lines().filter(|other| other.slope < line.slope);
-        let crossed = flatter.map(|other| {
-            let above = other.level.saturating_sub(line.level);
-            let at = above.saturating_mul(ONE).div_ceil(line.slope - other.slope);
-            (u64::try_from(at).unwrap_or(u64::MAX).max(from), other)
-        });
-        crossed.min_by_key(|(at, other)| (*at, other.slope))
-    }
+/// The line of a curve that counts after `line`, which counts at `from`, and from where on.
+fn next_line(curve: &ArrivalCurve, line: AffineCurve, from: u64) -> Option<(u64, AffineCurve)> {
+    let flatter = curve.iter().flatten().filter(|other| other.slope < line.slope);
+    let crossed = flatter.map(|other| {
+        let above = other.level.saturating_sub(line.level);
+        let at = above.saturating_mul(ONE).div_ceil(line.slope - other.slope);
+        (u64::try_from(at).unwrap_or(u64::MAX).max(from), *other)
+    });
+    crossed.min_by_key(|(at, other)| (*at, other.slope))
 }
 
 /// `max over t of Σ curves − t`; `None` if that has no end.
 fn most(curves: &[ArrivalCurve]) -> Option<u64> {
     let (mut sum, mut bends) = (AffineCurve::default(), Vec::with_capacity(curves.len()));
     for curve in curves {
-        let (mut line, mut from) = (curve.first()?, 0);
+        // The one that counts from 0 on.
+        let first = curve.iter().flatten().min_by_key(|line| (line.level, line.slope));
+        let (mut line, mut from) = (*first?, 0);
         sum = sum.and(line);
-        while let Some((at, next)) = curve.next(line, from) {
+        while let Some((at, next)) = next_line(curve, line, from) {
             bends.push((at, line, next));
             (line, from) = (next, at);
         }
@@ -287,7 +264,8 @@ pub struct IncomingTraffic {
     next_look: u64,
     /// K.
     frames: u64,
-    flows: BTreeMap<FlowId, Flow>,
+    /// Each with the wait that it was granted, which counts of a real-time one.
+    flows: BTreeMap<FlowId, (Flow, Duration)>,
     next: FlowId,
 }
 
@@ -309,12 +287,9 @@ impl IncomingTraffic {
     }
 
     /// Lets a flow in; of a real-time one with what it was granted to wait.
-    pub fn insert(&mut self, mut flow: Flow, granted: Duration) -> FlowId {
-        if let ArrivalPattern::RealTime { allowance, .. } = &mut flow.arrival {
-            *allowance = granted;
-        }
+    pub fn insert(&mut self, flow: Flow, granted: Duration) -> FlowId {
         self.next += 1;
-        self.flows.insert(self.next, flow);
+        self.flows.insert(self.next, (flow, granted));
         self.next
     }
 
@@ -353,19 +328,19 @@ impl IncomingTraffic {
 
     /// A best-effort flow starts its packets so far apart from now on.
     pub fn set_spacing(&mut self, id: FlowId, spacing: Option<Duration>) {
-        if let Some(flow) = self.flows.get_mut(&id) {
+        if let Some((flow, _)) = self.flows.get_mut(&id) {
             *flow = flow.told(spacing);
         }
     }
 
     /// The time that a message of a flow takes of the port.
     pub(super) fn weight(&self, id: FlowId) -> u64 {
-        self.flows.get(&id).map_or(0, |flow| self.on_port(flow))
+        self.flows.get(&id).map_or(0, |(flow, _)| self.on_port(flow))
     }
 
     /// The longest wait of a frame with what comes in now; `None` if it has no end.
     pub fn wait(&self) -> Option<Duration> {
-        self.wait_of(self.flows.values().copied())
+        self.wait_of(self.flows.values().map(|(flow, _)| *flow))
     }
 
     /// The spacing that best effort needs for what has been granted so far; `None` if it need not be held back.
@@ -386,11 +361,8 @@ impl IncomingTraffic {
     }
 
     fn room_with(&self, newcomer: Option<Flow>, most: Duration) -> Result<(Duration, Option<Duration>), Refusal> {
-        let all = || self.flows.values().copied().chain(newcomer);
-        let allowances = self.flows.values().filter_map(|flow| match flow.arrival {
-            ArrivalPattern::RealTime { allowance, .. } => Some(allowance),
-            ArrivalPattern::BestEffort { .. } => None,
-        });
+        let all = || self.flows.values().map(|(flow, _)| *flow).chain(newcomer);
+        let allowances = self.flows.values().filter(|(flow, _)| !flow.is_best_effort()).map(|(_, granted)| *granted);
         let promises = all().any(|flow| !flow.is_best_effort());
         if !promises {
             return Ok((Duration::ZERO, None));
@@ -398,8 +370,7 @@ impl IncomingTraffic {
         let others = allowances.min().unwrap_or(Duration::MAX);
         let limit = others.min(most);
         let refused = |code, at: Option<Duration>| {
-            let at = at.map(|at| Instant::from_nanos(at.as_nanos()));
-            Err(Refusal { at, ..Refusal::new(code, Stage::Arrival) })
+            Err(Refusal { at: at.map(|at| Instant::ZERO + at), ..Refusal::new(code, Stage::Arrival) })
         };
         let used = self.shares(all().filter(|flow| !flow.is_best_effort()));
         if used.0 >= ONE || used.1 >= ONE {
@@ -444,7 +415,11 @@ impl IncomingTraffic {
 
     /// The time that a message of a flow takes of the port.
     fn on_port(&self, flow: &Flow) -> u64 {
-        let bytes = flow.bytes.saturating_add(flow.packets.saturating_mul(self.overhead));
+        self.port_time(flow.bytes.saturating_add(flow.packets.saturating_mul(self.overhead)))
+    }
+
+    /// The time that so many bytes take of the port.
+    fn port_time(&self, bytes: u64) -> u64 {
         self.port.map_or(0, |port| port.time_for(bytes).as_nanos())
     }
 
@@ -462,41 +437,42 @@ impl IncomingTraffic {
         for flow in flows {
             hosts.entry(flow.source.host).or_default().push(flow);
         }
-        let at_port = self.wait_at_port(hosts.values())?;
-        let looks: Vec<ArrivalCurve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
-        let at_a_look = self.frames_at_a_look(hosts.values(), at_port);
+        let hosts: Vec<Vec<Flow>> = hosts.into_values().collect();
+        let at_port = self.wait_at_port(&hosts)?;
+        let looks: Vec<ArrivalCurve> = hosts.iter().map(|flows| self.looks_curve(flows)).collect();
+        let at_a_look = self.frames_at_a_look(&hosts, at_port);
         let for_looks = if at_a_look <= self.frames.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
         Some(Duration::from_nanos(at_port.saturating_add(for_looks)))
     }
 
     /// The longest wait of a frame at the port; `None` if it has no end.
-    fn wait_at_port<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>) -> Option<u64> {
-        let curves: Vec<ArrivalCurve> =
-            hosts.filter(|_| self.port.is_some()).map(|flows| self.port_curve(flows)).collect();
+    fn wait_at_port(&self, hosts: &[Vec<Flow>]) -> Option<u64> {
+        let Some(port) = self.port else { return Some(0) };
+        let curves: Vec<ArrivalCurve> = hosts.iter().map(|flows| self.port_curve(port, flows)).collect();
         most(&curves)
     }
 
     /// Most frames that pass the port between two looks: of those that can have come by then the shortest, as many as it has time for, and one that
     /// it had begun with before. The last packet of a message may be short, the others are full.
-    fn frames_at_a_look<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>, at_port: u64) -> u128 {
-        let time = |bytes: u64| self.port.map_or(0, |port| port.time_for(bytes).as_nanos());
+    fn frames_at_a_look(&self, hosts: &[Vec<Flow>], at_port: u64) -> u128 {
+        let time = |bytes: u64| self.port_time(bytes + self.overhead);
         let span = self.first_look.saturating_add(at_port);
         let mut sorts: Vec<(u64, u128)> = Vec::new();
         for flows in hosts {
             let of_flows = flows.iter().map(|flow| {
                 let messages = flow.curve(COUNTED)?.at(span).div_ceil(COUNTED.into());
                 let full = messages.saturating_mul(flow.packets.saturating_sub(1).into());
-                Some([(time(flow.smallest + self.overhead), messages), (time(flow.largest + self.overhead), full)])
+                Some([(time(flow.smallest), messages), (time(flow.largest), full)])
             });
             // Control frames may be as short as any, and so may all frames of which nothing but the link is known.
-            let short = time(1 + self.overhead);
+            let short = time(1);
             let mut of_host = vec![(short, u128::MAX)];
             if let Some(of_flows) = of_flows.collect::<Option<Vec<_>>>() {
                 of_host = of_flows.into_iter().flatten().chain([(short, flows.len() as u128)]).collect();
                 of_host.sort_unstable();
             }
             // Its link does not let more through, however short they are.
-            let ArrivalCurve { link, spaced, .. } = self.looks_curve(flows);
+            let [link, spaced, _] = self.looks_curve(flows);
             let through = [link, spaced].into_iter().flatten();
             let mut most = through.map(|link| link.at(span).div_ceil(self.frame().into())).min().unwrap_or(u128::MAX);
             sorts.extend(of_host.into_iter().map(|(cost, count)| {
@@ -515,21 +491,18 @@ impl IncomingTraffic {
         frames
     }
 
-    fn port_curve(&self, flows: &[Flow]) -> ArrivalCurve {
-        let control =
-            self.port.map_or(0, |port| port.time_for(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead).as_nanos());
+    fn port_curve(&self, port: Rate, flows: &[Flow]) -> ArrivalCurve {
+        let control = self.port_time(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead);
         let largest = flows.iter().map(|flow| flow.largest).max().unwrap_or(0).max(MAX_CONTROL_PAYLOAD.into());
         let largest = largest + self.overhead;
-        let link = link_of(flows).and_then(|(rate, ahead)| {
-            let port = self.port?;
+        let link = link_of(flows).map(|(rate, ahead)| {
             let (rate, whole) = (u128::from(rate.as_bytes_per_second()), u128::from(port.as_bytes_per_second()));
             let given = rate.saturating_mul(ahead.as_nanos().into()).div_ceil(1_000_000_000);
             let bytes = u64::try_from(given).unwrap_or(u64::MAX).saturating_add(largest);
             let slope = rate.saturating_mul(ONE).div_ceil(whole);
-            Some(AffineCurve { level: port.time_for(bytes).as_nanos().into(), slope })
+            AffineCurve { level: self.port_time(bytes).into(), slope }
         });
-        let spaced = self.port.and_then(|port| spaced(flows, port.time_for(largest).as_nanos()));
-        ArrivalCurve { link, spaced, flows: sum(flows, control, |flow| self.on_port(flow)) }
+        [link, spaced(flows, self.port_time(largest)), sum(flows, control, |flow| self.on_port(flow))]
     }
 
     fn looks_curve(&self, flows: &[Flow]) -> ArrivalCurve {
@@ -540,19 +513,14 @@ impl IncomingTraffic {
             let frames = u128::from(ahead.as_nanos() / smallest) + 2;
             AffineCurve { level: frames.saturating_mul(frame.into()), slope: share(frame.into(), smallest) }
         });
-        ArrivalCurve {
-            link,
-            spaced: spaced(flows, frame),
-            flows: sum(flows, frame, |flow| flow.packets.saturating_mul(frame)),
-        }
+        [link, spaced(flows, frame), sum(flows, frame, |flow| flow.packets.saturating_mul(frame))]
     }
 }
 
 /// The bound on all flows of a host: its link, if it is known.
 fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
-    let rate = flows.iter().map(|flow| flow.source.rate.map(Rate::as_bytes_per_second)).collect::<Option<Vec<_>>>()?;
-    let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
-    Some((Rate::bytes_per_second(rate.into_iter().max()?)?, ahead))
+    let rates = flows.iter().map(|flow| flow.source.rate).collect::<Option<Vec<_>>>()?;
+    Some((rates.into_iter().max()?, flows.iter().map(|flow| flow.source.ahead).max()?))
 }
 
 /// The bound on all flows of a host by how it spaces its packets, of which each takes `cost`; `None` if it does not, or has best effort here, which may
