@@ -10,8 +10,7 @@ use core::cmp::Reverse;
 
 use super::answer::{Alternatives, Role};
 use super::plan;
-use super::reserve::{Admission, Reservation, ReservationId};
-use super::walk;
+use super::reserve::{Admission, ReservationId};
 use crate::contract::Contract;
 use crate::units::Duration;
 
@@ -39,7 +38,7 @@ impl Admission {
             });
             rest.decide(contract, role, budget).is_ok()
         };
-        fewest(self.channels.iter().map(|(id, held)| (weight(held), id)).collect(), granted_without)
+        fewest(self.channels.iter().map(|(id, held)| (held.weight(), id)).collect(), granted_without)
     }
 }
 
@@ -67,13 +66,6 @@ pub(super) fn fewest<W: Ord, I: Copy + Ord>(held: Vec<(W, I)>, granted_without: 
         }
     }
     gone
-}
-
-/// The long-run share of the resource of which the channel takes more.
-pub(super) fn weight(held: &Reservation) -> u128 {
-    let processor = held.job.map_or(0, |job| walk::share(job.cost.into(), job.interval));
-    let link = held.stream.map_or(0, |stream| walk::share(stream.whole(), stream.interval));
-    processor.max(link)
 }
 
 #[cfg(test)]

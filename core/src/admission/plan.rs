@@ -5,6 +5,7 @@
 //! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was.
 
 use alloc::vec::Vec;
+use core::iter::repeat_n;
 
 use super::answer::{
     AdmissionRequest, AdmissionTest, Alternatives, Answer, AnsweringEnds, Bound, BoundTerm, CompositeFigures,
@@ -14,8 +15,8 @@ use super::bounds::terms as names;
 use super::incoming::{Flow, FlowId, FlowSource, IncomingTraffic};
 use super::pair::{GrantedChannel, HostPair};
 use super::processor::parts_per_million;
-use super::reserve::{Admission, ReservationId, Settings, Utilisation};
-use super::walk;
+use super::reserve::{Admission, Reservation, ReservationId, Settings, Utilisation};
+use super::walk::{self, Demand, LongRunTask};
 use super::{Refusal, Stage, buffers, explain};
 use crate::contract::Contract;
 use crate::limits;
@@ -48,8 +49,8 @@ struct PlannedHosts {
 #[derive(Clone, Copy)]
 enum GrantedRequest {
     Both(GrantedChannel),
-    Leaves(ReservationId),
-    Arrives(ReservationId, FlowId),
+    /// At this host alone, with its flow if it is received.
+    Only(ReservationId, Option<FlowId>),
 }
 
 impl GrantedRequest {
@@ -57,12 +58,12 @@ impl GrantedRequest {
     fn reservation(&self) -> ReservationId {
         match self {
             Self::Both(channel) => channel.sent,
-            Self::Leaves(id) | Self::Arrives(id, _) => *id,
+            Self::Only(id, _) => *id,
         }
     }
 
     fn flow(&self) -> Option<FlowId> {
-        if let Self::Arrives(_, flow) = self { Some(*flow) } else { None }
+        if let Self::Only(_, flow) = self { *flow } else { None }
     }
 }
 
@@ -123,19 +124,16 @@ impl PlannedHosts {
         let (id, _) = self.pair.reserve_here(contract, role, budget)?;
         // A stage that cannot be longer stays as it is.
         let _ = self.pair.sender.relax(id, budget);
-        Ok(match arrives {
-            Some((flow, allowance)) => GrantedRequest::Arrives(id, self.incoming.insert(flow, allowance)),
-            None => GrantedRequest::Leaves(id),
-        })
+        let flow = arrives.map(|(flow, allowance)| self.incoming.insert(flow, allowance));
+        Ok(GrantedRequest::Only(id, flow))
     }
 
     /// The requests that stand in the way of another, greatest first.
     fn in_the_way(&self, request: &AdmissionRequest, refusal: &Refusal) -> Vec<usize> {
         match request.ends {
             AnsweringEnds::Both => {
-                let weight =
-                    |held: &GrantedRequest| self.here().reservation(held.reservation()).map_or(0, explain::weight);
-                self.fewest(request, |held| Some(weight(held)))
+                let held = |held: &GrantedRequest| self.here().reservation(held.reservation());
+                self.fewest(request, |request| Some(held(request).map_or(0, Reservation::weight)))
             }
             AnsweringEnds::Only(_) if refusal.stage == Stage::Arrival => {
                 self.fewest(request, |held| Some(self.incoming.weight(held.flow()?)))
@@ -163,12 +161,9 @@ impl PlannedHosts {
     fn remove(&mut self, held: &GrantedRequest) {
         match held {
             GrantedRequest::Both(channel) => self.pair.close(channel),
-            GrantedRequest::Leaves(id) => {
+            GrantedRequest::Only(id, flow) => {
                 self.pair.sender.release(*id);
-            }
-            GrantedRequest::Arrives(id, flow) => {
-                self.pair.sender.release(*id);
-                self.incoming.remove(*flow);
+                flow.iter().for_each(|flow| self.incoming.remove(*flow));
             }
         }
     }
@@ -309,16 +304,14 @@ fn grant(
             (buffers::receive_messages(contract, Duration::ZERO, stage), packets)
         }
     };
-    let share = Utilisation {
-        processor: held.and_then(|held| held.job).map_or(0, |job| share(job.cost.into(), job.interval)),
-        link: held.and_then(|held| held.stream).map_or(0, |stream| share(stream.whole(), stream.interval)),
-    };
+    let (processor, link) = held.map(Reservation::shares).unwrap_or_default();
+    let share = Utilisation { processor: parts_per_million(processor), link: parts_per_million(link) };
     let (bound, receive) = match found {
         Some(GrantedRequest::Both(channel)) => {
             let received = of(there, channel.received);
             (Some(of_both_ends(world, contract, &channel, received)), Some(channel.receive))
         }
-        Some(GrantedRequest::Arrives(id, _)) => {
+        Some(GrantedRequest::Only(id, Some(_))) => {
             let arrival = world.incoming.wait().unwrap_or(Duration::ZERO);
             let bound = of(here, id).map(|Bound { worst, mut terms }| {
                 terms.push(BoundTerm { name: names::ARRIVAL, amount: arrival });
@@ -326,7 +319,7 @@ fn grant(
             });
             (bound, None)
         }
-        Some(GrantedRequest::Leaves(id)) => (of(here, id), None),
+        Some(GrantedRequest::Only(id, None)) => (of(here, id), None),
         None => (None, None),
     };
     let Bound { worst, terms } = bound.unwrap_or(Bound { worst: contract.deadline(), terms: Vec::new() });
@@ -359,10 +352,6 @@ fn of_both_ends(world: &PlannedHosts, contract: &Contract, channel: &GrantedChan
         _ => term,
     }));
     Bound { worst: until_arrival + own.worst, terms }
-}
-
-fn share(cost: u128, interval: u64) -> u64 {
-    parts_per_million(walk::share(cost, interval))
 }
 
 /// The reason for a refusal, the channels that cause it, and the values that would fit.
@@ -434,7 +423,7 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Alternat
 
 /// Demand curves until half as long again as the longest deadline, or two of the longest interval if that is less.
 fn demand(admission: &Admission) -> Vec<DemandCurve> {
-    let curve = |stage, done: &dyn Fn(u64) -> Option<u64>, tasks: &[(u64, u64)]| {
+    fn curve(stage: Stage, test: &impl Demand, tasks: &[(u64, u64)]) -> Option<DemandCurve> {
         let longest = tasks.iter().map(|task| task.0).max()?;
         let horizon = longest.saturating_add(longest / 2).max(tasks.iter().map(|task| task.0 + task.1).min()?);
         let most = MOST_POINTS / u64::try_from(tasks.len()).unwrap_or(u64::MAX).max(1);
@@ -444,14 +433,15 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
         let mut points: Vec<u64> = tasks.iter().flat_map(steps).filter(|&t| t <= horizon).collect();
         points.sort_unstable();
         points.dedup();
-        let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: Duration::from_nanos(done(t)?) });
+        let done = |t| Some(Duration::from_nanos(walk::done(test, t)?));
+        let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: done(t)? });
         let points = points.into_iter().filter_map(at).collect();
         Some(DemandCurve { stage, points })
-    };
-    let tasks = |of: &dyn Fn(&super::reserve::Reservation) -> Option<(u64, u64)>| -> Vec<(u64, u64)> {
-        admission.reservations().filter_map(of).collect()
-    };
-    let jobs = tasks(&|held| held.job.map(|job| (job.deadline, job.interval)));
+    }
+    fn tasks(test: &impl Demand) -> Vec<(u64, u64)> {
+        let alike = |(task, count): (LongRunTask, u64)| repeat_n((task.deadline, task.interval), count as usize);
+        test.tasks().flat_map(alike).collect()
+    }
     // The packets of a message are due one after the other; of long ones the last are shown.
     let packets = |stream: super::link::PacketStream| {
         let due = move |k: u64| (stream.due().saturating_add(k.saturating_mul(stream.spacing)), stream.interval);
@@ -461,18 +451,11 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
     let curves = match admission.settings().rule {
         Rule::Split | Rule::Levels => {
             let (processor, link) = (admission.processor_test(None), admission.link_test(None));
-            [
-                curve(Stage::SendingProcessor, &|t| walk::done(&processor, t), &jobs),
-                curve(Stage::Link, &|t| walk::done(&link, t), &streams),
-            ]
+            [curve(Stage::SendingProcessor, &processor, &tasks(&processor)), curve(Stage::Link, &link, &streams)]
         }
         Rule::Composite => {
-            let all = tasks(&|held| {
-                let of_job = held.job.map(|job| (job.deadline, job.interval));
-                of_job.or(held.stream.map(|stream| (stream.deadline, stream.interval)))
-            });
             let test = admission.composite_test(None);
-            [test.and_then(|test| curve(Stage::Route, &|t| walk::done(&test, t), &all)), None]
+            [test.and_then(|test| curve(Stage::Route, &test, &tasks(&test))), None]
         }
     };
     curves.into_iter().flatten().collect()

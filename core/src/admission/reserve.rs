@@ -10,7 +10,7 @@ use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::split::{LONGEST, StageSearch};
 use super::upcalls::UpcallSet;
-use super::walk::{Demand as _, Verdict, walk};
+use super::walk::{Demand as _, Verdict, share, walk};
 use super::{Code, Refusal, Stage};
 use crate::collections::{Key, Slab};
 use crate::contract::{Contract, SendingStages};
@@ -123,6 +123,16 @@ impl Reservation {
     pub(super) fn parts(&self) -> Parts {
         (self.job, self.stream)
     }
+    /// The long-run shares of the processor and of the link.
+    pub(super) fn shares(&self) -> (u128, u128) {
+        let processor = self.job.map_or(0, |job| share(job.cost.into(), job.interval));
+        (processor, self.stream.map_or(0, |stream| share(stream.whole(), stream.interval)))
+    }
+    /// The long-run share of the resource of which it takes more.
+    pub(super) fn weight(&self) -> u128 {
+        let (processor, link) = self.shares();
+        processor.max(link)
+    }
 }
 
 /// The findings of one test for a newcomer: the least deadlines of its stages, or the first instant that fails.
@@ -204,8 +214,7 @@ impl Admission {
     pub fn utilisation_ppm(&self) -> Utilisation {
         let (processor, link) = self.ledger.shares();
         let stolen = if self.machine.tax_reaches() {
-            let streams = self.streams();
-            self.machine.processor_stolen(streams.iter())
+            self.machine.processor_stolen(&self.streams())
         } else {
             self.machine.stolen_by_link(self.machine.least_of(self.ledger.smallest()))
         };
@@ -456,7 +465,7 @@ impl Admission {
     pub(super) fn processor_test(&self, newcomer: Option<Parts>) -> ProcessorTest {
         let streams: Vec<PacketStream> =
             self.streams().into_iter().chain(newcomer.and_then(|(_, stream)| stream)).collect();
-        let stolen = self.machine.processor_stolen(streams.iter());
+        let stolen = self.machine.processor_stolen(&streams);
         let jobs = self.reservations().filter_map(|held| held.job).collect();
         ProcessorTest::new(&self.machine, jobs, newcomer.and_then(|(job, _)| job), stolen)
     }
