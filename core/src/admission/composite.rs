@@ -85,7 +85,7 @@ impl CompositeTest {
     pub(super) fn new(machine: &Machine, early: bool, existing: &[Parts], newcomer: Option<Parts>) -> Option<Self> {
         let all = || existing.iter().copied().chain(newcomer);
         let streams: Vec<PacketStream> = all().filter_map(|(_, stream)| stream).collect();
-        let ((numerator, denominator), tax) = machine.stretch(machine.least_occupancy(streams.iter()))?;
+        let ((numerator, denominator), tax) = machine.stretch(machine.least_occupancy(&streams))?;
         let f = |nanos: u64| {
             let stretched = (u128::from(nanos) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
             u64::try_from(stretched).unwrap_or(u64::MAX)

@@ -16,41 +16,11 @@
 use alloc::vec::Vec;
 
 use super::link::PacketStream;
-use super::machine::Machine;
 use super::processor::Job;
 use super::reserve::{Admission, Reservation, on_processor_stage};
 use super::response_time::{HigherPriority, PeriodicCost};
-use super::walk::StolenTime;
 use super::{Code, Refusal};
 use crate::units::Instant;
-
-/// R of each job, in the order given; `None` has no bound. The second of each pair is its level, 0 first.
-pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &StolenTime, early: bool) -> Vec<Option<u64>> {
-    let response = |place: usize| {
-        let (job, level) = jobs[place];
-        let mut above = HigherPriority::new(0, stolen.clone());
-        let mut blocking = machine.other_block;
-        for (other, (peer, its_level)) in jobs.iter().enumerate() {
-            if other == place {
-                continue;
-            }
-            if *its_level <= level {
-                let cost = u128::from(peer.cost) + u128::from(machine.switch);
-                above.push(PeriodicCost { period: peer.interval.into(), cost });
-            }
-            if *its_level > level || early {
-                blocking = blocking.max(peer.block);
-            }
-        }
-        // Its own messages that are early may be in the way of the one that is current, too.
-        if early {
-            blocking = blocking.max(job.block);
-        }
-        let own = PeriodicCost { period: job.interval.into(), cost: job.cost.into() };
-        above.response(own, job.last.into(), blocking.into())
-    };
-    (0..jobs.len()).map(response).collect()
-}
 
 impl Admission {
     /// Tells whether all channels are in time.
@@ -83,18 +53,33 @@ impl Admission {
         }
     }
 
-    /// Every channel with a handler, and its response on the processor by level; the newcomer's last.
+    /// Every channel with a handler, and its response on the processor by level, if that has a bound; the newcomer's last.
     pub(super) fn responses_by_level<'a>(
         &'a self,
         newcomer: Option<&'a Reservation>,
     ) -> Vec<(&'a Reservation, Option<u64>)> {
-        let streams: Vec<PacketStream> =
-            self.reservations().chain(newcomer).filter_map(|reservation| reservation.stream).collect();
-        let stolen = self.machine.processor_stolen(streams.iter());
-        let all: Vec<&Reservation> = self.reservations().chain(newcomer).filter(|held| held.job.is_some()).collect();
-        let jobs: Vec<(Job, u8)> = all.iter().filter_map(|held| Some((held.job?, held.priority))).collect();
+        let all = || self.reservations().chain(newcomer);
+        let streams: Vec<PacketStream> = all().filter_map(|held| held.stream).collect();
+        let stolen = self.machine.processor_stolen(&streams);
         let early = self.settings.send_early || self.settings.receive_early;
-        let responses = responses(&self.machine, &jobs, &stolen, early);
-        all.into_iter().zip(responses).collect()
+        let with_handler = || all().filter_map(|held| Some((held, held.job?)));
+        let response = |(held, job): (&'a Reservation, Job)| {
+            let mut above = HigherPriority::new(0, stolen.clone());
+            let mut blocking = self.machine.other_block;
+            for (other, peer) in with_handler() {
+                let is_other = !core::ptr::eq(other, held);
+                if is_other && other.priority <= held.priority {
+                    let cost = u128::from(peer.cost) + u128::from(self.machine.switch);
+                    above.push(PeriodicCost { period: peer.interval.into(), cost });
+                }
+                // Its own messages that are early may be in the way of the one that is current, too.
+                if is_other && other.priority > held.priority || early {
+                    blocking = blocking.max(peer.block);
+                }
+            }
+            let own = PeriodicCost { period: job.interval.into(), cost: job.cost.into() };
+            (held, above.response(own, job.last.into(), blocking.into()))
+        };
+        with_handler().map(response).collect()
     }
 }

@@ -137,19 +137,10 @@ impl LinkTest {
     pub(super) fn new(machine: &Machine, existing: Vec<PacketStream>, newcomer: Option<PacketStream>) -> Self {
         let mut streams = grouped(existing);
         streams.extend(newcomer.map(|stream| (stream, 1)));
-        Self::from_parts(streams, machine.ahead, machine.other_largest, machine.all_block, machine.link_stolen())
-    }
-
-    fn from_parts(
-        streams: Vec<(PacketStream, u64)>,
-        ahead: u64,
-        other: u64,
-        all_block: bool,
-        stolen: StolenTime,
-    ) -> Self {
+        let &Machine { ahead, other_largest: other, all_block, .. } = machine;
         let largest = streams.iter().map(|(stream, _)| stream.largest).fold(other, u64::max);
         let spare = streams.iter().map(|(stream, _)| stream.spare).min().unwrap_or(0);
-        Self { streams, ahead, other, largest, all_block, spare, stolen }
+        Self { streams, ahead, other, largest, all_block, spare, stolen: machine.link_stolen() }
     }
 
     /// The demand that is due within `t` and begins before `s`: packets, without the time of the last of them beyond its transmission; the block.
@@ -204,8 +195,10 @@ impl Demand for LinkTest {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{ONE, StaircaseLine, Verdict, brute, walk};
+    use super::super::walk::{ONE, Verdict, brute, walk};
     use super::*;
+    use crate::platform::{Interference, Platform};
+    use crate::units::Duration;
     use proptest::prelude::*;
 
     fn stream() -> impl Strategy<Value = PacketStream> {
@@ -236,9 +229,16 @@ mod tests {
     }
 
     fn fast(streams: &[PacketStream], ahead: u64, other: u64, interference: (u64, u64, u64)) -> LinkTest {
-        let mut stolen = StaircaseLine::constant(interference.0);
-        stolen.add_term(interference.1, interference.2, 0);
-        LinkTest::from_parts(grouped(streams.to_vec()), ahead, other, ahead % 2 == 1, StolenTime::new(stolen))
+        let (burst, period, cost) = interference;
+        // On the papers' machine the link has all of it.
+        let mut machine = Machine::new(Platform::papers_table_2b(), false).unwrap();
+        machine.platform.interference = Interference {
+            burst: Duration::from_nanos(burst),
+            periodic: alloc::vec![(Duration::from_nanos(period), Duration::from_nanos(cost))],
+            envelopes: Vec::new(),
+        };
+        (machine.ahead, machine.other_largest, machine.all_block) = (ahead, other, ahead % 2 == 1);
+        LinkTest::new(&machine, streams.to_vec(), None)
     }
 
     /// Packet by packet, instant by instant.

@@ -245,21 +245,18 @@ impl Machine {
         let mut stolen = self.interference();
         if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
             // Received frames interrupt: one at most while the smallest of them occupies the link.
-            let mut frames = StaircaseLine::default();
             let least = self.platform.link.occupancy(1).as_nanos();
-            frames.add_term(least, self.platform.demultiplex.as_nanos(), 0);
-            stolen.add_least_of(alloc::vec![frames]);
+            stolen.add_least_of([StaircaseLine::term(least, self.platform.demultiplex.as_nanos(), 0)]);
         }
         stolen
     }
 
     /// J(s) of the processor, with these streams on the link. The composite test has the tax elsewhere.
-    pub(super) fn processor_stolen<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> StolenTime {
+    pub(super) fn processor_stolen(&self, streams: &[PacketStream]) -> StolenTime {
         let mut stolen = self.processor_interference();
-        let least = self.least_occupancy(streams.clone());
-        let mut lines: Vec<StaircaseLine> = self.link_tax(least).into_iter().collect();
+        let mut lines: Vec<StaircaseLine> = self.link_tax(self.least_occupancy(streams)).into_iter().collect();
         if self.tax_reaches() && !lines.is_empty() {
-            lines.extend(self.tax_of_senders(streams.clone()));
+            lines.extend(self.tax_of_senders(streams));
             lines.extend(self.tax_of_both(streams));
         }
         stolen.add_least_of(lines);
@@ -269,14 +266,14 @@ impl Machine {
     /// J(s) of the processor as far as it follows from the link alone.
     pub(super) fn stolen_by_link(&self, least: Option<u64>) -> StolenTime {
         let mut stolen = self.processor_interference();
-        stolen.add_least_of(self.link_tax(least).into_iter().collect());
+        stolen.add_least_of(self.link_tax(least));
         stolen
     }
 
     /// The tax as it follows from those who send; `None` if best effort sends as often as the link lets it.
-    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> Option<StaircaseLine> {
+    fn tax_of_senders(&self, streams: &[PacketStream]) -> Option<StaircaseLine> {
         let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
-        let mut line = StaircaseLine::constant(self.early_tax(streams.clone()));
+        let mut line = StaircaseLine::constant(self.early_tax(streams));
         match be.starts {
             Some(starts) => {
                 line.add_constant(cost.saturating_mul(starts.burst.into()));
@@ -285,7 +282,7 @@ impl Machine {
             None if papers && be.message_packets == 0 => {}
             None => return None,
         }
-        let alike = streams.map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
+        let alike = streams.iter().map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
         for ((interval, reach, packets), count) in grouped(alike) {
             line.add_term(interval, cost.saturating_mul(packets).saturating_mul(count), reach);
         }
@@ -293,23 +290,23 @@ impl Machine {
     }
 
     /// The time that hand-overs of early packets may still take when the processor gets current work: those of one poll.
-    fn early_tax<'a>(&self, streams: impl Iterator<Item = &'a PacketStream>) -> u64 {
+    fn early_tax(&self, streams: &[PacketStream]) -> u64 {
         // Only channels are early.
-        let least = streams.map(|stream| stream.smallest).min();
+        let least = streams.iter().map(|stream| stream.smallest).min();
         let least = least.filter(|_| self.early && !self.platform.machine.is_papers());
         least.map_or(0, |least| self.link_cost.saturating_mul(self.look_ahead.div_ceil(least.max(1)).saturating_add(1)))
     }
 
     /// The tax as it follows from the link for packets no shorter than best effort's, and from the senders for shorter ones.
-    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a PacketStream> + Clone) -> Option<StaircaseLine> {
+    fn tax_of_both(&self, streams: &[PacketStream]) -> Option<StaircaseLine> {
         let (least, cost) = (self.other_smallest?, self.link_cost);
         let papers = self.platform.machine.is_papers();
         let (period, in_progress) = if papers { (least.saturating_add(cost), 1) } else { (least, 2) };
-        let mut line =
-            StaircaseLine::constant(cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams.clone())));
+        let once = cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams));
+        let mut line = StaircaseLine::constant(once);
         line.add_term(period, cost, self.look_ahead);
-        let alike =
-            streams.map(|stream| (stream.interval, stream.reach, least.saturating_sub(stream.smallest))).collect();
+        let shorter = |stream: &PacketStream| least.saturating_sub(stream.smallest);
+        let alike = streams.iter().map(|stream| (stream.interval, stream.reach, shorter(stream))).collect();
         for ((interval, reach, shorter), count) in grouped(alike) {
             let extra = (u128::from(cost) * u128::from(shorter)).div_ceil(u128::from(period.max(1)));
             let extra = u64::try_from(extra).unwrap_or(u64::MAX).saturating_mul(count);
@@ -322,30 +319,25 @@ impl Machine {
 
     /// The time that it takes to do `work` of the processor, if the link asks for as many hand-overs as it may meanwhile: the least
     /// `s ≥ work + tax(s)`; `u64::MAX` if it may ask for all of the processor.
-    pub(super) fn with_hand_overs<'a>(
-        &self,
-        work: u64,
-        streams: impl Iterator<Item = &'a PacketStream> + Clone,
-    ) -> u64 {
+    pub(super) fn with_hand_overs(&self, work: u64, streams: &[PacketStream]) -> u64 {
         let mut stolen = StolenTime::default();
-        stolen.add_least_of(self.link_tax(self.least_occupancy(streams)).into_iter().collect());
+        stolen.add_least_of(self.link_tax(self.least_occupancy(streams)));
         walk::span_of(&stolen, work).unwrap_or(u64::MAX)
     }
 
     /// The tax as it follows from the link: one hand-over for each packet that may start, L_min being `least`.
     fn link_tax(&self, least: Option<u64>) -> Option<StaircaseLine> {
         let (least, cost) = (least?, self.link_cost);
-        let mut line = StaircaseLine::default();
         match self.platform.machine {
-            _ if cost == 0 || mutant::is_on(Mutant::NoLinkTax) => return None,
-            MachineModel::PapersOffload => return None,
-            MachineModel::PapersInline => line.add_term(least.saturating_add(cost), cost, 0),
+            _ if cost == 0 || mutant::is_on(Mutant::NoLinkTax) => None,
+            MachineModel::PapersOffload => None,
+            MachineModel::PapersInline => Some(StaircaseLine::term(least.saturating_add(cost), cost, 0)),
             MachineModel::Executive => {
-                line.add_constant(cost);
+                let mut line = StaircaseLine::constant(cost);
                 line.add_term(least.max(cost), cost, self.look_ahead);
+                Some(line)
             }
         }
-        Some(line)
     }
 
     /// True if the tax depends on the time for which messages are in progress.
@@ -373,8 +365,8 @@ impl Machine {
     }
 
     /// L_min, see A7; `None` if no channel may send.
-    pub(super) fn least_occupancy<'a>(&self, streams: impl Iterator<Item = &'a PacketStream>) -> Option<u64> {
-        self.least_of(streams.map(|stream| stream.smallest).min())
+    pub(super) fn least_occupancy(&self, streams: &[PacketStream]) -> Option<u64> {
+        self.least_of(streams.iter().map(|stream| stream.smallest).min())
     }
 
     /// L_min, of the channels' own.
@@ -542,12 +534,11 @@ pub(super) fn interference(interference: &Interference) -> StolenTime {
         base.add_term(period.as_nanos(), cost.as_nanos(), 0);
     }
     let mut stolen = StolenTime::new(base);
-    let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
-        let mut line = StaircaseLine::default();
-        line.add_term(window.as_nanos(), budget.as_nanos(), half(window).as_nanos());
-        line
-    });
-    stolen.add_least_of(envelopes.collect());
+    stolen.add_least_of(
+        interference.envelopes.iter().map(|&(window, budget)| {
+            StaircaseLine::term(window.as_nanos(), budget.as_nanos(), half(window).as_nanos())
+        }),
+    );
     stolen
 }
 

@@ -92,17 +92,13 @@ impl ProcessorTest {
     pub(super) fn new(machine: &Machine, existing: Vec<Job>, newcomer: Option<Job>, stolen: StolenTime) -> Self {
         let mut jobs = grouped(existing);
         jobs.extend(newcomer.map(|job| (job, 1)));
-        Self::from_parts(jobs, machine.switch, machine.other_block, stolen)
-    }
-
-    fn from_parts(jobs: Vec<(Job, u64)>, switch: u64, other_block: u64, stolen: StolenTime) -> Self {
         let sum = |cost: &dyn Fn(&Job) -> u128| {
             jobs.iter().fold(0, |sum: u128, (job, count)| {
                 sum.saturating_add(walk::share(cost(job), job.interval).saturating_mul((*count).into()))
             })
         };
         let per_message = sum(&|_| 1) <= sum(&|job| job.inner.into());
-        Self { jobs, switch, per_message, other_block, stolen }
+        Self { jobs, switch: machine.switch, per_message, other_block: machine.other_block, stolen }
     }
 
     /// The demand that is due within `t` and begins before `s`: work of jobs, switches back, the block.
@@ -166,6 +162,7 @@ pub(super) fn parts_per_million(share: u128) -> u64 {
 mod tests {
     use super::super::walk::{StaircaseLine, Verdict, brute, walk};
     use super::*;
+    use crate::platform::Platform;
     use alloc::vec;
     use proptest::prelude::*;
 
@@ -194,6 +191,13 @@ mod tests {
             })
     }
 
+    /// One that takes so long for a change of handler, and has so long a block that is no channel's.
+    fn machine(switch: u64, other_block: u64) -> Machine {
+        let mut machine = Machine::new(Platform::channels_table_2b(), false).unwrap();
+        (machine.switch, machine.other_block) = (switch, other_block);
+        machine
+    }
+
     impl ReferenceSystem {
         fn block(&self, packets: u64, cost: u64) -> u64 {
             self.switch + packets.min(self.quantum) * cost + self.frames
@@ -203,13 +207,15 @@ mod tests {
                 let inner = (packets - 1) / self.quantum;
                 let whole = packets * cost + self.switch + (inner + 1) * self.frames;
                 let block = self.block(packets, cost);
-                (Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets, last: 0 }, 1)
+                Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets, last: 0 }
             });
+            let mut jobs: Vec<Job> = jobs.collect();
+            let newcomer = jobs.pop();
             let mut stolen = StaircaseLine::constant(self.interference.0 + self.link.0);
             stolen.add_term(self.interference.1, self.interference.2, 0);
             stolen.add_term(self.link.0 + self.link.1, self.link.0, self.link.2);
             let other = (self.wake_up + self.frames).max(self.block(self.best_effort, 3));
-            ProcessorTest::from_parts(jobs.collect(), self.switch, other, StolenTime::new(stolen))
+            ProcessorTest::new(&machine(self.switch, other), jobs, newcomer, StolenTime::new(stolen))
         }
         /// Message by message, instant by instant.
         fn slow(&self, last: u64) -> Verdict {
@@ -377,7 +383,8 @@ mod tests {
 
     #[test]
     fn no_job_is_always_feasible() {
-        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, StolenTime::new(StaircaseLine::constant(u64::MAX)));
+        let stolen = StolenTime::new(StaircaseLine::constant(u64::MAX));
+        let test = ProcessorTest::new(&machine(1, u64::MAX), vec![], None, stolen);
         assert_eq!(walk(&test, true), Verdict::Fits);
     }
 }

@@ -103,7 +103,7 @@ impl Admission {
             return None;
         }
         let streams = self.streams();
-        let stolen = machine.stolen_by_link(machine.least_occupancy(streams.iter()));
+        let stolen = machine.stolen_by_link(machine.least_occupancy(&streams));
         let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
         let mut on_processor = 0;
         if !jobs.is_empty() {
@@ -126,7 +126,7 @@ impl Admission {
     /// True if the processor's test holds only because packets are in transit for a short time, so that fewer are handed over.
     fn rests_on_reach(&self) -> bool {
         let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
-        let stolen = || self.machine.stolen_by_link(self.machine.least_occupancy(self.streams().iter()));
+        let stolen = || self.machine.stolen_by_link(self.machine.least_occupancy(&self.streams()));
         self.machine.tax_reaches()
             && walk(&ProcessorTest::new(&self.machine, jobs, None, stolen()), false) != Verdict::Fits
     }

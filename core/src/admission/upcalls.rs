@@ -64,7 +64,7 @@ impl PreemptingWork {
     }
 
     fn with(mut stolen: StolenTime, line: StaircaseLine, platform: &Platform) -> Self {
-        stolen.add_least_of(alloc::vec![line]);
+        stolen.add_least_of([line]);
         Self { stolen, switch: platform.upcall_switch, jitter: platform.wake_up }
     }
 
@@ -106,7 +106,7 @@ impl PreemptingWork {
                 line.add_term(reservation.interval(), wake_up, reservation.interval());
             }
         }
-        line.add_constant(machine.with_hand_overs(begun.saturating_add(look), streams.iter()));
+        line.add_constant(machine.with_hand_overs(begun.saturating_add(look), &streams));
         let kept_apart = link_cost.saturating_add(wake_up);
         line.add_constant(kept_apart.saturating_add(wake_up));
         line.add_term(nanos(HELD_SPACING), kept_apart, 0);
@@ -124,9 +124,7 @@ impl PreemptingWork {
 
 /// The time that the thread that watches the upcalls takes: a wake-up every [`UPCALL_WATCH`], a look, and two changes of thread.
 fn watch(platform: &Platform) -> StaircaseLine {
-    let mut line = StaircaseLine::default();
-    line.add_term(UPCALL_WATCH.as_nanos(), platform.upcall_switch.as_nanos().saturating_mul(3), 0);
-    line
+    StaircaseLine::term(UPCALL_WATCH.as_nanos(), platform.upcall_switch.as_nanos().saturating_mul(3), 0)
 }
 
 impl Admission {

@@ -70,7 +70,13 @@ impl StaircaseLine {
     pub(super) fn add_constant(&mut self, nanos: u64) {
         self.constant = self.constant.saturating_add(nanos);
     }
-    /// Adds `cost · ⌈(s + offset) / period⌉`; a period of zero counts as one nanosecond.
+    /// `cost · ⌈(s + offset) / period⌉`; a period of zero counts as one nanosecond.
+    pub(super) fn term(period: u64, cost: u64, offset: u64) -> Self {
+        let mut line = Self::default();
+        line.add_term(period, cost, offset);
+        line
+    }
+    /// Adds such a term.
     pub(super) fn add_term(&mut self, period: u64, cost: u64, offset: u64) {
         let period = period.max(1);
         self.terms.push(StaircaseTerm { period, cost, offset });
@@ -106,7 +112,8 @@ impl StolenTime {
         Self { base, ..Self::default() }
     }
     /// Adds the least of `lines`; nothing if there is none.
-    pub(super) fn add_least_of(&mut self, lines: Vec<StaircaseLine>) {
+    pub(super) fn add_least_of(&mut self, lines: impl IntoIterator<Item = StaircaseLine>) {
+        let lines: Vec<StaircaseLine> = lines.into_iter().collect();
         if !lines.is_empty() {
             self.choices.push(lines);
         }

@@ -60,7 +60,7 @@ fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
     let streams: Vec<PacketStream> = parts.iter().filter_map(|part| part.1).collect();
     let processor = least(&|deadline| {
         let jobs = parts.iter().filter_map(|part| part.0).map(|job| Job { deadline, ..job }).collect();
-        let stolen = machine.processor_stolen(streams.iter());
+        let stolen = machine.processor_stolen(&streams);
         walk(&ProcessorTest::new(machine, jobs, None, stolen), false) == Verdict::Fits
     });
     let link = least(&|deadline| {
