@@ -22,7 +22,7 @@
 //! Left out: the share of best effort; the MTU (only sizes that the path carries may be asked about); other executives on the link.
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::admission::route::{self, Hop, Slack};
+use laxity_core::admission::route::{self, Hop};
 use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, ContractError};
 use laxity_core::limits;
@@ -242,10 +242,10 @@ fn host(platform: &Platform, rule: Rule) -> Result<Admission, PlatformError> {
 /// One more channel to a host alike and one from it.
 fn open(host: &mut Admission, contract: &Contract) -> Result<(), Refusal> {
     let (ids, sending, receiving) = least(host, contract, contract.deadline())?;
-    let here = Hop { least: sending, propagation: outside(host), clock_error: Duration::ZERO };
-    let there = Hop { least: receiving, propagation: Duration::ZERO, clock_error: Duration::ZERO };
+    let here = Hop { least: sending, propagation: outside(host) };
+    let there = Hop { least: receiving, propagation: Duration::ZERO };
     // It fits: each side was asked within what the others left of the deadline.
-    if let Ok(deadlines) = route::compose(&[here, there], contract.deadline(), Slack::Proportional) {
+    if let Ok(deadlines) = route::compose(&[here, there], contract.deadline()) {
         for (id, deadline) in ids.into_iter().zip(deadlines) {
             // A stage that cannot be longer stays as it is.
             let _ = host.relax(id, deadline);

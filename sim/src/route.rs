@@ -7,7 +7,7 @@
 use core::borrow::BorrowMut;
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::route::{Hop as RouteHop, Slack, compose};
+use laxity_core::admission::route::{Hop as RouteHop, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::platform::Platform;
@@ -125,13 +125,13 @@ fn try_admit<A: BorrowMut<Admission>>(
         let shares: Vec<_> = stages
             .iter()
             .zip(&ways)
-            .map(|(stage, &propagation)| RouteHop { least: stage.total(), propagation, clock_error: Duration::ZERO })
+            .map(|(stage, &propagation)| RouteHop { least: stage.total(), propagation })
             .collect();
         let too_short = |shortfall| {
             let refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
             denied(0, refusal, stages[0].total().saturating_sub(shortfall))
         };
-        let budgets = compose(&shares, deadline, Slack::Proportional).map_err(too_short)?;
+        let budgets = compose(&shares, deadline).map_err(too_short)?;
         for (place, &host) in route.iter().enumerate() {
             let relaxed = hosts[host].borrow_mut().relax(reservations[place], budgets[place]);
             stages[place] = relaxed.map_err(|refusal| denied(place, refusal, budgets[place]))?;

@@ -20,36 +20,25 @@ use crate::units::Duration;
 pub struct Hop {
     /// The least deadline that the host grants for its stages.
     pub least: Duration,
-    /// The time that a packet takes to the next host; zero for the last one.
+    /// The time that a packet takes to the next host, and how far that one's clock may differ; zero for the last one.
     pub propagation: Duration,
-    /// The largest difference of the next host's clock; zero for the last one, and where both share a clock.
-    pub clock_error: Duration,
 }
 
-/// The rule by which the rest of a deadline is divided among the hosts [channels §2.2].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Slack {
-    /// The same to each.
-    Equal,
-    /// In proportion to what each needs at least.
-    #[default]
-    Proportional,
-}
-
-/// The deadlines by host, or by how much the end-to-end deadline is too short.
+/// The deadlines by host, or by how much the end-to-end deadline is too short. The rest of the deadline is divided in proportion to what each
+/// host needs at least [channels §2.2], equally if they need nothing.
 ///
-/// The deadlines, propagation and clock errors add up to `deadline`; what does not divide goes to the last host.
+/// The deadlines and the propagation add up to `deadline`; what does not divide goes to the last host.
 ///
 /// # Errors
 /// The shortfall, if the hosts need more than `deadline`; all of it if there is no host.
-pub fn compose(hops: &[Hop], deadline: Duration, slack: Slack) -> Result<Vec<Duration>, Duration> {
+pub fn compose(hops: &[Hop], deadline: Duration) -> Result<Vec<Duration>, Duration> {
     let needed: Duration = hops.iter().map(|hop| hop.least).sum();
-    let outside: Duration = hops.iter().map(|hop| hop.propagation + hop.clock_error).sum();
+    let outside: Duration = hops.iter().map(|hop| hop.propagation).sum();
     let Some(left) = deadline.checked_sub(needed + outside) else { return Err(needed + outside - deadline) };
     let count = u64::try_from(hops.len()).unwrap_or(u64::MAX);
-    let share = |hop: &Hop| match slack {
-        Slack::Proportional if !needed.is_zero() => left.mul_ratio(hop.least.as_nanos(), needed.as_nanos()),
-        _ => Duration::from_nanos(left.as_nanos() / count.max(1)),
+    let share = |hop: &Hop| match needed {
+        Duration::ZERO => Duration::from_nanos(left.as_nanos() / count.max(1)),
+        _ => left.mul_ratio(hop.least.as_nanos(), needed.as_nanos()),
     };
     let mut deadlines: Vec<Duration> = hops.iter().map(|hop| hop.least + share(hop)).collect();
     let given: Duration = deadlines.iter().copied().sum();
@@ -150,22 +139,20 @@ mod tests {
     use proptest::prelude::*;
 
     fn hop() -> impl Strategy<Value = Hop> {
-        (0u64..1000, 0u64..100, 0u64..10).prop_map(|(least, propagation, error)| Hop {
+        (0u64..1000, 0u64..100).prop_map(|(least, propagation)| Hop {
             least: Duration::from_nanos(least),
             propagation: Duration::from_nanos(propagation),
-            clock_error: Duration::from_nanos(error),
         })
     }
 
     proptest! {
         #[test]
         fn nothing_is_lost_and_no_host_gets_less_than_it_needs(
-            hops in prop::collection::vec(hop(), 1..6), deadline in 0u64..8000, equal: bool,
+            hops in prop::collection::vec(hop(), 1..6), deadline in 0u64..8000,
         ) {
-            let outside: u64 = hops.iter().map(|hop| (hop.propagation + hop.clock_error).as_nanos()).sum();
+            let outside: u64 = hops.iter().map(|hop| hop.propagation.as_nanos()).sum();
             let needed: u64 = hops.iter().map(|hop| hop.least.as_nanos()).sum();
-            let slack = if equal { Slack::Equal } else { Slack::Proportional };
-            match compose(&hops, Duration::from_nanos(deadline), slack) {
+            match compose(&hops, Duration::from_nanos(deadline)) {
                 Ok(deadlines) => {
                     prop_assert_eq!(deadlines.iter().map(|d| d.as_nanos()).sum::<u64>() + outside, deadline);
                     prop_assert!(deadlines.iter().zip(&hops).all(|(given, hop)| *given >= hop.least));
@@ -178,13 +165,12 @@ mod tests {
     #[test]
     fn two_hosts_by_hand() {
         let millis = Duration::from_millis;
-        let hop =
-            |least, propagation| Hop { least: millis(least), propagation: millis(propagation), clock_error: millis(0) };
+        let hop = |least, propagation| Hop { least: millis(least), propagation: millis(propagation) };
         let hops = [hop(10, 1), hop(30, 0)];
-        assert_eq!(compose(&hops, millis(61), Slack::Equal), Ok([millis(20), millis(40)].to_vec()));
-        assert_eq!(compose(&hops, millis(61), Slack::Proportional), Ok([millis(15), millis(45)].to_vec()));
-        assert_eq!(compose(&hops, millis(40), Slack::Equal), Err(millis(1)));
-        assert_eq!(compose(&[], millis(40), Slack::Equal), Err(millis(40)));
+        assert_eq!(compose(&hops, millis(61)), Ok([millis(15), millis(45)].to_vec()));
+        assert_eq!(compose(&[hop(0, 1), hop(0, 0)], millis(61)), Ok([millis(30), millis(30)].to_vec()));
+        assert_eq!(compose(&hops, millis(40)), Err(millis(1)));
+        assert_eq!(compose(&[], millis(40)), Err(millis(40)));
     }
 
     #[test]

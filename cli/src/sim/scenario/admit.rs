@@ -6,7 +6,7 @@
 use laxity::{Advice, Error};
 use laxity_core::admission::answer::{Alternatives, Role};
 use laxity_core::admission::plan::fits;
-use laxity_core::admission::route::{Hop, Slack, compose};
+use laxity_core::admission::route::{Hop, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::ClockConfig;
@@ -107,10 +107,10 @@ fn reserve(
     let sending = analysed.and_then(|analysed| {
         let (here, stages) = from.admission.reserve_least(&analysed, Role::Sends, budget)?;
         let hops = [
-            Hop { least: ours.handover + stages.total(), propagation: outside, clock_error: Duration::ZERO },
-            Hop { least, propagation: Duration::ZERO, clock_error: Duration::ZERO },
+            Hop { least: ours.handover + stages.total(), propagation: outside },
+            Hop { least, propagation: Duration::ZERO },
         ];
-        let deadlines = compose(&hops, deadline, Slack::Proportional);
+        let deadlines = compose(&hops, deadline);
         let deadlines = deadlines.map_err(|_| Refusal::new(Code::DeadlineSum, Stage::Route))?;
         let stages = from.admission.relax(here, deadlines[0])?.with_handover(ours.handover);
         let receive = to.admission.relax(there, deadlines[1])?.processor;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::admission::route::{Hop, Slack, compose};
+use crate::admission::route::{Hop, compose};
 use crate::platform::{BestEffort, LinkModel};
 use crate::units::Rate;
 use proptest::prelude::*;
@@ -241,14 +241,13 @@ fn a_route_adds_up_its_hops() {
         alone.map(|placed| (placed.response, placed.position)),
         [(micros(12_112) + Duration::from_nanos(500), 0), (micros(47_125), 3)]
     );
-    let hop =
-        |placed: DOrderChannel, propagation| Hop { least: placed.response, propagation, clock_error: Duration::ZERO };
+    let hop = |placed: DOrderChannel, propagation| Hop { least: placed.response, propagation };
     let route = [hop(alone[0], micros(775)), hop(alone[1], Duration::ZERO)];
-    let deadlines = compose(&route, relaxed.deadline(), Slack::Equal).unwrap();
+    let deadlines = compose(&route, relaxed.deadline()).unwrap();
     assert_eq!(deadlines.iter().copied().sum::<Duration>(), micros(80_000 - 775));
     for ((host, deadline), alone) in hops.iter().zip(deadlines).zip(alone) {
         assert_eq!(tried(host, &relaxed.with_deadline(deadline).unwrap()).response, alone.response);
     }
     let needed = alone[0].response + alone[1].response;
-    assert_eq!(compose(&route, needed, Slack::Equal), Err(micros(775)));
+    assert_eq!(compose(&route, needed), Err(micros(775)));
 }
