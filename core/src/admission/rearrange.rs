@@ -19,6 +19,7 @@
 //! Both instants come: a busy period ends within `span` while the premises hold.
 
 use alloc::vec::Vec;
+use core::iter;
 
 use super::answer::{Role, Rule};
 use super::ledger::{DemandLedger, LedgerChange};
@@ -38,16 +39,6 @@ pub enum RearrangeResult {
     Now(ReservationId, SendingStages),
     /// It was not; but it would be on this host, which has the same channels and ids. To be asked again once they are served so.
     After(alloc::boxed::Box<Admission>),
-}
-
-/// In which way the channels are served.
-#[derive(Clone, Copy)]
-enum ServiceOrder {
-    /// Split, and divided in the order of their shares.
-    Divided {
-        longest_first: bool,
-    },
-    Composite,
 }
 
 impl Admission {
@@ -115,13 +106,9 @@ impl Admission {
         // Counting on what it would with the newcomer.
         let other = self.for_newcomer(contract, role).ok()?;
         let host = other.as_ref().unwrap_or(self);
-        let ways = [
-            ServiceOrder::Divided { longest_first: false },
-            ServiceOrder::Divided { longest_first: true },
-            ServiceOrder::Composite,
-        ]
-        .into_iter();
-        ways.filter_map(|way| host.served(way, contract, role, budget)).find_map(|served| {
+        let divided = |longest_first| host.divided(longest_first, contract, role, budget);
+        let composite = iter::once_with(|| host.composite()).flatten();
+        [false, true].into_iter().filter_map(divided).chain(composite).find_map(|served| {
             // And on what it does now, until the newcomer is there.
             let arranged = self.with_deadlines_of(&served)?;
             let mut with = arranged.clone();
@@ -158,49 +145,51 @@ impl Admission {
         self.test().is_ok() && self.upcalls_keep_time(None).is_ok() && self.keeps_tolerances().is_ok()
     }
 
-    fn served(&self, way: ServiceOrder, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
+    /// By the composite rule; `None` if that is how they are served.
+    fn composite(&self) -> Option<Self> {
         let rule = self.settings.rule;
-        match way {
-            ServiceOrder::Composite if rule == Rule::Composite => None,
-            ServiceOrder::Composite => {
-                let mut host = self.anew(Rule::Composite);
-                for (id, held) in self.channels.iter() {
-                    let total = held.stages(rule).total().as_nanos();
-                    host.put(id, held.with(total, total));
-                }
-                Some(host)
-            }
-            ServiceOrder::Divided { longest_first } => {
-                let mut host = Self { channels: self.channels.emptied(), ..self.anew(Rule::Split) };
-                let mut shares: Vec<(Duration, Option<(ReservationId, Reservation)>)> = alloc::vec![(budget, None)];
-                for (id, held) in self.channels.iter() {
-                    if held.role.is_some() {
-                        shares.push((held.handover + held.stages(rule).total(), Some((id, *held))));
-                    } else {
-                        host.put(id, *held);
-                    }
-                }
-                shares.sort_by_key(|(share, _)| *share);
-                if longest_first {
-                    shares.reverse();
-                }
-                let mut newcomer = None;
-                for (share, held) in &shares {
-                    match held {
-                        Some((id, held)) => {
-                            let decided = host.decide_newcomer(Reservation { service: 0, ..*held }, *share).ok()?;
-                            host.put(*id, decided);
-                        }
-                        None => newcomer = Some(host.reserve(contract, role, *share).ok()?.0),
-                    }
-                }
-                for (id, held) in self.channels.iter().filter(|(_, held)| held.role.is_some()) {
-                    host.relax(id, held.handover + held.stages(rule).total()).ok()?;
-                }
-                newcomer.map(|id| host.release(id));
-                Some(host)
+        if rule == Rule::Composite {
+            return None;
+        }
+        let mut host = self.anew(Rule::Composite);
+        for (id, held) in self.channels.iter() {
+            let total = held.stages(rule).total().as_nanos();
+            host.put(id, held.with(total, total));
+        }
+        Some(host)
+    }
+
+    /// By the split rule, divided in the order of their shares; `None` if one does not fit then.
+    fn divided(&self, longest_first: bool, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
+        let share = |held: &Reservation| held.handover + held.stages(self.settings.rule).total();
+        let mut host = Self { channels: self.channels.emptied(), ..self.anew(Rule::Split) };
+        let mut shares: Vec<(Duration, Option<(ReservationId, Reservation)>)> = alloc::vec![(budget, None)];
+        for (id, held) in self.channels.iter() {
+            if held.role.is_some() {
+                shares.push((share(held), Some((id, *held))));
+            } else {
+                host.put(id, *held);
             }
         }
+        shares.sort_by_key(|(share, _)| *share);
+        if longest_first {
+            shares.reverse();
+        }
+        let mut newcomer = None;
+        for (share, held) in &shares {
+            match held {
+                Some((id, held)) => {
+                    let decided = host.decide_newcomer(Reservation { service: 0, ..*held }, *share).ok()?;
+                    host.put(*id, decided);
+                }
+                None => newcomer = Some(host.reserve(contract, role, *share).ok()?.0),
+            }
+        }
+        for (id, held) in self.channels.iter().filter(|(_, held)| held.role.is_some()) {
+            host.relax(id, share(held)).ok()?;
+        }
+        newcomer.map(|id| host.release(id));
+        Some(host)
     }
 
     /// The same channels with the deadlines and the rule that they have there, if all keep them.
