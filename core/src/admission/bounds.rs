@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Bound, BoundTerm, Rule};
 use super::link::{LinkTest, PacketStream};
-use super::reserve::{Admission, Reservation, ReservationId};
+use super::reserve::{Admission, Reservation, ReservationId, nanos};
 use super::walk::{Demand, LatenessWalk, latest};
 use crate::units::Duration;
 
@@ -87,10 +87,6 @@ fn addends<const N: usize>(mut parts: [(&'static str, u128); N], overheads: usiz
 
 fn term(name: &'static str, amount: Duration) -> BoundTerm {
     BoundTerm { name, amount }
-}
-
-fn nanos(nanos: u64) -> Duration {
-    Duration::from_nanos(nanos)
 }
 
 /// The deadlines in their order, and for each what is latest from there on.

@@ -29,7 +29,10 @@ impl Admission {
             Some(Role::Relays) => (Code::LinkDeadline, Stage::Link),
             None => (Code::ProcessorDeadline, on_processor_stage(None)),
         };
-        let slack = slack(budget, used, code, stage)?;
+        if budget > limits::MAX_DEADLINE {
+            return Err(unknown());
+        }
+        let slack = budget.checked_sub(used).ok_or_else(|| shortfall(code, stage, used, budget, Some(used)))?;
         let (processor, link) = before.deadlines();
         // Under the composite rule both have the message's deadline.
         let shares = rule != Rule::Composite && before.job.is_some() && before.stream.is_some();
@@ -71,12 +74,4 @@ impl Admission {
         self.replace(id, after, tested);
         self.stages(id).unwrap_or_default()
     }
-}
-
-/// The rest of `budget` beyond `used`.
-fn slack(budget: Duration, used: Duration, code: Code, stage: Stage) -> Result<Duration, Refusal> {
-    if budget > limits::MAX_DEADLINE {
-        return Err(unknown());
-    }
-    budget.checked_sub(used).ok_or_else(|| shortfall(code, stage, used, budget, Some(used)))
 }

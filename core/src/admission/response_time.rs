@@ -147,8 +147,8 @@ impl HigherPriority {
         })?;
         let runs = (u128::from(active) + jitter).div_ceil(own.period);
 
-        let (mut most, mut s, mut k) = (0, 0u64, 0);
-        while k < runs {
+        let (mut most, mut s) = (0, 0u64);
+        for k in 0..runs {
             let once = blocking + (k + 1) * own.cost - last;
             let due = |above: &[PeriodicCost], s: u128| {
                 above
@@ -161,7 +161,6 @@ impl HigherPriority {
             let whole = due(&self.above, s.into()).saturating_add(last);
             let end = self.least(whole, |_, _| whole)?;
             most = most.max(u128::from(end).saturating_sub(k * own.period));
-            k += 1;
         }
         u64::try_from(most + jitter).ok()
     }

@@ -168,11 +168,6 @@ impl Admission {
         self.upcalls.response(place, &self.above(None))
     }
 
-    /// The upcalls that are there.
-    pub fn upcalls(&self) -> impl Iterator<Item = UpcallPlace> {
-        self.upcalls.places()
-    }
-
     /// The load that preempts the upcalls, in parts per million of the processor.
     pub fn above_upcalls_ppm(&self) -> u64 {
         self.above(None).share_ppm()
@@ -289,11 +284,6 @@ impl UpcallSet {
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.slots.iter().all(Option::is_none)
-    }
-
-    /// The places that are taken.
-    pub fn places(&self) -> impl Iterator<Item = UpcallPlace> {
-        self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(place, _)| UpcallPlace(place as u32))
     }
 
     /// The longest response time of the upcall with all that are granted now, from its nominal release (of an aperiodic one: from when it
