@@ -61,7 +61,6 @@ impl Admission {
         let all = || self.reservations().chain(newcomer);
         let streams: Vec<PacketStream> = all().filter_map(|held| held.stream).collect();
         let stolen = self.machine.processor_stolen(&streams);
-        let early = self.settings.send_early || self.settings.receive_early;
         let with_handler = || all().filter_map(|held| Some((held, held.job?)));
         let response = |(held, job): (&'a Reservation, Job)| {
             let mut above = HigherPriority::new(0, stolen.clone());
@@ -73,7 +72,7 @@ impl Admission {
                     above.push(PeriodicCost { period: peer.interval.into(), cost });
                 }
                 // Its own messages that are early may be in the way of the one that is current, too.
-                if is_other && other.priority > held.priority || early {
+                if is_other && other.priority > held.priority || self.serves_early() {
                     blocking = blocking.max(peer.block);
                 }
             }

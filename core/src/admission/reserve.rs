@@ -472,9 +472,18 @@ impl Admission {
 
     /// Both resources together; `None` if link interrupts could take all of the processor.
     pub(super) fn composite_test(&self, newcomer: Option<Parts>) -> Option<CompositeTest> {
+        self.composite_test_on(&self.machine, newcomer)
+    }
+
+    /// The same on another machine.
+    pub(super) fn composite_test_on(&self, machine: &Machine, newcomer: Option<Parts>) -> Option<CompositeTest> {
         let existing: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
-        let early = self.settings.send_early || self.settings.receive_early;
-        CompositeTest::new(&self.machine, early, &existing, newcomer)
+        CompositeTest::new(machine, self.serves_early(), &existing, newcomer)
+    }
+
+    /// True if messages may be in the way before their logical arrival.
+    pub(super) fn serves_early(&self) -> bool {
+        self.settings.send_early || self.settings.receive_early
     }
 }
 

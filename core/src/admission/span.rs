@@ -37,16 +37,13 @@
 //! passes on in a bunch. Each host of a route has its own probability; they add up.
 
 use alloc::vec;
-use alloc::vec::Vec;
 
 use super::Admission;
 use super::answer::Rule;
-use super::composite::{CompositeTest, Parts};
 use super::confidence::{self, Probability};
 use super::link::{LinkTest, PacketStream};
 use super::machine::Machine;
-use super::processor::{Job, ProcessorTest};
-use super::reserve::Reservation;
+use super::processor::ProcessorTest;
 use super::walk::{Demand as _, Verdict, busy, walk};
 use crate::units::Duration;
 
@@ -94,27 +91,22 @@ impl Admission {
         // A message that is seen early may have been sent by so much later than it counts.
         let handover = self.reservations().map(|held| held.handover.as_nanos()).max().unwrap_or(0);
         if self.settings().rule == Rule::Composite {
-            let parts: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
-            let early = self.settings().send_early || self.settings().receive_early;
-            let test = CompositeTest::new(machine, early, &parts, None)?;
+            let test = self.composite_test_on(machine, None)?;
             return busy(&test, gap, |s| test.begun(s.saturating_add(handover))).map(Duration::from_nanos);
         }
         if self.rests_on_reach() {
             return None;
         }
-        let streams = self.streams();
-        let stolen = machine.stolen_by_link(machine.least_occupancy(&streams));
-        let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
         let mut on_processor = 0;
-        if !jobs.is_empty() {
-            let test = ProcessorTest::new(machine, jobs, None, stolen);
+        if self.reservations().any(|held| held.job.is_some()) {
+            let test = self.without_reach(machine);
             on_processor = busy(&test, gap, |s| test.due(u64::MAX, s.saturating_add(handover)))?;
         }
-        let mut on_link = 0;
+        let (streams, mut on_link) = (self.streams(), 0);
         if !streams.is_empty() {
             let jitter = on_processor.saturating_add(handover);
-            let test =
-                LinkTest::new(machine, streams.iter().map(|&stream| PacketStream { jitter, ..stream }).collect(), None);
+            let late = streams.into_iter().map(|stream| PacketStream { jitter, ..stream });
+            let test = LinkTest::new(machine, late.collect(), None);
             // The burst may fall into either part. That the link's test leaves it out rests on deadlines, and this does not.
             let burst = machine.platform.interference.burst.as_nanos();
             let gap = if machine.platform.machine.is_papers() { gap } else { gap.saturating_add(burst) };
@@ -125,10 +117,14 @@ impl Admission {
 
     /// True if the processor's test holds only because packets are in transit for a short time, so that fewer are handed over.
     fn rests_on_reach(&self) -> bool {
-        let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
-        let stolen = || self.machine.stolen_by_link(self.machine.least_occupancy(&self.streams()));
-        self.machine.tax_reaches()
-            && walk(&ProcessorTest::new(&self.machine, jobs, None, stolen()), false) != Verdict::Fits
+        self.machine.tax_reaches() && walk(&self.without_reach(&self.machine), false) != Verdict::Fits
+    }
+
+    /// The processor's test, however long packets are in transit.
+    fn without_reach(&self, machine: &Machine) -> ProcessorTest {
+        let stolen = machine.stolen_by_link(machine.least_occupancy(&self.streams()));
+        let jobs = self.reservations().filter_map(|held| held.job).collect();
+        ProcessorTest::new(machine, jobs, None, stolen)
     }
 }
 
