@@ -267,64 +267,62 @@ impl DemandLedger {
         let switch = machine.switch;
         let block = machine.other_block.max(self.blocks.greatest()).max(newcomer.block);
         let taken = stolen.excess().saturating_add(block.into());
-        let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
         let needs = |job: Option<&Job>, cell: usize| {
             let more = job.map_or([0; 3], |job| added(job, end(cell)));
             let [work, messages, inner] =
                 core::array::from_fn(|which| self.jobs[which][cell].saturating_add(more[which]));
             work.saturating_add(messages.min(inner).saturating_mul(switch))
         };
-        let fits = |job: Option<&Job>, cell: usize| {
-            let need = needs(job, cell);
-            need == 0 || room[cell].is_some_and(|room| need <= room)
-        };
         let tail = |job: &Job| {
             let tails: [LongRunTail; 3] = core::array::from_fn(|k| self.tails[k].plus(tails(job, switch)[k]));
             let back = if tails[1].share <= tails[2].share { tails[1] } else { tails[2] };
-            tail_fits(tails[0].plus(back), stolen.share(), taken)
+            tails[0].plus(back)
         };
-        least(newcomer.deadline, |deadline, from| {
-            let job = Job { deadline, ..*newcomer };
-            tail(&job) && (from..CELLS).all(|cell| fits(Some(&job), cell))
-        })
         // B(t) of the exact test is at least `other_block`, whichever channels are due by t.
-        .filter(|deadline| {
-            let nothing_new = as_before && newcomer.block <= machine.other_block;
-            nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
-        })
+        let nothing_new = as_before && newcomer.block <= machine.other_block;
+        let with = |deadline| Job { deadline, ..*newcomer };
+        least((stolen, taken), newcomer.deadline, with, needs, tail, nothing_new)
     }
 
     /// The least deadline on the link at which the ledger says yes.
     pub(super) fn least_link(&self, machine: &Machine, stolen: &StolenTime, newcomer: &PacketStream) -> Option<u64> {
         let block = machine.other_largest.max(self.largest.greatest()).max(newcomer.largest);
         let taken = stolen.excess().saturating_add(block.into()).saturating_add(machine.ahead.into());
-        let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
-        let fits = |stream: Option<&PacketStream>, cell: usize| {
-            let more = stream.map_or(0, |stream| packets(stream, end(cell)));
-            let need = self.packets[cell].saturating_add(more);
-            need == 0 || room[cell].is_some_and(|room| need <= room)
+        let needs = |stream: Option<&PacketStream>, cell: usize| {
+            self.packets[cell].saturating_add(stream.map_or(0, |stream| packets(stream, end(cell))))
         };
+        let tail = |stream: &PacketStream| self.link_tail.plus(link_tail(stream));
+        let theirs = if machine.all_block { self.largest.greatest() } else { 0 };
+        // The exact test takes the least spare off all demand.
+        let spares_less = self.spares.least().is_some_and(|least| newcomer.spare < least);
+        let nothing_new = newcomer.largest <= machine.other_largest.max(theirs) && !spares_less;
         // Counted from when packets are enqueued at the latest.
-        let prompt = PacketStream { deadline: newcomer.due(), late: 0, ..*newcomer };
-        least(prompt.deadline, |deadline, from| {
-            let stream = PacketStream { deadline, ..prompt };
-            tail_fits(self.link_tail.plus(link_tail(&stream)), stolen.share(), taken)
-                && (from..CELLS).all(|cell| fits(Some(&stream), cell))
-        })
-        .filter(|deadline| {
-            let theirs = if machine.all_block { self.largest.greatest() } else { 0 };
-            // The exact test takes the least spare off all demand.
-            let spares_less = self.spares.least().is_some_and(|least| newcomer.spare < least);
-            let nothing_new = newcomer.largest <= machine.other_largest.max(theirs) && !spares_less;
-            nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
-        })
-        .map(|deadline| deadline.saturating_add(newcomer.late))
+        let with = |deadline| PacketStream { deadline, late: 0, ..*newcomer };
+        let found = least((stolen, taken), newcomer.due(), with, needs, tail, nothing_new);
+        found.map(|deadline| deadline.saturating_add(newcomer.late))
     }
 }
 
-/// The least beginning of a cell up to `longest` at which `ask` says yes; it is given the cell. A longer deadline never turns
-/// yes into no.
-fn least(longest: u64, ask: impl Fn(u64, usize) -> bool) -> Option<u64> {
+/// The least beginning of a cell up to `longest` with which the newcomer fits: from there on all cells have room for what it `needs` with the others,
+/// of the time beside J and what is `taken` once, and so has what comes after the last cell, by the `tail`. The cells before hold without it; they are not
+/// looked at if it brings `nothing_new` there. A longer deadline never turns yes into no.
+fn least<T>(
+    (stolen, taken): (&StolenTime, u128),
+    longest: u64,
+    with: impl Fn(u64) -> T,
+    needs: impl Fn(Option<&T>, usize) -> u64,
+    tail: impl Fn(&T) -> LongRunTail,
+    nothing_new: bool,
+) -> Option<u64> {
+    let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
+    let fits = |newcomer: Option<&T>, cell: usize| {
+        let need = needs(newcomer, cell);
+        need == 0 || room[cell].is_some_and(|room| need <= room)
+    };
+    let ask = |deadline, from: usize| {
+        let newcomer = with(deadline);
+        tail_fits(tail(&newcomer), stolen.share(), taken) && (from..CELLS).all(|cell| fits(Some(&newcomer), cell))
+    };
     let last = cell_of(longest).min(CELLS - 1);
     let last = if start(last) > longest { last.checked_sub(1)? } else { last };
     if !ask(start(last), last) {
@@ -335,7 +333,8 @@ fn least(longest: u64, ask: impl Fn(u64, usize) -> bool) -> Option<u64> {
         let middle = usize::midpoint(low, high);
         if ask(start(middle), middle) { high = middle } else { low = middle + 1 }
     }
-    Some(start(high))
+    let found = start(high);
+    (nothing_new || (0..cell_of(found)).all(|cell| fits(None, cell))).then_some(found)
 }
 
 /// U t + x + ρ t + J* + B ≤ t from the last cell on.

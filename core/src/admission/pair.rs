@@ -71,12 +71,7 @@ impl HostPair {
     }
 
     /// The least stages of a channel at one of the hosts.
-    fn reserve(
-        rearranges: bool,
-        host: &mut Admission,
-        (contract, role): (&Contract, Role),
-        budget: Duration,
-    ) -> Reserved {
+    fn reserve(rearranges: bool, host: &mut Admission, contract: &Contract, role: Role, budget: Duration) -> Reserved {
         if !rearranges {
             return host.reserve_least(contract, role, budget);
         }
@@ -85,7 +80,7 @@ impl HostPair {
 
     /// The least stages of a channel at this host alone.
     pub(super) fn reserve_here(&mut self, contract: &Contract, role: Role, budget: Duration) -> Reserved {
-        Self::reserve(self.rearranges, &mut self.sender, (contract, role), budget)
+        Self::reserve(self.rearranges, &mut self.sender, contract, role, budget)
     }
 
     /// The host that sends.
@@ -152,7 +147,7 @@ impl HostPair {
         let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
         let incoming = &self.incoming;
         let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);
-        let received = Self::reserve(self.rearranges, &mut self.receiver, (contract, Role::Receives), budget);
+        let received = Self::reserve(self.rearranges, &mut self.receiver, contract, Role::Receives, budget);
         let (received, SendingStages { processor: least, .. }) = received
             .map_err(|refusal| Refusal { least_deadline: refusal.least_deadline.and_then(longer), ..refusal })?;
         let room = incoming
