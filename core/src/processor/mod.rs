@@ -54,10 +54,6 @@ pub enum JobOrder {
 }
 
 impl JobOrder {
-    /// Logical arrival; the origin for best effort.
-    fn released(&self) -> Instant {
-        if let Self::RealTime { release, .. } = *self { release } else { Instant::ZERO }
-    }
     fn is_current(&self, now: Instant) -> bool {
         matches!(self, Self::RealTime { release, .. } if *release <= now)
     }
@@ -320,9 +316,9 @@ impl Processor {
                     self.waiting.set(id, release)
                 }
             }
-            JobOrder::RealTime { deadline, priority, .. } => match self.policy {
+            JobOrder::RealTime { release, deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => self.current.set(id, deadline),
-                Policy::RateMonotonic => self.current.set(id, Instant::ZERO + deadline.since(work.order.released())),
+                Policy::RateMonotonic => self.current.set(id, Instant::ZERO + deadline.since(release)),
                 Policy::FixedPriority if preempted => self.levels.push_front(priority.min(BEST_EFFORT_LEVEL), id),
                 Policy::FixedPriority => self.levels.push_back(priority.min(BEST_EFFORT_LEVEL), id),
             },

@@ -132,7 +132,7 @@ impl Association {
     pub fn confirm(&mut self, now: Instant) -> bool {
         self.heard(now);
         let first = !core::mem::replace(&mut self.confirmed, true);
-        if first && matches!(self.state, SignalState::Accepted | SignalState::Open | SignalState::Draining) {
+        if first && self.is_watched() {
             self.due = self.next_watch(now);
         }
         first
@@ -146,6 +146,11 @@ impl Association {
             self.answered = now;
         }
         may
+    }
+
+    /// True while a sender keeps it alive, and a receiver waits for that.
+    fn is_watched(&self) -> bool {
+        matches!(self.state, SignalState::Accepted | SignalState::Open | SignalState::Draining)
     }
 
     /// The longest silence of the other side.
@@ -173,7 +178,7 @@ impl Association {
                 DueAction::Say(ControlType::Close)
             }
             SignalState::Finishing { .. } => DueAction::Finish,
-            SignalState::Accepted | SignalState::Open | SignalState::Draining if self.sender => {
+            _ if self.sender && self.is_watched() => {
                 self.due = self.next_watch(now);
                 DueAction::Say(ControlType::Keepalive)
             }
@@ -205,10 +210,7 @@ impl Association {
     /// for. The next one of a confirmed sender is due then at the latest.
     pub fn hurry(&mut self, now: Instant, period: Duration) {
         self.hurried = period;
-        if self.sender
-            && self.confirmed
-            && matches!(self.state, SignalState::Accepted | SignalState::Open | SignalState::Draining)
-        {
+        if self.sender && self.confirmed && self.is_watched() {
             self.due = self.due.min(now + period);
         }
     }
