@@ -17,7 +17,7 @@ use crate::environment::{Environment, IterationResult, WorkDone};
 use crate::gaps::TimedRound;
 use crate::mailbox::JUDGED_AT_ONCE;
 use crate::mailbox::{DeliveryResult, Mailbox};
-use crate::sleep::{NextTurn, Sleep};
+use crate::sleep::NextTurn;
 use crate::unknown_peers::UnknownPeerCredit;
 
 /// The parameters of a driver.
@@ -61,12 +61,12 @@ pub struct Driver<F> {
     pub(crate) awake_since: Instant,
     /// The number of times that the clock has jumped, as far as the endpoint knows.
     pub(crate) jumps: [u64; 2],
-    progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 /// The progress of the loop.
 #[derive(Debug, Default)]
-struct Progress {
+pub(crate) struct Progress {
     /// The next turn begins a round: it may change the handler, so inputs come first.
     begins_round: bool,
     /// Steps since the last look at the links' inputs.
@@ -80,9 +80,9 @@ struct Progress {
     /// True if a link had as many as one look takes: more may be there, and nothing will say so.
     is_full: bool,
     /// Only what is current is done, because the share of the processor is used up.
-    restricted: bool,
+    pub(crate) restricted: bool,
     /// Only what is current is done, because an upcall is ready.
-    held: bool,
+    pub(crate) held: bool,
     /// The time at which the links' inputs were last looked at.
     looked: Instant,
     /// The time for which looks have brought as many frames as they take, as far as it was not reported.
@@ -414,7 +414,6 @@ impl<F: Frames> Driver<F> {
         self.end_round(now, env);
         self.wake_applications(env);
         env.preemption_point();
-        let restricted = self.progress.restricted;
         let found = core::mem::take(&mut self.progress.found) > 0;
         let rest = if stepped { None } else { self.unknown_peers.looked(now, took) };
         let held = self.progress.held;
@@ -426,8 +425,8 @@ impl<F: Frames> Driver<F> {
         };
         // Useful events are heard at once, room at a blocked link included.
         let rest = rest.filter(|_| found && !self.is_blocked(env));
-        let is_plain = rest.is_none() && !restricted && !held;
-        let sleep = Sleep { is_held: held, ..self.sleep(now, restricted, rest, env) };
+        let is_plain = rest.is_none() && !self.progress.restricted && !held;
+        let sleep = self.sleep(now, rest, env);
         match found && is_plain {
             true if core::mem::take(&mut self.progress.is_full) => NextTurn::Again,
             true => NextTurn::Look(sleep),

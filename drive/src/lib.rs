@@ -7,7 +7,7 @@
 //!                              └─────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! [`Driver::turn`] does one such pass and returns the next action: another turn, or a sleep with its end and its reason. The live executive and the
+//! [`Driver::turn`] does one such pass and returns the next action: another turn, or a sleep with its end. The live executive and the
 //! simulator both call it; nothing else knows the order. The differences between them stand behind six traits: the time
 //! and its passing ([`Clock`]), packets ([`Links`]), messages ([`Ports`]), the comparison of the time
 //! that work took with its limits ([`Meter`]), the opening and closing of channels ([`Control`]), and upcalls on this thread ([`UpcallRunner`]).
@@ -36,4 +36,4 @@ pub use environment::{
     UpcallRunner, WorkDone,
 };
 pub use mailbox::DeliveryResult;
-pub use sleep::{NextTurn, Sleep, WakeReason};
+pub use sleep::{NextTurn, Sleep};

@@ -1,6 +1,5 @@
-//! Sleeping when there is nothing to do: until when, and why.
+//! Sleeping when there is nothing to do, and until when.
 
-use laxity_core::endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::units::{Duration, Instant};
@@ -27,8 +26,8 @@ pub enum NextTurn {
 /// A sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sleep {
-    /// The time at which it ends at the latest, and the reason; not after now means at once. `None` if only an input can end it.
-    pub until: Option<(Instant, WakeReason)>,
+    /// The time at which it ends at the latest; not after now means at once. `None` if only an input can end it.
+    pub until: Option<Instant>,
     /// True if a frame that arrives ends it, too. False if the share of the processor is used up, many frames came that no channel waits
     /// for, or the driver is about to stop.
     pub hears_frames: bool,
@@ -38,48 +37,21 @@ pub struct Sleep {
     pub is_held: bool,
 }
 
-/// The reason why a sleep ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WakeReason {
-    /// The endpoint asks for it.
-    Endpoint(endpoint::TimeoutReason),
-    /// A mailbox is to be looked at again.
-    Mailbox,
-    /// A link is to be flushed again.
-    Flush,
-    /// The share of the processor is used up, many frames came that no channel waits for, or the driver is about to stop: inputs are
-    /// looked at now and then.
-    Poll,
-}
-
 impl<F: Frames> Driver<F> {
     /// The time for which there is nothing to do, as of `now`; at most for `rest`, if inputs are to be looked at only then.
-    pub(crate) fn sleep(
-        &self,
-        now: Instant,
-        restricted: bool,
-        rest: Option<Duration>,
-        env: &impl Environment<F>,
-    ) -> Sleep {
-        let endpoint = self.endpoint.poll_timeout(now).map(|(at, why)| (at, WakeReason::Endpoint(why)));
-        let mailbox = self.mailbox_timeout().map(|at| (at, WakeReason::Mailbox));
-        let flush = (0..env.links())
-            .filter_map(|link| env.retry_after(link))
-            .min()
-            .map(|after| (now + after, WakeReason::Flush));
+    pub(crate) fn sleep(&self, now: Instant, rest: Option<Duration>, env: &impl Environment<F>) -> Sleep {
+        let (is_restricted, is_held) = (self.progress.restricted, self.progress.held);
+        let flush = (0..env.links()).filter_map(|link| env.retry_after(link)).min().map(|after| now + after);
         let soon = now + RESTRICTED_POLL;
-        let poll = match (restricted, self.stops_at) {
+        // The share of the processor is used up, the driver is about to stop, or many frames came that no channel waits for: inputs are
+        // looked at now and then.
+        let poll = match (is_restricted, self.stops_at) {
             (true, _) => Some(soon.min(self.share.window_ends)),
             (false, Some(_)) => Some(soon),
             (false, None) => rest.map(|rest| now + rest),
         };
-        let until = [endpoint, mailbox, flush, poll.map(|at| (at, WakeReason::Poll))].into_iter().flatten();
-        Sleep {
-            until: until.min_by_key(|&(at, _)| at),
-            hears_frames: poll.is_none(),
-            is_restricted: restricted,
-            is_held: false,
-        }
+        let until = [self.endpoint.poll_timeout(now), self.mailbox_timeout(), flush, poll].into_iter().flatten().min();
+        Sleep { until, hears_frames: poll.is_none(), is_restricted, is_held }
     }
 
     /// The thread that calls [`turn`](Self::turn) could sleep now, but takes another turn to look. If that finds nothing, its time counts neither

@@ -6,7 +6,7 @@ mod around;
 use around::{DriverCall, Host, LINKS, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
-use laxity_drive::{NextTurn, WakeReason};
+use laxity_drive::NextTurn;
 
 fn count(did: &[DriverCall], what: DriverCall) -> usize {
     did.iter().filter(|did| **did == what).count()
@@ -37,11 +37,11 @@ fn a_driver_sleeps_no_longer_than_a_blocked_link_wants_to_wait() {
     let mut host = Host::new(platform(), micros(200));
     let channel = host.sender(0, best_effort(), Overload::Block, 8);
     let idle = host.rest();
-    assert!(idle.until.is_some_and(|(until, _)| until > at(300)), "{idle:?}");
+    assert!(idle.until.is_some_and(|until| until > at(300)), "{idle:?}");
     (host.around.full[0], host.around.retry) = (true, Some(micros(300)));
     host.send(channel, 1);
     let sleep = host.rest();
-    assert_eq!(sleep.until, Some((at(300), WakeReason::Flush)));
+    assert_eq!(sleep.until, Some(at(300)));
     assert!(sleep.hears_frames, "the network may say that there is room, too");
     host.around.did.clear();
     host.wake_at(at(300), Some(at(300)));

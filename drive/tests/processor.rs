@@ -7,7 +7,7 @@ use around::{DriverCall, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_drive::{NextTurn, WakeReason};
+use laxity_drive::NextTurn;
 
 /// A host that may use 9 ms of every 100, with steps of a millisecond, and has used them up for best effort.
 fn used_up() -> (Host, laxity_core::event::ChannelId, laxity_core::event::ChannelId) {
@@ -30,7 +30,7 @@ fn a_driver_that_has_used_up_its_share_sleeps_deaf_to_frames_and_looks_now_and_t
     // The share is counted as rounds end, after P = 4 steps and at the end of a message.
     assert!((9..=12).contains(&steps), "{steps} of 30 ms");
     assert!(!sleep.hears_frames && sleep.is_restricted);
-    assert_eq!(sleep.until, Some((host.around.now + micros(500), WakeReason::Poll)));
+    assert_eq!(sleep.until, Some(host.around.now + micros(500)));
     // What arrives is found, though no thread was woken for it.
     let (now, looks) = (host.around.now, host.around.count(DriverCall::Look(0)));
     host.wake_at(now + micros(500), Some(now + micros(500)));
@@ -56,7 +56,7 @@ fn best_effort_goes_on_with_the_next_window() {
     let mut sleep = host.rest();
     let steps = host.around.count(DriverCall::Step(best.index()));
     while host.around.count(DriverCall::Step(best.index())) == steps {
-        let (until, _) = sleep.until.expect("it looks now and then");
+        let until = sleep.until.expect("it looks now and then");
         assert!(until <= at(100_000), "the window is over");
         host.wake_at(until, Some(until));
         sleep = host.rest();
@@ -155,7 +155,7 @@ fn flooded(host: &mut Host) -> (Duration, Duration) {
         }
         if let NextTurn::Sleep(sleep) = next {
             let frame = if host.around.inboxes[0].is_empty() { at_of(arrived) } else { host.around.now };
-            let due = sleep.until.map(|(due, _)| due);
+            let due = sleep.until;
             let wakes = due.into_iter().chain(sleep.hears_frames.then_some(frame)).min().unwrap();
             host.wake_at(wakes.max(host.around.now), due);
         }

@@ -13,7 +13,7 @@ fn stops(host: &mut Host) -> u64 {
         match host.turn() {
             NextTurn::Again | NextTurn::Look(_) => {}
             NextTurn::Sleep(sleep) => {
-                let (until, _) = sleep.until.expect("it is about to stop");
+                let until = sleep.until.expect("it is about to stop");
                 assert!(!sleep.hears_frames);
                 let now = host.around.now.max(until);
                 host.wake_at(now, Some(until));

@@ -70,7 +70,7 @@ fn packets_of_best_effort_leave_far_apart() {
     let mut last = None;
     for _ in 0..8 {
         let sleep = host.rest();
-        let Some((until, _)) = sleep.until else { break };
+        let Some(until) = sleep.until else { break };
         let flushed = host.around.flushed[0].len() - before;
         let now = host.around.now;
         if let Some((then, count)) = last
@@ -101,9 +101,9 @@ fn a_flood_of_unknown_frames_does_not_keep_it_awake() {
     let sleep = host.rest();
     let rest = platform().rest();
     assert!(!rest.is_zero() && !sleep.hears_frames, "{sleep:?}");
-    assert_eq!(sleep.until.map(|(until, _)| until), Some(host.around.now + rest));
+    assert_eq!(sleep.until, Some(host.around.now + rest));
     host.message_arrives(0, (channel, key), 0);
-    let due = sleep.until.map(|(until, _)| until);
+    let due = sleep.until;
     host.wake_at(due.unwrap(), due);
     let sleep = host.rest();
     assert!(sleep.hears_frames, "a promised frame is no reason to rest: {sleep:?}");
@@ -122,7 +122,7 @@ fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
     let first = host.around.now + micros(100);
     host.driver.endpoint.upcalls_mut().run(host.around.now, id, first);
     let sleep = host.rest();
-    assert_eq!(sleep.until.map(|(at, _)| at), Some(first), "nothing wakes it for the release");
+    assert_eq!(sleep.until, Some(first), "nothing wakes it for the release");
 
     host.wake_at(first, Some(first));
     host.around.did.clear();
@@ -141,11 +141,11 @@ fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
         .filter(|did| **did == DriverCall::Look(0));
     assert_eq!(looks.count(), 1, "{did:?}");
     assert_eq!(host.around.completed, 1);
-    assert_eq!(host.rest().until.map(|(at, _)| at), Some(first + micros(1_000)));
+    assert_eq!(host.rest().until, Some(first + micros(1_000)));
 
     host.driver.endpoint.upcalls_mut().suspend(id);
     assert!(!host.driver.endpoint.upcalls().is_active(id));
-    assert!(host.rest().until.is_none_or(|(at, _)| at > first + micros(1_000)));
+    assert!(host.rest().until.is_none_or(|at| at > first + micros(1_000)));
 }
 
 /// A handler in the step that completes a message: inputs and links are looked at behind it, and the application is not woken for a message that it is done with.

@@ -365,7 +365,7 @@ impl Host {
         }
         let arrival = self.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let timeout = until.map(|(at, _)| self.clock.when(at));
+        let timeout = until.map(|at| self.clock.when(at));
         // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
         let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
         let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };

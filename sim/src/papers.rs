@@ -79,7 +79,7 @@ impl Host {
             Some(_) => Some(papers.busy_until),
             None => {
                 let timeout = self.endpoint().poll_timeout(self.local());
-                timeout.map(|(at, _)| self.clock.when(at).max(papers.busy_until))
+                timeout.map(|at| self.clock.when(at).max(papers.busy_until))
             }
         };
         let link = match papers.link {
@@ -144,7 +144,7 @@ impl World {
             }
             worked = true;
         }
-        let signals = matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
+        let signals = driver.endpoint.poll_timeout(local).is_some_and(|due| due <= local);
         driver.endpoint.handle_timeout(local);
         let mut around = SimulatedEnvironment { world: self, number };
         worked |= papers.step.is_none() && driver.deliver(local, &mut around) != DeliveryResult::Nothing;
@@ -162,7 +162,7 @@ impl World {
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now, &mut driver);
-        let again = signals && matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
+        let again = signals && driver.endpoint.poll_timeout(local).is_some_and(|due| due <= local);
         let host = &mut self.hosts[number];
         (host.papers, host.driver) = (Some(papers), Some(driver));
         self.tell_gaps(number);

@@ -402,7 +402,7 @@ impl World {
         if let NextTurn::Sleep(sleep) = next
             && host.is_silent()
         {
-            again = sleep.until.is_some_and(|(until, _)| until <= host.local());
+            again = sleep.until.is_some_and(|until| until <= host.local());
             host.sleep(sleep);
         }
         self.tell_gaps(number);

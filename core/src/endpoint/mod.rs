@@ -140,17 +140,6 @@ pub struct Step {
     pub spent: Option<MessageBuf>,
 }
 
-/// The reason for the next call that [`Endpoint::poll_timeout`] asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeoutReason {
-    /// A handler becomes current, or is ready now.
-    Release,
-    /// The link can be given another packet.
-    Link,
-    /// A signalling timer.
-    Signal,
-}
-
 /// Frames that belong to no channel here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -626,22 +615,14 @@ impl Endpoint {
         (dropped > 0).then_some(Event::Overflow { dropped })
     }
 
-    /// The time at which to call again if nothing else happens, and the reason. A time that is not after `now` means: right away.
-    pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, TimeoutReason)> {
+    /// The time at which to call again if nothing else happens. A time that is not after `now` means: right away.
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let step = if self.jobs.processor.has_ready(now) { Some(now) } else { self.jobs.processor.next_release() };
         let link = self.links.iter().filter_map(LinkState::next_time).min();
         let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
         let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
         let judged = self.clocks.next_time(now).filter(|_| !self.restricted).map(|at| at.max(held_until));
-        [
-            (step, TimeoutReason::Release),
-            (link, TimeoutReason::Link),
-            (signal, TimeoutReason::Signal),
-            (judged, TimeoutReason::Signal),
-        ]
-        .into_iter()
-        .filter_map(|(at, why)| at.map(|at| (at, why)))
-        .min_by_key(|&(at, _)| at)
+        [step, link, signal, judged].into_iter().flatten().min()
     }
 
     // ------------------------------------------------------------------------------------------------ helpers

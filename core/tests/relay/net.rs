@@ -186,7 +186,7 @@ impl RelayNetwork {
             self.stalled.retain(|_, until| *until > self.now);
             let awake = self.hosts.iter().enumerate();
             let awake = awake.filter(|(number, host)| !host.dead && !self.stalled.contains_key(number));
-            let timeouts = awake.filter_map(|(_, host)| Some(host.endpoint.poll_timeout(self.now)?.0));
+            let timeouts = awake.filter_map(|(_, host)| host.endpoint.poll_timeout(self.now));
             let arrivals = self.wire.iter().map(|(&(at, _), (_, to, _))| (at, to));
             let arrival = arrivals.filter(|(_, to)| !self.stalled.contains_key(to)).map(|(at, _)| at).next();
             let next = timeouts.chain(arrival).chain(self.stalled.values().copied()).min();

@@ -188,7 +188,7 @@ impl Host {
     pub fn rest(&mut self) -> Sleep {
         for _ in 0..1000 {
             if let NextTurn::Sleep(sleep) = self.turn()
-                && sleep.until.is_none_or(|(until, _)| until > self.around.now)
+                && sleep.until.is_none_or(|until| until > self.around.now)
             {
                 return sleep;
             }

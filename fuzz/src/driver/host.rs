@@ -266,7 +266,7 @@ impl Host {
                 assert!(self.owed.is_empty(), "it sleeps, and has not woken {:?}", self.owed);
                 let is_fed = self.links.iter().all(|link| link.unfed.get() == 0);
                 assert!(is_fed, "it sleeps on packets that were not handed over");
-                let until = sleep.until.map(|(until, _)| until.as_nanos());
+                let until = sleep.until.map(Instant::as_nanos);
                 if !sleep.hears_frames {
                     let can_rest = self.turn.found > 0 && !self.links.iter().any(|link| link.is_blocked);
                     assert!(self.throttled || self.stops_at.is_some() || can_rest, "deaf for no reason");
@@ -288,7 +288,7 @@ impl Host {
         }
         let at_once = match next {
             NextTurn::Again | NextTurn::Look(_) => true,
-            NextTurn::Sleep(sleep) => sleep.until.is_some_and(|(until, _)| until.as_nanos() <= now),
+            NextTurn::Sleep(sleep) => sleep.until.is_some_and(|until| until.as_nanos() <= now),
             NextTurn::Stop => false,
         };
         self.spinning = if self.turn.effect || !at_once { 0 } else { self.spinning + 1 };

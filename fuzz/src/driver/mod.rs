@@ -395,7 +395,7 @@ impl World {
         host.driver = Some(driver);
         host.check_next(next, held);
         if let NextTurn::Sleep(sleep) = next {
-            let until = sleep.until.map(|(until, _)| until.as_nanos());
+            let until = sleep.until.map(|until| until.as_nanos());
             let longest = longest.map(|longest| longest.max(host.now));
             let in_time = longest.is_none_or(|longest| until.is_some_and(|until| until <= longest));
             assert!(in_time, "it sleeps until {until:?}, something waits until {longest:?}");

@@ -52,7 +52,7 @@ impl World {
             while !self.hosts[host].endpoint.is_sent_out() {
                 let now = self.hosts[host].time(self.now);
                 let next = self.hosts[host].endpoint.poll_timeout(now).expect("what waits has a time");
-                self.now = self.hosts[host].world_time(next.0);
+                self.now = self.hosts[host].world_time(next);
                 self.settle(host);
             }
             assert_eq!(self.hosts[host].region.held(), 0, "frames are lost");

@@ -244,7 +244,7 @@ impl World {
         }
         let now = self.hosts[number].time(self.now);
         let timeout = self.hosts[number].endpoint.poll_timeout(now);
-        assert!(timeout.is_none_or(|(at, _)| at > now), "a busy loop: {timeout:?} at {now:?}");
+        assert!(timeout.is_none_or(|at| at > now), "a busy loop: {timeout:?} at {now:?}");
     }
 
     /// To the next instant at which a host has something to do; just before, none has.
@@ -273,7 +273,7 @@ impl World {
 
     pub(super) fn next_timeout(&self) -> Option<u64> {
         let timeouts = self.hosts.iter().filter_map(|host| {
-            let (at, _) = host.endpoint.poll_timeout(host.time(self.now))?;
+            let at = host.endpoint.poll_timeout(host.time(self.now))?;
             Some(host.world_time(at))
         });
         timeouts.min()

@@ -355,7 +355,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     fn begin_sleep(&mut self, sleep: &Sleep) -> Option<CurrentSleep> {
         let around = &mut self.around;
         around.publish_premises(now(), &self.driver.endpoint);
-        let due = sleep.until.map(|(at, _)| at);
+        let due = sleep.until;
         // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
         let asleep = now();
         around.clock.refresh(asleep);
@@ -398,7 +398,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             self.publish();
         }
         self.spin.pause();
-        let (again, due) = (now(), sleep.until.map(|(due, _)| due));
+        let (again, due) = (now(), sleep.until);
         self.around.parts.meter.skip(again);
         if again.since(time) > LEAST_GAP {
             // Another thread had the processor: what came meanwhile is judged as if this one had slept.

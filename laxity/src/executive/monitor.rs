@@ -380,7 +380,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
 
     /// Whether something is due before the keeper wakes up by itself.
     fn is_early(&self, sleep: &Sleep) -> bool {
-        sleep.until.is_some_and(|(at, _)| at.as_nanos() < self.keeper_due.load(Ordering::Relaxed))
+        sleep.until.is_some_and(|at| at.as_nanos() < self.keeper_due.load(Ordering::Relaxed))
     }
 
     /// Waits for a frame in the keeper's place, at most until then, with the monitor free.

@@ -254,7 +254,7 @@ impl LiveHost {
         let arrival = self.arrived.borrow().front().map(|(at, ..)| *at).filter(|_| sleep.hears_frames);
         let message = self.messages.front().map(|&(at, ..)| at);
         let command = (!self.commands_are_empty()).then_some(time.now);
-        let due = [arrival, message, sleep.until.map(|(at, _)| at), command].into_iter().flatten().min()?;
+        let due = [arrival, message, sleep.until, command].into_iter().flatten().min()?;
         let wake_up = time.platform.wake_up;
         Some(if due > time.now { (due + wake_up, wake_up) } else { (time.now, Duration::ZERO) })
     }
