@@ -20,18 +20,6 @@ use crate::mailbox::{DeliveryResult, Mailbox};
 use crate::sleep::NextTurn;
 use crate::unknown_peers::UnknownPeerCredit;
 
-/// The parameters of a driver.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// P, K, k, and the costs of work.
-    pub platform: Platform,
-    /// Most channels at once.
-    pub channels: usize,
-    /// A round that exceeds its time by no more than this is not examined: evidence of stolen time may cost a system
-    /// call ([`Clock::stolen`](crate::Clock::stolen)).
-    pub least_gap: Duration,
-}
-
 /// The loop that runs jobs, links and timers. It owns the endpoint and the frames; the placement decides which thread calls it.
 #[derive(Debug)]
 pub struct Driver<F> {
@@ -94,10 +82,11 @@ pub(crate) struct Progress {
 }
 
 impl<F: Frames> Driver<F> {
-    /// A driver of `endpoint` whose packets lie in `frames`. Allocates all that it needs.
-    pub fn new(now: Instant, endpoint: Endpoint, frames: F, config: Config) -> Self {
-        let Config { platform, channels, least_gap } = config;
-        let unlooked = platform.quantum;
+    /// A driver of `endpoint` whose packets lie in `frames`. `platform` has P, K, k, and the costs of work. A round that exceeds its time by no
+    /// more than `least_gap` is not examined: evidence of stolen time may cost a system call ([`Clock::stolen`](crate::Clock::stolen)).
+    /// Allocates all that it needs.
+    pub fn new(now: Instant, endpoint: Endpoint, frames: F, platform: Platform, least_gap: Duration) -> Self {
+        let (channels, unlooked) = (endpoint.config().channels, platform.quantum);
         let progress = Progress { begins_round: true, unlooked, looked: now, fed: now, ..Progress::default() };
         Self {
             endpoint,

@@ -30,7 +30,7 @@ mod mailbox;
 mod sleep;
 mod unknown_peers;
 
-pub use driver::{Config, Driver};
+pub use driver::Driver;
 pub use environment::{
     Clock, Control, Delivery, Environment, IterationResult, Links, Meter, OutboundMessage, PassedPackets, Ports,
     UpcallRunner, WorkDone,

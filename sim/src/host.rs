@@ -203,9 +203,7 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
     });
     endpoint.set_preemption(config.preemption);
     let frames = HeapFrames::new(region(config), frame_capacity(platform.packet));
-    let drive =
-        laxity_drive::Config { platform: platform.clone(), channels: config.channels, least_gap: Duration::ZERO };
-    Some(Box::new(Driver::new(now, endpoint, frames, drive)))
+    Some(Box::new(Driver::new(now, endpoint, frames, platform.clone(), Duration::ZERO)))
 }
 
 impl Host {

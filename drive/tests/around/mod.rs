@@ -142,8 +142,7 @@ impl Host {
             ..config::config(7, 9, PACKET as u32)
         });
         let frames = HeapFrames::new(300, (DATA_HEADER_BYTES + PACKET).max(MAX_CONTROL_BYTES));
-        let config = laxity_drive::Config { platform, channels: 8, least_gap: Duration::from_micros(100) };
-        let mut driver = Driver::new(start(), endpoint, frames, config);
+        let mut driver = Driver::new(start(), endpoint, frames, platform, Duration::from_micros(100));
         driver.endpoint.listen(Name::new("here").unwrap());
         driver.start(start(), throttle);
         let around = TestEnvironment {

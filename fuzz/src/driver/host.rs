@@ -194,8 +194,7 @@ impl Host {
         // What channels may hold, what is buffered, and a frame on its way to the endpoint.
         let region = Region::new(frames + BEST_EFFORT_FRAMES + links * LINK_HOLDS + 1, capacity);
         let now = Instant::from_nanos(START);
-        let config = laxity_drive::Config { platform: platform.clone(), channels, least_gap: Duration::ZERO };
-        let mut driver = Driver::new(now, endpoint, region, config);
+        let mut driver = Driver::new(now, endpoint, region, platform.clone(), Duration::ZERO);
         let throttled = more & 0x30 == 0x30;
         // 1.8 ms in each window of 100.
         driver.start(now, throttled.then(|| (Duration::from_millis(20), Duration::from_millis(1000))));

@@ -34,7 +34,7 @@ use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Config, Driver, NextTurn, Sleep, WorkDone};
+use laxity_drive::{Clock, Driver, NextTurn, Sleep, WorkDone};
 use laxity_link::LinkOver;
 use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
@@ -247,9 +247,8 @@ impl<L, C: Clock> LiveEnvironment<L, C> {
 impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Allocates all that it needs.
     pub(crate) fn new(link: L, frames: F, endpoint: Endpoint, parts: ExecutiveParts) -> Self {
-        let config = Config { platform: parts.platform.clone(), channels: parts.channels, least_gap: LEAST_GAP };
-        let around = LiveEnvironment::new(SystemClock::default(), link, parts);
-        Self { driver: Driver::new(now(), endpoint, frames, config), around, spin: SpinState::default() }
+        let driver = Driver::new(now(), endpoint, frames, parts.platform.clone(), LEAST_GAP);
+        Self { driver, around: LiveEnvironment::new(SystemClock::default(), link, parts), spin: SpinState::default() }
     }
 
     /// Runs until it is told to stop. `scheduling` is what the thread runs as, and `spin` what it does before it sleeps.

@@ -221,12 +221,7 @@ impl LiveHost {
         };
         let around = LiveEnvironment::new(ManualClock(Rc::clone(&time)), link, parts);
         let frames = HeapFrames::new(config.frames + 64, DATA_HEADER_BYTES + platform.packet as usize);
-        let driver = Driver::new(
-            Instant::ZERO,
-            endpoint,
-            frames,
-            Config { platform, channels: config.channels, least_gap: Duration::ZERO },
-        );
+        let driver = Driver::new(Instant::ZERO, endpoint, frames, platform, Duration::ZERO);
         Self {
             time,
             wire,
