@@ -23,7 +23,7 @@ use crate::contract::{ChannelTerms, Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
 use crate::receive::{
-    ChannelPolicer, DropReason, EarlyDrops, ExpectedChannel, FrameTimes, Intake, PolicedMessage, PolicingDrop,
+    ChannelPolicer, DropReason, EarlyDrops, ExpectedChannel, FrameTimes, PolicedMessage, PolicingDrop,
 };
 use crate::send::link_scheduler::PacketHead;
 use crate::units::{Duration, Instant};
@@ -205,8 +205,7 @@ impl RelayedChannel {
     }
     /// The frames that may arrive for it from `peer` with `key`, once it has begun.
     pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let RelayGrant { upstream, input_delay, .. } = self.passage;
-        Intake { terms: &self.terms, upstream, input_delay, messages: 1 }.expected(peer, key)
+        ExpectedChannel::of(&self.terms, self.passage.upstream + self.passage.input_delay, 1, (peer, key))
     }
     /// Notes that `packets` packets were dropped as over the contract before this host saw them.
     pub(crate) fn note_policed(&mut self, now: Instant, packets: u64) {

@@ -105,21 +105,10 @@ pub struct EarlyHandling {
     pub replies: Option<(u32, u64, u64)>,
 }
 
-/// The values of a channel's set-up that decide how much the host takes; the letters are those of this module's head.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Intake<'a> {
-    /// S and o are of these.
-    pub(crate) terms: &'a ChannelTerms,
-    pub(crate) upstream: Duration,
-    pub(crate) input_delay: Duration,
-    /// s: messages of which packets may come at once.
-    pub(crate) messages: usize,
-}
-
-impl Intake<'_> {
-    /// From `peer`, with `key`.
-    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let Self { terms, upstream, input_delay, messages } = *self;
+impl ExpectedChannel {
+    /// From `peer`, with `key`, on a channel with these terms, which have S and o. `delay` is `upstream + input_delay`, and `messages` is s: of so many
+    /// packets may come at once. The letters are those of this module's head.
+    pub(crate) fn of(terms: &ChannelTerms, delay: Duration, messages: usize, (peer, key): (SocketAddr, u64)) -> Self {
         let (class, spacing, tolerance) = match terms.service.contract() {
             None => (ArrivalClass::BestEffort, Duration::ZERO, Duration::ZERO),
             Some(contract) => {
@@ -129,13 +118,12 @@ impl Intake<'_> {
                 // Down, and never to zero: that would be no policing.
                 let spacing = interval.mul_ratio(SURPLUS_SHARE - 1, SURPLUS_SHARE * count).max(Duration::from_nanos(1));
                 let whole = interval * ((2 * messages as u64 + 1) * parts);
-                let ahead = contract.most_ahead() + upstream;
-                let tolerance = CREDIT + ahead + input_delay + whole + spacing * SURPLUS_PACKETS;
+                let tolerance = CREDIT + contract.most_ahead() + delay + whole + spacing * SURPLUS_PACKETS;
                 (ArrivalClass::RealTime, spacing, tolerance)
             }
         };
         let (packet, max_message) = (terms.packet, terms.largest_message());
-        ExpectedChannel { peer, key, class, packet, max_message, spacing, tolerance }
+        Self { peer, key, class, packet, max_message, spacing, tolerance }
     }
 }
 

@@ -16,6 +16,6 @@ pub use attribution::{Evidence, FrameTimes, TimeLoss};
 pub use config::{DropReason, ReceiveCounters, ReceiveGrant};
 pub use delivered::{DeliveredMessage, Segments, SenderStamps};
 pub use early::{ArrivalClass, EarlyHandling, ExpectedChannel, HandledMessages, RateLimit, SURPLUS_PACKETS};
-pub(crate) use early::{EarlyDrops, Intake};
+pub(crate) use early::EarlyDrops;
 pub(crate) use policing::{ChannelPolicer, PolicedMessage, PolicingDrop};
 pub use receiving::{FinalJudgement, ReceivingChannel, SenderClock};

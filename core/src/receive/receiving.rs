@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use super::attribution::{Delay, Evidence, FrameTimes, PacketSegments, TimeLoss};
 use super::config::{DropReason, ReceiveCounters, ReceiveGrant};
 use super::delivered::{DeliveredMessage, SenderStamps};
-use super::early::{EarlyDrops, ExpectedChannel, HandledMessages, Intake};
+use super::early::{EarlyDrops, ExpectedChannel, HandledMessages};
 use super::policing::{CREDIT, ChannelPolicer, PolicedMessage, PolicingDrop};
 use super::slot::{AbandonedMessage, ArrivedPacket, Buffers, HoldUp, LostMessages, Slot, place};
 use crate::cause::Cause;
@@ -159,8 +159,7 @@ impl ReceivingChannel {
     }
     /// The frames that may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
     pub fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
-        let ReceiveGrant { upstream, input_delay, .. } = self.grant;
-        Intake { terms: &self.terms, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
+        ExpectedChannel::of(&self.terms, self.grant.upstream + self.grant.input_delay, self.slots.len(), (peer, key))
     }
     /// Notes that `packets` packets were dropped as over the contract before this host saw them. Messages that miss some of them are the
     /// sender's fault.
