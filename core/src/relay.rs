@@ -23,7 +23,7 @@ use crate::contract::{ChannelTerms, Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
 use crate::receive::{
-    ChannelPolicer, DropReason, EarlyDrops, ExpectedChannel, FrameTimes, PolicedMessage, PolicingDrop,
+    ChannelPolicer, DropReason, ExpectedChannel, FrameTimes, PolicedMessage, PolicingDrop, UnexplainedDrops,
 };
 use crate::send::link_scheduler::PacketHead;
 use crate::units::{Duration, Instant};
@@ -153,7 +153,7 @@ pub(crate) struct RelayedChannel {
     /// One bit a packet of the current message: no more than the queue has room for.
     seen: Box<[u64]>,
     packets: Ring<RelayPacket>,
-    dropped_early: EarlyDrops,
+    dropped_early: UnexplainedDrops,
     pub(crate) counters: RelayCounters,
 }
 
@@ -168,7 +168,7 @@ impl RelayedChannel {
             current: None,
             seen: alloc::vec![0; packets.capacity().div_ceil(64)].into_boxed_slice(),
             packets,
-            dropped_early: EarlyDrops::default(),
+            dropped_early: UnexplainedDrops::default(),
             counters: RelayCounters::default(),
             terms,
             passage: RelayGrant::default(),

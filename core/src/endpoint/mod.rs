@@ -48,7 +48,7 @@ use crate::piece::Piece;
 use crate::platform::Interference;
 use crate::processor::{PickedJob, Policy};
 pub use crate::receive::ReceiveGrant;
-use crate::receive::{Cause, DeliveredMessage, Evidence, FrameTimes, SegmentExcess, TimeLoss};
+use crate::receive::{Cause, DeliveredMessage, Evidence, FrameTimes, SegmentExcess, TimeLoss, UnexplainedDrops};
 use crate::send::{AcceptedMessage, Arrival, RejectedMessage, Violation};
 use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
@@ -178,23 +178,6 @@ impl EndpointCounters {
     }
 }
 
-/// The time for which packets that this host has lost explain messages that miss some.
-const LOSSES_LAST: Duration = Duration::from_secs(1);
-
-/// Packets that this host had and lost, and have explained nothing yet.
-#[derive(Debug)]
-struct LocalLosses {
-    packets: u64,
-    cause: Cause,
-    noted: Instant,
-}
-
-impl LocalLosses {
-    fn left(&self, now: Instant) -> u64 {
-        if now.since(self.noted) <= LOSSES_LAST { self.packets } else { 0 }
-    }
-}
-
 /// One host's end of Laxity, without I/O, clock or threads.
 ///
 /// # Contract
@@ -294,7 +277,8 @@ pub struct Endpoint {
     /// See [`Endpoint::restage`].
     restaging: Option<StageChange>,
     gaps: RecentGaps,
-    lost: Option<LocalLosses>,
+    /// Packets that this host had and lost, and why.
+    lost: (UnexplainedDrops, Cause),
     frames_in_quota: usize,
     /// Frames that channels hold of those that best effort shares.
     frames_shared: usize,
@@ -336,7 +320,7 @@ impl Endpoint {
             clocks: PeerClocks::new(config.peer_clocks, capacity, Secret::new(config.secret).first_epoch()),
             restaging: None,
             gaps: RecentGaps::new(config.envelope.clone()),
-            lost: None,
+            lost: (UnexplainedDrops::default(), Cause::Laxity),
             frames_in_quota: 0,
             frames_shared: 0,
             promises: 0,
@@ -438,21 +422,23 @@ impl Endpoint {
         if mutant::is_on(Mutant::LossesAreNetworks) {
             return;
         }
-        let taken = self.gaps.taken(now.before(LOSSES_LAST), now);
+        let taken = self.gaps.taken(now.before(UnexplainedDrops::LAST), now);
         let cause =
             Evidence::of_backlog(SegmentExcess::default(), taken, self.config.stretch_ppm).unwrap_or(Cause::Laxity);
-        let before = self.lost.as_ref().filter(|lost| lost.cause == cause).map_or(0, |lost| lost.left(now));
-        self.lost = Some(LocalLosses { packets: before.saturating_add(packets), cause, noted: now });
+        if self.lost.1 != cause {
+            self.lost = (UnexplainedDrops::default(), cause);
+        }
+        self.lost.0.note(now, packets, u64::MAX);
     }
 
     /// So many messages of the channel at `place` were found to be lost: this host may know more of it than their receiver.
     #[cold]
     fn explain_lost(&mut self, now: Instant, place: u32, messages: u64) {
-        let Some(lost) = &mut self.lost else { return };
-        let explained = messages.min(lost.left(now));
-        lost.packets -= explained;
+        let (lost, cause) = &mut self.lost;
+        lost.forget_old(now);
+        let explained = lost.explain(messages, 1);
         if let Some(receiving) = self.channels.at_mut(place).and_then(|channel| channel.job.try_as_receiver_mut()) {
-            receiving.explain_lost(explained, lost.cause);
+            receiving.explain_lost(explained, *cause);
         }
     }
 

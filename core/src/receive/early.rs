@@ -136,15 +136,18 @@ pub struct RateLimit {
     pub tolerance: Duration,
 }
 
-/// Packets of a channel that were dropped as over its contract before the host saw them, and that no missing message has been
-/// explained by yet.
+/// Packets that are known to have been dropped, and that no missing message has been explained by yet: those of a channel that were over its
+/// contract, before the host saw them, or those that the host has lost in its input.
 #[derive(Debug, Default)]
-pub(crate) struct EarlyDrops {
+pub(crate) struct UnexplainedDrops {
     packets: u64,
     noted: Instant,
 }
 
-impl EarlyDrops {
+impl UnexplainedDrops {
+    /// The time for which they explain anything: as long as a packet may be late.
+    pub(crate) const LAST: Duration = CREDIT;
+
     /// Notes that `packets` were dropped; at most `most` explain anything.
     pub(crate) fn note(&mut self, now: Instant, packets: u64, most: u64) {
         self.forget_old(now);
@@ -152,10 +155,9 @@ impl EarlyDrops {
         self.noted = now;
     }
 
-    /// A drop that has explained nothing for as long as a packet may be late explains nothing any more: what is lost from now on has
-    /// another cause.
+    /// A drop that has explained nothing for so long explains nothing any more: what is lost from now on has another cause.
     pub(crate) fn forget_old(&mut self, now: Instant) {
-        if now.since(self.noted) > CREDIT {
+        if now.since(self.noted) > Self::LAST {
             self.packets = 0;
         }
     }

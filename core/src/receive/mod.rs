@@ -15,7 +15,7 @@ pub(crate) use attribution::stretched;
 pub use attribution::{Evidence, FrameTimes, TimeLoss};
 pub use config::{DropReason, ReceiveCounters, ReceiveGrant};
 pub use delivered::{DeliveredMessage, Segments, SenderStamps};
+pub(crate) use early::UnexplainedDrops;
 pub use early::{ArrivalClass, EarlyHandling, ExpectedChannel, HandledMessages, RateLimit, SURPLUS_PACKETS};
-pub(crate) use early::EarlyDrops;
 pub(crate) use policing::{ChannelPolicer, PolicedMessage, PolicingDrop};
 pub use receiving::{FinalJudgement, ReceivingChannel, SenderClock};

@@ -14,7 +14,7 @@ use core::net::SocketAddr;
 use super::attribution::{Delay, Evidence, FrameTimes, PacketSegments, TimeLoss};
 use super::config::{DropReason, ReceiveCounters, ReceiveGrant};
 use super::delivered::{DeliveredMessage, SenderStamps};
-use super::early::{EarlyDrops, ExpectedChannel, HandledMessages};
+use super::early::{ExpectedChannel, HandledMessages, UnexplainedDrops};
 use super::policing::{CREDIT, ChannelPolicer, PolicedMessage, PolicingDrop};
 use super::slot::{AbandonedMessage, ArrivedPacket, Buffers, HoldUp, LostMessages, Slot, place};
 use crate::cause::Cause;
@@ -68,7 +68,7 @@ pub struct ReceivingChannel {
     pending: Option<Box<PendingMessages>>,
     /// One that was judged to make room for the message that was delivered last.
     displaced: Option<FinalJudgement>,
-    dropped_early: EarlyDrops,
+    dropped_early: UnexplainedDrops,
     /// Messages that were delivered before this host saw them, as far as none has been missed for them.
     handled: u64,
     lost: LostMessages,
@@ -112,7 +112,7 @@ impl ReceivingChannel {
             complete: Ring::with_capacity(messages),
             pending: (!terms.same_clock).then(|| Box::new(PendingMessages::new(unjudged(&terms.service)))),
             displaced: None,
-            dropped_early: EarlyDrops::default(),
+            dropped_early: UnexplainedDrops::default(),
             handled: 0,
             lost: LostMessages::default(),
             is_delayed: false,
