@@ -152,7 +152,8 @@ pub(crate) struct RelayedChannel {
     current: Option<CurrentMessage>,
     /// One bit a packet of the current message: no more than the queue has room for.
     seen: Box<[u64]>,
-    packets: Ring<RelayPacket>,
+    /// The packets that wait for the link; its frame quota is what they can be at most.
+    pub(crate) packets: Ring<RelayPacket>,
     dropped_early: UnexplainedDrops,
     pub(crate) counters: RelayCounters,
 }
@@ -224,18 +225,6 @@ impl RelayedChannel {
             + self.dropped_early.explain(skipped, packets(least, self.terms.packet).into());
         self.counters.dropped_sender += explained;
     }
-    /// Frames that its packet queue can hold: its quota.
-    pub(crate) fn frame_quota(&self) -> usize {
-        self.packets.capacity()
-    }
-    /// True if no packet waits for the link.
-    pub(crate) fn is_drained(&self) -> bool {
-        self.packets.is_empty()
-    }
-    /// Packets that wait for the link.
-    pub(crate) fn packets(&self) -> usize {
-        self.packets.len()
-    }
     /// The number of the message after the latest one: as many as its sender has sent, as far as is known here.
     pub(crate) fn next(&self) -> u64 {
         self.current.as_ref().map_or(0, |current| current.sequence.saturating_add(1))
@@ -253,11 +242,6 @@ impl RelayedChannel {
             Service::RealTime(_) => PacketHead::RealTime { release: packet.eligible, deadline: packet.deadline },
             Service::BestEffort { .. } => PacketHead::BestEffort,
         })
-    }
-
-    /// Takes the packet that the link scheduler picked.
-    pub(crate) fn pop(&mut self) -> Option<RelayPacket> {
-        self.packets.pop()
     }
 
     /// Checks and polices a packet and queues it; the frame comes back with the reason if it is not taken. `held_up` tells

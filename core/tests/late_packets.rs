@@ -105,7 +105,7 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
         }
         for sent in 0..4 {
             sending.step((0, 0), &mut channel.frames).unwrap();
-            let packet = sending.pop_packet().unwrap();
+            let packet = sending.packets.pop().unwrap();
             let bytes = channel.frames.packet(&packet.frame)[..DATA_HEADER_BYTES + packet.payload as usize].to_vec();
             let view = DataView::parse(&bytes).unwrap();
             assert_eq!(

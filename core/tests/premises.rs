@@ -83,7 +83,7 @@ proptest! {
             prop_assert_eq!(sending.submit(at(1), message(bytes as usize), nothing).is_ok(), (min..=max).contains(&bytes));
             let mut count = 0;
             while sending.step((0, 0), &mut frames).is_some() {
-                let made = sending.pop_packet().unwrap();
+                let made = sending.packets.pop().unwrap();
                 prop_assert!(made.payload >= smallest && made.payload <= packet, "{} of {}", made.payload, bytes);
                 frames.free(made.frame);
                 count += 1;
@@ -256,7 +256,7 @@ fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance(
     let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + 1_000);
     let mut evidence = Vec::new();
     while sending.step((0, 0), &mut frames).is_some() {
-        let packet = sending.pop_packet().unwrap();
+        let packet = sending.packets.pop().unwrap();
         let header = *DataView::parse(frames.packet(&packet.frame)).unwrap().header();
         assert_eq!(header.logical_arrival, packet.message_arrival, "the receiver counts from the stamp");
         let HandOverDelay { late, explained, .. } = packet.handed_over;

@@ -68,7 +68,7 @@ impl Endpoint {
 
     /// Packets of a relayed channel that wait for the next link; `channel` is its onward side.
     pub fn relayed_packets(&self, channel: ChannelId) -> Option<usize> {
-        Some(self.channels.get(channel)?.job.try_as_onward_ref()?.relaying.packets())
+        Some(self.channels.get(channel)?.job.try_as_onward_ref()?.relaying.packets.len())
     }
 
     /// The most that a channel's queues held so far, at its ends: to be compared with what admission computed
@@ -79,7 +79,7 @@ impl Endpoint {
 
     /// The stage deadlines of a sending channel.
     pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
-        Some(self.channels.get(channel)?.job.try_as_sender_ref()?.stages())
+        Some(self.channels.get(channel)?.job.try_as_sender_ref()?.stages)
     }
 
     /// The cause for which a message of `channel`, delivered just now, was complete `lateness` after its bound, which is `spare`

@@ -94,8 +94,8 @@ impl ChannelJob {
     #[inline]
     pub(super) fn packets(&self) -> usize {
         match self {
-            Self::Sender(sending) => sending.packets(),
-            Self::Onward(onward) => onward.relaying.packets(),
+            Self::Sender(sending) => sending.packets.len(),
+            Self::Onward(onward) => onward.relaying.packets.len(),
             Self::Receiver(_) | Self::Inward(_) => 0,
         }
     }
@@ -124,7 +124,7 @@ impl ChannelJob {
     ) -> Option<LeavingPacket> {
         match self {
             Self::Sender(sending) => {
-                let packet = sending.pop_packet()?;
+                let packet = sending.packets.pop()?;
                 let Packet { frame, payload, sequence, last, sent, message_arrival, logical_arrival, deadline, .. } =
                     packet;
                 let taken = packet.handed_over.explained(message_arrival, stolen);
@@ -142,7 +142,7 @@ impl ChannelJob {
                 })
             }
             Self::Onward(DownstreamSide { relaying, .. }) => {
-                let packet = relaying.pop()?;
+                let packet = relaying.packets.pop()?;
                 let area = frames.packet_mut(&packet.frame);
                 write_receiver(area, remote.0, remote.1);
                 let waited = relaying.waited(now, &packet);
@@ -173,7 +173,7 @@ impl ChannelJob {
                 c.sent_bytes += u64::from(payload);
                 c.sent += u64::from(last);
                 c.late += u64::from(last && late);
-                if sending.packets() > usize::from(making)
+                if sending.packets.len() > usize::from(making)
                     && let Some(head) = sending.head()
                 {
                     enqueue(head);
@@ -195,7 +195,7 @@ impl ChannelJob {
     pub(super) fn is_drained(&self) -> bool {
         match self {
             Self::Sender(sending) => sending.is_drained(),
-            Self::Onward(onward) => onward.relaying.is_drained(),
+            Self::Onward(onward) => onward.relaying.packets.is_empty(),
             Self::Receiver(_) | Self::Inward(_) => true,
         }
     }
@@ -296,11 +296,11 @@ impl ChannelJob {
     /// Frames that are kept for it.
     pub(super) fn frame_quota(&self) -> usize {
         match self {
-            Self::Sender(sending) => sending.frame_quota(),
+            Self::Sender(sending) => sending.packets.capacity(),
             Self::Receiver(receiving) if receiving.shares_frames() => 0,
-            Self::Receiver(receiving) => receiving.frame_quota(),
+            Self::Receiver(receiving) => receiving.packets.capacity(),
             Self::Inward(_) => 0,
-            Self::Onward(onward) => onward.relaying.frame_quota(),
+            Self::Onward(onward) => onward.relaying.packets.capacity(),
         }
     }
 
@@ -312,7 +312,8 @@ impl ChannelJob {
 
     /// Frames that it holds of those that best effort shares.
     pub(super) fn shared_frames(&self) -> usize {
-        self.try_as_receiver_ref().filter(|receiving| receiving.shares_frames()).map_or(0, ReceivingChannel::waiting)
+        let sharing = self.try_as_receiver_ref().filter(|receiving| receiving.shares_frames());
+        sharing.map_or(0, |receiving| receiving.packets.len())
     }
 
     /// True if something is promised to its user.

@@ -172,7 +172,7 @@ impl Endpoint {
             relaying.refused(DropReason::Stale);
             return Some(frame);
         }
-        let waits_already = !relaying.is_drained();
+        let waits_already = !relaying.packets.is_empty();
         let held_up = |since| stretched(self.gaps.stolen(since, now), self.config.stretch_ppm);
         if let Err((frame, _)) = relaying.accept(found, view, frame, held_up) {
             return Some(frame);

@@ -55,7 +55,7 @@ impl Endpoint {
             for &(channel, stages) in &change.stages {
                 let Some(state) = self.channels.get_mut(channel) else { continue };
                 let Some(sending) = state.job.try_as_sender_mut() else { continue };
-                sending.set_stages(stages);
+                sending.stages = stages;
                 if let Some(work) = state.job.work(self.config.quantum) {
                     self.jobs.processor.renew(now, channel.index(), work);
                 }

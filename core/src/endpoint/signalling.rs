@@ -128,7 +128,7 @@ impl Endpoint {
             return;
         }
         let Some(sending) = state.job.try_as_sender_mut() else { return };
-        sending.set_stages(stages);
+        sending.stages = stages;
         state.association.enter(SignalState::Open, now);
         self.set_timer(channel);
     }

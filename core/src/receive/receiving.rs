@@ -55,7 +55,8 @@ pub struct ReceivingChannel {
     slotted: u64,
     /// The slot behind the last that was given: free, if messages are done in their order.
     after: u16,
-    packets: Ring<ArrivedPacket>,
+    /// The packets that wait for the handler; its frame quota is what they can be at most.
+    pub(crate) packets: Ring<ArrivedPacket>,
     /// Messages that were given up and of which packets wait.
     left: Vec<AbandonedMessage>,
     slots: Box<[Option<Slot>]>,
@@ -135,10 +136,6 @@ impl ReceivingChannel {
         }
     }
 
-    /// Frames that its packet queue can hold: its quota.
-    pub fn frame_quota(&self) -> usize {
-        self.packets.capacity()
-    }
     /// True if the network delayed the last packet for longer than it may; never for best effort.
     #[inline]
     pub(crate) fn is_delayed(&self) -> bool {
@@ -148,10 +145,6 @@ impl ReceivingChannel {
     #[inline]
     pub(crate) fn shares_frames(&self) -> bool {
         !self.terms.service.is_real_time()
-    }
-    /// Packets that wait for the handler.
-    pub(crate) fn waiting(&self) -> usize {
-        self.packets.len()
     }
     /// Messages with a buffer and packets that were here at most. As many buffers as places for complete messages.
     pub(crate) fn peaks(&self) -> (u32, u32) {

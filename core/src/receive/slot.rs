@@ -108,7 +108,7 @@ impl Buffers {
 
 /// A packet that waits for the handler.
 #[derive(Debug)]
-pub(super) struct ArrivedPacket {
+pub(crate) struct ArrivedPacket {
     pub(super) frame: FrameId,
     pub(super) slot: u16,
     pub(super) sequence: u64,

@@ -196,7 +196,8 @@ struct FragmentedMessage {
 #[derive(Debug)]
 pub struct SendingChannel {
     config: SendConfig,
-    stages: SendingStages,
+    /// The stage deadlines in force; messages in flight keep theirs.
+    pub(crate) stages: SendingStages,
     /// The promise counts from its stamps: those of the application.
     regulator: Option<Regulator>,
     /// The service counts from its stamps: an interval apart, whenever messages are handed over.
@@ -206,7 +207,8 @@ pub struct SendingChannel {
     next_sequence: u64,
     queue: Ring<QueuedMessage>,
     fragmenting: Option<FragmentedMessage>,
-    packets: Ring<Packet>,
+    /// The packets that wait for the link; its frame quota is what they can be at most.
+    pub packets: Ring<Packet>,
     /// The counters.
     pub counters: SendCounters,
 }
@@ -233,21 +235,9 @@ impl SendingChannel {
     pub fn config(&self) -> &SendConfig {
         &self.config
     }
-    /// The stage deadlines in force.
-    pub fn stages(&self) -> SendingStages {
-        self.stages
-    }
-    /// Sets the stage deadlines; messages in flight keep theirs.
-    pub fn set_stages(&mut self, stages: SendingStages) {
-        self.stages = stages;
-    }
     /// The payload size that both sides agreed on; must not exceed the configured one.
     pub fn set_packet(&mut self, packet: u32) {
         self.config.packet = packet.min(self.config.packet).max(1);
-    }
-    /// Frames that its packet queue can hold: its quota.
-    pub fn frame_quota(&self) -> usize {
-        self.packets.capacity()
     }
     /// True if nothing waits for the handler or the link.
     pub fn is_drained(&self) -> bool {
@@ -467,10 +457,6 @@ impl SendingChannel {
         Some(StepResult { piece, bytes: payload as u32, part_end, spent })
     }
 
-    /// Packets that wait for the link.
-    pub fn packets(&self) -> usize {
-        self.packets.len()
-    }
     /// The packet that is next for the link, as the link scheduler sees it.
     pub fn head(&self) -> Option<PacketHead> {
         let packet = self.packets.front()?;
@@ -478,11 +464,6 @@ impl SendingChannel {
             Service::RealTime(_) => PacketHead::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
             Service::BestEffort { .. } => PacketHead::BestEffort,
         })
-    }
-
-    /// Takes the packet that the link scheduler picked.
-    pub fn pop_packet(&mut self) -> Option<Packet> {
-        self.packets.pop()
     }
 
     /// Empties everything: frames go back to the region, messages to the caller one by one through `spent`.
