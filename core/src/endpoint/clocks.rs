@@ -372,7 +372,7 @@ impl Endpoint {
         let (wants_wall, by_walls) = (peer.clock.wants_wall(), peer.clock.rests_on_walls());
         if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
             // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
-            let own = self.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
+            let own = self.config.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
             let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
             self.clocks.note_settled(channel.peer, settled, by_walls, ahead);
         }

@@ -70,9 +70,6 @@ pub(super) const SHARES: u8 = 31;
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) scheduler: LinkScheduler,
-    /// A.
-    pub(super) look_ahead: Duration,
-    pub(super) best_effort: BestEffort,
     /// Channels that have something to say, a frame a turn; the lists of peers take turns. It is written when it leaves, so
     /// nothing can overflow.
     pub(super) speaking: FifoSet,
@@ -93,8 +90,6 @@ impl LinkState {
         let LinkConfig { model, look_ahead, horizon, best_effort } = *config;
         Self {
             scheduler: LinkScheduler::new(model, look_ahead, horizon, &best_effort, capacity),
-            look_ahead,
-            best_effort,
             speaking: FifoSet::with_capacity(capacity),
             last_share: SENDING,
             farewells: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),

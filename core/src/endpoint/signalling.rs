@@ -101,8 +101,8 @@ impl Endpoint {
         let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((SendSetup(channel), Refusal::new(Code::BadParameters, Stage::Link)));
         };
-        let best_effort = link.best_effort;
         channel.unsent_before = link.unsent;
+        let best_effort = self.config.links[usize::from(channel.link)].best_effort;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
             Some(ChannelTerms { service, packet, .. }) => {
                 let packet = if service.is_real_time() { packet } else { packet.min(best_effort.packet_max) };
@@ -395,8 +395,8 @@ impl Endpoint {
         let packet = u32::from(open.packet).min(self.config.packet);
         // Of a real-time channel the driver admits as many packets as the request says.
         let most = limits::MAX_PACKETS_PER_MESSAGE;
-        if let Some(state) = self.links.get(usize::from(link))
-            && let Err(error) = check_packets(&service, &state.best_effort, packet, most)
+        if let Some(config) = self.config.links.get(usize::from(link))
+            && let Err(error) = check_packets(&service, &config.best_effort, packet, most)
         {
             return self.send_refusal(link, peer, token, &Refusal::from(error));
         }
@@ -441,7 +441,7 @@ impl Endpoint {
         // Smaller packets are fine as long as a message needs no more of them than this host has admitted, or a relay has room
         // for.
         let most = packets(service.max_message(), packet);
-        let best_effort = self.links[usize::from(channel.link)].best_effort;
+        let best_effort = self.config.links[usize::from(channel.link)].best_effort;
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
         if let Some(onward) = channel.job.try_as_onward_mut() {
             onward.receiver_has_same_clock = same_clock;
