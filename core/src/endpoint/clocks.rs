@@ -108,8 +108,8 @@ pub(super) struct PeerClocks {
     /// This host's wall clock, as it was read last, if its kernel vouched for it; and whether it is to be read.
     wall: Option<WallReading>,
     wants_wall: bool,
-    /// Peers' places, a bit each: what is told of these waits for that reading.
-    await_wall: [u64; MAX_PEER_CLOCKS / 64],
+    /// Peers' places: what is told of these waits for that reading.
+    await_wall: FifoSet,
     /// Channels of which messages wait for their judgement, and how many of them are still to be looked at.
     waiting: FifoSet,
     to_look_at: usize,
@@ -131,18 +131,17 @@ pub(super) struct PeerClocks {
 impl PeerClocks {
     /// Allocates the table. The host's clock begins in `epoch`.
     pub(super) fn new(config: ClockConfig, channels: usize, epoch: u8) -> Self {
-        let mut peers = Vec::new();
-        peers.resize_with(channels.min(MAX_PEER_CLOCKS), || None);
+        let most = channels.min(MAX_PEER_CLOCKS);
         Self {
             config,
-            peers,
+            peers: (0..most).map(|_| None).collect(),
             epoch,
             begun: None,
             own_epoch: 0,
             went_ahead: None,
             wall: None,
             wants_wall: false,
-            await_wall: [0; MAX_PEER_CLOCKS / 64],
+            await_wall: FifoSet::with_capacity(most),
             waiting: FifoSet::with_capacity(channels),
             to_look_at: 0,
             waits: 0,
@@ -152,7 +151,7 @@ impl PeerClocks {
             due: None,
             displaced: None,
             unknown: PeerClock::new(config.drift_ppm, config.period),
-            watched: WatchedPeers::new(channels.min(MAX_PEER_CLOCKS)),
+            watched: WatchedPeers::new(most),
         }
     }
 
@@ -215,14 +214,6 @@ impl PeerClocks {
             None => self.overdue = reports,
         }
         self.to_look_at = self.waits;
-    }
-
-    /// Looks at those who wait for reports of a peer once this host's wall clock is read.
-    fn await_wall(&mut self, place: Option<u16>) {
-        let place = place.map_or(0, usize::from);
-        if let Some(word) = self.await_wall.get_mut(place / 64) {
-            *word |= 1 << (place % 64);
-        }
     }
 
     /// The time at which messages that wait are to be looked at.
@@ -379,7 +370,7 @@ impl Endpoint {
         let place = channel.clock;
         self.clocks.wants_wall |= heard.refused.is_none();
         if heard.upper && wants_wall {
-            self.clocks.await_wall(place);
+            place.into_iter().for_each(|place| self.clocks.await_wall.push_back(0, place.into()));
         } else if heard.upper || heard.contradiction || heard.refuted || heard.wall_refuted {
             self.clocks.look(place);
         }
@@ -483,17 +474,12 @@ impl Endpoint {
         let clocks = &mut self.clocks;
         let wall = wall.filter(|wall| clocks.epoch_at(wall.at) <= MAX_EPOCH);
         (clocks.wall, clocks.wants_wall) = (wall, false);
-        for (word, awaits) in core::mem::take(&mut clocks.await_wall).into_iter().enumerate() {
-            let mut awaits = awaits;
-            while awaits != 0 {
-                let place = u16::try_from(word * 64 + awaits.trailing_zeros() as usize).ok();
-                awaits &= awaits - 1;
-                let own_epoch = clocks.own_epoch;
-                if let Some(peer) = clocks.at(place) {
-                    peer.clock.set_epoch(own_epoch);
-                    peer.clock.read_wall(wall);
-                    clocks.look(place);
-                }
+        while let Some(place) = clocks.await_wall.pop_front(0) {
+            let (place, own_epoch) = (u16::try_from(place).ok(), clocks.own_epoch);
+            if let Some(peer) = clocks.at(place) {
+                peer.clock.set_epoch(own_epoch);
+                peer.clock.read_wall(wall);
+                clocks.look(place);
             }
         }
     }
