@@ -20,6 +20,11 @@ pub(super) const CREDIT: Duration = Duration::from_secs(1);
 /// blaming it for what happened in transit.
 #[derive(Debug, Default)]
 struct SenderClaims {
+    interval: Duration,
+    /// The largest time by which a logical arrival may be ahead of now.
+    ahead: Duration,
+    /// The time that messages that were overtaken may take up at once.
+    overtaken: Duration,
     /// Messages below this number are behind the latest one that was believed, or are it.
     next: u64,
     /// The earliest logical arrival of message `next`.
@@ -35,21 +40,16 @@ struct SenderClaims {
 }
 
 impl SenderClaims {
-    /// True if a message that uses up `taken` is in order, or there is time for it where it was overtaken.
-    fn has_place(&self, sequence: u64, taken: Duration) -> bool {
-        sequence >= self.next || taken <= self.skipped
+    /// True if a message that uses up `intervals` is in order, or there is time for it where it was overtaken.
+    fn has_place(&self, sequence: u64, intervals: u32) -> bool {
+        sequence >= self.next || self.interval * u64::from(intervals) <= self.skipped
     }
 
     /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
     /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
     /// make a message late by its sender's word alone.
-    fn take(
-        &mut self,
-        now: Instant,
-        header: &DataHeader,
-        intervals: u32,
-        ClaimLimits { interval, ahead, overtaken }: ClaimLimits,
-    ) -> Option<Instant> {
+    fn take(&mut self, now: Instant, header: &DataHeader, intervals: u32) -> Option<Instant> {
+        let Self { interval, ahead, overtaken, .. } = *self;
         let (claim, taken) = (header.logical_arrival, interval * u64::from(intervals));
         let Some(beyond) = header.sequence.checked_sub(self.next) else {
             // Overtaken by message next − 1: as many intervals before it as messages.
@@ -74,19 +74,10 @@ impl SenderClaims {
             latest: arrival,
             refused: 0,
             skipped: (self.skipped + skipped).min(overtaken),
+            ..*self
         };
         Some(claim.max(earliest))
     }
-}
-
-/// The limits of a channel's allegations.
-#[derive(Clone, Copy, Debug)]
-struct ClaimLimits {
-    interval: Duration,
-    /// The largest time by which a logical arrival may be ahead of now.
-    ahead: Duration,
-    /// The time that messages that were overtaken may take up at once.
-    overtaken: Duration,
 }
 
 /// The reason why a message has no place in time.
@@ -113,12 +104,9 @@ pub(crate) struct PolicedMessage {
 /// The policing of one channel at one host.
 #[derive(Debug)]
 pub(crate) struct ChannelPolicer {
-    contract: Contract,
     /// From the logical arrival at the sender to the one here.
     upstream: Duration,
     same_clock: bool,
-    /// The time that messages that were overtaken may take up at once.
-    overtaken: Duration,
     regulator: Regulator,
     /// Where the clocks differ: the judge of whether messages keep the contract, by their arrivals. When they were found depends on this host.
     arrivals: Regulator,
@@ -130,10 +118,10 @@ impl ChannelPolicer {
     /// `same_clock` if the times that it alleges are on our clock. Messages that were overtaken may use up `overtaken` intervals
     /// at once.
     pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool, overtaken: u64) -> Self {
-        let regulator = Regulator::new(contract.interval());
-        let overtaken = contract.interval() * overtaken;
-        let arrivals = regulator.clone();
-        Self { contract, upstream, same_clock, overtaken, regulator, arrivals, claims: SenderClaims::default() }
+        let (interval, ahead) = (contract.interval(), contract.most_ahead() + upstream);
+        let [regulator, arrivals] = [(); 2].map(|()| Regulator::new(interval));
+        let claims = SenderClaims { interval, ahead, overtaken: interval * overtaken, ..SenderClaims::default() };
+        Self { upstream, same_clock, regulator, arrivals, claims }
     }
 
     /// No message of the channel can have arrived at its sender before `now`.
@@ -145,7 +133,7 @@ impl ChannelPolicer {
 
     /// False if the message was overtaken by more than is believed: it comes too late to be of use.
     pub(crate) fn has_place(&self, header: &DataHeader, intervals: u32) -> bool {
-        !self.same_clock || self.claims.has_place(header.sequence, self.contract.interval() * u64::from(intervals))
+        !self.same_clock || self.claims.has_place(header.sequence, intervals)
     }
 
     /// Judges the message of which the first packet was found then. It uses up `intervals` intervals. Whether it keeps the contract is
@@ -160,14 +148,10 @@ impl ChannelPolicer {
             false => now,
         };
         let stamp = self.regulator.stamp(alleged);
-        let interval = self.contract.interval();
-        let ahead = self.contract.most_ahead() + self.upstream;
         let believed = match self.same_clock {
-            true => {
-                let allowed = ClaimLimits { interval, ahead, overtaken: self.overtaken };
-                self.claims.take(arrived, header, intervals, allowed).ok_or(PolicingDrop::Contract)
-            }
+            true => self.claims.take(arrived, header, intervals).ok_or(PolicingDrop::Contract),
             false => {
+                let ahead = self.claims.ahead;
                 let conforming = self.arrivals.stamp(arrived);
                 let keeps = conforming.logical_arrival.since(arrived) <= ahead;
                 if keeps {
