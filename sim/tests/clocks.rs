@@ -43,15 +43,15 @@ fn judged(
             own_epoch: 0,
             least: Duration::ZERO,
             deadline: ms(20),
-            token: 7,
+            token: [7, 8],
         };
         let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
         assert_eq!(clock.relation(receiver.reading(now)), ClockRelation::Estimated);
-        assert!(!pending.push(clock, &message).is_late);
+        assert_eq!((pending.push(clock, &message), pending.undecided()), (None, 1));
         world.run_until(now + ms(450));
         let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
         let judged = pending.settle(clock, receiver.reading(now + ms(450))).unwrap();
-        assert_eq!((judged.verdict, judged.token), (DeadlineVerdict::InTime, 7), "{judged:?}");
+        assert_eq!((judged.verdict, judged.token), (DeadlineVerdict::InTime, [7, 8]), "{judged:?}");
         let (error, round_trip) = (clock.error().unwrap(), clock.round_trip().unwrap());
         assert!(error <= round_trip, "{error:?} of a round trip of {round_trip:?}");
         all.push((judged.lower, judged.upper, error));

@@ -60,7 +60,7 @@ mod tests;
 mod wall;
 
 pub use peer::{ClockRelation, ExchangeEffect, ExchangeRejection, PeerClock, UnknownReason};
-pub use pending::{CompletedMessage, DeadlineVerdict, FirstJudgement, JudgedMessage, PendingMessages};
+pub use pending::{CompletedMessage, DeadlineVerdict, JudgedMessage, PendingMessages};
 pub use wall::WallReading;
 
 use crate::units::Instant;

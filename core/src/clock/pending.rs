@@ -22,8 +22,8 @@ pub struct CompletedMessage {
     pub least: Duration,
     /// The longest time that it may take.
     pub deadline: Duration,
-    /// A value for the caller, not looked at here.
-    pub token: u64,
+    /// Values for the caller, not looked at here.
+    pub token: [u32; 2],
 }
 
 /// The judgement of a message by its deadline.
@@ -50,8 +50,8 @@ pub struct JudgedMessage {
     pub deadline: Duration,
     /// The judgement.
     pub verdict: DeadlineVerdict,
-    /// The caller's value.
-    pub token: u64,
+    /// The caller's values.
+    pub token: [u32; 2],
 }
 
 impl JudgedMessage {
@@ -59,17 +59,6 @@ impl JudgedMessage {
     pub fn width(&self) -> Option<Duration> {
         self.upper.map(|upper| upper - self.lower)
     }
-}
-
-/// The part of the judgement that is known at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FirstJudgement {
-    /// The least time that it can have taken.
-    pub lower: Duration,
-    /// True if that is beyond its deadline. It stays so.
-    pub is_late: bool,
-    /// The oldest message, judged with the present bounds because there was no room for both.
-    pub displaced: Option<JudgedMessage>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -118,8 +107,9 @@ impl PendingMessages {
         self.entries.is_empty()
     }
 
-    /// Adds a message from the peer with this clock, which knows the message's own epoch or one before it.
-    pub fn push(&mut self, clock: &PeerClock, message: &CompletedMessage) -> FirstJudgement {
+    /// Adds a message from the peer with this clock, which knows the message's own epoch or one before it. Returns the oldest message, judged with
+    /// the present bounds, if there was no room for both.
+    pub fn push(&mut self, clock: &PeerClock, message: &CompletedMessage) -> Option<JudgedMessage> {
         let lower = clock.lower_latency(message).unwrap_or_default().max(message.least);
         let CompletedMessage { sent, epoch, own_epoch, .. } = *message;
         let era = clock.is_within(sent, epoch, own_epoch).then(|| clock.era());
@@ -127,9 +117,8 @@ impl PendingMessages {
         let displaced = if self.entries.is_full() { self.finish(clock) } else { None };
         // There is room now.
         let _ = self.entries.push(entry);
-        let is_late = entry.is_late();
-        self.late = self.late.saturating_add(is_late.into());
-        FirstJudgement { lower, is_late, displaced }
+        self.late = self.late.saturating_add(entry.is_late().into());
+        displaced
     }
 
     /// The next message that is judged by `now`, in order.

@@ -190,7 +190,7 @@ impl PeerClocks {
             own_epoch,
             least: Duration::ZERO,
             deadline: Duration::MAX,
-            token: 0,
+            token: [0; 2],
         })
     }
 

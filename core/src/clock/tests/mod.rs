@@ -365,9 +365,9 @@ fn no_lie_stops_it() {
                         own_epoch: epoch,
                         least,
                         deadline,
-                        token: 0,
+                        token: [0; 2],
                     };
-                    settled += usize::from(pending.push(&clock, &message).displaced.is_some());
+                    settled += usize::from(pending.push(&clock, &message).is_some());
                     pushed += 1;
                 }
             }
@@ -493,11 +493,12 @@ fn what_was_sent_before_our_epoch_is_not_judged_where_it_may_come() {
             own_epoch: 1,
             least: Duration::ZERO,
             deadline: Duration::from_nanos(50),
-            token: 0,
+            token: [0; 2],
         };
         let mut pending = PendingMessages::new(2);
         let _ = clock.hear(&ClockExchange { said: at(70), heard: None, epoch: 0, wall: None }, at(80), 1);
-        assert_eq!(pending.push(&clock, &message(110, second + 120)).is_late, !is_older, "it took 10");
+        assert_eq!(pending.push(&clock, &message(110, second + 120)), None);
+        assert_eq!(pending.undecided(), usize::from(is_older), "it took 10");
         let own = clock.say(at(second + 130), 1, None).said;
         let heard = Some(StampReport { said: own, heard_at: at(140) });
         let _ = clock.hear(&ClockExchange { said: at(150), heard, epoch: 0, wall: None }, at(second + 160), 1);
@@ -543,17 +544,24 @@ fn a_message_that_finds_no_room_settles_the_oldest_as_it_is() {
     let mut pending = PendingMessages::new(2);
     let mut push = |token, least| {
         let (least, deadline) = (Duration::from_nanos(least), Duration::from_nanos(50));
-        let message =
-            CompletedMessage { sent: at(10), completed: at(20), epoch: 0, own_epoch: 0, least, deadline, token };
+        let message = CompletedMessage {
+            sent: at(10),
+            completed: at(20),
+            epoch: 0,
+            own_epoch: 0,
+            least,
+            deadline,
+            token: [token; 2],
+        };
         pending.push(&clock, &message)
     };
-    assert_eq!(push(1, 51), FirstJudgement { lower: Duration::from_nanos(51), is_late: true, displaced: None });
-    assert!(!push(2, 50).is_late);
-    let displaced = push(3, 0).displaced.unwrap();
-    assert_eq!((displaced.token, displaced.verdict, displaced.upper), (1, DeadlineVerdict::Late, None));
+    assert_eq!([push(1, 51), push(2, 50)], [None; 2]);
+    let displaced = push(3, 0).unwrap();
+    assert_eq!((displaced.token, displaced.verdict), ([1; 2], DeadlineVerdict::Late));
+    assert_eq!((displaced.lower, displaced.upper), (Duration::from_nanos(51), None));
     // They came before anything was heard of the peer's epoch, and it does not come for as long as they wait for it.
     assert_eq!(pending.settle(&clock, at(20)), None);
     let late = at(20 + 400 * MILLI);
-    let settled = [(); 3].map(|()| pending.settle(&clock, late).map(|judged| (judged.token, judged.verdict)));
+    let settled = [(); 3].map(|()| pending.settle(&clock, late).map(|judged| (judged.token[0], judged.verdict)));
     assert_eq!(settled, [Some((2, DeadlineVerdict::Undecided)), Some((3, DeadlineVerdict::Undecided)), None]);
 }

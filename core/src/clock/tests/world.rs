@@ -64,7 +64,7 @@ impl Estimator for OwnEstimator {
         self.0.read_wall(wall)
     }
     fn push(&mut self, message: &CompletedMessage) -> Option<JudgedMessage> {
-        self.1.push(&self.0, message).displaced
+        self.1.push(&self.0, message)
     }
     fn poll(&mut self, now: Instant, epoch: u8) -> Option<JudgedMessage> {
         self.0.set_epoch(epoch);
@@ -338,7 +338,7 @@ impl<'a, E: Estimator> World<'a, E> {
     }
 
     fn note(&mut self, host: usize, judged: JudgedMessage) {
-        let (sent_at, took, is_early) = self.sent[usize::try_from(judged.token).unwrap()];
+        let (sent_at, took, is_early) = self.sent[judged.token[0] as usize];
         if self.rules.told || host == 1 {
             self.outcomes.push(Outcome { host, sent_at, took, is_early, judged });
         }
@@ -405,13 +405,12 @@ impl<'a, E: Estimator> World<'a, E> {
                     own_epoch: 0,
                     least: Duration::ZERO,
                     deadline: Duration::from_nanos(self.rules.deadline),
-                    token: token as u64,
+                    token: [token as u32; 2],
                 };
                 self.soon(now, host, Event::Push(message));
             }
             Event::Push(message) => {
-                self.sent[usize::try_from(message.token).unwrap()].2 =
-                    !self.heard[host].iter().any(|heard| heard.upper);
+                self.sent[message.token[0] as usize].2 = !self.heard[host].iter().any(|heard| heard.upper);
                 if let Some(judged) = self.ends[host].push(&CompletedMessage { own_epoch: epoch, ..message }) {
                     self.note(host, judged);
                 }

@@ -9,19 +9,7 @@ use super::super::delivered::{DeliveredMessage, SenderStamps};
 use super::ReceivingChannel;
 use crate::clock::{ClockRelation, CompletedMessage, DeadlineVerdict, JudgedMessage, MAX_EPOCH, PeerClock};
 use crate::units::{Duration, Instant};
-use crate::wire::MessageCounts;
-
-/// The values that a pending message keeps beside those for its judgement, in one word, each to a microsecond, up to an hour: the time before its
-/// logical arrival at which it was sent, and how much of a delay there is evidence outside Laxity for.
-fn token(ahead: Duration, excused: Duration) -> u64 {
-    let [ahead, excused] = [ahead, excused].map(|span| (span.as_nanos() / 1_000).min(u32::MAX.into()));
-    excused << u32::BITS | ahead
-}
-
-/// Both again.
-fn of_token(token: u64) -> [Duration; 2] {
-    [token & u64::from(u32::MAX), token >> u32::BITS].map(Duration::from_micros)
-}
+use crate::wire::{MessageCounts, micros_saturating};
 
 /// The knowledge about a sender's clock.
 #[derive(Clone, Copy, Debug)]
@@ -124,7 +112,7 @@ impl ReceivingChannel {
             own_epoch,
             least: if is_steady { clock.least_of((ahead + at_hosts).saturating_sub(early)) } else { Duration::ZERO },
             deadline,
-            token: 0,
+            token: [0; 2],
         };
         let lower = clock.lower_latency(&message);
         delivered.least = lower.unwrap_or_default().max(message.least).saturating_sub(ahead);
@@ -136,9 +124,10 @@ impl ReceivingChannel {
                 excused = evidence.network + evidence.platform + evidence.sender;
             }
         }
-        message.token = token(ahead, excused);
+        // Kept beside what its judgement needs, each to a microsecond, up to an hour.
+        message.token = [ahead, excused].map(micros_saturating);
         let Some(pending) = self.pending.as_mut() else { return };
-        if let Some(judged) = pending.push(clock, &message).displaced {
+        if let Some(judged) = pending.push(clock, &message) {
             self.displaced = Some(self.count(completed, known, &judged));
         }
     }
@@ -176,7 +165,7 @@ impl ReceivingChannel {
         let is_estimated = known.clock.relation(now) == ClockRelation::Estimated;
         self.counters.clock_error = known.clock.error().filter(|_| is_estimated).unwrap_or(Duration::MAX);
         let JudgedMessage { verdict, token, .. } = *judged;
-        let [ahead, excused] = of_token(token);
+        let [ahead, excused] = token.map(|micros| Duration::from_micros(micros.into()));
         let lower = judged.lower.saturating_sub(ahead);
         let upper = judged.upper.map(|upper| upper.saturating_sub(ahead));
         let latency = judged.upper.or((verdict == DeadlineVerdict::Late).then_some(judged.lower));
