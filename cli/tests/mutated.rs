@@ -130,7 +130,7 @@ impl PeerScript {
                 clock,
                 spacing: Duration::ZERO,
             }),
-            2 => Control::Refuse(Refuse::new(&Refusal::new(Code::Declined, Stage::Route), "no")),
+            2 => Control::Refuse(Refuse { refusal: Refusal::new(Code::Declined, Stage::Route), detail: "no" }),
             3 | 4 => {
                 let exchange = self.exchange();
                 Control::Keepalive(Keepalive { channel, key, sent, exchange, ..Keepalive::default() })

@@ -327,7 +327,7 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
                     greedy.send_to(&frame[..len], to).unwrap();
                     break Ok(());
                 }
-                (_, Control::Refuse(refuse)) => break Err(refuse.refusal().code),
+                (_, Control::Refuse(refuse)) => break Err(refuse.refusal.code),
                 (_, other) => panic!("{other:?}"),
             }
         }

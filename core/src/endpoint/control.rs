@@ -162,7 +162,7 @@ impl Endpoint {
         if let Some(error) = refusal.contract {
             let _ = write!(detail, "{error}");
         }
-        self.answer(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
+        self.answer(link, peer, token, &Control::Refuse(Refuse { refusal: *refusal, detail: detail.as_str() }));
     }
 
     /// Answers a frame of another major version, unless it is such an answer itself.

@@ -289,7 +289,7 @@ impl Endpoint {
                     let mut detail = ShortText::default();
                     let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
-                    self.answer(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
+                    self.answer(link, peer, token, &Control::Refuse(Refuse { refusal, detail: detail.as_str() }));
                 }
                 return;
             }
@@ -306,7 +306,7 @@ impl Endpoint {
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
             Control::Refuse(refuse) => {
                 let asked = |key| self.channels.get(key).is_some_and(|channel| channel.is_question);
-                let refusal = match refuse.refusal() {
+                let refusal = match refuse.refusal {
                     // It says so to who did not ask.
                     Refusal { code: Code::WouldFit, .. } if !self.outgoing(peer, token).is_some_and(asked) => {
                         Refusal::new(Code::Protocol, Stage::ReceivingProcessor)

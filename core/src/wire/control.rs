@@ -20,6 +20,7 @@ use super::messages::{
 };
 use super::{FrameKind, KIND_AT, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::admission::incoming::MAX_SPACING;
+use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::limits::{DECAY_FACTOR, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
@@ -90,7 +91,7 @@ impl ControlType {
         match self {
             Self::Open => Control::Open(Open::default()),
             Self::Accept => Control::Accept(Accept::default()),
-            Self::Refuse => Control::Refuse(Refuse::default()),
+            Self::Refuse => Control::Refuse(Refuse { refusal: Refusal::new(Code::Protocol, Stage::Route), detail: "" }),
             Self::Keepalive => Control::Keepalive(Keepalive::default()),
             Self::Status => Control::Status(Status::default()),
             Self::Close => Control::Close(Close::default()),
@@ -232,14 +233,14 @@ impl Accept {
 
 impl<'a> Refuse<'a> {
     fn pass(self, fields: &mut impl Pass<'a>) -> Result<Self, WireError> {
+        let Refusal { code, stage, at, least_deadline, .. } = self.refusal;
+        let code = Code::from_repr(fields.number(tag::CODE, code as u16)?).unwrap_or(Code::Protocol);
+        let stage = Stage::from_repr(fields.number(tag::STAGE, stage as u8)?).unwrap_or(Stage::Route);
+        let at = fields.optional(tag::AT, at.map(Instant::as_nanos))?.map(Instant::from_nanos);
+        let least_deadline = fields.optional_span(tag::LEAST_DEADLINE, least_deadline)?;
         let detail = Some(self.detail).filter(|detail| !detail.is_empty());
-        Ok(Self {
-            code: fields.number(tag::CODE, self.code)?,
-            stage: fields.number(tag::STAGE, self.stage)?,
-            at: fields.optional(tag::AT, self.at.map(Instant::as_nanos))?.map(Instant::from_nanos),
-            least_deadline: fields.optional_span(tag::LEAST_DEADLINE, self.least_deadline)?,
-            detail: fields.text(tag::DETAIL, detail)?.unwrap_or(""),
-        })
+        let detail = fields.text(tag::DETAIL, detail)?.unwrap_or("");
+        Ok(Self { refusal: Refusal { at, least_deadline, ..Refusal::new(code, stage) }, detail })
     }
 }
 

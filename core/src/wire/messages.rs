@@ -4,13 +4,13 @@
 
 use super::fields::{self as tag, Field};
 use super::{WireError, check_range};
-use crate::admission::{Code, Refusal, Stage};
+use crate::admission::Refusal;
 use crate::cause::Misses;
 use crate::clock::ClockExchange;
 use crate::contract::{Contract, ContractError, Service};
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
 use crate::probability::Probability;
-use crate::units::{Duration, Instant, Rate};
+use crate::units::{Duration, Rate};
 
 /// The kind of service that is asked for: `service` in OPEN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::FromRepr)]
@@ -22,7 +22,7 @@ pub enum ServiceKind {
     RealTime = 0,
     /// Best effort, which has `max_message` and `burst` only.
     BestEffort = 1,
-    /// Whether a contract would be granted: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
+    /// Whether a contract would be granted: nothing is opened, and REFUSE says [`Code::WouldFit`](crate::admission::Code::WouldFit) or what stands in the way.
     /// Applications of other processes cannot ask for it.
     #[cfg_attr(feature = "serde", serde(skip))]
     Question = 2,
@@ -183,45 +183,15 @@ impl Accept {
 }
 
 /// REFUSE: the channel is refused.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refuse<'a> {
-    /// The number of a [`Code`]; all, a later minor version may have more.
-    pub code: u16,
-    /// The number of a [`Stage`]; all, likewise.
-    pub stage: u8,
-    /// As [`Refusal::at`]; all.
-    pub at: Option<Instant>,
-    /// As [`Refusal::least_deadline`]; all.
-    pub least_deadline: Option<Duration>,
+    /// The reason, with all that is transmitted of it: [`Refusal::contract`] is not; put its text into `detail`. All codes, stages and times are read,
+    /// as a later minor version may have more: a code that this version does not know becomes [`Code::Protocol`](crate::admission::Code::Protocol), a stage
+    /// [`Stage::Route`](crate::admission::Stage::Route).
+    pub refusal: Refusal,
     /// An explanation for people, up to [`MAX_DETAIL_BYTES`](super::fields::MAX_DETAIL_BYTES) of UTF-8, empty if there is none. It is the peer's text:
     /// a program that prints it escapes control characters.
     pub detail: &'a str,
-}
-
-impl<'a> Refuse<'a> {
-    /// A refusal as it is transmitted. [`Refusal::contract`] does not; put its text into `detail`.
-    pub fn new(refusal: &Refusal, detail: &'a str) -> Self {
-        Self {
-            code: refusal.code as u16,
-            stage: refusal.stage as u8,
-            at: refusal.at,
-            least_deadline: refusal.least_deadline,
-            detail,
-        }
-    }
-
-    /// The refusal that arrived. A code that this version does not know becomes [`Code::Protocol`], a stage
-    /// [`Stage::Route`].
-    pub fn refusal(&self) -> Refusal {
-        Refusal {
-            at: self.at,
-            least_deadline: self.least_deadline,
-            ..Refusal::new(
-                Code::from_repr(self.code).unwrap_or(Code::Protocol),
-                Stage::from_repr(self.stage).unwrap_or(Stage::Route),
-            )
-        }
-    }
 }
 
 /// KEEPALIVE: the sender is still here.

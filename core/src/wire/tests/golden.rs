@@ -1,6 +1,7 @@
 //! Golden vectors, written by hand from docs/wire.md: other implementations of the formats can use them.
 
 use super::*;
+use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::limits::MAX_CONTROL_PAYLOAD;
@@ -243,13 +244,12 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         clock: 0xC1,
         spacing: Duration::from_millis(6),
     };
-    let refuse = Refuse {
-        code: 7,
-        stage: 4,
+    let refusal = Refusal {
         at: Some(Instant::from_nanos(200_000)),
         least_deadline: Some(Duration::from_micros(5_200)),
-        detail: "full",
+        ..Refusal::new(Code::from_repr(7).unwrap(), Stage::from_repr(4).unwrap())
     };
+    let refuse = Refuse { refusal, detail: "full" };
     let close = Close {
         channel: 7,
         key: 0xDEAD_BEEF_CAFE_F00D,

@@ -303,7 +303,7 @@ fn numbers_outside_their_range_are_named() {
 fn what_cannot_be_parsed_cannot_be_written() {
     let mut frame = [0; MAX_CONTROL_BYTES];
     let detail = core::str::from_utf8(&[b'd'; 121]).unwrap();
-    let refuse = Control::Refuse(Refuse::new(&Refusal::new(Code::Memory, Stage::Link), detail));
+    let refuse = Control::Refuse(Refuse { refusal: Refusal::new(Code::Memory, Stage::Link), detail });
     assert!(matches!(refuse.write(0, &mut frame), Err(WireError::FieldLength { field: "detail", found: 121, .. })));
     let Control::Open(open) = controls()[0].2 else { panic!("the first is OPEN") };
     assert!(matches!(Control::Open(Open { name: "a b", ..open }).write(0, &mut frame), Err(WireError::Name { .. })));
@@ -401,9 +401,12 @@ fn a_refusal_arrives_as_it_was_meant() {
         least_deadline: Some(Duration::from_millis(7)),
         ..Refusal::new(Code::LinkDeadline, Stage::Link)
     };
-    assert_eq!(Refuse::new(&refusal, "").refusal(), refusal);
-    let unknown = Refuse { code: 999, stage: 99, at: None, least_deadline: None, detail: "" };
-    assert_eq!(unknown.refusal(), Refusal::new(Code::Protocol, Stage::Route));
+    let refuse = Control::Refuse(Refuse { refusal, detail: "" });
+    assert_eq!(Control::parse(&written(1, &refuse)), Ok((1, refuse)));
+    let golden = control_frame(ControlType::Refuse);
+    let unknown = with_value(&with_value(&golden, fields::CODE, &999_u16.to_be_bytes()), fields::STAGE, &[99]);
+    let Ok((_, Control::Refuse(unknown))) = Control::parse(&unknown) else { panic!("all codes and stages are read") };
+    assert_eq!((unknown.refusal.code, unknown.refusal.stage), (Code::Protocol, Stage::Route));
 }
 
 #[test]

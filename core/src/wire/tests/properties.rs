@@ -3,6 +3,7 @@
 use super::golden::{controls, data_frame};
 use super::*;
 use crate::admission::incoming::MAX_SPACING;
+use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
@@ -129,13 +130,13 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
             })
         ),
         (any::<u16>(), any::<u8>(), proptest::option::of(span()), proptest::option::of(span())).prop_map(
-            move |(code, stage, at, least_deadline)| Control::Refuse(Refuse {
-                code,
-                stage,
-                at: at.map(|span| Instant::ZERO + span),
-                least_deadline,
-                detail
-            })
+            move |(code, stage, at, least_deadline)| {
+                let code = Code::from_repr(code % 32).unwrap_or(Code::Protocol);
+                let stage = Stage::from_repr(stage % 8).unwrap_or(Stage::Route);
+                let at = at.map(|span| Instant::ZERO + span);
+                let refusal = Refusal { at, least_deadline, ..Refusal::new(code, stage) };
+                Control::Refuse(Refuse { refusal, detail })
+            }
         ),
         (any::<u32>(), any::<u64>(), number(), number(), spacing(), exchange()).prop_map(
             |(channel, key, sent, unsent, spacing, exchange)| {
