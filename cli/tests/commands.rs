@@ -14,7 +14,7 @@ use common::text;
 use laxity_core::contract::Service;
 use laxity_core::figures::Misses;
 use laxity_core::units;
-use laxity_core::wire::{Accept, Control, MAX_CONTROL_BYTES, MessageCounts, Open};
+use laxity_core::wire::{Accept, Control, MAX_CONTROL_BYTES, MessageCounts, Open, Status};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -563,7 +563,7 @@ fn who_says_at_the_end(socket: &UdpSocket, late: u64, misses: Misses) {
                 clock: 0,
                 spacing: units::Duration::ZERO,
             }),
-            Control::Keepalive(_) => Control::Status(MessageCounts::default().into()),
+            Control::Keepalive(_) => Control::Status(Status::default()),
             Control::Close(close) => {
                 let counts = MessageCounts { delivered: close.sent - late, late, misses, ..MessageCounts::default() };
                 Control::Closed(counts)

@@ -25,7 +25,7 @@ use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::relay::RelayGrant;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, Open, Status};
 
 use pair::{Pair, ms};
 
@@ -198,7 +198,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         );
         relay.control(next, token, &Control::Accept(accept));
         let status = laxity_core::wire::MessageCounts { delivered: sequence, largest: ms(9), ..Default::default() };
-        relay.control(next, token, &Control::Status(status.into()));
+        relay.control(next, token, &Control::Status(Status { counts: status, ..Status::default() }));
         relay.now += ms(10);
         packets += relay.drain(&mut last);
     }

@@ -3,6 +3,7 @@
 use laxity_core::admission::incoming::MAX_SPACING;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::clock::{ClockExchange, StampReport, WallReading};
+use laxity_core::contract::Service;
 use laxity_core::event::{Name, SenderPace};
 use laxity_core::figures::Misses;
 use laxity_core::limits::{
@@ -96,9 +97,9 @@ pub fn control_frame(data: &[u8]) {
         assert_eq!(Control::parse(&again), Ok((its_token, control)));
         if let Control::Open(open) = control {
             assert!(Name::new(open.name).is_ok_and(|name| name.as_str() == open.name));
-            if let Ok(service) = open.service() {
+            if let Ok(service) = Service::try_from(open.traffic) {
                 let same = Open { traffic: service.into(), ..open };
-                assert_eq!(same.service(), Ok(service), "a contract changes on its way");
+                assert_eq!(Service::try_from(same.traffic), Ok(service), "a contract changes on its way");
             }
         }
     }

@@ -388,7 +388,7 @@ impl Endpoint {
             let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
             return self.send_refusal(link, peer, token, &refusal);
         };
-        let service = match open.service() {
+        let service = match Service::try_from(open.traffic) {
             Ok(service) => service,
             Err(error) => return self.send_refusal(link, peer, token, &Refusal::from(error)),
         };

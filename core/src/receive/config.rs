@@ -34,6 +34,14 @@ pub struct ReceiveGrant {
 }
 
 impl ChannelTerms {
+    /// True if a packet with this header can be one of the channel's.
+    #[inline]
+    pub(crate) fn allow(&self, header: &DataHeader) -> bool {
+        let sizes = self.service.min_message()..=self.largest_message();
+        // The last number of all has no successor; no sender gets there by counting.
+        sizes.contains(&header.message_bytes) && header.sequence != u64::MAX && header.check(self.packet).is_ok()
+    }
+
     /// The time before `logical_arrival`, as it is believed, at which the message was sent, by its sender's word; no longer than its contract lets a
     /// message be ahead, and a late one be believed older.
     pub(crate) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {

@@ -235,11 +235,7 @@ impl ReceivingChannel {
         taken: &impl Fn(Instant) -> TimeLoss,
     ) -> Result<u16, DropReason> {
         let header = view.header();
-        let max = self.terms.largest_message();
-        let least = self.terms.service.min_message();
-        // The last number of all has no successor; no sender gets there by counting.
-        let impossible = header.message_bytes > max || header.message_bytes < least || header.sequence == u64::MAX;
-        if impossible || view.check(self.terms.packet).is_err() {
+        if !self.terms.allow(header) {
             return Err(DropReason::Invalid);
         }
         if header.sequence < self.counters.next {

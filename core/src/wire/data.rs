@@ -19,7 +19,7 @@
 //!
 //! The payload is the rest of the frame: its length follows from the datagram's.
 //!
-//! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
+//! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataHeader::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
 
 use super::{FrameKind, KIND_AT, Prefix, WireError, check_range, classify};
@@ -232,14 +232,6 @@ impl<'a> DataView<'a> {
     pub fn tag(&self) -> Option<(&'a [u8], u64)> {
         let (covered, tag) = self.frame.split_at_checked(self.header.frame_bytes())?;
         Some((covered, u64::from_be_bytes(tag.try_into().ok()?)))
-    }
-
-    /// As [`DataHeader::check`].
-    ///
-    /// # Errors
-    /// As [`DataHeader::check`].
-    pub fn check(&self, packet: u32) -> Result<(), WireError> {
-        self.header.check(packet)
     }
 }
 

@@ -142,16 +142,6 @@ pub struct Open<'a> {
     pub pace: SenderPace,
 }
 
-impl Open<'_> {
-    /// The service that the peer asks for, every limit checked.
-    ///
-    /// # Errors
-    /// As [`Contract::new`] and [`Service::best_effort`].
-    pub fn service(&self) -> Result<Service, ContractError> {
-        self.traffic.try_into()
-    }
-}
-
 /// ACCEPT: the channel is open at the receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accept {
@@ -221,12 +211,6 @@ pub struct Status {
     pub spacing: Duration,
     /// As [`Keepalive::exchange`].
     pub exchange: Option<ClockExchange>,
-}
-
-impl From<MessageCounts> for Status {
-    fn from(counts: MessageCounts) -> Self {
-        Self { counts, ..Self::default() }
-    }
 }
 
 /// In STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.

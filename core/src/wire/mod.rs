@@ -13,7 +13,7 @@
 //! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
 //! allocates, and its work is bounded by the length of the frame, of which it reads at most [`MAX_CONTROL_BYTES`] for
 //! control and the header for data. Checks that only the endpoint can make are left to it: whether channel and key match a slot,
-//! whether a contract is possible ([`Open::service`]), whether a fragment fits its channel ([`DataView::check`]). The key
+//! whether a contract is possible ([`Open::traffic`]), whether a fragment fits its channel ([`DataHeader::check`]). The key
 //! tells a stale sender from a current one; it is no cryptography.
 //!
 //! **Versions.** Another major version is [`WireError::Version`], and the answer to it is [`Control::Version`]. Three

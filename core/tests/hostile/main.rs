@@ -14,7 +14,9 @@ use laxity_core::receive::FrameTimes;
 use laxity_core::send::SendConfig;
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, MessageCounts, Open};
+use laxity_core::wire::{
+    Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, MessageCounts, Open, Status,
+};
 
 mod clocks;
 #[path = "../common/config.rs"]
@@ -243,7 +245,7 @@ fn a_granted_peer_that_repeats_itself_crowds_no_other_out() {
         }
         scene.turn();
         if !scene.said_to(receiver, token).is_empty() {
-            scene.hear(receiver, token, &Control::Status(counts(0).into()));
+            scene.hear(receiver, token, &Control::Status(Status { counts: counts(0), ..Status::default() }));
         }
     }
     let ended: Vec<_> = scene.events.iter().filter(|event| matches!(event, Event::Ended { .. })).collect();
@@ -328,8 +330,8 @@ fn a_report_that_cannot_be_is_not_believed() {
         let mut scene = HostileFixture::new();
         let peer = address(1);
         let (channel, token) = scene.open_to(peer);
-        scene.hear(peer, token, &Control::Status(counts(0).into()));
-        scene.hear(peer, token, &Control::Status(report.into()));
+        scene.hear(peer, token, &Control::Status(Status { counts: counts(0), ..Status::default() }));
+        scene.hear(peer, token, &Control::Status(Status { counts: report, ..Status::default() }));
         assert_eq!(scene.endpoint.report(channel), Some(counts(0)), "the last one that can be");
         assert_eq!(scene.endpoint.counters.control_invalid, 1);
         scene.endpoint.close(scene.now, channel);

@@ -322,7 +322,7 @@ fn the_data_frame_is_read_and_written() {
     let view = DataView::parse(&frame).unwrap();
     assert_eq!(view.header(), &header);
     assert_eq!(view.payload(), b"lax");
-    assert_eq!(view.check(4096), Ok(()));
+    assert_eq!(view.header().check(4096), Ok(()));
     assert_eq!(written_data(&header, b"lax"), frame);
     assert_eq!(classify(&frame), Ok(FrameKind::Data));
     assert_eq!(token(&frame), None);

@@ -43,7 +43,7 @@ fn with_value(frame: &[u8], field: fields::Field, value: &[u8]) -> Vec<u8> {
 fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
     let data = data_frame();
     for bytes in 0..data.len() {
-        let of_channel = DataView::parse(&data[..bytes]).and_then(|view| view.check(4096));
+        let of_channel = DataView::parse(&data[..bytes]).and_then(|view| view.header().check(4096));
         assert!(of_channel.is_err(), "data of {bytes}");
     }
     for (frame, _, control) in controls() {
@@ -54,7 +54,7 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
         assert_eq!(Control::parse(&long), Err(WireError::Length { found: frame.len() + 1, expected: frame.len() }));
     }
     let long = [&data[..], &[0]].concat();
-    let of_channel = DataView::parse(&long).and_then(|view| view.check(4096));
+    let of_channel = DataView::parse(&long).and_then(|view| view.header().check(4096));
     assert_eq!(of_channel, Err(WireError::Range { field: "payload", found: 4, least: 3, most: 3 }));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
@@ -374,17 +374,17 @@ fn a_contract_is_rebuilt_within_every_limit() {
     let contract =
         Contract::new(8192, 64, Duration::from_millis(1), 2, Duration::from_millis(5)).map(Service::RealTime);
     let Control::Open(open) = controls()[0].2 else { panic!("the first is OPEN") };
-    assert_eq!(open.service(), contract);
+    assert_eq!(Service::try_from(open.traffic), contract);
     assert_eq!(RequestedService::from(contract.unwrap()), open.traffic);
     let best_effort = Service::best_effort(4096, 16);
     let Control::Open(other) = controls()[1].2 else { panic!("the second is OPEN") };
-    assert_eq!(other.service(), best_effort);
+    assert_eq!(Service::try_from(other.traffic), best_effort);
     assert_eq!(RequestedService::from(best_effort.unwrap()), other.traffic);
 
     // Hostile numbers are read, and refused with their reason.
     let frame = control_frame(ControlType::Open);
     let service = |field, value: &[u8]| match Control::parse(&with_value(&frame, field, value)) {
-        Ok((_, Control::Open(open))) => open.service(),
+        Ok((_, Control::Open(open))) => Service::try_from(open.traffic),
         other => panic!("{other:?}"),
     };
     assert!(matches!(service(fields::MAX_MESSAGE, &[0xFF; 4]), Err(ContractError::Size { .. })));

@@ -6,6 +6,7 @@ use crate::admission::incoming::MAX_SPACING;
 use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
+use crate::contract::Service;
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;
@@ -197,13 +198,13 @@ fn survives(frame: &[u8]) -> Result<(), TestCaseError> {
         prop_assert_eq!(Control::parse(&again), Ok((its_token, control)));
         prop_assert_eq!(token(frame), Some(its_token));
         if let Control::Open(open) = control {
-            let _ = open.service();
+            let _ = Service::try_from(open.traffic);
         }
     }
     if let Ok(view) = DataView::parse(frame) {
         prop_assert_eq!(written_data(view.header(), view.payload()), frame);
         for packet in [0, 1, 64, 1400, 8900, u32::MAX] {
-            if view.check(packet).is_ok() {
+            if view.header().check(packet).is_ok() {
                 let end = u64::from(view.header().index) * u64::from(packet) + view.payload().len() as u64;
                 prop_assert!(end <= u64::from(view.header().message_bytes));
             }
