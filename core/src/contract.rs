@@ -353,17 +353,6 @@ impl Service {
             Self::BestEffort { max_message, .. } => *max_message,
         }
     }
-    /// The largest message in bytes if one may have up to `oversize` times as many as was agreed (the `decay` policy): at most
-    /// [`limits::DECAY_FACTOR`] times, and [`limits::MAX_MESSAGE_BYTES`].
-    pub fn largest_message(&self, oversize: u32) -> u32 {
-        let most = self.max_message().saturating_mul(oversize.clamp(1, limits::DECAY_FACTOR));
-        most.min(limits::MAX_MESSAGE_BYTES)
-    }
-    /// The number of intervals that a message of `bytes` bytes uses up: its packets of `packet` bytes in proportion to those of the
-    /// largest that was agreed; at least one. `packet` must not be zero.
-    pub fn intervals(&self, bytes: u32, packet: u32) -> u32 {
-        packets(bytes, packet).div_ceil(packets(self.max_message(), packet)).max(1)
-    }
     /// The smallest message in bytes: one byte if nothing was agreed.
     pub fn min_message(&self) -> u32 {
         self.contract().map_or(1, Contract::min_message)
@@ -371,10 +360,6 @@ impl Service {
     /// I; zero for best effort.
     pub fn interval(&self) -> Duration {
         self.contract().map_or(Duration::ZERO, Contract::interval)
-    }
-    /// The number of the part of an oversize message to which packet `index` belongs, from 0. A part is as long as the largest agreed message.
-    pub fn part(&self, index: u32, packet: u32) -> u32 {
-        index / packets(self.max_message(), packet)
     }
     /// True for [`Service::RealTime`].
     pub fn is_real_time(&self) -> bool {
@@ -414,19 +399,23 @@ pub struct ChannelTerms {
 }
 
 impl ChannelTerms {
-    /// The largest message that may come, bytes.
+    /// The largest message that may come, in bytes: up to `oversize` times as many as was agreed (the `decay` policy), at most
+    /// [`limits::DECAY_FACTOR`] times, and [`limits::MAX_MESSAGE_BYTES`].
     pub fn largest_message(&self) -> u32 {
-        self.service.largest_message(self.oversize)
+        let most = self.service.max_message().saturating_mul(self.oversize.clamp(1, limits::DECAY_FACTOR));
+        most.min(limits::MAX_MESSAGE_BYTES)
     }
 
-    /// The number of intervals that a message of `bytes` uses up: its packets in proportion to the contract's.
+    /// The number of intervals that a message of `bytes` uses up: its packets in proportion to those of the largest that was agreed; at least one.
+    /// `packet` must not be zero.
     pub(crate) fn intervals(&self, bytes: u32) -> u32 {
-        self.service.intervals(bytes, self.packet)
+        packets(bytes, self.packet).div_ceil(packets(self.service.max_message(), self.packet)).max(1)
     }
 
-    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
-    pub(crate) fn part(&self, index: u16) -> u32 {
-        self.service.part(index.into(), self.packet)
+    /// Which part of an oversize message the packet `index` is of, from 0; 0 within the contract's size. A part is as long as the largest agreed
+    /// message.
+    pub(crate) fn part(&self, index: impl Into<u32>) -> u32 {
+        index.into() / packets(self.service.max_message(), self.packet)
     }
 }
 

@@ -8,10 +8,9 @@ use core::net::SocketAddr;
 
 use super::relay::{DownstreamSide, UpstreamSide};
 use super::{DepartedMessage, QueuePeaks};
-use crate::contract::{ChannelTerms, Overload};
+use crate::contract::ChannelTerms;
 use crate::event::ChannelId;
 use crate::frames::{FrameId, Frames, MessageBuf};
-use crate::limits;
 use crate::piece::StepResult;
 use crate::processor::{NextWork, RemainingWork};
 use crate::receive::{ExpectedChannel, ReceivingChannel};
@@ -131,7 +130,7 @@ impl ChannelJob {
                 let area = frames.packet_mut(&frame);
                 write_evidence(area, taken, now.since(message_arrival));
                 write_epoch(area, epoch(sent));
-                let is_real_time = sending.config().service.is_real_time();
+                let is_real_time = sending.terms.service.is_real_time();
                 let message = DepartedMessage { channel, sequence, last, logical_arrival, deadline };
                 Some(LeavingPacket {
                     frame,
@@ -221,11 +220,7 @@ impl ChannelJob {
     /// The request of a side that opens.
     pub(super) fn offer(&self) -> Option<ChannelTerms> {
         match self {
-            Self::Sender(sending) => {
-                let config = sending.config();
-                let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-                Some(ChannelTerms { service: config.service, packet: config.packet, oversize, same_clock: true })
-            }
+            Self::Sender(sending) => Some(sending.terms),
             Self::Onward(onward) => Some(onward.relaying.terms),
             Self::Receiver(_) | Self::Inward(_) => None,
         }

@@ -4,7 +4,7 @@
 
 use crate::clock::UNSURE_EPOCH;
 use crate::collections::Ring;
-use crate::contract::{Overload, SendingStages, Service, packets};
+use crate::contract::{ChannelTerms, Overload, SendingStages, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::piece::{Piece, StepResult};
@@ -195,7 +195,11 @@ struct FragmentedMessage {
 /// One sending channel.
 #[derive(Debug)]
 pub struct SendingChannel {
-    config: SendConfig,
+    /// What is offered to the peer; its packet size is the agreed one once there is one.
+    pub(crate) terms: ChannelTerms,
+    overload: Overload,
+    priority: u8,
+    work_conserving: bool,
     /// The stage deadlines in force; messages in flight keep theirs.
     pub(crate) stages: SendingStages,
     /// The promise counts from its stamps: those of the application.
@@ -216,12 +220,17 @@ pub struct SendingChannel {
 impl SendingChannel {
     /// A channel with room for `messages` waiting messages and `packets` packets in its packet queue. Allocates both.
     pub fn new(config: SendConfig, messages: u32, packets: u32) -> Self {
-        let regulator = config.service.contract().map(|contract| Regulator::new(contract.interval()));
+        let SendConfig { service, overload, priority, packet, work_conserving } = config;
+        let oversize = if overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
+        let regulator = service.contract().map(|contract| Regulator::new(contract.interval()));
         Self {
+            terms: ChannelTerms { service, packet, oversize, same_clock: true },
+            overload,
+            priority,
+            work_conserving,
             serving: regulator.clone(),
             regulator,
             handed_over: HandOverDelay::default(),
-            config,
             stages: SendingStages::default(),
             next_sequence: 0,
             queue: Ring::with_capacity(messages.max(1) as usize),
@@ -231,13 +240,9 @@ impl SendingChannel {
         }
     }
 
-    /// The parameters that it was set up with.
-    pub fn config(&self) -> &SendConfig {
-        &self.config
-    }
     /// The payload size that both sides agreed on; must not exceed the configured one.
     pub fn set_packet(&mut self, packet: u32) {
-        self.config.packet = packet.min(self.config.packet).max(1);
+        self.terms.packet = packet.min(self.terms.packet).max(1);
     }
     /// True if nothing waits for the handler or the link.
     pub fn is_drained(&self) -> bool {
@@ -269,8 +274,7 @@ impl SendingChannel {
             }
             Err((violation, is_behind)) => {
                 self.counters.refused += u64::from(!is_behind);
-                let would_block =
-                    self.config.overload == Overload::Block && matches!(violation, Violation::Burst { .. });
+                let would_block = self.overload == Overload::Block && matches!(violation, Violation::Burst { .. });
                 Err(RejectedMessage { message, violation, would_block })
             }
         }
@@ -308,17 +312,17 @@ impl SendingChannel {
     /// Decides whether a message is taken: its logical arrival, and the time from which it is served. Otherwise what it violates, and true if it
     /// keeps the contract, but the queue is full.
     fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<(RegulatorStamp, Instant), (Violation, bool)> {
-        let max = u64::from(self.config.service.max_message());
-        let weight = match self.config.overload {
+        let max = u64::from(self.terms.service.max_message());
+        let weight = match self.overload {
             Overload::Decay if bytes > max => self.decay_weight(bytes),
             _ => u32::from(bytes <= max),
         };
         if weight == 0 {
             self.counters.violations.size += 1;
-            let most = if self.config.overload == Overload::Decay { u64::from(self.largest_decayed()) } else { max };
+            let most = if self.overload == Overload::Decay { u64::from(self.largest_decayed()) } else { max };
             return Err((Violation::Oversize { found: bytes, most }, false));
         }
-        let least = u64::from(self.config.service.min_message());
+        let least = u64::from(self.terms.service.min_message());
         if bytes < least {
             self.counters.violations.size += 1;
             return Err((Violation::Undersize { found: bytes, least }, false));
@@ -334,12 +338,12 @@ impl SendingChannel {
             return Ok((RegulatorStamp { logical_arrival: arrival.stamp, ahead: Duration::ZERO }, arrival.served));
         };
         let stamp = regulator.stamp(arrival.stamp);
-        let contract = self.config.service.contract().expect("a regulated channel has a contract");
+        let contract = self.terms.service.contract().expect("a regulated channel has a contract");
         let beyond = stamp.ahead > contract.most_ahead();
-        if self.queue.is_full() && !beyond && self.config.overload == Overload::Block {
+        if self.queue.is_full() && !beyond && self.overload == Overload::Block {
             return Err((Violation::Burst { wait: Duration::ZERO }, true));
         }
-        if self.queue.is_full() || (beyond && self.config.overload != Overload::Decay) {
+        if self.queue.is_full() || (beyond && self.overload != Overload::Decay) {
             self.counters.violations.burst += 1;
             let wait = stamp.ahead.saturating_sub(contract.most_ahead());
             return Err((Violation::Burst { wait }, false));
@@ -357,15 +361,14 @@ impl SendingChannel {
 
     /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
     fn largest_decayed(&self) -> u32 {
-        let most = self.config.service.max_message().saturating_mul(limits::DECAY_FACTOR);
-        most.min(limits::MAX_MESSAGE_BYTES).min(self.config.packet.saturating_mul(limits::MAX_PACKETS_PER_MESSAGE))
+        self.terms.largest_message().min(self.terms.packet.saturating_mul(limits::MAX_PACKETS_PER_MESSAGE))
     }
 
     /// The number of intervals that an oversize message pays for: its packets in proportion to the contract's; 0 if it is too large
     /// even for `decay`.
     fn decay_weight(&self, bytes: u64) -> u32 {
         match u32::try_from(bytes) {
-            Ok(bytes) if bytes <= self.largest_decayed() => self.config.service.intervals(bytes, self.config.packet),
+            Ok(bytes) if bytes <= self.largest_decayed() => self.terms.intervals(bytes),
             _ => 0,
         }
     }
@@ -379,15 +382,15 @@ impl SendingChannel {
             Some(fragmenting) => (&fragmenting.queued, fragmenting.index),
             None => (self.queue.front()?, 0),
         };
-        let order = match self.config.service {
+        let order = match self.terms.service {
             Service::BestEffort { .. } => JobOrder::BestEffort,
             Service::RealTime(_) => {
                 let release = queued.release + self.part_delay(index);
                 JobOrder::RealTime {
                     release,
                     deadline: release + self.stages.processor,
-                    priority: self.config.priority,
-                    work_conserving: self.config.work_conserving,
+                    priority: self.priority,
+                    work_conserving: self.work_conserving,
                 }
             }
         };
@@ -398,7 +401,7 @@ impl SendingChannel {
     /// other, an interval apart: so the analysis need not know of it. This is how much later than the message's logical
     /// arrival the part with packet `index` arrives logically; zero within the contract's size.
     fn part_delay(&self, index: u32) -> Duration {
-        self.config.service.interval() * u64::from(self.config.service.part(index, self.config.packet))
+        self.terms.service.interval() * u64::from(self.terms.part(index))
     }
 
     /// Makes one packet for the receiver with this slot and key. `None` if there is nothing to do or no frame.
@@ -407,8 +410,8 @@ impl SendingChannel {
             return None;
         }
         let frame = frames.take()?;
-        let size = self.config.packet;
-        let part_packets = packets(self.config.service.max_message(), size);
+        let size = self.terms.packet;
+        let part_packets = packets(self.terms.service.max_message(), size);
         let delay = self.part_delay(self.fragmenting.as_ref().map_or(0, |fragmenting| fragmenting.index));
         let first = self.fragmenting.is_none();
         if first {
@@ -460,7 +463,7 @@ impl SendingChannel {
     /// The packet that is next for the link, as the link scheduler sees it.
     pub fn head(&self) -> Option<PacketHead> {
         let packet = self.packets.front()?;
-        Some(match self.config.service {
+        Some(match self.terms.service {
             Service::RealTime(_) => PacketHead::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
             Service::BestEffort { .. } => PacketHead::BestEffort,
         })
