@@ -89,28 +89,25 @@ pub(crate) struct RelayPacket {
     eligible: Instant,
     /// Until when it has to leave: release + d_link.
     pub(crate) deadline: Instant,
-    /// Since when it was on its way to here or waited here.
-    pub(crate) under_way: Instant,
     /// The time at which it was found.
     found: Instant,
     /// The logical arrival at the sender.
     origin: Instant,
-    /// The time that was taken from the hosts before, as they say, and the time that it waited there.
-    pub(crate) stolen: Duration,
+    /// The time that it waited at the hosts before, as they say.
     waited: Duration,
-    /// By how much it, or what deferred it, came too late because the way took longer than granted.
-    excess: Duration,
+    /// The evidence of what held up it, or what deferred it.
+    pub(crate) held_up: RelayHoldUp,
 }
 
 /// The evidence of what held a message up before it arrived here.
 #[derive(Clone, Copy, Debug)]
-struct RelayHoldUp {
+pub(crate) struct RelayHoldUp {
     /// By how much it came later than its logical arrival here because the way took longer than granted.
     excess: Duration,
     /// The time that was taken from the hosts before, as they say.
-    stolen: Duration,
-    /// Since when a gap at this host may have delayed it.
-    under_way: Instant,
+    pub(crate) stolen: Duration,
+    /// Since when it was on its way to here or waited here: a gap at this host since then may have delayed it.
+    pub(crate) under_way: Instant,
 }
 
 impl RelayHoldUp {
@@ -181,7 +178,7 @@ impl RelayedChannel {
     /// is taken for what it was granted.
     pub(crate) fn waited(&self, now: Instant, packet: &RelayPacket) -> Duration {
         match self.terms.same_clock {
-            true => now.since(packet.origin).saturating_sub(packet.excess),
+            true => now.since(packet.origin).saturating_sub(packet.held_up.excess),
             false => packet.waited + self.passage.transit + now.since(packet.found),
         }
     }
@@ -360,7 +357,7 @@ impl RelayedChannel {
         header: &DataHeader,
         frame: FrameId,
         (eligible, release): (Instant, Instant),
-        held_up: impl FnOnce(Instant) -> Duration,
+        stolen_here: impl FnOnce(Instant) -> Duration,
     ) -> RelayPacket {
         let Self { terms, passage, .. } = *self;
         let now = found.at;
@@ -380,15 +377,15 @@ impl RelayedChannel {
             // It may have lain in this host's input.
             (true, None) => {
                 let excess = now.since(under_way).saturating_sub(passage.transit).min(late);
-                if excess.is_zero() { excess } else { excess.saturating_sub(held_up(under_way)) }
+                if excess.is_zero() { excess } else { excess.saturating_sub(stolen_here(under_way)) }
             }
             (false, _) => Duration::ZERO,
         };
         let stolen = of_stolen_units(header.stolen_units);
-        let mut evidence = RelayHoldUp { excess, stolen, under_way };
+        let mut held_up = RelayHoldUp { excess, stolen, under_way };
         if let Some(current) = &mut self.current {
-            evidence = evidence.and(current.held_up);
-            current.held_up = evidence;
+            held_up = held_up.and(current.held_up);
+            current.held_up = held_up;
         }
         RelayPacket {
             frame,
@@ -398,12 +395,10 @@ impl RelayedChannel {
             release,
             eligible,
             deadline: release + passage.stage,
-            under_way: evidence.under_way,
             found: now,
             origin: header.logical_arrival,
-            stolen: evidence.stolen,
             waited,
-            excess: evidence.excess,
+            held_up,
         }
     }
 

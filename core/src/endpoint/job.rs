@@ -145,7 +145,7 @@ impl ChannelJob {
                 let area = frames.packet_mut(&packet.frame);
                 write_receiver(area, remote.0, remote.1);
                 let waited = relaying.waited(now, &packet);
-                write_evidence(area, packet.stolen + stolen(packet.under_way), waited);
+                write_evidence(area, packet.held_up.stolen + stolen(packet.held_up.under_way), waited);
                 let is_real_time = relaying.terms.service.is_real_time();
                 let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
                 let message = DepartedMessage { channel, sequence, last, logical_arrival: packet.release, deadline };
