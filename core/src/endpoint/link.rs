@@ -172,7 +172,7 @@ mod tests {
         let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);
         let config = LinkConfig { model: LinkModel::UNLIMITED, look_ahead, horizon: Duration::ZERO, best_effort };
         let mut link = LinkState::new(&config, 8);
-        link.scheduler.set_room(usize::MAX);
+        link.scheduler.room = usize::MAX;
         link
     }
 

@@ -561,7 +561,7 @@ impl Endpoint {
     /// Tells that the link takes `room` more packets.
     pub fn handle_link_ready(&mut self, now: Instant, link: LinkId, room: usize) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
-            state.scheduler.set_room(room);
+            state.scheduler.room = room;
         }
         while let Some(id) = self.starved.pop_front(0) {
             self.make_ready(now, id);

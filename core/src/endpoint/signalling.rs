@@ -523,7 +523,7 @@ impl Endpoint {
     /// True if packets have to be spaced.
     fn tell_links(&mut self) {
         let promises = self.promises > 0;
-        self.links.iter_mut().for_each(|link| link.scheduler.set_promises(promises));
+        self.links.iter_mut().for_each(|link| link.scheduler.promises = promises);
     }
 
     fn take_pending(&mut self, id: RequestId) -> Option<PendingRequest> {

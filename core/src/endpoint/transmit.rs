@@ -65,7 +65,7 @@ impl Endpoint {
             channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
         let class = if is_real_time { PacketClass::RealTime } else { PacketClass::BestEffort };
         let scheduler = &mut self.links[usize::from(link)].scheduler;
-        let begins = scheduler.busy_until().max(now);
+        let begins = scheduler.busy_until.max(now);
         let completes = scheduler.issued(now, class, payload);
         if !is_real_time && scheduler.has_current(now) {
             // It must not be before what is current: that one waits by our mistake.

@@ -76,10 +76,13 @@ pub struct LinkScheduler {
     /// The place of the answers to unknown peers in `best_effort`, behind all channels.
     answers: u32,
     deadlines: alloc::boxed::Box<[Instant]>,
-    busy_until: Instant,
-    room: usize,
-    /// True if anything is promised on this host: only then packets have to be spaced.
-    promises: bool,
+    /// The time until which the link is busy with its packets, by the model.
+    pub busy_until: Instant,
+    /// The number of packets that the device takes at the moment; for the caller to set.
+    pub room: usize,
+    /// True if anything is promised on this host; for the caller to set. While nothing is, packets start as soon as the link takes them
+    /// ([`LinkModel::spacing`]). At the first promise the link holds less than A and a packet, as it does from then on.
+    pub promises: bool,
     /// While the executive is held: from when on the next packet of best effort, or control frame, may start.
     held_until: Option<Instant>,
 }
@@ -124,20 +127,9 @@ impl LinkScheduler {
         self.starts.allowed_at().max(self.held_until.unwrap_or(Instant::ZERO))
     }
 
-    /// Tells the scheduler whether anything is promised on this host: while nothing is, packets start as soon as the link takes them
-    /// ([`LinkModel::spacing`]). At the first promise the link holds less than A and a packet, as it does from then on.
-    pub fn set_promises(&mut self, promises: bool) {
-        self.promises = promises;
-    }
-
     /// True if a current real-time packet waits, as far as the queues know.
     pub fn has_current(&self, now: Instant) -> bool {
         !self.current.is_empty() || self.early.peek().is_some_and(|(release, _)| release <= now)
-    }
-
-    /// Tells the scheduler how many packets the device takes at the moment.
-    pub fn set_room(&mut self, packets: usize) {
-        self.room = packets;
     }
 
     /// Puts the head packet of channel `id` in.
@@ -245,11 +237,6 @@ impl LinkScheduler {
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 
-    /// The time until which the link is busy with its packets, by the model.
-    pub fn busy_until(&self) -> Instant {
-        self.busy_until
-    }
-
     /// "Issue until the work handed over is at least A": enough is `busy_until − now ≥ A`. An unpaced link never has.
     fn holds_enough(&self, now: Instant) -> bool {
         self.busy_until > now && self.busy_until.since(now) >= self.look_ahead
@@ -277,7 +264,7 @@ mod tests {
         let model = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..LinkModel::UNLIMITED };
         let (look_ahead, horizon) = (Duration::from_nanos(look_ahead), Duration::from_nanos(horizon));
         let mut link = LinkScheduler::new(model, look_ahead, horizon, &best_effort, 8);
-        link.set_room(usize::MAX);
+        link.room = usize::MAX;
         link
     }
     fn current(deadline: u64) -> PacketHead {
@@ -327,7 +314,7 @@ mod tests {
     #[test]
     fn without_room_nothing_leaves_and_no_time_helps() {
         let mut link = link(100, 0);
-        link.set_room(0);
+        link.room = 0;
         link.enqueue(at(0), 0, current(5));
         assert_eq!((link.next(at(0), false, || true), link.next_time(false)), (None, None));
     }
