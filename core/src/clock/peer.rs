@@ -150,7 +150,7 @@ pub struct PeerClock {
     own_epoch: Option<u8>,
     peer_epoch: Option<u8>,
     /// Changes whenever the bounds begin anew.
-    era: u32,
+    pub(super) era: u32,
     /// Messages that the peer stamped later, and only these, are within the era. `None` while bounds are not believed yet: none may have
     /// been in transit when our clock jumped.
     floor: Option<Instant>,
@@ -328,11 +328,6 @@ impl PeerClock {
             && epoch <= MAX_EPOCH
             && (Some(epoch) == self.peer_epoch || self.makes(Mutant::ClockPeerEpochIgnored))
             && (Some(own_epoch) == self.own_epoch || self.makes(Mutant::ClockOwnEpochIgnored))
-    }
-
-    /// Differs from what it was if the bounds began anew.
-    pub(super) fn era(&self) -> u32 {
-        self.era
     }
 
     /// The time for which a message waits for a better interval.

@@ -62,7 +62,7 @@ impl JudgedMessage {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+pub(super) struct Entry {
     /// With the least time that it can have taken as it is known.
     message: CompletedMessage,
     /// The era of the bounds that held for it when it was complete, if any did.
@@ -87,11 +87,6 @@ impl PendingMessages {
         Self { entries: Ring::with_capacity(capacity.max(1)), late: 0 }
     }
 
-    /// The memory that `capacity` messages take.
-    pub const fn memory_bytes(capacity: usize) -> usize {
-        capacity.saturating_mul(size_of::<Entry>())
-    }
-
     /// Messages that wait.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -112,7 +107,7 @@ impl PendingMessages {
     pub fn push(&mut self, clock: &PeerClock, message: &CompletedMessage) -> Option<JudgedMessage> {
         let lower = clock.lower_latency(message).unwrap_or_default().max(message.least);
         let CompletedMessage { sent, epoch, own_epoch, .. } = *message;
-        let era = clock.is_within(sent, epoch, own_epoch).then(|| clock.era());
+        let era = clock.is_within(sent, epoch, own_epoch).then(|| clock.era);
         let entry = Entry { message: CompletedMessage { least: lower, ..*message }, era };
         let displaced = if self.entries.is_full() { self.finish(clock) } else { None };
         // There is room now.
@@ -129,7 +124,7 @@ impl PendingMessages {
             let widest = clock.round_trip().unwrap_or_default() * 2;
             judged.verdict != DeadlineVerdict::Undecided && judged.width().is_some_and(|width| width <= widest)
         };
-        let is_final = front.era.is_some_and(|era| era != clock.era())
+        let is_final = front.era.is_some_and(|era| era != clock.era)
             || reports >= REPORTS
             || now.since(front.message.completed) >= clock.patience()
             || is_tight();
@@ -161,8 +156,8 @@ impl Entry {
         let CompletedMessage { sent, completed, epoch, own_epoch, least: lower, deadline, token } = self.message;
         // One that was complete before anything was known may be within what is known now.
         let (upper, reports) = match self.era {
-            Some(era) if era == clock.era() => clock.upper_latency(sent, completed, false),
-            Some(era) if era.wrapping_add(1) == clock.era() => clock.upper_latency(sent, completed, true),
+            Some(era) if era == clock.era => clock.upper_latency(sent, completed, false),
+            Some(era) if era.wrapping_add(1) == clock.era => clock.upper_latency(sent, completed, true),
             None if clock.is_within(sent, epoch, own_epoch) => clock.upper_latency(sent, completed, false),
             _ => (None, 0),
         };
