@@ -19,7 +19,7 @@ impl Endpoint {
     pub(super) fn say(&mut self, key: ChannelId, frame: ControlType) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.unsaid.add(frame);
-        self.links[usize::from(channel.link)].speak(channel.list, key.index());
+        self.links[usize::from(channel.link)].speaking.push_back(channel.list, key.index());
     }
 
     /// Answers a frame of a channel's peer that came at `now`, unless it repeats itself too often.
@@ -44,7 +44,7 @@ impl Endpoint {
             let frame = self.channels.get_mut(key).and_then(|channel| channel.unsaid.pop());
             let written = frame.and_then(|frame| self.write_control(Some(now), key, frame));
             if let Some(channel) = self.channels.get(key).filter(|channel| !channel.unsaid.is_empty()) {
-                self.links[usize::from(link)].speak(channel.list, id);
+                self.links[usize::from(link)].speaking.push_back(channel.list, id);
             }
             if written.is_some() {
                 return written;

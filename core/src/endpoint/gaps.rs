@@ -23,10 +23,6 @@ struct Gap {
 }
 
 impl TimeLoss {
-    fn is_zero(&self) -> bool {
-        *self == Self::default()
-    }
-
     fn all(&self) -> Duration {
         self.platform + self.own + self.flooded
     }
@@ -78,7 +74,7 @@ impl RecentGaps {
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
     pub(super) fn note(&mut self, end: Instant, taken: TimeLoss) {
-        if taken.is_zero() {
+        if taken == TimeLoss::default() {
             return;
         }
         let TimeLoss { platform, own, .. } = taken;

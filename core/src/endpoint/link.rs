@@ -99,11 +99,6 @@ impl LinkState {
         }
     }
 
-    /// Channel `id` has something to say, in its list's turn.
-    pub(super) fn speak(&mut self, list: u8, id: u32) {
-        self.speaking.push_back(list, id);
-    }
-
     /// Channel `id` is over: nothing of it leaves any more.
     pub(super) fn remove(&mut self, id: u32) {
         self.scheduler.remove(id);
@@ -197,7 +192,7 @@ mod tests {
     fn hosts_that_are_received_from_take_turns() {
         let mut link = link();
         for (list, id) in [(5, 4), (5, 1), (5, 6), (31, 2), (31, 7), (SENDING, 3), (SENDING, 0), (SENDING, 3)] {
-            link.speak(list, id);
+            link.speaking.push_back(list, id);
         }
         link.remove(1);
         let sending: alloc::vec::Vec<_> = core::iter::from_fn(|| link.speaking.pop_front(SENDING)).collect();
@@ -218,7 +213,7 @@ mod tests {
                 assert_eq!(link.push_answer(frame), host < most / of_a_host && token < of_a_host);
             }
         }
-        link.speak(1, 0);
+        link.speaking.push_back(1, 0);
         let mut order = alloc::vec::Vec::new();
         while let Some(next) = link.scheduler.next(now, link.has_control(), || true) {
             let taken =

@@ -29,14 +29,9 @@ impl fmt::Debug for SharedKey {
 const CONTROL: u8 = 1;
 const DATA: u8 = 2;
 
-/// HMAC-SHA-256 (RFC 2104) under the shared key.
+/// HMAC-SHA-256 (RFC 2104) under the shared key, of which `Debug` shows nothing.
+#[derive(Debug)]
 pub(super) struct Authentication(Hmac<Sha256>);
-
-impl fmt::Debug for Authentication {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Authentication")
-    }
-}
 
 impl Authentication {
     pub(super) fn new(key: &SharedKey) -> Self {

@@ -267,11 +267,6 @@ impl Delay {
         self.inherited = before.at_most(by + self.way.excess(grant, Duration::ZERO, stretch_ppm).all());
     }
 
-    /// It came so late itself that it is no longer those before it that decide on its place.
-    pub(crate) fn came_last(&mut self) {
-        self.is_behind = false;
-    }
-
     /// It was overtaken on its way, or has overtaken others, and so its place in time moves by so much.
     pub(crate) fn overtaken(&mut self, by: Duration) {
         self.inherited.network += by;
@@ -347,10 +342,8 @@ impl Evidence {
         let held_up = (stretched(taken.platform, stretch_ppm) + taken.flooded).max(taken.own);
         let here = held_up.saturating_sub(excess.unlooked);
         let judged = Self::judge(Duration::ZERO, excess, here, taken, stretch_ppm);
-        let most = [judged.platform, judged.laxity, judged.sender, judged.unknown]
-            .into_iter()
-            .fold(judged.network, Duration::max);
-        (!most.is_zero()).then_some(judged.cause)
+        let Self { cause, network, platform, laxity, sender, unknown, .. } = judged;
+        (!(network + platform + laxity + sender + unknown).is_zero()).then_some(cause)
     }
 }
 

@@ -5,7 +5,6 @@ use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use super::HandledMessages;
 use super::policing::CREDIT;
 use crate::cause::Misses;
 
@@ -101,16 +100,4 @@ pub struct ReceiveCounters {
     pub clock_error: Duration,
     /// The least number of a message that may still be delivered here; all messages with lower numbers are delivered, lost or dropped.
     pub next: u64,
-}
-
-impl ReceiveCounters {
-    /// Counts messages that were handled before this host saw them. Why some were late is not known.
-    pub(super) fn count_handled(&mut self, handled: &HandledMessages) {
-        let HandledMessages { messages, bytes, late, largest } = *handled;
-        self.delivered += messages;
-        self.delivered_bytes += bytes;
-        self.late += late;
-        self.misses.unexplained += late;
-        self.largest = self.largest.max(largest);
-    }
 }

@@ -163,10 +163,17 @@ impl ReceivingChannel {
     }
     /// Notes messages that an application's handler was done with before this host saw them.
     pub fn note_handled(&mut self, handled: &HandledMessages) {
-        self.handled += handled.messages;
-        self.counters.count_handled(handled);
+        let HandledMessages { messages, bytes, late, largest } = *handled;
+        self.handled += messages;
+        let c = &mut self.counters;
+        c.delivered += messages;
+        c.delivered_bytes += bytes;
+        c.late += late;
+        // Why they were late is not known.
+        c.misses.unexplained += late;
+        c.largest = c.largest.max(largest);
         if !self.terms.same_clock && self.terms.service.is_real_time() {
-            self.counters.undecided += handled.messages;
+            self.counters.undecided += messages;
         }
     }
     /// Packets of the largest message.
@@ -428,7 +435,8 @@ impl ReceivingChannel {
         let intervals = self.terms.intervals(late.message_bytes);
         if let Some(late) = &mut self.slots[number] {
             late.release = now;
-            late.delay.came_last();
+            // It is no longer those before it that decide on its place.
+            late.delay.is_behind = false;
             if !same_clock {
                 (late.eligible, late.logical_arrival) = (now, now);
             }

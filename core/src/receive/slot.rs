@@ -64,15 +64,8 @@ pub(super) fn place(slots: &[Option<Slot>], after: usize) -> Option<usize> {
     if slots.get(after).is_some_and(Option::is_none) {
         return Some(after);
     }
-    let mut oldest = None;
-    for (number, slot) in slots.iter().enumerate() {
-        match (slot, oldest) {
-            (None, _) => return Some(number),
-            (Some(slot), Some((_, sequence))) if slot.sequence >= sequence => {}
-            (Some(slot), _) => oldest = Some((number, slot.sequence)),
-        }
-    }
-    oldest.map(|(number, _)| number)
+    // No number at all is less than any.
+    (0..slots.len()).min_by_key(|&number| slots[number].as_ref().map(|slot| slot.sequence))
 }
 
 /// Messages that never became complete, and what is known of why.
