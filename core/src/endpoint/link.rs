@@ -5,29 +5,9 @@ use core::net::SocketAddr;
 use super::seal::Authentication;
 use crate::collections::{FifoSet, Ring};
 use crate::limits;
-use crate::platform::{BestEffort, LinkModel};
-use crate::send::LinkScheduler;
-use crate::units::{Duration, Instant};
+use crate::send::{LinkConfig, LinkScheduler};
+use crate::units::Instant;
 use crate::wire::{Control, MAX_CONTROL_BYTES, seal, token};
-
-/// One link of an endpoint.
-#[derive(Clone, Debug)]
-pub struct LinkConfig {
-    /// The time for which a packet occupies it.
-    pub model: LinkModel,
-    /// A: how much work the link is given ahead ([`crate::admission::Admission::look_ahead`]).
-    pub look_ahead: Duration,
-    /// The time before its logical arrival from which a packet may leave.
-    pub horizon: Duration,
-    /// The limits of best effort on it. They are enforced here, whatever channels are opened and whatever they send.
-    ///
-    /// - `message_packets`: a best-effort channel whose messages need more, in either direction, is refused.
-    /// - `packet_max`: best-effort messages are cut into packets of at most that.
-    /// - `packet_min`: a smaller best-effort packet, a control frame included, occupies the link like one of that size.
-    /// - `starts`: best-effort packets and control frames are handed over no more often. Control frames of the host's own
-    ///   channels come first; see [`crate::send::link_scheduler`].
-    pub best_effort: BestEffort,
-}
 
 /// A control frame that waits for its link.
 #[derive(Debug)]
@@ -87,9 +67,8 @@ pub(super) struct LinkState {
 
 impl LinkState {
     pub(super) fn new(config: &LinkConfig, capacity: usize) -> Self {
-        let LinkConfig { model, look_ahead, horizon, best_effort } = *config;
         Self {
-            scheduler: LinkScheduler::new(model, look_ahead, horizon, &best_effort, capacity),
+            scheduler: LinkScheduler::new(config, capacity),
             speaking: FifoSet::with_capacity(capacity),
             last_share: SENDING,
             farewells: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
@@ -154,7 +133,9 @@ impl LinkState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::{BestEffort, LinkModel};
     use crate::send::link_scheduler::{NextFrame, PacketClass};
+    use crate::units::Duration;
     use crate::wire::{Close, Control, Keepalive};
 
     fn frame(token: u64, control: &Control<'_>) -> ControlFrame {

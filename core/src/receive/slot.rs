@@ -64,8 +64,8 @@ pub(super) fn place(slots: &[Option<Slot>], after: usize) -> Option<usize> {
     if slots.get(after).is_some_and(Option::is_none) {
         return Some(after);
     }
-    // No number at all is less than any.
-    (0..slots.len()).min_by_key(|&number| slots[number].as_ref().map(|slot| slot.sequence))
+    let oldest = || (0..slots.len()).min_by_key(|&number| slots[number].as_ref().map(|slot| slot.sequence));
+    slots.iter().position(Option::is_none).or_else(oldest)
 }
 
 /// Messages that never became complete, and what is known of why.

@@ -22,6 +22,25 @@ use crate::platform::{BestEffort, LinkModel};
 use crate::send::starts::StartPolicer;
 use crate::units::{Duration, Instant};
 
+/// What one link of an endpoint can do, and may.
+#[derive(Clone, Copy, Debug)]
+pub struct LinkConfig {
+    /// The time for which a packet occupies it.
+    pub model: LinkModel,
+    /// A: how much work the link is given ahead ([`crate::admission::Admission::look_ahead`]).
+    pub look_ahead: Duration,
+    /// The time before its logical arrival from which a packet may leave.
+    pub horizon: Duration,
+    /// The limits of best effort on it. They are enforced here, whatever channels are opened and whatever they send.
+    ///
+    /// - `message_packets`: a best-effort channel whose messages need more, in either direction, is refused.
+    /// - `packet_max`: best-effort messages are cut into packets of at most that.
+    /// - `packet_min`: a smaller best-effort packet, a control frame included, occupies the link like one of that size.
+    /// - `starts`: best-effort packets and control frames are handed over no more often. Control frames of the host's own
+    ///   channels come first; see [the module](self).
+    pub best_effort: BestEffort,
+}
+
 /// The head of a channel's packet queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PacketHead {
@@ -59,9 +78,7 @@ pub enum PacketClass {
 /// The queues of one link and the model of what it is doing.
 #[derive(Debug)]
 pub struct LinkScheduler {
-    model: LinkModel,
-    look_ahead: Duration,
-    horizon: Duration,
+    config: LinkConfig,
     current: DeadlineHeap,
     best_effort: FifoSet,
     /// Best effort that waits for the time at which its receiver lets it start.
@@ -71,8 +88,6 @@ pub struct LinkScheduler {
     early: DeadlineHeap,
     /// Starts of best effort, control frames included.
     starts: StartPolicer,
-    /// Each of those occupies the link as if it had as many bytes.
-    best_effort_least: u32,
     /// The place of the answers to unknown peers in `best_effort`, behind all channels.
     answers: u32,
     deadlines: alloc::boxed::Box<[Instant]>,
@@ -88,26 +103,16 @@ pub struct LinkScheduler {
 }
 
 impl LinkScheduler {
-    /// Queues for the channels `0..capacity`. `horizon` is the time before its logical arrival from which a packet may leave; of
-    /// `best_effort` it keeps `packet_min` and `starts`.
-    pub fn new(
-        model: LinkModel,
-        look_ahead: Duration,
-        horizon: Duration,
-        best_effort: &BestEffort,
-        capacity: usize,
-    ) -> Self {
+    /// Queues for the channels `0..capacity`.
+    pub fn new(config: &LinkConfig, capacity: usize) -> Self {
         Self {
-            model,
-            look_ahead,
-            horizon,
+            config: *config,
             current: DeadlineHeap::with_capacity(capacity),
             best_effort: FifoSet::with_capacity(capacity + 1),
             held: DeadlineHeap::with_capacity(capacity),
             apart: alloc::vec![(Duration::ZERO, Instant::ZERO); capacity].into_boxed_slice(),
             early: DeadlineHeap::with_capacity(capacity),
-            starts: StartPolicer::new(best_effort.starts),
-            best_effort_least: best_effort.packet_min,
+            starts: StartPolicer::new(config.best_effort.starts),
             answers: u32::try_from(capacity).expect("a capacity within the limits"),
             deadlines: alloc::vec![Instant::MAX; capacity].into_boxed_slice(),
             busy_until: Instant::ZERO,
@@ -199,7 +204,7 @@ impl LinkScheduler {
         if self.held_until.is_some() || self.early.is_empty() || !is_idle() {
             return None;
         }
-        self.early.pop_due(now + self.horizon).map(|(_, id)| NextFrame::Channel(id))
+        self.early.pop_due(now + self.config.horizon).map(|(_, id)| NextFrame::Channel(id))
     }
 
     /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model. The next one
@@ -210,14 +215,15 @@ impl LinkScheduler {
             PacketClass::BestEffort => {
                 self.starts.started(now);
                 self.held_until = self.held_until.map(|_| now + HELD_SPACING);
-                payload.max(self.best_effort_least)
+                payload.max(self.config.best_effort.packet_min)
             }
         };
-        let model = if self.promises { self.model } else { self.model.unspaced() };
+        let unspaced = self.config.model.unspaced();
+        let model = if self.promises { self.config.model } else { unspaced };
         let begins = self.busy_until.max(now);
         self.busy_until = begins + model.occupancy(payload);
         self.room = self.room.saturating_sub(1);
-        begins + model.unspaced().occupancy(payload)
+        begins + unspaced.occupancy(payload)
     }
 
     /// The time at which [`LinkScheduler::next`] may have a packet that it does not have now; `None` if only an input can change that.
@@ -225,21 +231,21 @@ impl LinkScheduler {
         if self.room == 0 {
             return None;
         }
-        let free = self.busy_until.before(self.look_ahead) + Duration::from_nanos(1);
+        let free = self.busy_until.before(self.config.look_ahead) + Duration::from_nanos(1);
         if !self.current.is_empty() {
             return Some(free);
         }
         let held = self.held.peek().map(|(at, _)| at);
         let now_or_held = if control_waits || !self.best_effort.is_empty() { Some(Instant::ZERO) } else { held };
         let best_effort = now_or_held.map(|at| at.max(self.may_start_at()));
-        let horizon = if self.held_until.is_some() { Duration::ZERO } else { self.horizon };
+        let horizon = if self.held_until.is_some() { Duration::ZERO } else { self.config.horizon };
         let early = self.early.peek().map(|(release, _)| release.before(horizon));
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 
     /// "Issue until the work handed over is at least A": enough is `busy_until − now ≥ A`. An unpaced link never has.
     fn holds_enough(&self, now: Instant) -> bool {
-        self.busy_until > now && self.busy_until.since(now) >= self.look_ahead
+        self.busy_until > now && self.busy_until.since(now) >= self.config.look_ahead
     }
 }
 
@@ -263,7 +269,7 @@ mod tests {
         // One byte per nanosecond and no set-up: a packet of n bytes occupies the link for n ns.
         let model = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..LinkModel::UNLIMITED };
         let (look_ahead, horizon) = (Duration::from_nanos(look_ahead), Duration::from_nanos(horizon));
-        let mut link = LinkScheduler::new(model, look_ahead, horizon, &best_effort, 8);
+        let mut link = LinkScheduler::new(&LinkConfig { model, look_ahead, horizon, best_effort }, 8);
         link.room = usize::MAX;
         link
     }

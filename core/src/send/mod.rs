@@ -4,7 +4,7 @@ pub mod link_scheduler;
 mod sending;
 pub mod starts;
 
-pub use link_scheduler::LinkScheduler;
+pub use link_scheduler::{LinkConfig, LinkScheduler};
 pub use sending::{
     AcceptedMessage, Arrival, HandOverDelay, Packet, RejectedMessage, SendConfig, SendCounters, SendingChannel,
     Violation, Violations,
