@@ -4,7 +4,7 @@
 
 use crate::clock::UNSURE_EPOCH;
 use crate::collections::Ring;
-use crate::contract::{ChannelTerms, Overload, SendingStages, Service, packets};
+use crate::contract::{ChannelTerms, Contract, Overload, SendingStages, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::piece::{Piece, StepResult};
@@ -202,10 +202,9 @@ pub struct SendingChannel {
     work_conserving: bool,
     /// The stage deadlines in force; messages in flight keep theirs.
     pub(crate) stages: SendingStages,
-    /// The promise counts from its stamps: those of the application.
-    regulator: Option<Regulator>,
-    /// The service counts from its stamps: an interval apart, whenever messages are handed over.
-    serving: Option<Regulator>,
+    /// Of a real-time channel. The promise counts from the stamps of the first one: those of the application. The service counts from the stamps of
+    /// the other one: an interval apart, whenever messages are handed over.
+    regulators: Option<[Regulator; 2]>,
     /// The lateness of the hand-over of the last message, or of one that it stands behind.
     handed_over: HandOverDelay,
     next_sequence: u64,
@@ -222,14 +221,13 @@ impl SendingChannel {
     pub fn new(config: SendConfig, messages: u32, packets: u32) -> Self {
         let SendConfig { service, overload, priority, packet, work_conserving } = config;
         let oversize = if overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-        let regulator = service.contract().map(|contract| Regulator::new(contract.interval()));
+        let regulators = |contract: &Contract| [(); 2].map(|()| Regulator::new(contract.interval()));
         Self {
             terms: ChannelTerms { service, packet, oversize, same_clock: true },
             overload,
             priority,
             work_conserving,
-            serving: regulator.clone(),
-            regulator,
+            regulators: service.contract().map(regulators),
             handed_over: HandOverDelay::default(),
             stages: SendingStages::default(),
             next_sequence: 0,
@@ -330,7 +328,7 @@ impl SendingChannel {
         if weight > 1 {
             self.counters.violations.size += 1;
         }
-        let (Some(regulator), Some(serving)) = (&mut self.regulator, &mut self.serving) else {
+        let Some([regulator, serving]) = &mut self.regulators else {
             if self.queue.is_full() {
                 self.counters.violations.burst += 1;
                 return Err((Violation::Burst { wait: Duration::ZERO }, false));
