@@ -19,25 +19,13 @@ impl TokenMap {
 
     /// The place of `token`.
     pub fn get(&self, token: u64) -> Option<u32> {
-        let mut slot = self.home(token);
-        while let Some((found, place)) = self.slots[slot] {
-            if found == token {
-                return Some(place);
-            }
-            slot = self.after(slot);
-        }
-        None
+        let slot = self.find(token).ok()?;
+        self.slots[slot].map(|(_, place)| place)
     }
 
     /// Notes `place` for `token`; false if it has a place already, or the table is at its capacity.
     pub fn insert(&mut self, token: u64, place: u32) -> bool {
-        let mut slot = self.home(token);
-        while let Some((found, _)) = self.slots[slot] {
-            if found == token {
-                return false;
-            }
-            slot = self.after(slot);
-        }
+        let Err(slot) = self.find(token) else { return false };
         if self.len >= self.slots.len() / 2 {
             return false;
         }
@@ -48,14 +36,7 @@ impl TokenMap {
 
     /// Forgets `token`; false if it was not known.
     pub fn remove(&mut self, token: u64) -> bool {
-        let mut hole = self.home(token);
-        loop {
-            match self.slots[hole] {
-                None => return false,
-                Some((found, _)) if found == token => break,
-                Some(_) => hole = self.after(hole),
-            }
-        }
+        let Ok(mut hole) = self.find(token) else { return false };
         self.slots[hole] = None;
         self.len -= 1;
         // Close the gap: move back the entries that would no longer be found beyond it.
@@ -82,6 +63,17 @@ impl TokenMap {
         self.len == 0
     }
 
+    /// The slot of `token`, or else the free one where it would stand.
+    fn find(&self, token: u64) -> Result<usize, usize> {
+        let mut slot = self.home(token);
+        while let Some((found, _)) = self.slots[slot] {
+            if found == token {
+                return Ok(slot);
+            }
+            slot = self.after(slot);
+        }
+        Err(slot)
+    }
     fn home(&self, token: u64) -> usize {
         token as usize & (self.slots.len() - 1)
     }
