@@ -564,7 +564,9 @@ impl Endpoint {
             state.scheduler.room = room;
         }
         while let Some(id) = self.starved.pop_front(0) {
-            self.make_ready(now, id);
+            if let Some(work) = self.channels.at(id).and_then(|channel| channel.job.work(self.config.quantum)) {
+                self.jobs.processor.ready(now, id, work);
+            }
         }
     }
 
@@ -612,12 +614,6 @@ impl Endpoint {
     }
 
     // ------------------------------------------------------------------------------------------------ helpers
-
-    fn make_ready(&mut self, now: Instant, id: u32) {
-        if let Some(work) = self.channels.at(id).and_then(|channel| channel.job.work(self.config.quantum)) {
-            self.jobs.processor.ready(now, id, work);
-        }
-    }
 
     fn push_event(&mut self, event: Event) {
         let crowded = self.events.len() >= limits::MAX_EVENTS;

@@ -6,7 +6,6 @@ use super::Endpoint;
 use super::seal::Seal;
 use super::signalling::Signalling;
 use crate::event::LinkId;
-use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
 use crate::wire::{Control, ControlType};
 
@@ -67,7 +66,7 @@ impl Endpoint {
                 is_met
             }
             Control::Challenge => {
-                let opening = self.outgoing(peer, token).filter(|&key| self.state(key) == Some(SignalState::Opening));
+                let opening = self.opening(peer, token);
                 let channel = opening.and_then(|key| self.channels.get_mut(key));
                 let is_new = channel.is_some_and(|channel| channel.numbers.is_challenged(number));
                 if let Some(key) = opening.filter(|_| is_new) {

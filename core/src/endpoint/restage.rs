@@ -21,12 +21,6 @@ pub(super) struct StageChange {
     idle_links: usize,
 }
 
-impl StageChange {
-    fn is_over(&self, links: usize) -> bool {
-        self.is_made && self.idle_links >= links
-    }
-}
-
 impl Endpoint {
     /// Gives channels these stages together, at the first instant at which no current real-time message is unfinished on the processor. Packets that are
     /// enqueued at the links keep their deadlines. One change at a time: a second one, before [`Endpoint::poll_restaged`] has told of the first, takes its place,
@@ -41,7 +35,8 @@ impl Endpoint {
         self.restaging.as_ref()?;
         self.go_on_restaging(now);
         let links = self.links.len();
-        self.restaging.take_if(|change| change.is_over(links)).map(|change| change.stages)
+        let is_over = |change: &mut StageChange| change.is_made && change.idle_links >= links;
+        self.restaging.take_if(is_over).map(|change| change.stages)
     }
 
     /// Makes the change if this is an instant for it.

@@ -305,18 +305,20 @@ impl Endpoint {
             Control::Open(open) => self.handle_open(found, link, peer, token, &open),
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
             Control::Refuse(refuse) => {
-                let asked = |key| self.channels.get(key).is_some_and(|channel| channel.is_question);
+                let Some(key) = self.opening(peer, token) else { return };
+                let asked = self.channels.get(key).is_some_and(|channel| channel.is_question);
                 let refusal = match refuse.refusal {
                     // It says so to who did not ask.
-                    Refusal { code: Code::WouldFit, .. } if !self.outgoing(peer, token).is_some_and(asked) => {
+                    Refusal { code: Code::WouldFit, .. } if !asked => {
                         Refusal::new(Code::Protocol, Stage::ReceivingProcessor)
                     }
                     refusal => refusal,
                 };
-                self.end_if(now, peer, token, SignalState::Opening, End::Refused(refusal));
+                self.end(now, key, End::Refused(refusal));
             }
             Control::Version(Versions { lowest, highest }) => {
-                self.end_if(now, peer, token, SignalState::Opening, End::Version { lowest, highest });
+                let Some(key) = self.opening(peer, token) else { return };
+                self.end(now, key, End::Version { lowest, highest });
             }
             Control::Keepalive(keepalive) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
@@ -355,15 +357,6 @@ impl Endpoint {
                 let report = sending.and_then(|key| self.believed(key, counts));
                 self.end(now, key, End::Closed { report });
             }
-        }
-    }
-
-    /// Ends the sending channel to `peer` that `token` names, if it is in `state`.
-    fn end_if(&mut self, now: Instant, peer: SocketAddr, token: u64, state: SignalState, end: End) {
-        if let Some(key) = self.outgoing(peer, token)
-            && self.state(key) == Some(state)
-        {
-            self.end(now, key, end);
         }
     }
 
@@ -428,10 +421,7 @@ impl Endpoint {
     }
 
     fn handle_accept(&mut self, now: Instant, peer: SocketAddr, token: u64, accept: &Accept) {
-        let Some(key) = self.outgoing(peer, token) else { return };
-        if self.state(key) != Some(SignalState::Opening) {
-            return;
-        }
+        let Some(key) = self.opening(peer, token) else { return };
         let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Some(ChannelTerms { service, packet, .. }) = channel.job.offer() else { return };
@@ -552,6 +542,11 @@ impl Endpoint {
     /// The sending channel to `peer` that `token` names.
     pub(super) fn outgoing(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
         self.find(peer, token, false)
+    }
+
+    /// Likewise, while it waits for an answer to OPEN.
+    pub(super) fn opening(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
+        self.outgoing(peer, token).filter(|&key| self.state(key) == Some(SignalState::Opening))
     }
 
     /// The receiving channel from `peer` that token, slot and nonce name.
