@@ -205,8 +205,8 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             let (code, stage, there) = (bytes.u16(), bytes.u8(), bytes.u8());
             let at = (there & 1 != 0).then(|| Instant::from_nanos(bytes.number()));
             let least_deadline = (there & 2 != 0).then(|| span(bytes));
-            let code = Code::from_repr(code).unwrap_or(Code::Protocol);
-            let stage = Stage::from_repr(stage).unwrap_or(Stage::Route);
+            let code = Code::from_repr(code % 32).unwrap_or(Code::Protocol);
+            let stage = Stage::from_repr(stage % 8).unwrap_or(Stage::Route);
             let refusal = Refusal { at, least_deadline, ..Refusal::new(code, stage) };
             Control::Refuse(Refuse { refusal, detail: text(bytes) })
         }

@@ -10,7 +10,7 @@ use laxity_lab::interfaces::{Interfaces, Veth};
 use laxity_lab::sys::namespace::Namespace;
 use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, NetlinkWatch, Route, StreamClasses};
 use laxity_link::sys::device::{Offload, offload};
-use laxity_link::sys::features::{keep_vlan_tags, receive_queues, set_offload, set_queues};
+use laxity_link::sys::features::{keep_vlan_tags, queues, set_offload, set_queues};
 
 const A: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 const B: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
@@ -82,7 +82,7 @@ fn a_pair_has_what_it_was_given() {
             assert_eq!((found.vlan, found.program), (None, None));
             assert_eq!(netlink.interface_of_address(own6)?.as_ref(), Some(&found));
             assert_eq!(netlink.interface_of_address(other)?, None);
-            assert_eq!(receive_queues(name)?, 2);
+            assert_eq!(queues(name)?, (2, 2));
             assert!(set_queues(name, 2, 3).is_err() && set_queues(name, 2, 2).is_ok());
 
             let route = netlink.route(other, None)?;

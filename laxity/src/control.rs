@@ -342,17 +342,15 @@ impl HostShared {
                 state.channels.insert(channel, known);
                 drop(state);
                 match accepted.map(|accepted| *accepted) {
-                    // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
+                    // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed as a receiver is that is dropped.
                     Some((AcceptedEnd::Local(listener, receive_port, installer), grant)) => {
                         let home = Arc::clone(self) as Arc<dyn ChannelExecutive>;
                         drop(listener.send(Receiver::new(receive_port, installer, grant, home)));
                     }
-                    Some((AcceptedEnd::Remote(application), grant)) => {
-                        if !application.accepted(&port, &grant) {
-                            self.close_port(&port);
-                        }
+                    Some((AcceptedEnd::Remote(application), grant)) if !application.accepted(&port, &grant) => {
+                        self.close_port(&port);
                     }
-                    None => {}
+                    Some((AcceptedEnd::Remote(_), _)) | None => {}
                 }
             }
             Err(refusal) => {

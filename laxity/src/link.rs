@@ -117,7 +117,7 @@ impl XdpOptions {
         let Self { handlers, .. } = self;
         if *handlers >= DROPPING_PERIOD {
             let (found, most) = (handlers.as_nanos(), DROPPING_PERIOD.as_nanos() - 1);
-            return Err(XdpError::from(OutOfRange { field: "handlers, in ns", found, least: 0, most }).into());
+            return Err(XdpError::Config(OutOfRange { field: "handlers, in ns", found, least: 0, most }).into());
         }
         Ok(Some((DROPPING_PERIOD, *handlers)).filter(|_| !handlers.is_zero()))
     }
@@ -302,7 +302,7 @@ fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketA
     let xdp = |options: &XdpOptions| -> Result<BoundLink, Error> {
         if config.advanced.channels > MAX_PLACES {
             let (found, most) = (config.advanced.channels as u64, MAX_PLACES as u64);
-            return Err(XdpError::from(OutOfRange { field: "channels", found, least: 1, most }).into());
+            return Err(XdpError::Config(OutOfRange { field: "channels", found, least: 1, most }).into());
         }
         let (link, frames) = Xdp::open(&XdpConfig {
             batch,

@@ -142,7 +142,8 @@ pub struct ListenConfig {
 
 /// Accepts the channels that peers open to one name; [`Host::listen`](crate::Host::listen) returns it.
 ///
-/// Dropping it stops listening. Channels that were accepted go on; channels that were not are closed.
+/// Dropping it stops listening. Channels that were accepted go on; channels that were not are closed. On the executive's own thread, in a handler, dropping
+/// it does neither, as nothing may wait there: drop it elsewhere.
 pub struct Listener {
     pub(crate) name: Name,
     pub(crate) accepted: mpsc::Receiver<Receiver>,

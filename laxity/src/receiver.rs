@@ -75,7 +75,7 @@ pub struct Message {
 }
 
 impl Receiver {
-    /// A channel that is open. One that no application takes is dropped, and so closed.
+    /// A channel that is open. One that no application takes is dropped with the listener.
     pub(crate) fn new(
         port: ReceivePort,
         installer: Option<HandlerInstaller>,

@@ -137,7 +137,11 @@ impl ChannelSnapshot {
     fn of_watch(direction: Direction, watch: &ChannelWatch) -> Self {
         let (grant, port) = (&watch.grant, &watch.port);
         match direction {
-            Direction::Sends => Self::of_sender(grant, &watch.send_counters(), port.end(), 0),
+            Direction::Sends => {
+                // Before the counters, which are then no older than what the receiver told at the end.
+                let end = port.end();
+                Self::of_sender(grant, &watch.send_counters(), end, 0)
+            }
             Direction::Receives => Self { direction, peer: grant.peer, figures: watch.figures(), misses_known: true },
         }
     }

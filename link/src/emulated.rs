@@ -91,7 +91,7 @@ impl EmulatedConfig {
             ("capacity", self.capacity as u64, 1, 1 << 20),
             ("packet_bytes", self.packet_bytes as u64, 1, 65_535),
         ] {
-            OutOfRange::check(field, found, least, most)?;
+            OutOfRange::check(field, found, least, most).map_err(EmulatedConfigError)?;
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl EmulatedConfig {
 /// The parameter of an emulated wire that is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("emulated link: {0}")]
-pub struct EmulatedConfigError(#[from] pub OutOfRange);
+pub struct EmulatedConfigError(pub OutOfRange);
 
 /// The reason why a wire did not take a packet. The packet is dropped and counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

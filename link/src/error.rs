@@ -59,7 +59,7 @@ pub enum LinkError {
     },
     /// A parameter is out of range; the caller's fault.
     #[error("udp: {0}")]
-    Config(#[from] OutOfRange),
+    Config(OutOfRange),
     /// The kernel refused something that every supported Linux has.
     #[error("udp {address}: the kernel refused {what}: {source}")]
     Kernel {

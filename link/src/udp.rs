@@ -98,9 +98,13 @@ impl Udp {
     /// See [`LinkError`].
     pub fn bind(config: &UdpConfig) -> Result<Self, LinkError> {
         let (receive, send) = (config.receive_buffer_bytes.unwrap_or(1), config.send_buffer_bytes.unwrap_or(1));
-        OutOfRange::check("batch", config.batch as u64, 1, MAX_BATCH as u64)?;
-        OutOfRange::check("receive_buffer_bytes", receive as u64, 1, 1 << 30)?;
-        OutOfRange::check("send_buffer_bytes", send as u64, 1, 1 << 30)?;
+        for (field, found, most) in [
+            ("batch", config.batch, MAX_BATCH),
+            ("receive_buffer_bytes", receive, 1 << 30),
+            ("send_buffer_bytes", send, 1 << 30),
+        ] {
+            OutOfRange::check(field, found as u64, 1, most as u64).map_err(LinkError::Config)?;
+        }
         // Before anything can arrive.
         let stamps = KernelStamps::new(sys::wall_reading());
         let socket = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;

@@ -224,6 +224,11 @@ impl World {
         self.channels[channel.0].successor
     }
 
+    /// The name of a channel.
+    pub fn name(&self, channel: ChannelHandle) -> &str {
+        self.channels[channel.0].plan.name.as_str()
+    }
+
     /// The report on a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> ChannelReport {
         let ledger = &self.channels[channel.0];

@@ -184,7 +184,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> InterfaceFacts
         driven: name.to_owned(),
         is_veth: kind(name).as_deref() == Some("veth"),
         master: master.map(|master| (master.clone(), kind(&master).unwrap_or_else(|| "unknown".to_owned()))),
-        queues: features::receive_queues(name).ok(),
+        queues: features::queues(name).ok().map(|(receive, _)| receive),
         takes_vlan_tags: features::takes_vlan_tags(name).unwrap_or(false),
         adds_vlan_tags: features::adds_vlan_tags(name).unwrap_or(false),
         transmit_checksum: device::offload(name, Offload::TransmitChecksum).unwrap_or(false),

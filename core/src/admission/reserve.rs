@@ -19,6 +19,9 @@ use crate::platform::{Platform, PlatformError};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant};
 
+/// The least deadline with which everything fits, and the longest one that is worth anything; else the first instant that fails.
+type FoundDeadlines = Result<(u64, u64), Instant>;
+
 /// From this many channels on the ledger is asked first; below, the exact test is as fast and finds shorter deadlines.
 const LEDGER_FROM: usize = 64;
 /// Rounds in which a deadline may grow because the link's tax grows with it.
@@ -405,7 +408,7 @@ impl Admission {
         &self,
         newcomer: &Reservation,
         wanted: Duration,
-    ) -> Result<(Result<(u64, u64), Instant>, CompositeTest), Refusal> {
+    ) -> Result<(FoundDeadlines, CompositeTest), Refusal> {
         let mut test = self.composite_test(Some(newcomer.parts())).ok_or(on_both().used_up())?;
         Ok((on_both().found(least_deadline(&mut test, wanted.as_nanos(), LONGEST))?, test))
     }

@@ -107,7 +107,7 @@ impl PendingMessages {
     pub fn push(&mut self, clock: &PeerClock, message: &CompletedMessage) -> Option<JudgedMessage> {
         let lower = clock.lower_latency(message).unwrap_or_default().max(message.least);
         let CompletedMessage { sent, epoch, own_epoch, .. } = *message;
-        let era = clock.is_within(sent, epoch, own_epoch).then(|| clock.era);
+        let era = clock.is_within(sent, epoch, own_epoch).then_some(clock.era);
         let entry = Entry { message: CompletedMessage { least: lower, ..*message }, era };
         let displaced = if self.entries.is_full() { self.finish(clock) } else { None };
         // There is room now.

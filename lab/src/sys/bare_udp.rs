@@ -113,7 +113,7 @@ impl BareUdp {
     }
 }
 
-/// The number of packets that a call returned; 0 if it would have blocked, a signal came, or no socket was there.
+/// The number of packets that a call returned; 0 if it would have blocked or waited too long, a signal came, or no socket was there.
 fn number(returned: libc::c_int) -> io::Result<usize> {
     or_nothing(usize::try_from(returned).map_err(|_| io::Error::last_os_error()))
 }

@@ -149,8 +149,7 @@ pub(crate) fn lock_file(path: &Path, patience: Duration) -> io::Result<Option<Fi
                 if there.is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
                     return Ok(Some(file));
                 }
-                // The file was removed since it was opened: there is nothing to wait for.
-                continue;
+                // The file was removed since it was opened.
             }
             Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
             Err(source) => return Err(source.into()),

@@ -19,7 +19,7 @@ pub(crate) trait ExecutiveUpcalls: Debug + Send {
     /// True if a handle asks for something.
     fn is_told(&self) -> bool;
 
-    /// Does that, after a look whether descriptors release some of them; false if it is to be over.
+    /// Looks whether descriptors release some of them, and does what a handle asks for, if one does; false if it is to be over.
     fn obey(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool;
 
     /// None of them runs any more.

@@ -203,7 +203,7 @@ impl Upcalls {
         if let Some(source) = pinned {
             return Err(Error::system("keeping the upcalls to a processor")(source));
         }
-        watch::start(&upcalls.inner.wires, real_time)
+        watch::start(&upcalls.inner.wires.watch, real_time)
             .map_err(Error::system("starting the thread that watches upcalls"))?;
         Ok(upcalls)
     }

@@ -171,7 +171,7 @@ pub(super) struct ThreadShared {
     pub(super) changed: Notifier,
     pub(super) readiness: Arc<Readiness>,
     /// The state of the call that its watch looks at.
-    pub(super) watch: WatchedDescriptor,
+    pub(super) watch: Arc<WatchedDescriptor>,
     /// The descriptors that upcalls read, once there may be some.
     pub(super) descriptors: OnceLock<Arc<ReadySet>>,
     /// The bell of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
@@ -194,7 +194,7 @@ impl ThreadShared {
             wake: Wake::new()?,
             changed: Notifier::default(),
             readiness,
-            watch: WatchedDescriptor::default(),
+            watch: Arc::default(),
             descriptors: OnceLock::new(),
             bell,
             is_executive,

@@ -12,7 +12,6 @@ use laxity_core::limits::UPCALL_WATCH;
 use laxity_core::units::Duration;
 use laxity_link::sys;
 
-use super::table::ThreadShared;
 use crate::signal::Notifier;
 
 /// The time beyond twice its cost after which a handler counts as one that does not return.
@@ -113,8 +112,8 @@ pub(super) fn ends_soon(is_over: impl Fn() -> bool) -> bool {
 }
 
 /// Starts the thread that watches.
-pub(super) fn start(wires: &Arc<ThreadShared>, real_time: bool) -> std::io::Result<()> {
-    let wires = Arc::clone(wires);
+pub(super) fn start(watch: &Arc<WatchedDescriptor>, real_time: bool) -> std::io::Result<()> {
+    let watch = Arc::clone(watch);
     let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).stack_size(64 << 10);
     thread.spawn(move || {
         if real_time {
@@ -122,7 +121,6 @@ pub(super) fn start(wires: &Arc<ThreadShared>, real_time: bool) -> std::io::Resu
         }
         let _ = sys::precise_timers();
         let period = StdDuration::from_nanos(UPCALL_WATCH.as_nanos());
-        let watch = &wires.watch;
         loop {
             let seen = watch.signal.seen();
             if watch.stop.load(Ordering::SeqCst) {

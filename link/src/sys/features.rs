@@ -69,14 +69,14 @@ fn channels(device: &str) -> io::Result<Channels> {
     Ok(value)
 }
 
-/// The number of queues by which a device receives; one for a device that cannot say.
+/// The numbers of queues by which a device receives and sends; one for a device that cannot say.
 ///
 /// # Errors
 /// No such device; the kernel's.
-pub fn receive_queues(device: &str) -> io::Result<u32> {
+pub fn queues(device: &str) -> io::Result<(u32, u32)> {
     match channels(device) {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok(1),
-        found => found.map(|found| found.receive + found.combined),
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => Ok((1, 1)),
+        found => found.map(|found| (found.receive + found.combined, found.transmit + found.combined)),
     }
 }
 
@@ -214,7 +214,7 @@ mod tests {
     fn what_is_not_there_is_an_error() {
         assert!(set_offload("no-such-device0", Offload::GenericReceive, false).is_err());
         assert!(keep_vlan_tags("no-such-device0").is_err());
-        assert!(receive_queues("no-such-device0").is_err());
+        assert!(queues("no-such-device0").is_err());
         assert!(set_queues("no-such-device0", 1, 1).is_err());
         assert!(set_offload("", Offload::GenericReceive, false).is_err());
     }

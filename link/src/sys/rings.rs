@@ -1,4 +1,4 @@
-//! The four rings that an AF_XDP socket shares with the kernel, and the socket itself.
+//! The rings that an AF_XDP socket and its region share with the kernel, and the socket itself.
 //!
 //! Each ring has one producer and one consumer; we are one of them and the kernel is the other. A ring is an array of a power of two
 //! of places, and two counters that only grow (and wrap): places from `consumer` to `producer` are full. The side that writes a counter
@@ -172,7 +172,8 @@ impl<T: Copy> Ring<T> {
         if self.filled() == 0 {
             return None;
         }
-        // SAFETY: the index is below `size`, and all of the places lie in the mapping. The kernel wrote it before it told us.
+        // SAFETY: the index is below `size`, and all of the places lie in the mapping. What stands there is a `T`,
+        // which is made of integers; of a ring that we consume, the kernel wrote it before it told us.
         let value = unsafe { self.places.add((self.own & (self.size - 1)) as usize).read() };
         self.own = self.own.wrapping_add(1);
         Some(value)
@@ -260,8 +261,8 @@ pub fn socket() -> io::Result<OwnedFd> {
 /// The kernel's: too little memory may be locked, or the sizes are impossible.
 ///
 /// # Safety
-/// The region stays mapped until every socket that uses it is closed. No code reads or writes a frame that was given or pushed until the
-/// kernel has given it back.
+/// The region stays mapped until every socket that uses it is closed. No code reads or writes a frame that was written to a fill or a
+/// transmit ring until the kernel has given it back.
 pub unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::Result<()> {
     let registration = rustix::net::xdp::XdpUmemReg {
         addr: region.start().as_ptr() as u64,

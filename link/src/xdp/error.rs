@@ -108,7 +108,7 @@ pub enum XdpError {
     Program(String),
     /// A parameter is out of range; the caller's fault.
     #[error("xdp: {0}")]
-    Config(#[from] OutOfRange),
+    Config(OutOfRange),
     /// An error of the socket of the same port that takes what the fast path leaves.
     #[error(transparent)]
     Udp(#[from] LinkError),

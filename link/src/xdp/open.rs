@@ -22,7 +22,7 @@ use super::queue::{CLASSES, Queue};
 use super::region::{KernelFrames, MOST_PACKET};
 use super::watcher::{WatchTarget, Watcher};
 use crate::netlink::{Interface, Netlink};
-use crate::sys::features::{receive_queues, takes_vlan_tags};
+use crate::sys::features::{queues, takes_vlan_tags};
 use crate::sys::rings::{self, BindTarget};
 use crate::sys::{self, now};
 use crate::transmit_queue::TransmitQueue;
@@ -65,7 +65,7 @@ impl Xdp {
     /// # Errors
     /// See [`XdpError`]; the interface is as it was then.
     pub fn open(config: &XdpConfig) -> Result<(Self, KernelFrames), XdpError> {
-        check(config)?;
+        check(config).map_err(XdpError::Config)?;
         let place = InterfaceStack::find(config)?;
         place.carries(config)?;
         place.wait_until_free(config.patience)?;
@@ -319,10 +319,10 @@ impl InterfaceStack {
     /// The queues that packets may arrive on.
     fn queues(&self) -> Result<u32, XdpError> {
         let interface = self.below.name.clone();
-        match receive_queues(&interface) {
-            Ok(found @ 1..=MOST_QUEUES) => Ok(found),
+        match queues(&interface) {
+            Ok((found @ 1..=MOST_QUEUES, _)) => Ok(found),
             Err(source) => Err(XdpError::Kernel { interface, what: "the number of receive queues", source }),
-            Ok(found) => Err(XdpError::Unsuitable {
+            Ok((found, _)) => Err(XdpError::Unsuitable {
                 interface,
                 reason: format!(
                     "it has {found} receive queues, and packets of ours may arrive on any; expected 1 to {MOST_QUEUES}; `ethtool -L {} combined {MOST_QUEUES}`",

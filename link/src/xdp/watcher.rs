@@ -17,7 +17,7 @@ use super::probe::ProbeRequest;
 use super::program::{CounterReader, EarlyFigures};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
-use crate::sys::features::receive_queues;
+use crate::sys::features::queues;
 use crate::sys::rings::XdpSocket;
 use crate::sys::{Interest, Wake, now, wait};
 
@@ -218,10 +218,10 @@ impl WatcherThread {
     /// Looks up every peer anew.
     fn look(&mut self) -> io::Result<()> {
         let below = self.netlink.interface_by_index(self.status.opened.index)?;
-        if below.is_none_or(|below| below.program.is_none()) {
+        if below.as_ref().is_none_or(|below| below.program.is_none()) {
             self.status.is_gone.store(true, Ordering::Relaxed);
         }
-        if let Ok(queues) = receive_queues(&self.status.opened.interface) {
+        if let Some(Ok((queues, _))) = below.map(|below| queues(&below.name)) {
             self.status.queues.store(queues, Ordering::Relaxed);
         }
         let own = self.netlink.interface_by_index(self.watched.interface)?.filter(|own| own.runs);

@@ -274,7 +274,7 @@ fn resize(channel: &mut SmallChannel, change: impl FnOnce(u32, u32, u32) -> (u32
 
 #[cfg(test)]
 mod tests {
-    use super::super::small;
+    use super::super::{small, us};
     use super::*;
 
     #[test]
@@ -283,12 +283,14 @@ mod tests {
         let cases = std::iter::from_fn(|| Some(small::levels_case(&mut draws(seeds.next()?))));
         let mut case = cases.into_iter().find(|case| case.system.channels.len() == 3).unwrap();
         for (level, channel) in (1..).zip(&mut case.system.channels) {
-            (channel.priority, channel.tighten) = (level, level == 2);
+            (channel.priority, channel.tighten, channel.slack) = (level, level == 2, us(level.into()));
         }
         let found = candidates(&case, &Pattern::default());
         let fewer = found.iter().map(|(case, _)| &case.system.channels).filter(|channels| channels.len() == 2);
         let left: Vec<Vec<u8>> = fewer
-            .inspect(|channels| assert!(channels.iter().all(|of| of.tighten == (of.priority == 2))))
+            .inspect(|channels| {
+                assert!(channels.iter().all(|of| (of.tighten, of.slack) == (of.priority == 2, us(of.priority.into()))))
+            })
             .map(|channels| channels.iter().map(|channel| channel.priority).collect())
             .collect();
         assert_eq!(left, [[2, 3], [1, 3], [1, 2]]);

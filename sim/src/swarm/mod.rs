@@ -23,7 +23,7 @@ use crate::parallel::for_each_in_order;
 use crate::{ChannelHandle, ChannelPlan, Digest, FaultKind, HostConfig, Random, Sizes, Source, World};
 use draw::{DrawnChannel, SET_UP};
 
-/// The outcomes of messages, and the faults that were injected.
+/// The outcomes of messages, and the faults that were injected. As JSON, in this order, a part of what `laxity sim --swarm --json` prints.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SwarmCounts {
     /// Virtual time.

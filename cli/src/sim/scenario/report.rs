@@ -110,7 +110,7 @@ impl ScenarioReport {
             until_ns: fault.until.as_nanos(),
         });
         let (findings, more_findings) = world.findings();
-        let name_of = |handle| world.report(handle).figures.name;
+        let name_of = |handle| world.name(handle).to_owned();
         let findings = findings.into_iter().map(|finding| (finding.channel.map(name_of), finding));
         let name_of_host = |of: &PeerPremises| {
             let number = (0..scenario.hosts.len()).find(|&number| address(number) == of.peer);
