@@ -158,13 +158,16 @@ mod tests {
         thread::scope(|scope| {
             let served = scope.spawn(|| echo(&server, 100));
             // More than there are buffers.
-            for number in 0..200_u8 {
+            let answers = (0..200_u8).map(|number| {
                 let mut found = [0; 200];
-                client.send(&[number; 100]).unwrap();
-                assert_eq!((client.recv(&mut found).unwrap(), found[99]), (100, number));
-            }
+                client.send(&[number; 100])?;
+                Ok((client.recv(&mut found)?, found[99]))
+            });
+            let answers: io::Result<Vec<_>> = answers.collect();
+            // Whatever came, or the server waits for ever.
             client.send(&[0]).unwrap();
             served.join().unwrap().unwrap();
+            assert_eq!(answers.unwrap(), (0..200).map(|number| (100, number)).collect::<Vec<_>>());
         });
     }
 }
