@@ -62,20 +62,36 @@ impl Arrivals {
 }
 
 impl ControlState {
-    /// The flow of a real-time channel, as it is analysed.
-    pub(crate) fn real_time_flow(&self, request: &PeerRequest, contract: &Contract) -> Flow {
-        Flow::real_time(self.arrivals.source(request), contract, request.packet, contract.deadline())
+    /// The flow of a real-time channel whose packets are in transit for so long at most.
+    fn real_time_flow(&self, request: &PeerRequest, contract: &Contract, transit: Duration) -> Flow {
+        Flow::real_time(self.arrivals.source(request), contract, request.packet, transit)
     }
 
-    /// The least deadline with which the newcomer would be let in, `elsewhere` of it being spent otherwise; `None` if none helps.
+    /// The flow of a real-time channel that needs `least` here, and what this host has to keep of its deadline, `elsewhere` of it being spent otherwise.
+    pub(crate) fn fitted(
+        &self,
+        request: &PeerRequest,
+        contract: &Contract,
+        elsewhere: Duration,
+        least: Duration,
+    ) -> (Flow, Duration) {
+        let flow = |transit| self.real_time_flow(request, contract, transit);
+        if self.arrivals.is_free {
+            return (flow(contract.deadline()), least);
+        }
+        self.arrivals.incoming.fitted(contract.deadline(), elsewhere, least, flow)
+    }
+
+    /// The least deadline with which it would be let in; `None` if none helps.
     pub(crate) fn least_deadline(
         &self,
         request: &PeerRequest,
         contract: &Contract,
         elsewhere: Duration,
+        least: Duration,
     ) -> Option<Duration> {
-        let flow = |contract: &Contract| self.real_time_flow(request, contract);
-        self.arrivals.incoming.least_deadline(contract, elsewhere, flow)
+        let flow = |transit| self.real_time_flow(request, contract, transit);
+        self.arrivals.incoming.least_deadline(contract.deadline(), elsewhere, least, flow)
     }
 
     /// The flow of a best-effort channel, if that is what is asked for.

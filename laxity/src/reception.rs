@@ -37,23 +37,18 @@ impl HostShared {
         }
         let (id, SendingStages { processor: least, .. }) =
             reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
-        let flow = state.real_time_flow(request, &contract);
-        let found = state.find_room(&flow, budget.saturating_sub(least));
+        let (flow, kept) = state.fitted(request, &contract, elsewhere, least);
+        let found = state.find_room(&flow, budget.saturating_sub(kept));
         if !matches!(found, Ok(Some(_))) {
             state.admission.release(id);
         }
         let found = found.map_err(|refusal| {
-            let least_deadline = state.least_deadline(request, &contract, elsewhere + least);
+            let least_deadline = state.least_deadline(request, &contract, elsewhere, least);
             Refusal { least_deadline, ..refusal }
         });
         let Some(room) = found? else { return Ok(None) };
         let budget = budget - room.allowance;
-        let share = pair::share(budget, least, request.upstream);
-        let relaxed = state.admission.relax(id, least + share);
-        if relaxed.is_err() {
-            state.admission.release(id);
-        }
-        let stage = relaxed?.processor;
+        let stage = pair::take_share(&mut state.admission, id, budget, kept, request.upstream)?;
         let (part, arrival) = (state.arrive(flow, &room, false), room.allowance);
         let upstream = contract.deadline().saturating_sub(stage);
         Ok(Some(ReceptionGrant { reservation: Some(id), upstream, stage, part, arrival }))
@@ -88,13 +83,12 @@ impl HostShared {
         let reserved = admission.reserve_rearranged(&asked.analysed, Role::Receives, 0, asked.budget);
         let (id, stages) = reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
         let least = stages.processor;
-        let flow = state.real_time_flow(request, &asked.contract);
-        let allowance = state.would_wait(&flow, asked.budget.saturating_sub(least)).map_err(|refusal| {
-            let least_deadline = state.least_deadline(request, &asked.contract, asked.elsewhere + least);
+        let (flow, kept) = state.fitted(request, &asked.contract, asked.elsewhere, least);
+        let allowance = state.would_wait(&flow, asked.budget.saturating_sub(kept)).map_err(|refusal| {
+            let least_deadline = state.least_deadline(request, &asked.contract, asked.elsewhere, least);
             Refusal { least_deadline, ..refusal }
         })?;
-        let share = pair::share(asked.budget - allowance, least, request.upstream);
-        let stage = admission.relax(id, least + share)?.processor;
+        let stage = pair::take_share(&mut admission, id, asked.budget - allowance, kept, request.upstream)?;
         let upstream = asked.contract.deadline().saturating_sub(stage);
         state.has_room(self.whole, request, self.needs(request, upstream, stage).holds)
     }
@@ -128,7 +122,7 @@ impl HostShared {
 impl ControlState {
     /// The refusal with the least end-to-end deadline, by the least for this host.
     fn with_least_deadline(&self, request: &PeerRequest, asked: &RequestedChannel, refusal: Refusal) -> Refusal {
-        let all = |least| self.least_deadline(request, &asked.contract, asked.elsewhere + least);
+        let all = |least| self.least_deadline(request, &asked.contract, asked.elsewhere, least);
         Refusal { least_deadline: refusal.least_deadline.and_then(all), ..refusal }
     }
 }

@@ -293,19 +293,49 @@ impl IncomingTraffic {
         self.next
     }
 
-    /// The least deadline with which a channel would be let in, `elsewhere` of it being spent otherwise; `None` if none helps. `flow` is what it
-    /// brings with another deadline.
+    /// How a real-time channel comes in, of whose `deadline` its receiver needs `least` and `elsewhere` is spent otherwise: its flow, and what its
+    /// receiver has to keep of the deadline. `flow` is what it brings if its packets are in transit for so long at most. The longer that is, the more of
+    /// them may come at once: if others could not wait for what comes of the whole deadline, its receiver keeps so much that they can.
+    pub fn fitted(
+        &self,
+        deadline: Duration,
+        elsewhere: Duration,
+        least: Duration,
+        flow: impl Fn(Duration) -> Flow,
+    ) -> (Flow, Duration) {
+        let transit = self.longest_transit(deadline, elsewhere, &flow);
+        (flow(transit), least.max(deadline - transit))
+    }
+
+    /// The longest time that packets of a channel may be in transit without harm to others, of `longest` at most; that, if even `least` harms them.
+    fn longest_transit(&self, longest: Duration, least: Duration, flow: impl Fn(Duration) -> Flow) -> Duration {
+        let harms = |transit| self.room(&flow(transit), Duration::MAX).is_err();
+        let (mut fits, mut harmful) = (least.min(longest), longest);
+        if !harms(longest) || harms(fits) {
+            return longest;
+        }
+        while harmful - fits > Duration::from_nanos(1) {
+            let middle = fits + (harmful - fits).mul_ratio(1, 2);
+            if harms(middle) { harmful = middle } else { fits = middle }
+        }
+        fits
+    }
+
+    /// The least deadline, from this one on, with which a channel would be let in as [`Self::fitted`]; `None` if none helps.
     pub fn least_deadline(
         &self,
-        contract: &Contract,
+        deadline: Duration,
         elsewhere: Duration,
-        flow: impl Fn(&Contract) -> Flow,
+        least: Duration,
+        flow: impl Fn(Duration) -> Flow,
     ) -> Option<Duration> {
+        let longest = self.longest_transit(MAX_DEADLINE, elsewhere, &flow);
         let fits = |deadline: Duration| {
-            let contract = contract.with_deadline(deadline).ok()?;
-            self.room(&flow(&contract), deadline.checked_sub(elsewhere)?).ok()
+            let transit = deadline.min(longest);
+            let spent = elsewhere + least.max(deadline - transit);
+            self.room(&flow(transit), deadline.checked_sub(spent)?).ok()
         };
-        let (mut no, mut yes) = (contract.deadline(), contract.deadline().max(elsewhere));
+        let (mut no, mut yes) = (deadline, deadline.max(elsewhere + least));
         while fits(yes).is_none() {
             (no, yes) = (yes, Some(yes * 2).filter(|yes| *yes <= MAX_DEADLINE)?);
         }

@@ -7,10 +7,10 @@
 //!
 //! Live hosts do these steps at both ends of a wire, each with its own costs; here both have the same, and nothing else is received.
 
-use super::Refusal;
 use super::answer::{Role, Rule};
 use super::incoming::{Flow, FlowId, FlowSource, IncomingTraffic};
 use super::reserve::{Admission, ReservationId, Reserved, Settings};
+use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
@@ -144,23 +144,19 @@ impl HostPair {
         let (link, ahead) = (self.sender.platform().link, self.sender.ahead());
         let packet = self.sender.platform().packet;
         let source = FlowSource { host: 0, rate: link.rate, ahead, spacing: link.spacing };
-        let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
-        let incoming = &self.incoming;
-        let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);
+        let flow = |transit| Flow::real_time(source, contract, packet, transit);
+        let deadline = contract.deadline();
+        let longer = |least: Duration| self.incoming.least_deadline(deadline, elsewhere, least, flow);
         let received = Self::reserve(self.rearranges, &mut self.receiver, contract, Role::Receives, budget);
         let (received, SendingStages { processor: least, .. }) = received
             .map_err(|refusal| Refusal { least_deadline: refusal.least_deadline.and_then(longer), ..refusal })?;
-        let room = incoming
-            .room(&flow(contract), budget.saturating_sub(least))
-            .map_err(|refusal| Refusal { least_deadline: longer(least), ..refusal });
-        let stage = room.and_then(|room| {
-            let share = share(budget.saturating_sub(room.allowance), least, upstream);
-            Ok((room.allowance, self.receiver.relax(received, least + share)?.processor))
-        });
-        let (arrival, stage) = stage.inspect_err(|_| {
+        let (flow, kept) = self.incoming.fitted(deadline, elsewhere, least, flow);
+        let room = self.incoming.room(&flow, budget.saturating_sub(kept)).map_err(|refusal| {
             self.receiver.release(received);
+            Refusal { least_deadline: longer(least), ..refusal }
         })?;
-        Ok((received, stage, self.incoming.insert(flow(contract), arrival), arrival))
+        let stage = take_share(&mut self.receiver, received, budget - room.allowance, kept, upstream)?;
+        Ok((received, stage, self.incoming.insert(flow, room.allowance), room.allowance))
     }
 
     /// The least deadline from that of the contract on with which it would be opened, rounded up to what people are told; `None` if none is
@@ -180,11 +176,30 @@ impl HostPair {
     }
 }
 
-/// The stage that a receiver with a least stage takes of what is left of a deadline, if the sender needs `upstream`: in proportion to what
-/// each needs.
-pub fn share(budget: Duration, least: Duration, upstream: Duration) -> Duration {
-    let slack = budget.saturating_sub(least);
-    slack.mul_ratio(least.as_nanos(), (least + upstream).as_nanos().max(1))
+/// Lengthens the stage of a channel at its receiver, which has to keep `kept` of `budget`, by what it takes of the rest if the sender needs `upstream`: in
+/// proportion to what each needs.
+///
+/// # Errors
+/// Those of [`Admission::relax`]; [`Code::ArrivalDeadline`] if its stage cannot become what it has to keep. The channel is released then.
+pub fn take_share(
+    receiver: &mut Admission,
+    id: ReservationId,
+    budget: Duration,
+    kept: Duration,
+    upstream: Duration,
+) -> Result<Duration, Refusal> {
+    let slack = budget.saturating_sub(kept);
+    let share = slack.mul_ratio(kept.as_nanos(), (kept + upstream).as_nanos().max(1));
+    let stage = receiver.relax(id, kept + share).map(|stages| stages.processor);
+    let stage =
+        stage.and_then(
+            |stage| {
+                if stage < kept { Err(Refusal::new(Code::ArrivalDeadline, Stage::Arrival)) } else { Ok(stage) }
+            },
+        );
+    stage.inspect_err(|_| {
+        receiver.release(id);
+    })
 }
 
 #[cfg(test)]

@@ -95,8 +95,82 @@ fn advice_is_of_the_hosts_as_they_were_asked() {
     advice_holds(&Platform::assumed_host(), &requests, AdmissionTest::Live).unwrap();
 }
 
+/// The last one is granted if it would be with a deadline that is so many nanoseconds shorter.
+fn a_longer_deadline_is_granted(
+    platform: &Platform,
+    requests: &[AdmissionRequest],
+    test: AdmissionTest,
+    shorter: u64,
+) -> Result<(), TestCaseError> {
+    let place = requests.len() - 1;
+    let (last, contract) = (requests[place], requests[place].contract);
+    let (max, interval) = (contract.max_message().into(), contract.interval().as_nanos());
+    let deadline = contract.deadline().as_nanos().saturating_sub(shorter);
+    if is_granted(platform, requests, test, place, changed(&last, max, interval, deadline)) {
+        prop_assert!(is_granted(platform, requests, test, place, Some(last)));
+    }
+    Ok(())
+}
+
+/// A host with a link of 100 Mbit/s whose messages leave at once, so that little but the port limits what comes.
+fn limited_by_the_port() -> Platform {
+    Platform {
+        packet: 1000,
+        first_packet: nanos(49_396),
+        receive_first: nanos(49_396),
+        packet_cost: nanos(1_000),
+        receive_packet: nanos(1_000),
+        wake_up: Duration::ZERO,
+        handover: Duration::ZERO,
+        best_effort: BestEffort { message_packets: 0, packet_min: 668, packet_max: 1000, starts: None },
+        interference: Interference::default(),
+        ..Platform::assumed_host()
+    }
+}
+
+/// Messages of a channel whose deadline is longer may have waited for longer, and then more of them come at once. The third channel was once refused for
+/// that: the first two would have waited for it at the port, and so no deadline was named that it could have, although one a millisecond shorter was granted.
+#[test]
+fn a_longer_deadline_does_not_make_others_wait() {
+    let contract = |max, min, interval, burst, deadline| {
+        Contract::new(max, min, Duration::from_micros(interval), burst, nanos(deadline)).unwrap()
+    };
+    let platform = Platform {
+        quantum: 5,
+        switch: nanos(9_669),
+        link_cost: nanos(15_316),
+        link: LinkModel {
+            overhead_bytes: 100,
+            floor_bytes: 200,
+            spacing: Duration::ZERO,
+            ..Platform::assumed_host().link
+        },
+        interference: Interference { envelopes: vec![(nanos(548_592), nanos(60_345))], ..Interference::default() },
+        ..limited_by_the_port()
+    };
+    let first = [contract(6_001, 1, 17_601, 3, 46_995_000), contract(12_365, 3_443, 13_521, 2, 9_059_000)];
+    for test in [AdmissionTest::Live, AdmissionTest::Only(Rule::Split), AdmissionTest::Only(Rule::Composite)] {
+        for deadline in [14_886_000, 15_886_000, 50_000_000, 1_000_000_000] {
+            let third = contract(2_338, 1_343, 8_587, 3, deadline);
+            let requests = [first[0], first[1], third].map(AdmissionRequest::both);
+            let answer = decide(&platform, &requests, test).unwrap();
+            let granted: Vec<bool> = answer.channels.iter().map(|channel| channel.outcome.is_ok()).collect();
+            assert_eq!(granted, [true, true, true], "{test:?}, {deadline} ns: {:?}", answer.channels[2].outcome);
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Where the port is the limit, too.
+    #[test]
+    fn a_shorter_deadline_never_turns_no_into_yes_at_a_port(
+        contracts in prop::collection::vec(close_on_100_mbit(), 2..6), test in any_test(), shorter in 1u64..4_000_000,
+    ) {
+        let requests: Vec<AdmissionRequest> = contracts.into_iter().map(AdmissionRequest::both).collect();
+        a_longer_deadline_is_granted(&limited_by_the_port(), &requests, test, shorter)?;
+    }
 
     /// What is said to fit does, and a nanosecond or a byte beyond does not.
     #[test]
@@ -135,13 +209,7 @@ proptest! {
     fn a_shorter_deadline_never_turns_no_into_yes(
         platform in platform(), requests in prop::collection::vec(of_any_ends(), 1..8), test in any_test(), shorter in 1u64..4_000_000,
     ) {
-        let place = requests.len() - 1;
-        let (last, contract) = (requests[place], requests[place].contract);
-        let (max, interval) = (contract.max_message().into(), contract.interval().as_nanos());
-        let deadline = contract.deadline().as_nanos().saturating_sub(shorter);
-        if is_granted(&platform, &requests, test, place, changed(&last, max, interval, deadline)) {
-            prop_assert!(is_granted(&platform, &requests, test, place, Some(last)));
-        }
+        a_longer_deadline_is_granted(&platform, &requests, test, shorter)?;
     }
 
     /// After a release everything is as it was: answers, bounds, shares.
