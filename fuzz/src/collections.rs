@@ -110,25 +110,24 @@ fn fifo_set(mut bytes: Bytes<'_>, capacity: usize) {
 /// A map. Tokens come from a small set and its images under what a table could be indexed by, so that they collide.
 fn token_map(mut bytes: Bytes<'_>, capacity: usize) {
     let mut map = TokenMap::with_capacity(capacity);
-    // Rounded up to a power of two; the promise is `capacity` at least.
-    let most = capacity.max(1).next_power_of_two();
     let mut model: BTreeMap<u64, u32> = BTreeMap::new();
     while !bytes.is_empty() {
         let (operation, shift) = (bytes.u8() % 4, bytes.up_to(63));
         let token = u64::from(bytes.u8() % 24).rotate_left(shift as u32);
         match operation {
             0 | 1 => {
-                let place = bytes.u32();
-                let fits = !model.contains_key(&token) && model.len() < most;
-                assert_eq!(map.insert(token, place), fits);
-                if fits {
-                    model.insert(token, place);
+                // Any of the places that are free; with none there is nothing to put in.
+                let free = |place: &u32| model.values().all(|other| other != place);
+                let free: Vec<u32> = (0..capacity as u32).filter(free).collect();
+                if !free.is_empty() {
+                    let place = free[bytes.place(free.len())];
+                    assert_eq!(map.insert(token, place), !model.contains_key(&token));
+                    model.entry(token).or_insert(place);
                 }
             }
             2 => assert_eq!(map.remove(token), model.remove(&token).is_some()),
             _ => assert_eq!(map.get(token), model.get(&token).copied()),
         }
-        assert_eq!((map.len(), map.is_empty()), (model.len(), model.is_empty()));
         assert!(model.iter().all(|(&token, &place)| map.get(token) == Some(place)));
     }
 }

@@ -41,10 +41,7 @@ impl DeadlineHeap {
 
     /// Takes `id` out; false if it was not in.
     pub fn remove(&mut self, id: u32) -> bool {
-        let Some(&slot) = self.position.get(id as usize) else { return false };
-        if slot == ABSENT {
-            return false;
-        }
+        let Some(&slot) = self.position.get(id as usize).filter(|&&slot| slot != ABSENT) else { return false };
         let slot = slot as usize;
         self.heap.swap_remove(slot);
         self.position[id as usize] = ABSENT;
@@ -70,10 +67,8 @@ impl DeadlineHeap {
 
     /// Takes the earliest entry if it is not after `now`.
     pub fn pop_due(&mut self, now: Instant) -> Option<(Instant, u32)> {
-        match self.peek() {
-            Some((at, _)) if at <= now => self.pop(),
-            _ => None,
-        }
+        self.peek().filter(|(at, _)| *at <= now)?;
+        self.pop()
     }
 
     /// True if `id` is in.

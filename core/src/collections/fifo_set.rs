@@ -3,16 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec;
 
-const NONE: u32 = u32::MAX;
+const LISTS: u32 = 32;
 const OUTSIDE: u8 = u8::MAX;
 
 /// Up to 32 lists over the ids `0..capacity`; each id is in at most one list, once. All operations are O(1): the lists are
 /// threaded through arrays, and a word of bits finds the first list that is not empty.
 #[derive(Debug)]
 pub struct FifoSet {
-    head: [u32; 32],
-    tail: [u32; 32],
     occupied: u32,
+    /// Of the ids, and behind them of the lists: each list is a circle of its ids and itself.
     next: Box<[u32]>,
     previous: Box<[u32]>,
     list: Box<[u8]>,
@@ -21,52 +20,36 @@ pub struct FifoSet {
 impl FifoSet {
     /// Empty lists for the ids `0..capacity`.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self {
-            head: [NONE; 32],
-            tail: [NONE; 32],
-            occupied: 0,
-            next: vec![NONE; capacity].into_boxed_slice(),
-            previous: vec![NONE; capacity].into_boxed_slice(),
-            list: vec![OUTSIDE; capacity].into_boxed_slice(),
-        }
+        let alone = || (0..capacity as u32 + LISTS).collect();
+        Self { occupied: 0, next: alone(), previous: alone(), list: vec![OUTSIDE; capacity].into_boxed_slice() }
     }
 
     /// Appends `id` to `list`; does nothing if it is in a list already.
     ///
     /// # Panics
     /// If `id` is not below the capacity or `list` not below 32.
+    #[inline]
     pub fn push_back(&mut self, list: u8, id: u32) {
-        if self.list[id as usize] != OUTSIDE {
-            return;
-        }
-        let end = self.tail[list as usize];
-        self.list[id as usize] = list;
-        self.previous[id as usize] = end;
-        self.next[id as usize] = NONE;
-        if end == NONE {
-            self.head[list as usize] = id;
-            self.occupied |= 1 << list;
-        } else {
-            self.next[end as usize] = id;
-        }
-        self.tail[list as usize] = id;
+        self.insert(list, id, self.previous[self.place(list)]);
     }
 
     /// Puts `id` at the head of `list`: for a handler that was preempted and keeps its turn. Panics like
     /// [`FifoSet::push_back`].
+    #[inline]
     pub fn push_front(&mut self, list: u8, id: u32) {
+        self.insert(list, id, self.place(list) as u32);
+    }
+
+    /// Puts `id` behind another one of `list`, or behind the list itself.
+    fn insert(&mut self, list: u8, id: u32, before: u32) {
         if self.list[id as usize] != OUTSIDE {
             return;
         }
-        let first = self.head[list as usize];
-        if first == NONE {
-            return self.push_back(list, id);
-        }
+        let after = self.next[before as usize];
         self.list[id as usize] = list;
-        self.previous[id as usize] = NONE;
-        self.next[id as usize] = first;
-        self.previous[first as usize] = id;
-        self.head[list as usize] = id;
+        self.occupied |= 1 << list;
+        (self.previous[id as usize], self.next[id as usize]) = (before, after);
+        (self.next[before as usize], self.previous[after as usize]) = (id, id);
     }
 
     /// The number of the first list that is not empty.
@@ -83,8 +66,8 @@ impl FifoSet {
 
     /// The oldest id of `list`.
     pub fn front(&self, list: u8) -> Option<u32> {
-        let id = self.head[list as usize];
-        (id != NONE).then_some(id)
+        let id = self.next[self.place(list)];
+        ((id as usize) < self.list.len()).then_some(id)
     }
 
     /// Takes the oldest id of `list`.
@@ -102,22 +85,11 @@ impl FifoSet {
 
     /// Takes `id` out of its list; false if it was in none.
     pub fn remove(&mut self, id: u32) -> bool {
-        let Some(&list) = self.list.get(id as usize) else { return false };
-        if list == OUTSIDE {
-            return false;
-        }
+        let Some(&list) = self.list.get(id as usize).filter(|&&list| list != OUTSIDE) else { return false };
         let (before, after) = (self.previous[id as usize], self.next[id as usize]);
-        if before == NONE {
-            self.head[list as usize] = after
-        } else {
-            self.next[before as usize] = after
-        }
-        if after == NONE {
-            self.tail[list as usize] = before
-        } else {
-            self.previous[after as usize] = before
-        }
-        if self.head[list as usize] == NONE {
+        (self.next[before as usize], self.previous[after as usize]) = (after, before);
+        if before == after {
+            // Only the list itself is left.
             self.occupied &= !(1 << list);
         }
         self.list[id as usize] = OUTSIDE;
@@ -127,5 +99,10 @@ impl FifoSet {
     /// True if every list is empty.
     pub fn is_empty(&self) -> bool {
         self.occupied == 0
+    }
+
+    /// The place of a list behind those of the ids.
+    fn place(&self, list: u8) -> usize {
+        self.list.len() + usize::from(list)
     }
 }
