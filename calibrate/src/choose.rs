@@ -261,10 +261,10 @@ fn least(
     deadline: Duration,
 ) -> Result<([ReservationId; 2], Duration, Duration), Refusal> {
     let budget = deadline.saturating_sub(outside(host));
-    let (sends, stages) = host.reserve_least(contract, Role::Sends, budget)?;
+    let (sends, stages) = host.reserve(contract, Role::Sends, budget)?;
     let sending = host.platform().handover + stages.total();
     let left = budget.saturating_sub(sending);
-    let (receives, stages) = host.reserve_least(contract, Role::Receives, left)?;
+    let (receives, stages) = host.reserve(contract, Role::Receives, left)?;
     Ok(([sends, receives], sending, stages.total()))
 }
 

@@ -52,7 +52,7 @@ impl HostShared {
         let Some(contract) = contract else { return none };
         let Ok(mut alone) = Admission::with_settings(self.platform.clone(), settings) else { return none };
         let before = alone.utilisation_ppm();
-        if alone.reserve_least(contract, role, limits::MAX_DEADLINE).is_err() {
+        if alone.reserve(contract, role, limits::MAX_DEADLINE).is_err() {
             return none;
         }
         let with = alone.utilisation_ppm();

@@ -87,7 +87,7 @@ impl HostShared {
             Ok(RearrangeResult::After(arranged)) => {
                 self.rearrange(&mut state, *arranged);
                 state = self.settled_soon(state)?;
-                match state.admission.reserve_least_at(contract, Role::Sends, *priority, wanted.budget()) {
+                match state.admission.reserve_at(contract, Role::Sends, *priority, wanted.budget()) {
                     Ok((id, least)) => return Ok((state, id, least)),
                     Err(refusal) => refusal,
                 }

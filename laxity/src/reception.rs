@@ -27,7 +27,7 @@ impl HostShared {
         }
         let asked = self.asked(request)?;
         let RequestedChannel { contract, budget, elsewhere, .. } = asked;
-        let reserved = state.admission.reserve_least(&asked.analysed, Role::Receives, budget);
+        let reserved = state.admission.reserve(&asked.analysed, Role::Receives, budget);
         if reserved.is_err()
             && std::mem::take(may_rearrange)
             && let Some(arranged) = state.admission.rearranged(&asked.analysed, Role::Receives, asked.budget)

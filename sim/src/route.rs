@@ -97,7 +97,7 @@ fn try_admit<A: BorrowMut<Admission>>(
     }
     let mut stages = Vec::with_capacity(route.len());
     for (place, &host) in route.iter().enumerate() {
-        let reserved = hosts[host].borrow_mut().reserve_least(traffic, role(place, route.len()), budget);
+        let reserved = hosts[host].borrow_mut().reserve(traffic, role(place, route.len()), budget);
         let (id, least) = reserved.map_err(|refusal| denied(place, refusal, budget))?;
         reservations.push(id);
         stages.push(least);

@@ -40,8 +40,8 @@ fn granted(name: &str, contract: &Contract, room: &IncomingGrant) -> ChannelPlan
     let host = Admission::new(platform()).unwrap();
     let input_delay = host.input_delay() + room.allowance;
     let outside = platform().propagation + input_delay;
-    let (_, sending) = host.clone().reserve_least(contract, Role::Sends, contract.deadline()).unwrap();
-    let (_, receiving) = host.clone().reserve_least(contract, Role::Receives, contract.deadline()).unwrap();
+    let (_, sending) = host.clone().reserve(contract, Role::Sends, contract.deadline()).unwrap();
+    let (_, receiving) = host.clone().reserve(contract, Role::Receives, contract.deadline()).unwrap();
     let needed = sending.processor + sending.link + platform().handover + receiving.processor + outside;
     let left = contract.deadline().checked_sub(needed).expect("both hosts have room");
     let stages = SendingStages { link: sending.link + left, ..sending };

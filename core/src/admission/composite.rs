@@ -222,27 +222,24 @@ impl Demand for CompositeTest {
     }
 }
 
-/// The least deadline of the newcomer with which every channel keeps its deadline, and the longest one up to `wanted`. Otherwise the first
-/// instant that fails in any case, or that the test cannot tell.
+/// The least deadline of the newcomer with which every channel keeps its deadline. Otherwise the first instant that fails in any case, or that
+/// the test cannot tell.
 ///
 /// The newcomer's demand asks for a longer deadline, its block for a shorter one: instants from its deadline on hold from
 /// some deadline on, instants before it up to some deadline. So what holds is a range: it begins where the first kind does,
-/// and ends where, of the instants that hold without the newcomer's demand, one does not with its block.
-pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64) -> Result<(u64, u64), Verdict> {
+/// if until there the instants that hold without the newcomer's demand do so with its block.
+pub(super) fn least_deadline(test: &mut CompositeTest, longest: u64) -> Result<u64, Verdict> {
     test.let_newcomer_block(false);
     let least = walk::least_deadline(test, longest)?;
     if test.all_block {
-        // It blocks whenever it is due: a longer deadline takes nothing from any other channel.
-        return Ok((least, wanted.max(least)));
+        // It blocks whenever it is due.
+        return Ok(least);
     }
     test.let_newcomer_block(true);
     test.set_deadline(u64::MAX);
     let first = test.first().unwrap_or(u64::MAX);
-    let until = wanted.max(least) - 1;
-    match walk_between(test, first, until, true) {
-        Verdict::Fits => Ok((least, wanted.max(least))),
-        // Due by that instant, the newcomer no longer blocks there.
-        Verdict::Fails(at) if at >= least => Ok((least, at)),
+    match walk_between(test, first, least - 1, true) {
+        Verdict::Fits => Ok(least),
         other => Err(other),
     }
 }

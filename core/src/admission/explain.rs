@@ -91,7 +91,7 @@ mod tests {
     fn the_greatest_channel_is_in_the_way_and_no_other() {
         for rule in [Rule::Split, Rule::Composite] {
             let mut host = host(rule);
-            let mut open = |max| host.reserve_least(&contract(max, ms(10), ms(100)), Role::Sends, ms(100)).unwrap().0;
+            let mut open = |max| host.reserve(&contract(max, ms(10), ms(100)), Role::Sends, ms(100)).unwrap().0;
             let (_small, great, _other) = (open(2_000), open(60_000), open(2_000));
             let wanted = contract(60_000, ms(10), ms(100));
             assert!(host.reserve(&wanted, Role::Sends, ms(99)).is_err());
@@ -119,7 +119,7 @@ mod tests {
         ) {
             let mut host = host(if composite { Rule::Composite } else { Rule::Split });
             for _ in 0..held {
-                let _ = host.reserve_least(&contract(20_000, ms(10), ms(30)), Role::Sends, ms(30));
+                let _ = host.reserve(&contract(20_000, ms(10), ms(30)), Role::Sends, ms(30));
             }
             let role = if receives { Role::Receives } else { Role::Sends };
             let (wanted, outside) = (contract(max, ms(interval), ms(deadline + outside)), ms(outside));

@@ -73,7 +73,7 @@ impl HostPair {
     /// The least stages of a channel at one of the hosts.
     fn reserve(rearranges: bool, host: &mut Admission, contract: &Contract, role: Role, budget: Duration) -> Reserved {
         if !rearranges {
-            return host.reserve_least(contract, role, budget);
+            return host.reserve(contract, role, budget);
         }
         host.reserve_rearranged(contract, role, 0, budget)
     }

@@ -277,8 +277,8 @@ fn split_figures(world: &PlannedHosts, request: &AdmissionRequest) -> SplitFigur
 fn composite_figures(world: &PlannedHosts, request: &AdmissionRequest) -> CompositeFigures {
     let here = world.here();
     let least = here.newcomer(&request.contract, request.role()).and_then(|newcomer| {
-        let (found, _) = here.least_composite(&newcomer, request.contract.deadline())?;
-        Ok(found.ok().map(|(least, _)| newcomer.handover + Duration::from_nanos(least)))
+        let (found, _) = here.least_composite(&newcomer)?;
+        Ok(found.ok().map(|least| newcomer.handover + Duration::from_nanos(least)))
     });
     CompositeFigures { least_deadline: least.unwrap_or(None), fits: false }
 }

@@ -42,7 +42,7 @@ pub enum RearrangeResult {
 }
 
 impl Admission {
-    /// As [`Admission::reserve_least_at`]; but where that refuses, or where a channel that is sent would leave the receiver less time than it needs on an idle host like
+    /// As [`Admission::reserve_at`]; but where that refuses, or where a channel that is sent would leave the receiver less time than it needs on an idle host like
     /// this one, other ways to serve those that are there are tried.
     ///
     /// # Errors
@@ -55,14 +55,13 @@ impl Admission {
         budget: Duration,
     ) -> Result<RearrangeResult, Refusal> {
         if !self.may_rearrange() {
-            return self
-                .reserve_least_at(contract, role, priority, budget)
-                .map(|(id, stages)| RearrangeResult::Now(id, stages));
+            let reserved = self.reserve_at(contract, role, priority, budget);
+            return reserved.map(|(id, stages)| RearrangeResult::Now(id, stages));
         }
         let wanted = if role == Role::Sends { self.receiving_alone(contract) } else { Duration::ZERO };
         // On a copy: what comes of it is taken back where there is a better way.
         let mut with = self.clone();
-        let found = with.reserve_least_at(contract, role, priority, budget);
+        let found = with.reserve_at(contract, role, priority, budget);
         match &found {
             Ok((id, stages)) if with.handover(*id) + stages.total() + wanted <= budget => {
                 *self = with;
@@ -92,7 +91,7 @@ impl Admission {
             RearrangeResult::Now(id, stages) => Ok((id, stages)),
             RearrangeResult::After(other) => {
                 *self = *other;
-                self.reserve_least_at(contract, role, priority, budget)
+                self.reserve_at(contract, role, priority, budget)
             }
         }
     }
@@ -112,7 +111,7 @@ impl Admission {
             // And on what it does now, until the newcomer is there.
             let arranged = self.with_deadlines_of(&served)?;
             let mut with = arranged.clone();
-            with.reserve_least(contract, role, budget).is_ok().then_some(arranged)
+            with.reserve(contract, role, budget).is_ok().then_some(arranged)
         })
     }
 
@@ -124,7 +123,7 @@ impl Admission {
     /// The least time that a host like this one needs to receive a channel, without other channels: its stage, and the wait for a look.
     pub fn receiving_alone(&self, contract: &Contract) -> Duration {
         let mut idle = Self::on(self.machine.clone(), self.settings);
-        let least = idle.reserve_least(contract, Role::Receives, limits::MAX_DEADLINE);
+        let least = idle.reserve(contract, Role::Receives, limits::MAX_DEADLINE);
         least.map_or(Duration::ZERO, |(_, stages)| stages.processor + idle.input_delay())
     }
 

@@ -19,9 +19,6 @@ use crate::platform::{Platform, PlatformError};
 use crate::probability::Probability;
 use crate::units::{Duration, Instant};
 
-/// The least deadline with which everything fits, and the longest one that is worth anything; else the first instant that fails.
-type FoundDeadlines = Result<(u64, u64), Instant>;
-
 /// From this many channels on the ledger is asked first; below, the exact test is as fast and finds shorter deadlines.
 const LEDGER_FROM: usize = 64;
 /// Rounds in which a deadline may grow because the link's tax grows with it.
@@ -229,7 +226,8 @@ impl Admission {
 
     /// Reserves the least stages at which this channel and all existing ones keep their deadlines, if
     /// `handover + processor + link ≤ budget`; a channel that is received has a stage on the processor only, one that passes
-    /// through on the link only. `budget` is this host's part of the contract's deadline, which itself is not looked at. Under the composite rule the processor's stage is all of it, as long as the budget allows.
+    /// through on the link only. `budget` is this host's part of the contract's deadline, which itself is not looked at; what remains of it may be
+    /// divided then ([`Admission::relax`]). Under the composite rule all of the least deadline is the processor's stage.
     ///
     /// # Errors
     /// In this order. [`Code::BadParameters`]: too many packets, or the link is not paced. [`Code::ProcessorUtilisation`],
@@ -250,7 +248,8 @@ impl Admission {
     /// As [`Admission::reserve`].
     pub fn reserve_at(&mut self, contract: &Contract, role: Role, priority: u8, budget: Duration) -> Reserved {
         self.tolerating(contract, role, |host| {
-            let reservation = host.decide_at(contract, role, priority, budget)?;
+            let newcomer = Reservation { priority, ..host.newcomer(contract, role)? };
+            let reservation = host.decide_newcomer(newcomer, budget)?;
             let id = host.insert(reservation)?;
             Ok((id, reservation.stages(host.settings.rule)))
         })
@@ -258,22 +257,9 @@ impl Admission {
 
     /// The reservation that would be made.
     pub(super) fn decide(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
-        match self.for_newcomer(contract, role)? {
-            Some(host) => host.decide_at(contract, role, 0, budget),
-            None => self.decide_at(contract, role, 0, budget),
-        }
-    }
-
-    pub(super) fn decide_at(
-        &self,
-        contract: &Contract,
-        role: Role,
-        priority: u8,
-        budget: Duration,
-    ) -> Result<Reservation, Refusal> {
-        let mut newcomer = self.newcomer(contract, role)?;
-        newcomer.priority = priority;
-        self.decide_newcomer(newcomer, budget)
+        let other = self.for_newcomer(contract, role)?;
+        let host = other.as_ref().unwrap_or(self);
+        host.decide_newcomer(host.newcomer(contract, role)?, budget)
     }
 
     pub(super) fn decide_newcomer(&self, newcomer: Reservation, budget: Duration) -> Result<Reservation, Refusal> {
@@ -393,24 +379,21 @@ impl Admission {
     fn decide_composite(&self, newcomer: &Reservation, budget: Duration) -> Result<Reservation, Refusal> {
         let (handover, service) = (newcomer.handover, newcomer.service);
         let within = budget - handover;
-        let (found, mut test) = self.least_composite(newcomer, within)?;
-        let least = found.ok().map(|(least, _)| handover + nanos(least));
+        let (found, mut test) = self.least_composite(newcomer)?;
+        let least = found.ok().map(|least| handover + nanos(least));
         below_service(budget, handover + nanos(service), least)?;
         test.let_newcomer_block(false);
-        on_both().within(found.map(|(least, _)| least), within, least, Some(&mut test))?;
-        // It was found.
-        let (_, longest) = found.unwrap_or_default();
-        Ok(newcomer.with(longest, longest))
+        let deadline = on_both().within(found, within, least, Some(&mut test))?;
+        Ok(newcomer.with(deadline, deadline))
     }
 
-    /// The least deadline, and the longest up to `wanted`, or the first instant that fails; and the test that found it.
+    /// The least deadline with which everything fits, or the first instant that fails; and the test that found it.
     pub(super) fn least_composite(
         &self,
         newcomer: &Reservation,
-        wanted: Duration,
-    ) -> Result<(FoundDeadlines, CompositeTest), Refusal> {
+    ) -> Result<(Result<u64, Instant>, CompositeTest), Refusal> {
         let mut test = self.composite_test(Some(newcomer.parts())).ok_or(on_both().used_up())?;
-        Ok((on_both().found(least_deadline(&mut test, wanted.as_nanos(), LONGEST))?, test))
+        Ok((on_both().found(least_deadline(&mut test, LONGEST))?, test))
     }
 
     /// The stages that a channel has now; `None` if `id` names none that exists.

@@ -10,9 +10,7 @@
 
 use alloc::vec::Vec;
 
-use super::answer::{Role, Rule};
-use super::reserve::{Admission, Reserved, on_both};
-use crate::contract::Contract;
+use super::reserve::Admission;
 use crate::units::Duration;
 
 /// One host of a route, the next one after it.
@@ -103,33 +101,6 @@ impl Admission {
         let platform = self.platform();
         let one_look = platform.link.occupancy(platform.packet) * u64::from(platform.receive_batch);
         self.between_looks() <= one_look.mul_ratio(2, 3)
-    }
-
-    /// As [`Admission::reserve`], but the least deadlines under the composite rule, too: what remains of an end-to-end deadline
-    /// is then divided ([`Admission::relax`]).
-    ///
-    /// # Errors
-    /// As [`Admission::reserve`].
-    pub fn reserve_least(&mut self, contract: &Contract, role: Role, budget: Duration) -> Reserved {
-        self.reserve_least_at(contract, role, 0, budget)
-    }
-
-    /// As [`Admission::reserve_least`], for a handler of this level ([`Admission::reserve_at`]).
-    ///
-    /// # Errors
-    /// As [`Admission::reserve`].
-    pub fn reserve_least_at(&mut self, contract: &Contract, role: Role, priority: u8, budget: Duration) -> Reserved {
-        if self.settings().rule != Rule::Composite {
-            return self.reserve_at(contract, role, priority, budget);
-        }
-        self.tolerating(contract, role, |host| {
-            host.decide_at(contract, role, priority, budget)?;
-            let newcomer = host.newcomer(contract, role)?;
-            // With the least deadline wanted, nothing longer is.
-            let (least, _) = host.least_composite(&newcomer, Duration::ZERO)?;
-            let (least, _) = least.map_err(|at| on_both().late(Some(at), None))?;
-            host.reserve(contract, role, newcomer.handover + Duration::from_nanos(least))
-        })
     }
 }
 

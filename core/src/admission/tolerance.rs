@@ -107,7 +107,7 @@ impl Admission {
             }
         }
         // What could not be granted within any deadline is refused for that.
-        self.decide_at(contract, role, 0, limits::MAX_DEADLINE)?;
+        self.decide_newcomer(self.newcomer(contract, role)?, limits::MAX_DEADLINE)?;
         Err(refused.unwrap_or(Refusal::new(Code::Tolerance, Stage::Route)))
     }
 

@@ -258,7 +258,7 @@ pub(super) fn spacing(hosts: &[DrawnHost], to: usize) -> Duration {
 }
 
 fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
-    least_budget(20, contract.deadline(), |budget| admission.reserve_least(contract, role, budget))
+    least_budget(20, contract.deadline(), |budget| admission.reserve(contract, role, budget))
 }
 
 /// Two different hosts.

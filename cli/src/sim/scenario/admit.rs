@@ -98,14 +98,14 @@ fn reserve(
     // The receiver first: what it needs the sender does not have.
     let budget = deadline.saturating_sub(outside);
     let (there, SendingStages { processor: least, .. }) =
-        to.admission.reserve_least(contract, Role::Receives, budget).map_err(|refusal| denied(1, refusal, budget))?;
+        to.admission.reserve(contract, Role::Receives, budget).map_err(|refusal| denied(1, refusal, budget))?;
     let budget = budget.saturating_sub(least);
     let analysed = match channel.overload {
         Overload::Decay => contract.under_decay(ours.packet).map_err(Refusal::from),
         _ => Ok(*contract),
     };
     let sending = analysed.and_then(|analysed| {
-        let (here, stages) = from.admission.reserve_least(&analysed, Role::Sends, budget)?;
+        let (here, stages) = from.admission.reserve(&analysed, Role::Sends, budget)?;
         let hops = [
             Hop { least: ours.handover + stages.total(), propagation: outside },
             Hop { least, propagation: Duration::ZERO },

@@ -47,7 +47,7 @@ proptest! {
                     prop_assert!(other.test().is_ok());
                     prop_assert_eq!(other.utilisation_ppm(), host.utilisation_ppm());
                     host = *other;
-                    Some(host.reserve_least(&contract, role, budget).unwrap().0)
+                    Some(host.reserve(&contract, role, budget).unwrap().0)
                 }
                 Err(_) => {
                     prop_assert_eq!(shares(&host), before);
@@ -68,7 +68,7 @@ fn what_has_one_stage_or_runs_by_level_is_not_served_in_another_way() {
     let contract = |deadline| Contract::new(50_000, 1, ms(20), 1, deadline).unwrap();
     for (rule, role) in [(Rule::Split, Role::Receives), (Rule::Levels, Role::Sends)] {
         let mut host = Admission::with_settings(platform.clone(), Settings::work_conserving(rule)).unwrap();
-        host.reserve_least(&contract(ms(19)), role, ms(19)).unwrap();
+        host.reserve(&contract(ms(19)), role, ms(19)).unwrap();
         assert!(host.rearranged(&contract(Duration::from_micros(10)), role, Duration::from_micros(10)).is_none());
     }
 }

@@ -232,7 +232,7 @@ fn stages_are_lengthened_one_by_one() {
     for rule in [Rule::Split, Rule::Composite] {
         let settings = Settings { rule, ..Settings::default() };
         let mut admission = Admission::with_settings(Platform::assumed_host(), settings).unwrap();
-        let (id, least) = admission.reserve_least(&small(10_000, 20_000), Role::Sends, LONG).unwrap();
+        let (id, least) = admission.reserve(&small(10_000, 20_000), Role::Sends, LONG).unwrap();
         let longer = SendingStages { processor: least.processor + MILLIS(1), link: Duration::ZERO };
         let both = admission.lengthen(id, longer).unwrap();
         assert!(both.total() >= longer.total().max(least.total()), "{rule:?}: {both:?}");

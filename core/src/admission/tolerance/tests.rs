@@ -41,7 +41,7 @@ fn what_tolerates_more_needs_less_time() {
     for rule in [Rule::Split, Rule::Composite, Rule::Levels] {
         let needs = |tolerated| {
             let mut host = host(rule);
-            let (id, stages) = host.reserve_least(&contract(200, tolerated), Role::Sends, ms(200)).unwrap();
+            let (id, stages) = host.reserve(&contract(200, tolerated), Role::Sends, ms(200)).unwrap();
             assert_eq!(host.handover(id), host.claim().unwrap().handover);
             assert!(tolerated.is_none_or(|tolerated| host.miss_share().unwrap() <= share(tolerated).divided_by(2)));
             (stages.total(), host.claim().unwrap().handover.as_nanos() / 1000)
@@ -53,9 +53,9 @@ fn what_tolerates_more_needs_less_time() {
     }
     // Less than is claimed of it: a tenth of a thousandth, of which half is this host's.
     let mut host = host(Rule::Split);
-    let refused = host.reserve_least(&contract(200, Some(100)), Role::Receives, ms(200)).map(|_| ());
+    let refused = host.reserve(&contract(200, Some(100)), Role::Receives, ms(200)).map(|_| ());
     assert_eq!(refused, Ok(()), "the hand-over is the sender's");
-    let refused = host.reserve_least(&contract(200, Some(100)), Role::Sends, ms(200)).unwrap_err();
+    let refused = host.reserve(&contract(200, Some(100)), Role::Sends, ms(200)).unwrap_err();
     assert_eq!((refused.code, refused.least_deadline), (Code::Tolerance, None));
 }
 
@@ -63,8 +63,8 @@ fn what_tolerates_more_needs_less_time() {
 #[test]
 fn the_least_tolerance_rules_and_those_that_are_there_stay() {
     let mut host = host(Rule::Split);
-    let (tolerant, stages) = host.reserve_least(&contract(20, Some(10_000)), Role::Sends, ms(20)).unwrap();
-    let refused = host.reserve_least(&contract(200, None), Role::Sends, ms(200)).unwrap_err();
+    let (tolerant, stages) = host.reserve(&contract(20, Some(10_000)), Role::Sends, ms(20)).unwrap();
+    let refused = host.reserve(&contract(200, None), Role::Sends, ms(200)).unwrap_err();
     assert_ne!(refused.code, Code::Tolerance);
     assert_eq!((host.stages(tolerant), host.claim().unwrap().handover), (Some(stages), Duration::from_micros(500)));
     assert!(
@@ -73,16 +73,16 @@ fn the_least_tolerance_rules_and_those_that_are_there_stay() {
     );
     assert!(host.release(tolerant));
     // With time to spare it is let in, with its own hand-over.
-    let (tolerant, _) = host.reserve_least(&contract(200, Some(10_000)), Role::Sends, ms(200)).unwrap();
+    let (tolerant, _) = host.reserve(&contract(200, Some(10_000)), Role::Sends, ms(200)).unwrap();
     host.relax(tolerant, ms(200)).unwrap();
-    let (strict, _) = host.reserve_least(&contract(200, None), Role::Sends, ms(200)).unwrap();
+    let (strict, _) = host.reserve(&contract(200, None), Role::Sends, ms(200)).unwrap();
     assert_eq!([tolerant, strict].map(|id| host.handover(id).as_nanos()), [500_000, 900_000]);
     assert_eq!(host.claim(), host.platform().claims.first());
     // What is claimed of both is what is claimed of the one whose hand-over is late more often.
     assert!(host.miss_share().unwrap() > share(2_000));
     // As soon as it is gone the next one that tolerates something has the smaller budgets.
     host.release(strict);
-    host.reserve_least(&contract(200, Some(20_000)), Role::Receives, ms(200)).unwrap();
+    host.reserve(&contract(200, Some(20_000)), Role::Receives, ms(200)).unwrap();
     assert_eq!(host.claim(), host.platform().claims.get(1));
 }
 
@@ -94,16 +94,16 @@ fn what_passes_through_may_be_as_late_as_the_claim_says_that_is_counted_on() {
     let answers = |rule, budget, is_there_before: bool| {
         let mut host = host(rule);
         let relays = |host: &mut Admission| {
-            let (relayed, _) = host.reserve_least(&tolerant, Role::Relays, budget).ok()?;
+            let (relayed, _) = host.reserve(&tolerant, Role::Relays, budget).ok()?;
             host.relax(relayed, budget).ok()?;
             Some(relayed)
         };
         let before = if is_there_before { Some(relays(&mut host).unwrap()) } else { None };
-        let (changes, _) = host.reserve_least(&strict, Role::Sends, ms(200)).ok()?;
+        let (changes, _) = host.reserve(&strict, Role::Sends, ms(200)).ok()?;
         assert_eq!(host.claim(), host.platform().claims.first());
         let relayed = before.or_else(|| relays(&mut host))?;
         host.release(changes);
-        let (_, stages) = host.reserve_least(&strict, Role::Sends, ms(200)).ok()?;
+        let (_, stages) = host.reserve(&strict, Role::Sends, ms(200)).ok()?;
         Some((stages, host.bounds().into_iter().find(|(id, _)| *id == relayed)?.1))
     };
     for rule in [Rule::Split, Rule::Composite, Rule::Levels] {
@@ -116,13 +116,13 @@ fn what_passes_through_may_be_as_late_as_the_claim_says_that_is_counted_on() {
         // And no later than that, once the rarer claim is not counted on any more.
         let bound = |is_rarer_before: bool| {
             let mut host = host(rule);
-            let (relayed, _) = host.reserve_least(&tolerant, Role::Relays, ms(100)).unwrap();
+            let (relayed, _) = host.reserve(&tolerant, Role::Relays, ms(100)).unwrap();
             host.relax(relayed, ms(100)).unwrap();
             if is_rarer_before {
-                let (changes, _) = host.reserve_least(&strict, Role::Sends, ms(200)).unwrap();
+                let (changes, _) = host.reserve(&strict, Role::Sends, ms(200)).unwrap();
                 host.release(changes);
             }
-            host.reserve_least(&tolerant, Role::Receives, ms(200)).unwrap();
+            host.reserve(&tolerant, Role::Receives, ms(200)).unwrap();
             assert_eq!(host.claim(), host.platform().claims.get(1));
             host.bounds().into_iter().find(|(id, _)| *id == relayed).unwrap().1
         };
@@ -134,9 +134,9 @@ fn what_passes_through_may_be_as_late_as_the_claim_says_that_is_counted_on() {
 fn where_nothing_is_claimed_nothing_is_tolerated_and_the_costs_are_those_given() {
     let claimed = host(Rule::Split);
     let mut unclaimed = host(Rule::Split).with_claims_of(&Platform::assumed_host());
-    let (_, stages) = unclaimed.reserve_least(&contract(200, Some(300_000)), Role::Sends, ms(200)).unwrap();
+    let (_, stages) = unclaimed.reserve(&contract(200, Some(300_000)), Role::Sends, ms(200)).unwrap();
     let mut strict = claimed.clone();
-    assert_eq!(strict.reserve_least(&contract(200, None), Role::Sends, ms(200)).unwrap().1, stages);
+    assert_eq!(strict.reserve(&contract(200, None), Role::Sends, ms(200)).unwrap().1, stages);
     assert_eq!((unclaimed.miss_share(), unclaimed.claim()), (None, None));
 }
 
@@ -161,7 +161,7 @@ proptest! {
             };
             let role = [Role::Sends, Role::Receives, Role::Relays][role];
             let before: alloc::vec::Vec<_> = there.iter().map(|(id, _)| host.stages(*id)).collect();
-            if let Ok((id, _)) = host.reserve_least(&contract, role, ms(deadline)) {
+            if let Ok((id, _)) = host.reserve(&contract, role, ms(deadline)) {
                 there.push((id, contract));
             }
             prop_assert!(there.iter().zip(before).all(|((id, _), before)| host.stages(*id) == before));
