@@ -2,7 +2,7 @@
 
 use crate::admission::Refusal;
 use crate::collections::Key;
-use crate::contract::{ChannelTerms, Service};
+use crate::contract::ChannelTerms;
 use crate::limits::MAX_NAME_BYTES;
 use crate::units::Duration;
 use crate::wire::{self, MessageCounts, WireError};
@@ -46,41 +46,35 @@ impl core::fmt::Debug for Name {
     }
 }
 
+/// Where a channel goes, or comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination {
+    /// The link.
+    pub link: LinkId,
+    /// The other host.
+    pub peer: core::net::SocketAddr,
+    /// The receiver's name.
+    pub name: Name,
+}
+
 /// A peer's request for a channel, checked against the limits but not admitted yet.
 #[derive(Clone, Copy, Debug)]
 pub struct PeerRequest {
     /// Names the request when it is answered.
     pub id: RequestId,
-    /// The peer that asks.
-    pub peer: core::net::SocketAddr,
-    /// The link over which it asks.
-    pub link: LinkId,
-    /// The name that is asked for.
-    pub name: Name,
-    /// The service that is asked for.
-    pub service: Service,
+    /// The link over which it came, the peer that asks, and the name that is asked for.
+    pub from: Destination,
+    /// The terms that are asked for: the largest payload that both sides' frames hold, and our clock if the peer has shown that it has it, or a relay
+    /// vouches for that.
+    pub terms: ChannelTerms,
     /// True if the peer only wants to know: the answer is `refuse`, with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would be granted.
     pub is_question: bool,
-    /// S: the largest payload that both sides' frames hold.
-    pub packet: u32,
     /// The part of the deadline that the sender's stages need at least.
     pub upstream: Duration,
-    /// The largest size of a message as a multiple of `max_message` (the sender's `decay` policy); 1 otherwise.
-    pub oversize: u32,
-    /// True if the times in its packets are on our clock, as the peer has shown; a relay vouches for it.
-    pub same_clock: bool,
     /// The longest silence of a side.
     pub lease: Duration,
     /// The pace of the link that carries it.
     pub pace: SenderPace,
-}
-
-impl PeerRequest {
-    /// The terms that are asked for.
-    pub(crate) fn terms(&self) -> ChannelTerms {
-        let Self { service, packet, oversize, same_clock, .. } = *self;
-        ChannelTerms { service, packet, oversize, same_clock }
-    }
 }
 
 /// A pending request.

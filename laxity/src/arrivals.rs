@@ -55,7 +55,7 @@ impl Arrivals {
 
     /// Where what is asked for comes from. Each executive has a link of its own.
     fn source(&self, request: &PeerRequest) -> FlowSource {
-        let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
+        let (ip, port) = (request.from.peer.ip().to_canonical(), request.from.peer.port());
         let SenderPace { rate, ahead, spacing } = request.pace;
         FlowSource { host: self.hasher.hash_one((ip, port)), rate, ahead, spacing }
     }
@@ -64,7 +64,7 @@ impl Arrivals {
 impl ControlState {
     /// The flow of a real-time channel whose packets are in transit for so long at most.
     fn real_time_flow(&self, request: &PeerRequest, contract: &Contract, transit: Duration) -> Flow {
-        Flow::real_time(self.arrivals.source(request), contract, request.packet, transit)
+        Flow::real_time(self.arrivals.source(request), contract, request.terms.packet, transit)
     }
 
     /// The flow of a real-time channel that needs `least` here, and what this host has to keep of its deadline, `elsewhere` of it being spent otherwise.
@@ -96,8 +96,8 @@ impl ControlState {
 
     /// The flow of a best-effort channel, if that is what is asked for.
     pub(crate) fn best_effort_flow(&self, request: &PeerRequest) -> Option<Flow> {
-        let is_it = matches!(request.service, Service::BestEffort { .. });
-        is_it.then(|| Flow::best_effort(self.arrivals.source(request), request.packet, None))
+        let is_it = matches!(request.terms.service, Service::BestEffort { .. });
+        is_it.then(|| Flow::best_effort(self.arrivals.source(request), request.terms.packet, None))
     }
 
     /// Asks whether a newcomer fits that can wait for `most`; `None` if it will when best effort is slower, which is told to be.

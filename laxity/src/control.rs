@@ -202,8 +202,8 @@ impl HostShared {
             for _ in 0..BATCH {
                 match notices.pop() {
                     Ok(Notice::Event(Event::Requested(request))) => {
-                        asking.push(request.peer.ip());
-                        requests.push(now(), request.peer.ip(), WaitingRequest { request, may_rearrange: true });
+                        asking.push(request.from.peer.ip());
+                        requests.push(now(), request.from.peer.ip(), WaitingRequest { request, may_rearrange: true });
                     }
                     Ok(notice) => self.handle(notice),
                     Err(_) => break,
@@ -417,15 +417,15 @@ impl HostShared {
             packets,
         };
         let incoming = ReceiveSetup::new(request, reception).spaced(part.asked);
-        let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
+        let largest = request.terms.service.max_message().saturating_mul(request.terms.oversize.max(1)) as usize;
         let takes = || {
-            let contract = request.service.contract();
-            let analysed = contract.and_then(|contract| in_packets(contract, request.packet, platform).ok());
+            let contract = request.terms.service.contract();
+            let analysed = contract.and_then(|contract| in_packets(contract, request.terms.packet, platform).ok());
             self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
         };
         let made = state
             .has_room(self.whole, request, holds)
-            .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.service, takes));
+            .and_then(|()| listener.receiving(messages.max(2) as usize, largest, &request.terms.service, takes));
         let (end, slot) = match made {
             Ok(made) => made,
             Err(refusal) => {
@@ -434,27 +434,27 @@ impl HostShared {
             }
         };
         let grant = Grant {
-            name: request.name.as_str().to_owned(),
-            peer: request.peer,
-            service: request.service,
+            name: request.from.name.as_str().to_owned(),
+            peer: request.from.peer,
+            service: request.terms.service,
             stages: SendingStages::default(),
             receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
-            deadline: request.service.contract().map(Contract::deadline),
-            guarantee: self.guarantee(&state.admission, &request.service),
+            deadline: request.terms.service.contract().map(Contract::deadline),
+            guarantee: self.guarantee(&state.admission, &request.terms.service),
             // Only its sender knows.
             covers: Coverage::Laxity,
-            same_clock: request.same_clock,
+            same_clock: request.terms.same_clock,
             executive: std::process::id(),
         };
         let known = ChannelEntry {
             port: Arc::clone(&slot.port),
-            peer: request.peer,
+            peer: request.from.peer,
             reservation,
             is_receiving: true,
             stage,
             holds,
-            name: request.name,
-            service: request.service,
+            name: request.from.name,
+            service: request.terms.service,
             part: Some(part),
             application: match &end {
                 AcceptedEnd::Local(..) => None,

@@ -63,10 +63,10 @@ impl ControlState {
             all.filter(|known| counts(known)).map(|known| known.holds).sum()
         };
         let is_its = |known: &ChannelEntry| {
-            known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical()
+            known.is_receiving && known.peer.ip().to_canonical() == request.from.peer.ip().to_canonical()
         };
         let is_best_effort = |known: &ChannelEntry| known.is_receiving && known.service.contract().is_none();
-        if request.service.contract().is_none() {
+        if request.terms.service.contract().is_none() {
             let its = held(&|known| is_its(known) && is_best_effort(known));
             whole.half().grant(held(&is_best_effort), its, asked)?;
         }

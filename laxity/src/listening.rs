@@ -111,18 +111,19 @@ impl HostShared {
 impl ControlState {
     /// Adds the handler that the listener declares for this name to the request.
     pub(crate) fn note_handler(&self, request: &mut PeerRequest) {
-        if let Service::RealTime(contract) = request.service {
+        if let Service::RealTime(contract) = request.terms.service {
             let cost = match self.listener(request) {
                 Some(ListenTarget::Local(_, Some(spec))) => spec.cost(),
                 _ => Duration::ZERO,
             };
-            request.service = Service::RealTime(contract.with_handler(cost));
+            request.terms.service = Service::RealTime(contract.with_handler(cost));
         }
     }
 
     pub(crate) fn listener(&self, request: &PeerRequest) -> Option<ListenTarget> {
         let is_meant = |listening: &&ListenedName| {
-            listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
+            listening.name == request.from.name
+                && listening.from.is_none_or(|from| from == request.from.peer.ip().to_canonical())
         };
         self.listeners.iter().find(is_meant).map(|listening| listening.listens.clone())
     }

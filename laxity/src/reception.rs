@@ -58,7 +58,7 @@ impl HostShared {
 impl HostShared {
     /// This host's part of a requested real-time channel.
     fn asked(&self, request: &PeerRequest) -> Result<RequestedChannel, Refusal> {
-        let Service::RealTime(contract) = request.service else {
+        let Service::RealTime(contract) = request.terms.service else {
             unreachable!("best effort is not admitted by deadlines")
         };
         let platform = &self.platform;
@@ -66,7 +66,7 @@ impl HostShared {
         let elsewhere = request.upstream + platform.propagation + platform.clock_error + self.input_delay;
         // Nothing is granted within no time, and a peer that is refused then hears what would fit.
         let budget = contract.deadline().saturating_sub(elsewhere);
-        let analysed = in_packets(&contract, request.packet, platform)?;
+        let analysed = in_packets(&contract, request.terms.packet, platform)?;
         Ok(RequestedChannel { contract, analysed, budget, elsewhere })
     }
 
@@ -95,10 +95,10 @@ impl HostShared {
 
     /// What a channel that is received takes, if it takes `upstream` until its logical arrival here and `stage` from there.
     pub(crate) fn needs(&self, request: &PeerRequest, upstream: Duration, stage: Duration) -> ReceiveMemory {
-        let (messages, packets) = match request.service {
+        let (messages, packets) = match request.terms.service {
             Service::RealTime(contract) => {
                 // It was admitted, so it can be.
-                let analysed = in_packets(&contract, request.packet, &self.platform).unwrap_or(contract);
+                let analysed = in_packets(&contract, request.terms.packet, &self.platform).unwrap_or(contract);
                 let ahead = upstream + contract.most_ahead();
                 let messages = buffers::receive_messages(&contract, ahead, stage) + 1;
                 (messages, buffers::receive_packets(&analysed, &self.platform, ahead, stage))
@@ -106,13 +106,13 @@ impl HostShared {
             Service::BestEffort { queue, max_message } => {
                 // It holds as many frames as are left of those that are shared, so never more than half of them.
                 let most = (self.shared_frames / 2).max(1);
-                (queue, best_effort_packets(max_message, request.packet).min(most as u32))
+                (queue, best_effort_packets(max_message, request.terms.packet).min(most as u32))
             }
         };
-        let largest = u64::from(request.service.max_message()) * u64::from(request.oversize);
+        let largest = u64::from(request.terms.service.max_message()) * u64::from(request.terms.oversize);
         let holds = Holdings {
             channels: 1,
-            frames: if request.service.contract().is_some() { packets.into() } else { 0 },
+            frames: if request.terms.service.contract().is_some() { packets.into() } else { 0 },
             bytes: u64::from(messages) * largest,
         };
         ReceiveMemory { messages, packets, holds }

@@ -96,7 +96,7 @@ impl ChannelPlan {
             work_conserving: early,
             priority: self.priority,
             messages: self.receive_messages,
-            packets: self.packet_queue(self.receive_messages, request.packet),
+            packets: self.packet_queue(self.receive_messages, request.terms.packet),
         };
         ReceiveSetup::new(request, reception).spaced(self.spacing)
     }

@@ -150,8 +150,8 @@ impl SimulatedEnvironment<'_> {
         let ledger = &world.channels[channel];
         let hop = ledger.hops[place].hop;
         let next = ledger.hops.get(place + 1).map_or(ledger.to, |relayed| relayed.hop.host);
-        let destination = Destination { link: 0, peer: world.hosts[next.0].config.address, name: request.name };
-        let packets = ledger.plan.packet_queue(hop.messages, request.packet);
+        let destination = Destination { link: 0, peer: world.hosts[next.0].config.address, name: request.from.name };
+        let packets = ledger.plan.packet_queue(hop.messages, request.terms.packet);
         let packet = world.hosts[number].config.platform.packet;
         let upstream = hop.passage.upstream + hop.passage.stage;
         let outgoing = SendSetup::relay(destination, request, packet, upstream, packets);

@@ -477,8 +477,8 @@ impl World {
 
     /// The first channel that `request` at host `number` can mean: planned, and not begun there yet. And its side.
     pub(crate) fn asked(&mut self, number: usize, request: &PeerRequest) -> Option<(usize, Side)> {
-        let peer = *self.addresses.get(&request.peer)?;
-        let waiting = self.waiting.get_mut(&(peer, number, request.name))?;
+        let peer = *self.addresses.get(&request.from.peer)?;
+        let waiting = self.waiting.get_mut(&(peer, number, request.from.name))?;
         let channels = &self.channels;
         waiting.retain(|&(channel, side)| {
             let ChannelRecord { sender, receiver, hops, .. } = &channels[channel];

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use super::job::ChannelJob;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{End, LinkId, Name, PeerRequest, SenderPace};
+use crate::event::{Destination, End, LinkId, Name, PeerRequest, SenderPace};
 use crate::receive::{ReceiveGrant, ReceivingChannel};
 use crate::send::{SendConfig, SendingChannel};
 use crate::signal::Association;
@@ -160,24 +160,6 @@ impl PendingControls {
     }
 }
 
-/// The destination of a sending channel.
-#[derive(Clone, Copy, Debug)]
-pub struct Destination {
-    /// The link.
-    pub link: LinkId,
-    /// The host.
-    pub peer: SocketAddr,
-    /// The receiver there.
-    pub name: Name,
-}
-
-impl Destination {
-    /// From where `request` came, and by which name.
-    pub(super) fn of(request: &PeerRequest) -> Self {
-        Self { link: request.link, peer: request.peer, name: request.name }
-    }
-}
-
 /// A sending channel before it is opened: all its memory, allocated by the caller.
 #[derive(Debug)]
 pub struct SendSetup(pub(super) Box<Channel>);
@@ -227,9 +209,9 @@ pub struct ReceiveSetup(pub(super) Box<Channel>);
 impl ReceiveSetup {
     /// The channel that answers `request`. Allocates all its memory.
     pub fn new(request: &PeerRequest, grant: ReceiveGrant) -> Self {
-        let job = ChannelJob::Receiver(ReceivingChannel::new(request.terms(), grant));
+        let job = ChannelJob::Receiver(ReceivingChannel::new(request.terms, grant));
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        let mut channel = Channel::new(job, association, Destination::of(request), request.upstream);
+        let mut channel = Channel::new(job, association, request.from, request.upstream);
         channel.pace = request.pace;
         Self(Box::new(channel))
     }

@@ -24,7 +24,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub use channel::{Channel, Destination, ReceiveSetup, ReleasedChannel, SendSetup};
+pub use channel::{Channel, ReceiveSetup, ReleasedChannel, SendSetup};
 use clocks::PeerClocks;
 pub use clocks::{ClockConfig, MAX_PEER_CLOCKS};
 use gaps::RecentGaps;
@@ -37,6 +37,8 @@ use secret::Secret;
 pub use signalling::DECISION;
 use signalling::Signalling;
 pub use watched::{ExceededPremise, PeerPremises};
+
+pub use crate::event::Destination;
 
 use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};

@@ -76,7 +76,7 @@ impl SendSetup {
         upstream: Duration,
         packets: u32,
     ) -> Self {
-        let terms = ChannelTerms { packet: request.packet.min(packet), ..request.terms() };
+        let terms = ChannelTerms { packet: request.terms.packet.min(packet), ..request.terms };
         let onward = DownstreamSide {
             relaying: RelayedChannel::new(terms, packets),
             request: request.id,
@@ -102,8 +102,7 @@ impl ReceiveSetup {
             is_counted: false,
         };
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        let at = Destination::of(request);
-        Self(Box::new(Channel::new(ChannelJob::Inward(inward), association, at, request.upstream)))
+        Self(Box::new(Channel::new(ChannelJob::Inward(inward), association, request.from, request.upstream)))
     }
 }
 

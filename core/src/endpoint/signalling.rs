@@ -14,7 +14,7 @@ use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
 use crate::collections::{DeadlineHeap, Ring, TokenMap};
 use crate::contract::{self, ChannelTerms, ContractError, SendingStages, Service, packets};
-use crate::event::{ChannelId, End, Event, LinkId, Name, PeerRequest, RequestId};
+use crate::event::{ChannelId, Destination, End, Event, LinkId, Name, PeerRequest, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
@@ -179,7 +179,7 @@ impl Endpoint {
             }
             Err(channel) => {
                 let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
-                self.send_refusal(request.link, request.peer, pending.token, &refusal);
+                self.send_refusal(request.from.link, request.from.peer, pending.token, &refusal);
                 onward.inspect(|&onward| self.close_side(now, onward, 0));
                 Err((ReceiveSetup(channel), refusal))
             }
@@ -193,7 +193,7 @@ impl Endpoint {
 
     pub(super) fn refuse_pending(&mut self, id: RequestId, refusal: &Refusal) {
         if let Some(PendingRequest { request, token, .. }) = self.take_pending(id) {
-            self.send_refusal(request.link, request.peer, token, refusal);
+            self.send_refusal(request.from.link, request.from.peer, token, refusal);
         }
     }
 
@@ -394,7 +394,7 @@ impl Endpoint {
             return self.send_refusal(link, peer, token, &Refusal::from(error));
         }
         let of_its_host =
-            self.signalling.pending.iter().filter(|pending| pending.request.peer.ip() == peer.ip()).count();
+            self.signalling.pending.iter().filter(|pending| pending.request.from.peer.ip() == peer.ip()).count();
         if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_WAITING_OF_HOST {
             return;
         }
@@ -403,15 +403,10 @@ impl Endpoint {
             && is_same_clock(self.config.clock, now, token, ControlType::Open, open.clock);
         let request = PeerRequest {
             id: RequestId(self.signalling.secret.draw()),
-            peer,
-            link,
-            name,
-            service,
+            from: Destination { link, peer, name },
+            terms: ChannelTerms { service, packet, oversize: open.oversize.into(), same_clock },
             is_question: open.traffic.is_question(),
-            packet,
             upstream: open.upstream,
-            oversize: open.oversize.into(),
-            same_clock,
             lease: open.lease,
             pace: open.pace,
         };
@@ -570,7 +565,7 @@ impl Endpoint {
 
     /// True if the driver has still to decide on what `peer` asked for under `token`.
     pub(super) fn is_pending(&self, peer: SocketAddr, token: u64) -> bool {
-        self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer)
+        self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.from.peer == peer)
     }
 
     pub(super) fn is_inward(&self, key: ChannelId) -> bool {

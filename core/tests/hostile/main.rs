@@ -142,7 +142,7 @@ impl HostileFixture {
         self.hear(peer, token, &Control::Open(open));
         self.turn();
         let request = self.events.iter().find_map(|event| match event {
-            Event::Requested(request) if request.peer == peer => Some(*request),
+            Event::Requested(request) if request.from.peer == peer => Some(*request),
             _ => None,
         })?;
         self.events.clear();
@@ -295,7 +295,7 @@ fn the_requests_of_one_host_leave_room_for_others() {
     assert_eq!(scene.events.len(), 16);
     scene.hear(address(1), 5, &Control::Open(open()));
     scene.turn();
-    assert!(matches!(scene.events.last(), Some(Event::Requested(request)) if request.peer == address(1)));
+    assert!(matches!(scene.events.last(), Some(Event::Requested(request)) if request.from.peer == address(1)));
 }
 
 /// A peer that never says KEEPALIVE, perhaps because it cannot hear ACCEPT, has what it asked for a second, however often it asks.
@@ -410,7 +410,7 @@ fn no_peer_can_claim_this_hosts_clock_with_what_it_was_told() {
         scene.turn();
         let Some(Event::Requested(request)) = scene.events.pop() else { panic!("no request") };
         scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
-        request.same_clock
+        request.terms.same_clock
     };
     let honest = clock_sign(7, scene.now, 5, ControlType::Open);
     assert!(said_same(&mut scene, address(1), 5, honest), "on this host");
@@ -427,7 +427,7 @@ fn no_peer_can_claim_this_hosts_clock_with_what_it_was_told() {
     scene.find(own, address(3), token, &Control::Open(Open { clock, ..open() }));
     scene.turn();
     let Some(Event::Requested(request)) = scene.events.pop() else { panic!("it asks itself") };
-    assert!(request.same_clock);
+    assert!(request.terms.same_clock);
     scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
     scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
     scene.run_for(ms(2_000));

@@ -115,7 +115,7 @@ fn clocks_that_differ_change_nothing_but_what_is_claimed() {
             _ => None,
         });
         let asked = net.hosts[2].events.iter().find_map(|event| match event {
-            Event::Requested(request) => Some(request.same_clock),
+            Event::Requested(request) => Some(request.terms.same_clock),
             _ => None,
         });
         // A relay vouches for a clock that it has itself.

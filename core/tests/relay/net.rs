@@ -286,9 +286,9 @@ impl RelayNetwork {
                     return host.endpoint.refuse(&request, &refusal);
                 }
                 let upstream = request.upstream + WAY;
-                match host.routes.get(request.name.as_str()) {
+                match host.routes.get(request.from.name.as_str()) {
                     Some(&next) => {
-                        let to = Destination { link: 0, peer: address(next), name: request.name };
+                        let to = Destination { link: 0, peer: address(next), name: request.from.name };
                         let outgoing = SendSetup::relay(to, &request, host.packet, upstream + RELAYING, 64);
                         match host.endpoint.open(now, outgoing) {
                             Ok(onward) => drop(host.asked.insert(onward, request)),

@@ -586,7 +586,7 @@ impl FuzzEnvironment<'_> {
 
 /// The control plane's answer to a request.
 pub fn answer_to(request: PeerRequest, choice: u8) -> Command {
-    if choice & 7 == 7 || u64::from(request.service.max_message()) > LARGEST || request.oversize > 4 {
+    if choice & 7 == 7 || u64::from(request.terms.service.max_message()) > LARGEST || request.terms.oversize > 4 {
         return Command::Refuse { request, refusal: Refusal::new(Code::Declined, Stage::Route) };
     }
     let reception = ReceiveGrant {

@@ -233,7 +233,8 @@ impl World {
 
     /// A request was accepted.
     fn receive(&mut self, host: usize, id: ChannelId, request: &PeerRequest) {
-        let is_of = |sent: &SentChannel| address(sent.host) == request.peer && name(sent.asked.name) == request.name;
+        let is_of =
+            |sent: &SentChannel| address(sent.host) == request.from.peer && name(sent.asked.name) == request.from.name;
         let sender = self.sent.iter().position(is_of);
         let (lent, returned) = (Vec::new(), Vec::with_capacity(64));
         let (busy, was_busy, released, next) = (0, None, false, 0);

@@ -233,7 +233,7 @@ impl World {
         let place = bytes.place(self.hosts[host].requests.len());
         let request = self.hosts[host].requests.remove(place);
         // No memory for that here, as a driver would find.
-        let choice = if u64::from(request.service.max_message()) > LARGEST { 1 } else { bytes.u8() % 8 };
+        let choice = if u64::from(request.terms.service.max_message()) > LARGEST { 1 } else { bytes.u8() % 8 };
         match choice {
             1 => {
                 let refusal = Refusal::new(Code::Declined, Stage::Route);
@@ -259,13 +259,13 @@ impl World {
         let incoming = ReceiveSetup::new(&request, reception).spaced(spacing);
         let now = self.hosts[host].time(self.now);
         let Ok(id) = self.hosts[host].call(0, |endpoint, _| endpoint.accept(now, &request, incoming)) else { return };
-        let sender = (0..self.sent.len()).find(|number| host::name(*number) == request.name);
+        let sender = (0..self.sent.len()).find(|number| host::name(*number) == request.from.name);
         self.received.push(ReceivedChannel {
             host,
             id,
             request,
             accepted: now.as_nanos(),
-            quota: if request.service.contract().is_some() { quota as usize } else { 0 },
+            quota: if request.terms.service.contract().is_some() { quota as usize } else { 0 },
             sender: sender.unwrap_or(usize::MAX),
             remotes: Vec::new(),
             tainted: sender.is_none(),
@@ -379,7 +379,7 @@ impl World {
         while let Some(event) = self.hosts[host].call(0, |endpoint, _| endpoint.poll_event()) {
             match event {
                 Event::Requested(request) => {
-                    assert!(request.packet <= self.hosts[host].endpoint.config().packet);
+                    assert!(request.terms.packet <= self.hosts[host].endpoint.config().packet);
                     self.hosts[host].requests.push(request);
                 }
                 Event::Accepted { channel, packet, .. } => {

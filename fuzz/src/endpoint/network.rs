@@ -88,7 +88,7 @@ impl World {
         if let Some(view) = view {
             let remote = (view.header().channel, view.header().key);
             let is_for = |r: &&mut ReceivedChannel| {
-                r.host == to && !r.released && r.remotes.contains(&remote) && r.request.peer == peer
+                r.host == to && !r.released && r.remotes.contains(&remote) && r.request.from.peer == peer
             };
             for received in self.received.iter_mut().filter(is_for) {
                 received.stalled |= now.since(view.header().logical_arrival) > CREDIT;
@@ -263,7 +263,7 @@ impl World {
             let remote = (view.header().channel, view.header().key);
             self.received
                 .iter_mut()
-                .filter(|r| r.host == to && r.remotes.contains(&remote) && r.request.peer == peer)
+                .filter(|r| r.host == to && r.remotes.contains(&remote) && r.request.from.peer == peer)
                 .for_each(|received| received.tainted = true);
         }
         if let Ok((token, control)) = Control::parse(frame) {

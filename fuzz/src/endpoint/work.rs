@@ -193,8 +193,8 @@ impl World {
         received.next = delivered.sequence + 1;
         assert_eq!(delivered.completion, now);
         assert_eq!(evidence.is_some(), !delivered.lateness().is_zero());
-        let largest =
-            u64::from(received.request.service.max_message()) * u64::from(received.request.oversize.clamp(1, 4));
+        let largest = u64::from(received.request.terms.service.max_message())
+            * u64::from(received.request.terms.oversize.clamp(1, 4));
         assert!((1..=largest).contains(&(delivered.message.len() as u64)));
         let sender = self.sent.get_mut(received.sender).filter(|sent| !sent.tainted && !received.tainted);
         if let Some(sent) = sender {
@@ -206,7 +206,7 @@ impl World {
             assert!(delivered.message.iter().enumerate().all(exact), "another message");
             assert!(!std::mem::replace(&mut own.delivered, true), "a message is delivered twice");
             let logical_arrival = own.logical_arrival;
-            if received.request.same_clock {
+            if received.request.terms.same_clock {
                 let believed = delivered.logical_arrival.as_nanos();
                 assert!(believed >= logical_arrival, "a message is older than it is");
                 // A stamp from before the channel was accepted is not believed, nor what is behind one more than a second old.

@@ -441,7 +441,7 @@ impl TestScript {
         while let Ok(notice) = host.notices.pop() {
             match notice {
                 Notice::Event(Event::Requested(request)) => {
-                    let planned = self.plans.iter().position(|(_, plan)| plan.name == request.name).unwrap();
+                    let planned = self.plans.iter().position(|(_, plan)| plan.name == request.from.name).unwrap();
                     let plan = &self.plans[planned].1;
                     let incoming = plan.receiving(&request, false);
                     let (receive, slot) = port::receiving(plan.receive_messages as usize);
