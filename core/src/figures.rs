@@ -122,9 +122,7 @@ impl Figures {
         self.clock_error = Some(counters.clock_error).filter(|error| *error < Duration::MAX);
         self.response = (counters.delivered > 0).then_some(counters.largest);
     }
-}
 
-impl Figures {
     /// Counts messages that relays dropped, over the contract and without room, as dropped: the receiver cannot tell them from lost ones.
     pub fn drop_in_transit(&mut self, (over_contract, full): (u64, u64)) {
         let over_contract = over_contract.min(self.lost);

@@ -144,7 +144,7 @@ impl Admission {
         };
         let streams: Vec<PacketStream> = self.reservations().filter_map(moved).collect();
         let on_link = streams.iter().map(PacketStream::due).collect();
-        let link = LinkTest::new(&self.machine, streams, None);
+        let (link, foreign) = (LinkTest::new(&self.machine, streams, None), self.platform().foreign.as_nanos());
         let on_link = latest_by(&link, on_link);
         let bound = |held: &Reservation| {
             let handover = held.handover;
@@ -160,7 +160,7 @@ impl Admission {
             }
             if let Some(stream) = moved(held) {
                 match at(on_link.as_ref(), stream.due()) {
-                    Some(worst) => all.extend(link_terms(&link, &stream, &worst, self.machine.foreign)),
+                    Some(worst) => all.extend(link_terms(&link, &stream, &worst, foreign)),
                     None => all.push(term(terms::LINK_STAGE, nanos(stream.deadline))),
                 }
             }
@@ -176,23 +176,19 @@ impl Admission {
         job: &super::processor::Job,
         worst: &LatenessWalk,
     ) -> Vec<BoundTerm> {
-        use terms::{
-            INPUT_POLLS, LINK_SERVICE, PROCESSING, PROCESSOR_BLOCKING, PROCESSOR_INTERFERENCE, PROCESSOR_OTHERS,
-            SWITCHING,
-        };
         let (work, back, block) = test.parts(worst.due, worst.done);
         let switch = u128::from(self.machine.switch);
         let overhead = u128::from(job.cost - job.processing());
         let interference = self.machine.processor_interference().within(worst.done);
         let taken = test.stolen().within(worst.done);
         let parts = [
-            (PROCESSING, job.processing().into()),
-            (SWITCHING, switch.min(overhead) + back),
-            (INPUT_POLLS, overhead.saturating_sub(switch)),
-            (PROCESSOR_OTHERS, work.saturating_sub(job.cost.into())),
-            (PROCESSOR_BLOCKING, block.into()),
-            (LINK_SERVICE, taken.saturating_sub(interference)),
-            (PROCESSOR_INTERFERENCE, interference.min(taken)),
+            (terms::PROCESSING, job.processing().into()),
+            (terms::SWITCHING, switch.min(overhead) + back),
+            (terms::INPUT_POLLS, overhead.saturating_sub(switch)),
+            (terms::PROCESSOR_OTHERS, work.saturating_sub(job.cost.into())),
+            (terms::PROCESSOR_BLOCKING, block.into()),
+            (terms::LINK_SERVICE, taken.saturating_sub(interference)),
+            (terms::PROCESSOR_INTERFERENCE, interference.min(taken)),
         ];
         addends(parts, 2, u128::from(worst.done - response(job.deadline, worst)))
     }
@@ -201,9 +197,10 @@ impl Admission {
         let deadline_of = |held: &Reservation| {
             held.job.map(|job| job.deadline).or(held.stream.map(|stream| stream.deadline)).unwrap_or(0)
         };
-        let test = self.composite_test(None);
+        let test = self.composite_test(&self.machine, None);
         let found = test.as_ref().and_then(|test| latest_by(test, self.reservations().map(deadline_of).collect()));
         let costs = test.as_ref().map_or(&[][..], |test| &test.costs);
+        let foreign = self.platform().foreign.as_nanos();
         let bound = |place: usize, held: &Reservation| {
             let deadline = deadline_of(held);
             let mut all = vec![term(terms::HANDOVER, held.handover)];
@@ -217,8 +214,8 @@ impl Admission {
                         (terms::OTHERS, work.saturating_sub(own)),
                         (terms::PROCESSOR_BLOCKING, block.into()),
                         (terms::LINK_BLOCKING, packet.into()),
-                        (terms::LOOK_AHEAD, (constant - self.machine.foreign).into()),
-                        (terms::FOREIGN, self.machine.foreign.into()),
+                        (terms::LOOK_AHEAD, (constant - foreign).into()),
+                        (terms::FOREIGN, foreign.into()),
                         (terms::INTERFERENCE, interference),
                     ];
                     all.extend(addends(parts, 0, u128::from(worst.done - response(deadline, &worst))));
@@ -232,16 +229,15 @@ impl Admission {
 }
 
 fn link_terms(link: &LinkTest, stream: &PacketStream, worst: &LatenessWalk, foreign: u64) -> Vec<BoundTerm> {
-    use terms::{FOREIGN, LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
     let (work, block) = link.parts(worst.due, worst.done);
     let own = stream.until(worst.due).min(stream.whole() - u128::from(stream.spare)).min(work);
     let parts = [
-        (TRANSMISSION, own),
-        (LINK_OTHERS, work - own),
-        (LINK_BLOCKING, block.into()),
-        (LOOK_AHEAD, (link.ahead - foreign).into()),
-        (FOREIGN, foreign.into()),
-        (LINK_INTERFERENCE, link.stolen().within(worst.done).saturating_add(stream.late.into())),
+        (terms::TRANSMISSION, own),
+        (terms::LINK_OTHERS, work - own),
+        (terms::LINK_BLOCKING, block.into()),
+        (terms::LOOK_AHEAD, (link.ahead - foreign).into()),
+        (terms::FOREIGN, foreign.into()),
+        (terms::LINK_INTERFERENCE, link.stolen().within(worst.done).saturating_add(stream.late.into())),
     ];
     let all = worst.done.saturating_add(stream.late);
     addends(parts, 0, u128::from(all - response(stream.deadline, worst)))

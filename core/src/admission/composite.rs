@@ -96,7 +96,7 @@ impl CompositeTest {
             let job_cost = job.map(|job| {
                 // C_csp and the polls are in the cost beside H; the second switch is not.
                 let extra = (job.cost - job.processing()).saturating_add((switches - 1) * machine.switch);
-                (f(job.first.saturating_add(extra)), f(job.other), job.packets)
+                (f(job.steps.first.saturating_add(extra)), f(job.steps.other), job.packets)
             });
             let (interval, deadline) = match (&job, &stream) {
                 (Some(job), _) => (job.interval, job.deadline),
@@ -121,8 +121,7 @@ impl CompositeTest {
             deadlines.clear();
         }
         channels.extend(newcomer.map(|parts| (whole(parts), 1)));
-        let mut stolen = machine.processor_interference();
-        stolen.set_stretch(numerator, denominator);
+        let stolen = machine.processor_interference().stretched_by(numerator, denominator);
         let largest = streams.iter().map(|stream| stream.full.max(stream.last)).max().unwrap_or(0);
         let everybodys = streams.iter().map(|stream| stream.largest).fold(machine.other_largest, u64::max);
         Some(Self {

@@ -81,16 +81,16 @@ use crate::platform::{Interference, MachineModel, Platform, PlatformError, half}
 use crate::units::Duration;
 use crate::upcall::Upcall;
 
-/// The cost of one packet: the first of a message, and every other.
-#[derive(Clone, Copy, Debug)]
-struct StepCost {
-    first: u64,
-    other: u64,
+/// The cost of one packet: C^1st of the first of a message, and C of every other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct StepCost {
+    pub(super) first: u64,
+    pub(super) other: u64,
 }
 
 impl StepCost {
     /// H = C^1st + (N − 1) C.
-    fn message(self, packets: u64) -> u64 {
+    pub(super) fn message(self, packets: u64) -> u64 {
         self.first.saturating_add((packets - 1).saturating_mul(self.other))
     }
     /// block(N), see A3.
@@ -120,8 +120,6 @@ pub(super) struct Machine {
     pub(super) other_block: u64,
     /// The work that the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A + F.
     pub(super) ahead: u64,
-    /// F: what of that is foreign; zero on the papers' machine.
-    pub(super) foreign: u64,
     /// True if that last packet may be any channel's, false if only one that is due later.
     pub(super) all_block: bool,
     /// L of the largest packet that is no channel's.
@@ -143,11 +141,7 @@ impl Machine {
         let papers = platform.machine.is_papers();
         let switch = platform.change_of_handler().as_nanos();
         let link_cost = platform.link_cost.as_nanos();
-        let frames = if papers || mutant::is_on(Mutant::NoLooks) {
-            0
-        } else {
-            (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos()
-        };
+        let frames = if papers || mutant::is_on(Mutant::NoLooks) { 0 } else { platform.look().as_nanos() };
         let quantum = u64::from(platform.quantum);
         let sending = StepCost { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
         let receiving =
@@ -177,15 +171,17 @@ impl Machine {
             true => best_effort.then(|| occupancy(be.packet_min)),
         };
         let look_ahead = if papers { 0 } else { gap.max(wake_up).saturating_add(link_cost).saturating_add(1) };
-        let foreign = if papers { 0 } else { platform.foreign.as_nanos() };
         Ok(Self {
             early,
             switch,
             link_cost,
             look_ahead,
             other_block: best_effort_block.max(wake_up),
-            ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead).saturating_add(foreign) },
-            foreign,
+            ahead: if papers {
+                0
+            } else {
+                link_cost.saturating_add(look_ahead).saturating_add(platform.foreign.as_nanos())
+            },
             all_block: !papers,
             other_largest: match papers {
                 _ if mutant::is_on(Mutant::NoLinkBlock) => 0,
@@ -242,32 +238,26 @@ impl Machine {
 
     /// J(s) of the processor without the link's tax.
     pub(super) fn processor_interference(&self) -> StolenTime {
-        let mut stolen = self.interference();
-        if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
-            // Received frames interrupt: one at most while the smallest of them occupies the link.
-            let least = self.platform.link.occupancy(1).as_nanos();
-            stolen.add_least_of([StaircaseLine::term(least, self.platform.demultiplex.as_nanos(), 0)]);
-        }
-        stolen
+        let Platform { machine, demultiplex, link, .. } = &self.platform;
+        // Received frames interrupt: one at most while the smallest of them occupies the link.
+        let interrupts = (machine.is_papers() && !demultiplex.is_zero())
+            .then(|| StaircaseLine::term(link.occupancy(1).as_nanos(), demultiplex.as_nanos(), 0));
+        self.interference().and_least_of(interrupts)
     }
 
     /// J(s) of the processor, with these streams on the link. The composite test has the tax elsewhere.
     pub(super) fn processor_stolen(&self, streams: &[PacketStream]) -> StolenTime {
-        let mut stolen = self.processor_interference();
         let mut lines: Vec<StaircaseLine> = self.link_tax(self.least_occupancy(streams)).into_iter().collect();
         if self.tax_reaches() && !lines.is_empty() {
             lines.extend(self.tax_of_senders(streams));
             lines.extend(self.tax_of_both(streams));
         }
-        stolen.add_least_of(lines);
-        stolen
+        self.processor_interference().and_least_of(lines)
     }
 
     /// J(s) of the processor as far as it follows from the link alone.
     pub(super) fn stolen_by_link(&self, least: Option<u64>) -> StolenTime {
-        let mut stolen = self.processor_interference();
-        stolen.add_least_of(self.link_tax(least));
-        stolen
+        self.processor_interference().and_least_of(self.link_tax(least))
     }
 
     /// The tax as it follows from those who send; `None` if best effort sends as often as the link lets it.
@@ -303,8 +293,7 @@ impl Machine {
         let papers = self.platform.machine.is_papers();
         let (period, in_progress) = if papers { (least.saturating_add(cost), 1) } else { (least, 2) };
         let once = cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams));
-        let mut line = StaircaseLine::constant(once);
-        line.add_term(period, cost, self.look_ahead);
+        let mut line = StaircaseLine::constant(once).and_term(period, cost, self.look_ahead);
         let shorter = |stream: &PacketStream| least.saturating_sub(stream.smallest);
         let alike = streams.iter().map(|stream| (stream.interval, stream.reach, shorter(stream))).collect();
         for ((interval, reach, shorter), count) in grouped(alike) {
@@ -320,8 +309,7 @@ impl Machine {
     /// The time that it takes to do `work` of the processor, if the link asks for as many hand-overs as it may meanwhile: the least
     /// `s ≥ work + tax(s)`; `u64::MAX` if it may ask for all of the processor.
     pub(super) fn with_hand_overs(&self, work: u64, streams: &[PacketStream]) -> u64 {
-        let mut stolen = StolenTime::default();
-        stolen.add_least_of(self.link_tax(self.least_occupancy(streams)));
+        let stolen = StolenTime::default().and_least_of(self.link_tax(self.least_occupancy(streams)));
         walk::span_of(&stolen, work).unwrap_or(u64::MAX)
     }
 
@@ -333,9 +321,7 @@ impl Machine {
             MachineModel::PapersOffload => None,
             MachineModel::PapersInline => Some(StaircaseLine::term(least.saturating_add(cost), cost, 0)),
             MachineModel::Executive => {
-                let mut line = StaircaseLine::constant(cost);
-                line.add_term(least.max(cost), cost, self.look_ahead);
-                Some(line)
+                Some(StaircaseLine::constant(cost).and_term(least.max(cost), cost, self.look_ahead))
             }
         }
     }
@@ -374,50 +360,34 @@ impl Machine {
         of_channels.into_iter().chain(self.other_smallest).min()
     }
 
-    fn job(&self, contract: &Contract, steps: StepCost, packets: u64) -> Job {
-        let inner = (packets - 1) / self.quantum;
-        let last = match inner {
-            0 => steps.message(packets),
-            inner => (packets - inner * self.quantum).saturating_mul(steps.other),
-        };
-        let times = (contract.interval(), contract.deadline());
-        self.job_of(times, (steps, packets), inner, steps.block(packets, self.quantum), last)
-    }
-
-    /// A job whose message has so many inner preemption points; its longest block, and the last one at least, without looks and
-    /// switches.
-    fn job_of(
-        &self,
-        (interval, deadline): (Duration, Duration),
-        (steps, packets): (StepCost, u64),
-        inner: u64,
-        block: u64,
-        last: u64,
-    ) -> Job {
+    /// The job of a channel whose messages have so many packets, with a preemption point after each `quantum` of them.
+    fn job(&self, contract: &Contract, steps: StepCost, packets: u64, quantum: u64) -> Job {
+        let inner = (packets - 1) / quantum;
         let polls = (inner + 1).saturating_mul(self.frames);
         let to_blocker = if mutant::is_on(Mutant::NoSwitchToBlocker) { 0 } else { self.switch };
         let to_message = if mutant::is_on(Mutant::OneSwitchTooFew) { 0 } else { self.switch };
         Job {
-            interval: interval.as_nanos(),
-            deadline: deadline.as_nanos(),
+            interval: contract.interval().as_nanos(),
+            deadline: contract.deadline().as_nanos(),
             cost: steps.message(packets).saturating_add(to_message).saturating_add(polls),
             inner,
-            block: block.saturating_add(to_blocker).saturating_add(self.frames),
-            last,
-            first: steps.first,
-            other: steps.other,
+            block: steps.block(packets, quantum).saturating_add(to_blocker).saturating_add(self.frames),
+            last: match inner {
+                0 => steps.message(packets),
+                inner => (packets - inner * quantum).saturating_mul(steps.other),
+            },
+            steps,
             packets,
         }
     }
 
-    /// An upcall on this thread: a message of as many packets as it has iterations, of which each is followed by a preemption point; the
-    /// shorter one, which it runs last, stands first here, as only their sum counts.
-    pub(super) fn running(&self, upcall: &Upcall) -> Job {
-        let last = upcall.last_iteration().as_nanos();
-        let (other, iterations) = (upcall.quantum().as_nanos(), u64::from(upcall.iterations()));
+    /// An upcall on this thread, in the place of a channel with this contract: a message of as many packets as it has iterations, of which each is
+    /// followed by a preemption point; the shorter one, which it runs last, stands first here, as only their sum counts.
+    pub(super) fn running(&self, upcall: &Upcall, contract: &Contract) -> Job {
+        let (last, other) = (upcall.last_iteration().as_nanos(), upcall.quantum().as_nanos());
         // The last iteration is rounded down.
         let steps = StepCost { first: last.saturating_add(1).min(other), other };
-        self.job_of((upcall.period(), upcall.period()), (steps, iterations), iterations - 1, other, last)
+        Job { last, ..self.job(contract, steps, upcall.iterations().into(), 1) }
     }
 
     /// N, or a refusal: the fragment index has 16 bits.
@@ -491,7 +461,7 @@ impl Machine {
         match role {
             Role::Sends => {
                 let stream = self.stream(contract, self.sending.other)?;
-                let job = self.job(contract, self.sending, stream.packets);
+                let job = self.job(contract, self.sending, stream.packets, self.quantum);
                 // Either the processor or the link is the slower one; the other adds its first or its last packet.
                 let by_processor = self.sending.message(stream.packets).saturating_add(stream.last - stream.spare);
                 let by_link = u128::from(self.sending.first) + stream.whole() - u128::from(stream.spare);
@@ -515,7 +485,7 @@ impl Machine {
                 let handler = if mutant::is_on(Mutant::NoHandler) { 0 } else { contract.handler().as_nanos() };
                 let steps = StepCost { first: self.receiving.first.saturating_add(handler), ..self.receiving };
                 let service = steps.message(packets).saturating_add(self.switch);
-                Ok(((Some(self.job(contract, steps, packets)), None), service))
+                Ok(((Some(self.job(contract, steps, packets, self.quantum)), None), service))
             }
         }
     }
@@ -533,13 +503,11 @@ pub(super) fn interference(interference: &Interference) -> StolenTime {
     for &(period, cost) in interference.periodic.iter().skip(drop_one) {
         base.add_term(period.as_nanos(), cost.as_nanos(), 0);
     }
-    let mut stolen = StolenTime::new(base);
-    stolen.add_least_of(
+    StolenTime::new(base).and_least_of(
         interference.envelopes.iter().map(|&(window, budget)| {
             StaircaseLine::term(window.as_nanos(), budget.as_nanos(), half(window).as_nanos())
         }),
-    );
-    stolen
+    )
 }
 
 /// The last packet of a message of `bytes`; neither is zero.

@@ -454,7 +454,7 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
             [curve(Stage::SendingProcessor, &processor, &tasks(&processor)), curve(Stage::Link, &link, &streams)]
         }
         Rule::Composite => {
-            let test = admission.composite_test(None);
+            let test = admission.composite_test(&admission.machine, None);
             [test.and_then(|test| curve(Stage::Route, &test, &tasks(&test))), None]
         }
     };

@@ -22,7 +22,7 @@
 
 use alloc::vec::Vec;
 
-use super::machine::Machine;
+use super::machine::{Machine, StepCost};
 use super::walk::{self, Demand, LongRunTask, ONE, StolenTime};
 use crate::mutant::{self, Mutant};
 
@@ -41,9 +41,8 @@ pub(super) struct Job {
     pub(super) block: u64,
     /// The least time of the last block, without looks and switches.
     pub(super) last: u64,
-    /// C^1st and C, of which `cost` is made.
-    pub(super) first: u64,
-    pub(super) other: u64,
+    /// Of which `cost` is made.
+    pub(super) steps: StepCost,
     /// N.
     pub(super) packets: u64,
 }
@@ -51,7 +50,7 @@ pub(super) struct Job {
 impl Job {
     /// H.
     pub(super) fn processing(&self) -> u64 {
-        self.first.saturating_add((self.packets - 1).saturating_mul(self.other))
+        self.steps.message(self.packets)
     }
     /// n(t).
     pub(super) fn due(&self, t: u64) -> u64 {
@@ -207,7 +206,16 @@ mod tests {
                 let inner = (packets - 1) / self.quantum;
                 let whole = packets * cost + self.switch + (inner + 1) * self.frames;
                 let block = self.block(packets, cost);
-                Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets, last: 0 }
+                Job {
+                    interval,
+                    deadline,
+                    cost: whole,
+                    inner,
+                    block,
+                    steps: StepCost { first: cost, other: cost },
+                    packets,
+                    last: 0,
+                }
             });
             let mut jobs: Vec<Job> = jobs.collect();
             let newcomer = jobs.pop();

@@ -181,7 +181,7 @@ impl Admission {
             return Ok(());
         }
         if self.settings.rule == Rule::Composite {
-            let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| walk(&test, true));
+            let verdict = self.composite_test(&self.machine, None).map_or(Verdict::TooLong, |test| walk(&test, true));
             return on_both().check(verdict);
         }
         let link = self.link_test(None);
@@ -392,7 +392,7 @@ impl Admission {
         &self,
         newcomer: &Reservation,
     ) -> Result<(Result<u64, Instant>, CompositeTest), Refusal> {
-        let mut test = self.composite_test(Some(newcomer.parts())).ok_or(on_both().used_up())?;
+        let mut test = self.composite_test(&self.machine, Some(newcomer.parts())).ok_or(on_both().used_up())?;
         Ok((on_both().found(least_deadline(&mut test, LONGEST))?, test))
     }
 
@@ -457,12 +457,7 @@ impl Admission {
     }
 
     /// Both resources together; `None` if link interrupts could take all of the processor.
-    pub(super) fn composite_test(&self, newcomer: Option<Parts>) -> Option<CompositeTest> {
-        self.composite_test_on(&self.machine, newcomer)
-    }
-
-    /// The same on another machine.
-    pub(super) fn composite_test_on(&self, machine: &Machine, newcomer: Option<Parts>) -> Option<CompositeTest> {
+    pub(super) fn composite_test(&self, machine: &Machine, newcomer: Option<Parts>) -> Option<CompositeTest> {
         let existing: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
         CompositeTest::new(machine, self.serves_early(), &existing, newcomer)
     }
@@ -478,10 +473,6 @@ impl Reservation {
     pub(super) fn packets(&self) -> u64 {
         let of_stream = self.stream.map(|stream| stream.packets);
         self.job.map(|job| job.packets).or(of_stream).unwrap_or(0)
-    }
-    /// I.
-    pub(super) fn interval(&self) -> u64 {
-        self.contract.interval().as_nanos()
     }
     /// The same channel with deadlines.
     pub(super) fn with(&self, processor: u64, link: u64) -> Self {

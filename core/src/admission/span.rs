@@ -91,7 +91,7 @@ impl Admission {
         // A message that is seen early may have been sent by so much later than it counts.
         let handover = self.reservations().map(|held| held.handover.as_nanos()).max().unwrap_or(0);
         if self.settings().rule == Rule::Composite {
-            let test = self.composite_test_on(machine, None)?;
+            let test = self.composite_test(machine, None)?;
             return busy(&test, gap, |s| test.begun(s.saturating_add(handover))).map(Duration::from_nanos);
         }
         if self.rests_on_reach() {

@@ -62,7 +62,7 @@ impl Admission {
         }
         let contract =
             Contract::new(1, 1, upcall.period(), 1, upcall.period()).map_err(|_| UpcallDenial::Utilisation)?;
-        let newcomer = Reservation::running(self.machine.running(upcall), contract, priority);
+        let newcomer = Reservation::running(self.machine.running(upcall, &contract), contract, priority);
         self.decide_newcomer(newcomer, upcall.period()).map_err(why)
     }
 

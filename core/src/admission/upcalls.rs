@@ -43,6 +43,7 @@ use super::reserve::{Admission, Reservation, on_processor_stage};
 use super::response_time::beside;
 use super::walk::{ONE, StaircaseLine, StolenTime};
 use super::{Code, Refusal};
+use crate::collections::{Key, Slab};
 use crate::limits::{self, HELD_SPACING, UPCALL_WATCH};
 use crate::platform::Platform;
 use crate::units::Duration;
@@ -63,9 +64,8 @@ impl PreemptingWork {
         Self::with(stolen, watch(platform), platform)
     }
 
-    fn with(mut stolen: StolenTime, line: StaircaseLine, platform: &Platform) -> Self {
-        stolen.add_least_of([line]);
-        Self { stolen, switch: platform.upcall_switch, jitter: platform.wake_up }
+    fn with(stolen: StolenTime, line: StaircaseLine, platform: &Platform) -> Self {
+        Self { stolen: stolen.and_least_of([line]), switch: platform.upcall_switch, jitter: platform.wake_up }
     }
 
     /// An executive with these reservations.
@@ -87,23 +87,19 @@ impl PreemptingWork {
             let job = reservation.job.map_or(0, |job: Job| job.cost.saturating_add(machine.switch));
             begun = begun.max(reservation.job.map_or(0, |job| job.block));
             let hand_overs = if reservation.stream.is_some() { packets } else { 0 };
-            let wake_ups = match reservation.role {
-                Some(Role::Sends) => packets.saturating_add(2),
-                Some(Role::Receives) => packets,
-                Some(Role::Relays) => packets.saturating_mul(2),
-                None => 1,
+            let (wake_ups, visible) = match reservation.role {
+                Some(Role::Sends) => (packets.saturating_add(2), reservation.handover),
+                Some(Role::Receives) => (packets, input_delay),
+                Some(Role::Relays) => (packets.saturating_mul(2), input_delay),
+                None => (1, platform.wake_up),
             };
             let cost = job
                 .saturating_add(link_cost.saturating_mul(hand_overs))
                 .saturating_add(wake_up.saturating_mul(wake_ups));
-            let visible = match reservation.role {
-                Some(Role::Sends) => reservation.handover,
-                Some(Role::Receives | Role::Relays) => input_delay,
-                None => platform.wake_up,
-            };
-            line.add_term(reservation.interval(), cost, nanos(visible));
+            let interval = nanos(reservation.contract.interval());
+            line.add_term(interval, cost, nanos(visible));
             if reservation.role.is_none() {
-                line.add_term(reservation.interval(), wake_up, reservation.interval());
+                line.add_term(interval, wake_up, interval);
             }
         }
         line.add_constant(machine.with_hand_overs(begun.saturating_add(look), &streams));
@@ -183,9 +179,8 @@ pub enum UpcallKind {
     Aperiodic,
 }
 
-/// The place of an upcall in a set; after its release the same value may name another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct UpcallPlace(u32);
+/// The place of an upcall in a set; after its release the same value never names another one (until 2³² reuses of it).
+pub type UpcallPlace = Key;
 
 /// The reason why an upcall is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -242,9 +237,15 @@ impl core::fmt::Display for UpcallRefusal {
 }
 
 /// The upcalls that were granted on one thread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct UpcallSet {
-    slots: Vec<Option<(Upcall, UpcallKind)>>,
+    upcalls: Slab<(Upcall, UpcallKind)>,
+}
+
+impl Default for UpcallSet {
+    fn default() -> Self {
+        Self { upcalls: Slab::growing(limits::MAX_UPCALLS) }
+    }
 }
 
 impl UpcallSet {
@@ -255,41 +256,27 @@ impl UpcallSet {
     /// The reason for a refusal, and the values that would fit.
     pub fn reserve(&mut self, upcall: Upcall, kind: UpcallKind, above: &PreemptingWork) -> UpcallReserved {
         let refuse = |why, fitting_cost| Err(UpcallRefusal { why, fitting_cost });
-        let free = self.slots.iter().position(Option::is_none);
-        if free.is_none() && self.slots.len() >= limits::MAX_UPCALLS {
-            return refuse(UpcallDenial::Memory, None);
-        }
-        let place = free.unwrap_or_else(|| {
-            self.slots.push(None);
-            self.slots.len() - 1
-        });
-        self.slots[place] = Some((upcall, kind));
-        let Some(why) = self.fails(place, above) else {
-            // Below limits::MAX_UPCALLS.
-            let place = UpcallPlace(place as u32);
-            return Ok((place, self.response(place, above)));
-        };
+        let Ok(place) = self.upcalls.insert((upcall, kind)) else { return refuse(UpcallDenial::Memory, None) };
+        let Some(why) = self.fails(place, above) else { return Ok((place, self.response(place, above))) };
         let fitting = self.fitting_cost(place, (upcall, kind), above);
-        self.slots[place] = None;
+        self.upcalls.remove(place);
         refuse(why, fitting)
     }
 
     /// Gives a place back.
     pub fn release(&mut self, place: UpcallPlace) {
-        if let Some(slot) = self.slots.get_mut(place.0 as usize) {
-            *slot = None;
-        }
+        self.upcalls.remove(place);
     }
 
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
-        self.slots.iter().all(Option::is_none)
+        self.upcalls.is_empty()
     }
 
     /// The longest response time of the upcall with all that are granted now, from its nominal release (of an aperiodic one: from when it
     /// is asked for) until it is done; `None` if that has no bound.
     pub fn response(&self, place: UpcallPlace, above: &PreemptingWork) -> Option<Duration> {
-        let (upcall, kind) = (*self.slots.get(place.0 as usize)?)?;
+        let &(upcall, kind) = self.upcalls.get(place)?;
         match kind {
             UpcallKind::Periodic => self.periodic(above).into_iter().find(|(other, _)| *other == place)?.1,
             UpcallKind::Aperiodic => self.aperiodic(upcall, above),
@@ -299,17 +286,15 @@ impl UpcallSet {
     /// The first one that is late, if any is.
     pub fn late(&self, above: &PreemptingWork) -> Option<UpcallPlace> {
         let is_late = |(place, response): (UpcallPlace, Option<Duration>)| {
-            let (upcall, _) = self.slots[place.0 as usize]?;
+            let (upcall, _) = self.upcalls.get(place)?;
             response.is_none_or(|response| response > upcall.period()).then_some(place)
         };
         self.periodic(above).into_iter().find_map(is_late)
     }
 
     fn of_kind(&self, wanted: UpcallKind) -> impl Iterator<Item = (UpcallPlace, Upcall)> {
-        self.slots.iter().enumerate().filter_map(move |(place, slot)| {
-            let (upcall, kind) = (*slot)?;
-            (kind == wanted).then_some((UpcallPlace(place as u32), upcall))
-        })
+        let of_kind = self.upcalls.iter().filter(move |(_, (_, kind))| *kind == wanted);
+        of_kind.map(|(place, (upcall, _))| (place, *upcall))
     }
 
     fn periodic(&self, above: &PreemptingWork) -> Vec<(UpcallPlace, Option<Duration>)> {
@@ -326,9 +311,9 @@ impl UpcallSet {
         beside(&all, &[], above.switch, above.jitter, above.stolen.clone()).pop()?
     }
 
-    fn fails(&self, newcomer: usize, above: &PreemptingWork) -> Option<UpcallDenial> {
+    fn fails(&self, newcomer: UpcallPlace, above: &PreemptingWork) -> Option<UpcallDenial> {
         let late = self.late(above)?;
-        if late.0 as usize != newcomer {
+        if late != newcomer {
             return Some(UpcallDenial::BreaksExisting(late));
         }
         Some(self.response(late, above).map_or(UpcallDenial::Utilisation, UpcallDenial::Late))
@@ -337,7 +322,7 @@ impl UpcallSet {
     /// The largest cost with which no upcall and no channel is late.
     fn fitting_cost(
         &mut self,
-        place: usize,
+        place: UpcallPlace,
         (upcall, kind): (Upcall, UpcallKind),
         above: &PreemptingWork,
     ) -> Option<Duration> {
@@ -345,7 +330,7 @@ impl UpcallSet {
             return None;
         }
         fitting_cost(upcall, |cheaper| {
-            self.slots[place] = Some((cheaper, kind));
+            self.upcalls.put(place, (cheaper, kind));
             self.fails(place, above).is_none()
         })
     }

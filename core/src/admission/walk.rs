@@ -72,9 +72,12 @@ impl StaircaseLine {
     }
     /// `cost · ⌈(s + offset) / period⌉`; a period of zero counts as one nanosecond.
     pub(super) fn term(period: u64, cost: u64, offset: u64) -> Self {
-        let mut line = Self::default();
-        line.add_term(period, cost, offset);
-        line
+        Self::default().and_term(period, cost, offset)
+    }
+    /// With such a term beside that.
+    pub(super) fn and_term(mut self, period: u64, cost: u64, offset: u64) -> Self {
+        self.add_term(period, cost, offset);
+        self
     }
     /// Adds such a term.
     pub(super) fn add_term(&mut self, period: u64, cost: u64, offset: u64) {
@@ -111,16 +114,15 @@ impl StolenTime {
     pub(super) fn new(base: StaircaseLine) -> Self {
         Self { base, ..Self::default() }
     }
-    /// Adds the least of `lines`; nothing if there is none.
-    pub(super) fn add_least_of(&mut self, lines: impl IntoIterator<Item = StaircaseLine>) {
+    /// With the least of `lines` beside that; nothing if there is none.
+    pub(super) fn and_least_of(mut self, lines: impl IntoIterator<Item = StaircaseLine>) -> Self {
         let lines: Vec<StaircaseLine> = lines.into_iter().collect();
-        if !lines.is_empty() {
-            self.choices.push(lines);
-        }
+        self.choices.extend(Some(lines).filter(|lines| !lines.is_empty()));
+        self
     }
-    /// Multiplies all that was added so far, and will be, by `numerator / denominator` ≥ 1.
-    pub(super) fn set_stretch(&mut self, numerator: u64, denominator: u64) {
-        self.stretch = Some((numerator, denominator.max(1)));
+    /// All that was added so far, and will be, multiplied by `numerator / denominator` ≥ 1.
+    pub(super) fn stretched_by(self, numerator: u64, denominator: u64) -> Self {
+        Self { stretch: Some((numerator, denominator.max(1))), ..self }
     }
 
     /// The long-run share, rounded up.
@@ -450,21 +452,15 @@ pub(super) fn latest(test: &impl Demand, marks: &[u64]) -> Option<Vec<LatenessWa
                 if done(middle, u64::MAX >> 2, &mut visits)? >= end { most = middle } else { least = middle + 1 }
             }
             let here = LatenessWalk { due: least, done: end };
-            let latest = match worst {
-                Some(worst) if !here.exceeds(&worst) => worst,
-                _ => here,
-            };
+            let latest = worst.filter(|worst| !here.exceeds(worst)).unwrap_or(here);
             worst = Some(latest);
             // h(t') ≤ `done` for t' below; later than λ only if t' < done − λ.
             let below = i128::from(end) - (i128::from(latest.done) - i128::from(latest.due));
-            let next = below.min(i128::from(least)) - 1;
-            match u64::try_from(next) {
-                Ok(next) => t = next,
-                Err(_) => {
-                    t = 0;
-                    break;
-                }
-            }
+            let Ok(next) = u64::try_from(below.min(i128::from(least)) - 1) else {
+                t = 0;
+                break;
+            };
+            t = next;
         }
         let at_low = worst?;
         while found.len() < marks.len() && marks[marks.len() - 1 - found.len()] >= low {

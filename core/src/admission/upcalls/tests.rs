@@ -56,7 +56,7 @@ fn what_is_released_counts_and_not_what_is_due() {
 fn what_is_above_goes_on_during_the_last_iteration() {
     // C 2, I 5 above an iteration of 6: three times, not twice.
     let mut stolen = StolenTime::default();
-    stolen.add_least_of([StaircaseLine::term(ms(5).as_nanos(), ms(2).as_nanos(), 0)]);
+    stolen = stolen.and_least_of([StaircaseLine::term(ms(5).as_nanos(), ms(2).as_nanos(), 0)]);
     let found = beside(&[upcall(20, 6)], &[], Duration::ZERO, Duration::ZERO, stolen);
     assert_eq!(found, [Some(ms(10))]);
 }
