@@ -83,3 +83,27 @@ const _: () = {
     assert!(MAX_NAME_BYTES <= u8::MAX as usize);
     assert!(MIN_PACKET_BYTES < MAX_PACKET_BYTES);
 };
+
+/// A parameter that is impossible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {found}, expected {least} to {most}")]
+pub struct OutOfRange {
+    /// Its name.
+    pub field: &'static str,
+    /// The given value; spans are in nanoseconds.
+    pub found: u64,
+    /// The least that is possible.
+    pub least: u64,
+    /// The most that is possible.
+    pub most: u64,
+}
+
+impl OutOfRange {
+    /// Checks a value.
+    ///
+    /// # Errors
+    /// It is below `least` or above `most`.
+    pub fn check(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), Self> {
+        if (least..=most).contains(&found) { Ok(()) } else { Err(Self { field, found, least, most }) }
+    }
+}

@@ -5,7 +5,7 @@ mod parameters;
 use alloc::vec::Vec;
 
 use crate::contract::{self, ContractError};
-use crate::limits;
+use crate::limits::{self, OutOfRange};
 use crate::piece::Piece;
 use crate::probability::Probability;
 use crate::units::{Duration, Rate};
@@ -236,19 +236,10 @@ pub struct Platform {
     pub claims: Vec<ToleranceClaim>,
 }
 
-/// The platform parameter that is impossible.
+/// The platform parameter that is impossible, by its name in files: bytes, packets or nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("platform: {field} is {found}, expected {least} to {most}")]
-pub struct PlatformError {
-    /// The parameter's name in files.
-    pub field: &'static str,
-    /// The given value (bytes, packets or nanoseconds).
-    pub found: u64,
-    /// The least that is possible.
-    pub least: u64,
-    /// The most that is possible.
-    pub most: u64,
-}
+#[error("platform: {0}")]
+pub struct PlatformError(pub OutOfRange);
 
 impl Piece {
     /// The longest time that it takes on a host, as admission charges it.

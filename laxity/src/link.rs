@@ -115,10 +115,8 @@ impl XdpOptions {
     /// It would be all time.
     pub(crate) fn for_handlers(&self) -> Result<Option<(Duration, Duration)>, Error> {
         let Self { handlers, .. } = self;
-        if *handlers >= DROPPING_PERIOD {
-            let (found, most) = (handlers.as_nanos(), DROPPING_PERIOD.as_nanos() - 1);
-            return Err(XdpError::Config(OutOfRange { field: "handlers, in ns", found, least: 0, most }).into());
-        }
+        OutOfRange::check("handlers, in ns", handlers.as_nanos(), 0, DROPPING_PERIOD.as_nanos() - 1)
+            .map_err(XdpError::Config)?;
         Ok(Some((DROPPING_PERIOD, *handlers)).filter(|_| !handlers.is_zero()))
     }
 

@@ -19,7 +19,7 @@
 mod write;
 
 use laxity_core::admission::incoming::usual_batch;
-use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
+use laxity_core::limits::{MAX_PACKETS_PER_MESSAGE, OutOfRange};
 use laxity_core::platform::{
     Field, LinkModel, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms,
 };
@@ -71,7 +71,7 @@ pub fn read(entry: &Entry<'_, '_>, defaults: Platform) -> Result<Platform, FileE
     reading.starts()?;
     reading.adapt_defaults();
     reading.best_effort_packets()?;
-    reading.platform.validate().map_err(|error| {
+    reading.platform.validate().map_err(|PlatformError(error)| {
         let at = table.get(error.field).map_or(table.at, |entry| entry.at());
         reading.out_of_range(&error, at)
     })?;
@@ -151,7 +151,7 @@ impl PartialPlatform<'_, '_, '_> {
                 (found[which], at[which]) = (entry.span()?, entry.at());
             }
             // Checked here, where the line of a bad one is known.
-            let wrong = |error: PlatformError| self.out_of_range(&error, at[usize::from(error.field == names[1])]);
+            let wrong = |PlatformError(error)| self.out_of_range(&error, at[usize::from(error.field == names[1])]);
             terms.check(found.into()).map_err(wrong)?;
             pairs.push(found.into());
         }
@@ -229,7 +229,7 @@ impl PartialPlatform<'_, '_, '_> {
         Ok(())
     }
 
-    fn out_of_range(&self, error: &PlatformError, at: usize) -> FileError {
+    fn out_of_range(&self, error: &OutOfRange, at: usize) -> FileError {
         let shown = |value| match Parameter::named(error.field).map(|parameter| parameter.field) {
             Some(Field::Bytes(_)) => DisplaySize(value).to_string(),
             Some(Field::Count(_) | Field::Packets(_)) => value.to_string(),

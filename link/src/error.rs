@@ -3,26 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-/// A parameter that is impossible.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {found}, expected {least} to {most}")]
-pub struct OutOfRange {
-    /// Its name.
-    pub field: &'static str,
-    /// The given value.
-    pub found: u64,
-    /// The least that is possible.
-    pub least: u64,
-    /// The most that is possible.
-    pub most: u64,
-}
-
-impl OutOfRange {
-    /// Checks a value.
-    pub(crate) fn check(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), Self> {
-        if (least..=most).contains(&found) { Ok(()) } else { Err(Self { field, found, least, most }) }
-    }
-}
+pub use laxity_core::limits::OutOfRange;
 
 /// The reason why a link cannot be made.
 #[derive(Debug, thiserror::Error)]

@@ -116,7 +116,7 @@ fn what_admits_nothing_is_said_and_so_is_nonsense() {
     let wrong = Platform { quantum: 0, ..fast(1) };
     assert!(choose_among(&[(1400, wrong)], &[4]).is_ok());
     let wrong = Platform { switch: Duration::from_secs(2), ..fast(1) };
-    assert!(matches!(choose(&[(1400, wrong)]), Err(ChooseError::Platform(error)) if error.field == "switch"));
+    assert!(matches!(choose(&[(1400, wrong)]), Err(ChooseError::Platform(error)) if error.0.field == "switch"));
 }
 
 #[test]

@@ -6,7 +6,9 @@ use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
 use super::{Interference, Platform, PlatformError, Starts};
-use crate::limits::{MAX_INTERVAL, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, MAX_QUANTUM, MIN_PACKET_BYTES};
+use crate::limits::{
+    MAX_INTERVAL, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, MAX_QUANTUM, MIN_PACKET_BYTES, OutOfRange,
+};
 use crate::units::{Duration, Rate};
 
 /// A field of a platform; its unit decides how files give it.
@@ -61,10 +63,7 @@ impl Parameter {
 }
 
 fn check(field: &'static str, found: u64, range: RangeInclusive<u64>) -> Result<(), PlatformError> {
-    match range.contains(&found) {
-        true => Ok(()),
-        false => Err(PlatformError { field, found, least: *range.start(), most: *range.end() }),
-    }
+    OutOfRange::check(field, found, *range.start(), *range.end()).map_err(PlatformError)
 }
 
 /// A list of pairs of times: terms of the interference, in tables of their own.

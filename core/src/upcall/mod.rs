@@ -8,7 +8,7 @@ mod run_queue;
 
 pub use run_queue::{CompletedRun, PickedRun, RunOutcome, UpcallId, Upcalls};
 
-use crate::limits;
+use crate::limits::{self, OutOfRange};
 use crate::units::Duration;
 
 /// A periodic upcall; valid by construction. Its deadline is its period.
@@ -20,19 +20,10 @@ pub struct Upcall {
     block: u32,
 }
 
-/// The parameter of an upcall that is impossible.
+/// The parameter of an upcall that is impossible: nanoseconds or PDUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("upcall: {field} is {found}, expected {least} to {most}")]
-pub struct UpcallError {
-    /// `period`, `cost`, `batch` or `block`.
-    pub field: &'static str,
-    /// The given value (nanoseconds or PDUs).
-    pub found: u64,
-    /// The least that is possible.
-    pub least: u64,
-    /// The most that is possible.
-    pub most: u64,
-}
+#[error("upcall: {0}")]
+pub struct UpcallError(pub OutOfRange);
 
 impl Upcall {
     /// An upcall every `period` (T) that takes `cost` (C) at most, handles up to `batch` (B_p) PDUs, and may be preempted after
@@ -42,9 +33,7 @@ impl Upcall {
     /// The first value outside its range: a period of 1 ns to [`limits::MAX_INTERVAL`], a cost of 1 ns to the period, a batch
     /// of 1 to [`limits::MAX_PACKETS_PER_MESSAGE`], a block of 1 to the batch.
     pub fn new(period: Duration, cost: Duration, batch: u32, block: u32) -> Result<Self, UpcallError> {
-        let range = |field, found: u64, least: u64, most: u64| {
-            if (least..=most).contains(&found) { Ok(()) } else { Err(UpcallError { field, found, least, most }) }
-        };
+        let range = |field, found, least, most| OutOfRange::check(field, found, least, most).map_err(UpcallError);
         range("period", period.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
         range("cost", cost.as_nanos(), 1, period.as_nanos())?;
         range("batch", batch.into(), 1, limits::MAX_PACKETS_PER_MESSAGE.into())?;
@@ -96,7 +85,7 @@ mod tests {
         assert_eq!((seventh.quantum().as_nanos(), seventh.last_iteration().as_nanos()), (22, 7));
         let error = |period, cost, batch, block| {
             let upcall = Upcall::new(Duration::from_nanos(period), Duration::from_nanos(cost), batch, block);
-            upcall.map_err(|error| (error.field, error.found, error.least, error.most))
+            upcall.map_err(|UpcallError(error)| (error.field, error.found, error.least, error.most))
         };
         assert_eq!(error(0, 1, 1, 1), Err(("period", 0, 1, limits::MAX_INTERVAL.as_nanos())));
         assert_eq!(error(10, 0, 1, 1), Err(("cost", 0, 1, 10)));

@@ -70,8 +70,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::upcalls::{UpcallKind, UpcallSet};
+use laxity_core::limits::{MAX_UPCALLS, OutOfRange};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::UpcallError;
 use laxity_link::LinkKind;
 use laxity_link::sys::now;
 
@@ -174,10 +176,7 @@ impl Upcalls {
         (readiness, level): (Arc<Readiness>, Level),
         place: Option<HeldPlace>,
     ) -> Result<Self, Error> {
-        if !(1..=laxity_core::limits::MAX_UPCALLS).contains(&config.capacity) {
-            let (found, most) = (config.capacity as u64, laxity_core::limits::MAX_UPCALLS as u64);
-            return Err(laxity_core::upcall::UpcallError { field: "capacity", found, least: 1, most }.into());
-        }
+        OutOfRange::check("capacity", config.capacity as u64, 1, MAX_UPCALLS as u64).map_err(UpcallError)?;
         let claim = config.processor.map(claim).transpose()?;
         if config.lock_memory {
             // A lack of rights shows as late runs.

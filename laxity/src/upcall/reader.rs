@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::upcalls::UpcallKind;
+use laxity_core::limits::OutOfRange;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::UpcallError;
 use laxity_link::sys::ReadySet;
@@ -103,11 +104,7 @@ impl Upcalls {
         spec: HandlerSpec,
         handler: Handler,
     ) -> Result<(Upcall, HandlerWatch), Error> {
-        if !(1..=MOST_BYTES).contains(&largest) {
-            return Err(
-                UpcallError { field: "largest", found: largest as u64, least: 1, most: MOST_BYTES as u64 }.into()
-            );
-        }
+        OutOfRange::check("largest", largest as u64, 1, MOST_BYTES as u64).map_err(UpcallError)?;
         self.inner.admitter.check_reply(&handler)?;
         let source = Arc::new(ReadDescriptor::open(self.inner.descriptors()?, descriptor)?);
         let (mut handler, watch) = handler.into_upcall(spec, largest)?;
