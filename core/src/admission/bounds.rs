@@ -122,15 +122,13 @@ impl Admission {
 
     fn split_bounds(&self) -> Vec<(ReservationId, Bound)> {
         let by_level = if self.settings().rule == Rule::Levels { self.responses_by_level(None) } else { Vec::new() };
-        let of_level = |held: &Reservation| {
-            by_level.iter().find(|(other, _)| core::ptr::eq(*other, held)).and_then(|(_, response)| *response)
-        };
         let test = self.processor_test(None);
         let jobs = self.reservations().filter_map(|held| held.job);
         let on_processor = latest_by(&test, jobs.map(|job| job.deadline).collect());
         let by_processor = |held: &Reservation| {
             if self.settings().rule == Rule::Levels {
-                return of_level(held).unwrap_or(held.deadlines().0);
+                let of_level = by_level.iter().find(|(other, _)| core::ptr::eq(*other, held));
+                return of_level.and_then(|(_, response)| *response).unwrap_or(held.deadlines().0);
             }
             held.job.map_or(0, |job| {
                 at(on_processor.as_ref(), job.deadline).map_or(job.deadline, |worst| response(job.deadline, &worst))

@@ -98,11 +98,9 @@ impl CompositeTest {
                 let extra = (job.cost - job.processing()).saturating_add((switches - 1) * machine.switch);
                 (f(job.steps.first.saturating_add(extra)), f(job.steps.other), job.packets)
             });
-            let (interval, deadline) = match (&job, &stream) {
-                (Some(job), _) => (job.interval, job.deadline),
-                (None, Some(stream)) => (stream.interval, stream.deadline),
-                (None, None) => (u64::MAX, u64::MAX),
-            };
+            let of_stream = stream.map(|stream| (stream.interval, stream.deadline));
+            let (interval, deadline) =
+                job.map(|job| (job.interval, job.deadline)).or(of_stream).unwrap_or((u64::MAX, u64::MAX));
             CompositeChannel {
                 interval,
                 deadline,
@@ -169,11 +167,9 @@ impl CompositeTest {
 
 /// K, of the first packet's processor time, every other's, and the packets' link times.
 fn longest_way(job: Option<(u64, u64, u64)>, stream: Option<&PacketStream>) -> u64 {
-    let link = |from: u64| -> u128 {
-        stream.map_or(0, |stream| {
-            if from >= stream.packets {
-                return 0;
-            }
+    let link = |from: u64| {
+        let after = stream.filter(|stream| from < stream.packets);
+        after.map_or(0, |stream| {
             u128::from(stream.packets - 1 - from) * u128::from(stream.full) + u128::from(stream.last)
         })
     };

@@ -38,45 +38,25 @@ const PER_OCTAVE: usize = 46;
 const FIRST: u64 = 1024;
 
 /// t_g.
-fn end(cell: usize) -> u64 {
-    ENDS[cell]
-}
-
 static ENDS: [u64; CELLS] = {
+    // 2^(1/46) in 2⁻⁶²: the largest r whose 46th power is at most 2. By multiplying, no floats.
+    let (mut root, mut high) = (1u64 << 62, (1u64 << 62) + (1u64 << 57));
+    while high - root > 1 {
+        let middle = root + (high - root) / 2;
+        if power(middle, PER_OCTAVE) <= 1 << 63 { root = middle } else { high = middle }
+    }
     let mut ends = [0; CELLS];
     let mut cell = 0;
     while cell < CELLS {
-        ends[cell] = worked_out(cell);
+        // `2^(k/46) − 1` in 2⁻³², rounded down. Anew from the root in each octave: 2^(k/46) by repeated rounding down would drift. Only its
+        // being ascending matters.
+        let part = (power(root, cell % PER_OCTAVE) - (1 << 62)) >> 30;
+        let base = FIRST << (cell / PER_OCTAVE);
+        ends[cell] = base + ((base as u128 * part as u128) >> 32) as u64;
         cell += 1;
     }
     ends
 };
-
-const fn worked_out(cell: usize) -> u64 {
-    // 2^(k/46) in 32-bit fixed point by repeated rounding down would drift; a table of one octave does not.
-    let (octave, part) = (cell / PER_OCTAVE, cell % PER_OCTAVE);
-    let base = FIRST << octave;
-    base + ((base as u128 * OCTAVE[part] as u128) >> 32) as u64
-}
-
-/// `2^(k/46) − 1` in 2⁻³², rounded down: by squaring and multiplying, no floats. Only its being ascending matters.
-const OCTAVE: [u32; PER_OCTAVE] = octave();
-
-const fn octave() -> [u32; PER_OCTAVE] {
-    // 2^(1/46) in 2⁻⁶²: the largest r whose 46th power is at most 2.
-    let (mut low, mut high) = (1u64 << 62, (1u64 << 62) + (1u64 << 57));
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if power(middle, PER_OCTAVE) <= 1 << 63 { low = middle } else { high = middle }
-    }
-    let mut table = [0; PER_OCTAVE];
-    let mut k = 0;
-    while k < PER_OCTAVE {
-        table[k] = ((power(low, k) - (1 << 62)) >> 30) as u32;
-        k += 1;
-    }
-    table
-}
 
 /// `r^k` in 2⁻⁶², rounded down; at most 4.
 const fn power(r: u64, k: usize) -> u64 {
@@ -96,7 +76,7 @@ fn cell_of(t: u64) -> usize {
 
 /// lo_g.
 fn start(cell: usize) -> u64 {
-    if cell == 0 { 1 } else { end(cell - 1) + 1 }
+    if cell == 0 { 1 } else { ENDS[cell - 1] + 1 }
 }
 
 /// The change: a channel comes or goes.
@@ -226,7 +206,7 @@ impl DemandLedger {
     pub(super) fn change(&mut self, change: LedgerChange, switch: u64, (job, stream): Parts) {
         if let Some(job) = &job {
             for cell in cell_of(job.deadline)..CELLS {
-                for (cells, added) in self.jobs.iter_mut().zip(added(job, end(cell))) {
+                for (cells, added) in self.jobs.iter_mut().zip(added(job, ENDS[cell])) {
                     cells[cell] = change.of(cells[cell], added);
                 }
             }
@@ -236,7 +216,7 @@ impl DemandLedger {
         }
         if let Some(stream) = &stream {
             for cell in cell_of(stream.due())..CELLS {
-                self.packets[cell] = change.of(self.packets[cell], packets(stream, end(cell)));
+                self.packets[cell] = change.of(self.packets[cell], packets(stream, ENDS[cell]));
             }
             self.link_tail = self.link_tail.changed(change, link_tail(stream));
             self.largest.change(change, stream.largest);
@@ -268,7 +248,7 @@ impl DemandLedger {
         let block = machine.other_block.max(self.blocks.greatest()).max(newcomer.block);
         let taken = stolen.excess().saturating_add(block.into());
         let needs = |job: Option<&Job>, cell: usize| {
-            let more = job.map_or([0; 3], |job| added(job, end(cell)));
+            let more = job.map_or([0; 3], |job| added(job, ENDS[cell]));
             let [work, messages, inner] =
                 core::array::from_fn(|which| self.jobs[which][cell].saturating_add(more[which]));
             work.saturating_add(messages.min(inner).saturating_mul(switch))
@@ -289,7 +269,7 @@ impl DemandLedger {
         let block = machine.other_largest.max(self.largest.greatest()).max(newcomer.largest);
         let taken = stolen.excess().saturating_add(block.into()).saturating_add(machine.ahead.into());
         let needs = |stream: Option<&PacketStream>, cell: usize| {
-            self.packets[cell].saturating_add(stream.map_or(0, |stream| packets(stream, end(cell))))
+            self.packets[cell].saturating_add(stream.map_or(0, |stream| packets(stream, ENDS[cell])))
         };
         let tail = |stream: &PacketStream| self.link_tail.plus(link_tail(stream));
         let theirs = if machine.all_block { self.largest.greatest() } else { 0 };
@@ -340,7 +320,7 @@ fn least<T>(
 /// U t + x + ρ t + J* + B ≤ t from the last cell on.
 fn tail_fits(tail: LongRunTail, stolen: u128, taken: u128) -> bool {
     let Some(left) = ONE.checked_sub(tail.share.saturating_add(stolen)) else { return false };
-    let last = u128::from(end(CELLS - 1));
+    let last = u128::from(ENDS[CELLS - 1]);
     last * left / ONE >= tail.excess.saturating_add(taken)
 }
 

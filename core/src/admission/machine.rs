@@ -166,10 +166,7 @@ impl Machine {
         };
         let occupancy = |bytes| platform.link.occupancy(bytes).as_nanos();
         let best_effort = be.message_packets > 0;
-        let other_smallest = match papers {
-            false => Some(occupancy(be.packet_min)),
-            true => best_effort.then(|| occupancy(be.packet_min)),
-        };
+        let other_smallest = (!papers || best_effort).then(|| occupancy(be.packet_min));
         let look_ahead = if papers { 0 } else { gap.max(wake_up).saturating_add(link_cost).saturating_add(1) };
         Ok(Self {
             early,

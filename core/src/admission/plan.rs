@@ -433,7 +433,7 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
         let mut points: Vec<u64> = tasks.iter().flat_map(steps).filter(|&t| t <= horizon).collect();
         points.sort_unstable();
         points.dedup();
-        let done = |t| Some(Duration::from_nanos(walk::done(test, t)?));
+        let done = |t| Some(Duration::from_nanos(walk::finish_at(test, t, &mut 0)?));
         let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: done(t)? });
         let points = points.into_iter().filter_map(at).collect();
         Some(DemandCurve { stage, points })

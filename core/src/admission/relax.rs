@@ -70,7 +70,8 @@ impl Admission {
     /// Puts longer stages in, with which a message takes up to `used` here, if no other channel's are broken. The stages that there are then.
     fn lengthened(&mut self, id: ReservationId, after: &Reservation, used: Duration) -> SendingStages {
         let tested = self.settings.rule == Rule::Composite || self.machine.tax_reaches() && after.stream.is_some();
-        let after = after.within_reach(self.machine.reach(&after.contract, used.as_nanos()));
+        let reach = self.machine.reach(&after.contract, used.as_nanos());
+        let after = after.within_reach(after.stream.map_or(0, |stream| stream.reach.max(reach)));
         self.replace(id, after, tested);
         self.stages(id).unwrap_or_default()
     }

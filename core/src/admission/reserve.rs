@@ -279,9 +279,8 @@ impl Admission {
         Ok(Reservation { contract, role, priority, job, stream, handover, late_handover, service })
     }
 
-    fn decide_split(&self, mut newcomer: Reservation, budget: Duration) -> Result<Reservation, Refusal> {
-        let contract = &newcomer.contract.clone();
-        newcomer.set_reach(self.machine.reach(contract, budget.as_nanos()));
+    fn decide_split(&self, newcomer: Reservation, budget: Duration) -> Result<Reservation, Refusal> {
+        let newcomer = newcomer.within_reach(self.machine.reach(&newcomer.contract, budget.as_nanos()));
         // The ledger knows no levels.
         if self.channels.len() >= LEDGER_FROM
             && self.settings.rule == Rule::Split
@@ -296,13 +295,13 @@ impl Admission {
         // The longer messages are on their way, the more hand-overs fall into any window: less time may do where more does not.
         let mut reach = 0;
         for _ in 0..MOST_ROUNDS {
-            newcomer.set_reach(reach);
+            let newcomer = newcomer.within_reach(reach);
             let (Ok(processor), Ok(link)) = self.least_split(&newcomer)? else { break };
             let needed = newcomer.handover + nanos(processor) + nanos(link);
             if needed > budget {
                 break;
             }
-            let needed = self.machine.reach(contract, needed.as_nanos());
+            let needed = self.machine.reach(&newcomer.contract, needed.as_nanos());
             if needed <= reach {
                 return Ok(newcomer.with(processor, link));
             }
@@ -469,11 +468,6 @@ impl Admission {
 }
 
 impl Reservation {
-    /// N.
-    pub(super) fn packets(&self) -> u64 {
-        let of_stream = self.stream.map(|stream| stream.packets);
-        self.job.map(|job| job.packets).or(of_stream).unwrap_or(0)
-    }
     /// The same channel with deadlines.
     pub(super) fn with(&self, processor: u64, link: u64) -> Self {
         let job = self.job.map(|job| Job { deadline: processor, ..job });
@@ -481,10 +475,9 @@ impl Reservation {
         Self { job, stream, ..*self }
     }
 
-    /// The same channel, its packets through within at least `reach` of its messages' release.
+    /// The same channel, its packets through within `reach` of its messages' release.
     pub(super) fn within_reach(&self, reach: u64) -> Self {
-        let stream = self.stream.map(|stream| PacketStream { reach: stream.reach.max(reach), ..stream });
-        Self { stream, ..*self }
+        Self { stream: self.stream.map(|stream| PacketStream { reach, ..stream }), ..*self }
     }
 
     /// An upcall on the executive's own thread, in the place of a channel with this contract.
@@ -492,12 +485,6 @@ impl Reservation {
         let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
         let (service, job) = (job.processing(), Some(job));
         Self { contract, role: None, priority, job, stream: None, handover, late_handover, service }
-    }
-
-    fn set_reach(&mut self, reach: u64) {
-        if let Some(stream) = &mut self.stream {
-            stream.reach = reach;
-        }
     }
 }
 

@@ -83,7 +83,8 @@ impl PreemptingWork {
         let mut streams: Vec<PacketStream> = Vec::new();
         for reservation in held {
             streams.extend(reservation.stream);
-            let packets = reservation.packets();
+            let of_stream = reservation.stream.map(|stream| stream.packets);
+            let packets = reservation.job.map(|job| job.packets).or(of_stream).unwrap_or(0);
             let job = reservation.job.map_or(0, |job: Job| job.cost.saturating_add(machine.switch));
             begun = begun.max(reservation.job.map_or(0, |job| job.block));
             let hand_overs = if reservation.stream.is_some() { packets } else { 0 };

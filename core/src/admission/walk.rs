@@ -263,11 +263,6 @@ pub(super) fn span_of(stolen: &StolenTime, work: u64) -> Option<u64> {
     stolen.finish(|_| work.into(), u64::MAX >> 2, &mut 0, 0)
 }
 
-/// The latest completion of all work that is due by `t`, if that is by `t`.
-pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
-    finish_at(test, t, &mut 0)
-}
-
 /// Does everything hold its deadline? With `explain`, a failure is the first instant that fails (or the earliest that was
 /// found when the walk had to be given up); without, any.
 ///
@@ -296,8 +291,7 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
         while t >= low {
             steps += 1;
             visits += test.tasks().len() as u64 + 1;
-            let demand = test.until(t);
-            let finish = test.stolen().finish(|_| demand, t, &mut visits, 0);
+            let finish = finish_at(test, t, &mut visits);
             if visits > MOST_VISITS || steps > MOST_STEPS {
                 return failed.map_or(Verdict::TooLong, Verdict::Fails);
             }
@@ -306,7 +300,7 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
                 Some(_) => t.checked_sub(1),
                 None if !explain => return Verdict::Fails(t),
                 None => {
-                    let due = due_at(test, demand, low, t, &mut visits);
+                    let due = due_at(test, low, t, &mut visits);
                     failed = Some(due);
                     due.checked_sub(1)
                 }
@@ -387,14 +381,15 @@ fn finish_or_idle(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
     if test.first().is_none_or(|first| first > t) { Some(t) } else { finish_at(test, t, visits) }
 }
 
-fn finish_at(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
+/// The latest completion of all work that is due by `t`, if that is by `t`.
+pub(super) fn finish_at(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
     let demand = test.until(t);
     test.stolen().finish(|_| demand, t, visits, 0)
 }
 
-/// The least instant from `first` on at which the demand is already `demand`: something is due there.
-fn due_at(test: &impl Demand, demand: u128, first: u64, t: u64, visits: &mut u64) -> u64 {
-    let (mut least, mut most) = (first, t);
+/// The least instant from `first` on at which the demand is already that until `t`: something is due there.
+fn due_at(test: &impl Demand, first: u64, t: u64, visits: &mut u64) -> u64 {
+    let (demand, mut least, mut most) = (test.until(t), first, t);
     while least < most {
         *visits += test.tasks().len() as u64 + 1;
         let middle = least + (most - least) / 2;

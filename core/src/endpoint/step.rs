@@ -94,10 +94,10 @@ impl Endpoint {
         self.links.get(usize::from(link))?.next_time()
     }
 
-    /// Sets the restriction: while restricted, only current real-time work is done ([`Processor::set_restricted`](crate::processor::Processor::set_restricted)).
+    /// Sets the restriction: while restricted, only current real-time work is done ([`Processor`](crate::processor::Processor)).
     pub fn set_restricted(&mut self, restricted: bool) {
         self.restricted = restricted;
-        self.jobs.processor.set_restricted(restricted || self.signalling.held_until.is_some());
+        self.jobs.processor.restricted = restricted || self.signalling.held_until.is_some();
     }
 
     /// Sets the hold: while `held`, because an upcall of this host is ready, only current real-time work is done; packets of best effort and control frames
@@ -105,13 +105,13 @@ impl Endpoint {
     /// [`crate::admission::upcalls`]).
     pub fn set_held(&mut self, now: Instant, held: bool) {
         self.signalling.held_until = held.then(|| self.signalling.held_until.unwrap_or(now));
-        self.jobs.processor.set_restricted(self.restricted || held);
+        self.jobs.processor.restricted = self.restricted || held;
         self.links.iter_mut().for_each(|link| link.scheduler.set_held(now, held));
     }
 
     /// Switches cooperative preemption off from now on. For the experiments of `[channels Fig. 9]` only: no bound holds then.
     pub fn set_preemption(&mut self, preemption: Preemption) {
-        self.jobs.processor.set_preemption(preemption);
+        self.jobs.processor.preemption = preemption;
     }
 }
 

@@ -117,9 +117,11 @@ pub struct Processor {
     work: alloc::boxed::Box<[Option<NextWork>]>,
     running: Option<RunningJob>,
     last: Option<u32>,
-    preemption: Preemption,
-    /// Only current real-time jobs may run (see [`Processor::set_restricted`]).
-    restricted: bool,
+    /// Anything but the default is for experiments: see [`Preemption`].
+    pub(crate) preemption: Preemption,
+    /// Only current real-time jobs are picked while this is set. So a driver keeps its share of the processor within what the platform allows
+    /// without delaying what was promised.
+    pub(crate) restricted: bool,
 }
 
 impl Processor {
@@ -137,12 +139,6 @@ impl Processor {
             preemption: Preemption::Cooperative,
             restricted: false,
         }
-    }
-
-    /// Sets the restriction: while restricted, only current real-time jobs are picked. So a driver keeps its share of the processor within what
-    /// the platform allows without delaying what was promised.
-    pub fn set_restricted(&mut self, restricted: bool) {
-        self.restricted = restricted;
     }
 
     /// Makes `id` runnable with `work`. A job that runs keeps its place, and so does one that is queued, as long as its work is
@@ -482,7 +478,7 @@ mod tests {
         processor.ready(at(0), 0, real_time(4, 50, 60));
         assert_eq!(picked(&mut processor, 0), Some(0));
         processor.stepped(at(1), RemainingWork::Same(real_time(4, 50, 60)));
-        processor.set_restricted(true);
+        processor.restricted = true;
         assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
         assert_eq!(processor.next_release(), Some(at(50)));
         assert_eq!((processor.has_ready(at(50)), picked(&mut processor, 50)), (true, Some(0)));
@@ -524,12 +520,12 @@ mod tests {
         processor.ready(at(0), 0, best_effort(1));
         processor.ready(at(0), 1, real_time(1, 0, 10));
         processor.ready(at(0), 2, real_time(1, 70, 80));
-        processor.set_restricted(true);
+        processor.restricted = true;
         assert_eq!(picked(&mut processor, 0), Some(1));
         processor.stepped(at(1), RemainingWork::Message(None));
         assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
         assert_eq!(processor.next_release(), Some(at(70)));
-        processor.set_restricted(false);
+        processor.restricted = false;
         assert_eq!(picked(&mut processor, 1), Some(0));
     }
 }

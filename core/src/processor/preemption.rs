@@ -1,6 +1,6 @@
 //! Alternatives to cooperative preemption, to show its use [channels §5.3, Fig. 9]. For experiments only.
 
-use super::{BEST_EFFORT_LEVEL, JobOrder, Processor};
+use super::{BEST_EFFORT_LEVEL, JobOrder};
 use crate::units::Instant;
 
 /// The points at which the running job may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
@@ -51,16 +51,9 @@ impl Preemption {
     }
 }
 
-impl Processor {
-    /// Switches cooperative preemption off from now on; for experiments, see [`Preemption`].
-    pub fn set_preemption(&mut self, preemption: Preemption) {
-        self.preemption = preemption;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::{NextWork, Policy, RemainingWork};
+    use super::super::{NextWork, Policy, Processor, RemainingWork};
     use super::*;
 
     const NOW: Instant = Instant::from_nanos(10);
@@ -75,7 +68,7 @@ mod tests {
 
     fn processor(preemption: Preemption) -> Processor {
         let mut processor = Processor::new(Policy::EarliestDeadline, 4);
-        processor.set_preemption(preemption);
+        processor.preemption = preemption;
         processor
     }
 

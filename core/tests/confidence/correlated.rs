@@ -262,7 +262,7 @@ fn without_batches_claims_are_wrong_too_often() {
         let wrong = (0..TRIALS).filter(|trial| {
             let mut random = Random::new(u64::from(*trial) + 1);
             let lost = (process.windows)(&mut random, WINDOWS);
-            let samples = Samples::from_values(lost.iter().map(|lost| Duration::from_nanos(lost.ceil() as u64)));
+            let samples = Samples::new(lost.iter().map(|lost| (Duration::from_nanos(lost.ceil() as u64), 1)));
             let claim = samples.claim(probability(0.001), probability(ALPHA)).unwrap();
             (process.exceeds)(claim.value.as_nanos() as f64) > float(claim.exceedance)
         });

@@ -16,7 +16,7 @@ fn check(known: &Distribution, values: usize, trials: u32) {
     let mut wrong = [0u32; ASKED.len()];
     for trial in 0..trials {
         let mut random = Random::new(u64::from(trial) << 32 | values as u64);
-        let samples = Samples::from_values((0..values).map(|_| Duration::from_nanos((known.sample)(&mut random))));
+        let samples = Samples::new((0..values).map(|_| (Duration::from_nanos((known.sample)(&mut random)), 1)));
         for ((target, alpha), wrong) in ASKED.iter().zip(&mut wrong) {
             let claim = samples.claim(probability(*target), probability(*alpha)).unwrap();
             *wrong += u32::from((known.exceeds)(claim.value.as_nanos()) > float(claim.exceedance));

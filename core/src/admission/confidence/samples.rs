@@ -47,11 +47,6 @@ impl Samples {
         Self { counts, len }
     }
 
-    /// From the values, in any order.
-    pub fn from_values(values: impl IntoIterator<Item = Duration>) -> Self {
-        Self::new(values.into_iter().map(|value| (value, 1)))
-    }
-
     /// n: how many values there are.
     pub fn len(&self) -> u64 {
         self.len

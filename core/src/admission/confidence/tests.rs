@@ -60,7 +60,7 @@ fn nothing_measured_nothing_claimed() {
 #[test]
 fn the_budget_is_the_value_that_so_many_may_exceed() {
     // p_up(4) = .0091, p_up(5) = .0105.
-    let claim = Samples::from_values((1..=1000).rev().map(micros)).claim(percent(1), percent(5)).unwrap();
+    let claim = Samples::new((1..=1000).rev().map(|value| (micros(value), 1))).claim(percent(1), percent(5)).unwrap();
     assert_eq!((claim.allowed, claim.value), (4, micros(996)));
     assert_eq!(claim.exceedance, upper_bound(4, 1000, percent(5)));
     // Equal values do not make the claim smaller.
@@ -72,7 +72,7 @@ fn the_budget_is_the_value_that_so_many_may_exceed() {
 #[test]
 fn too_few_windows_claim_no_more_than_they_carry() {
     let target = Probability::from_millionths(1);
-    let stolen = Samples::from_values((1..=200).map(micros));
+    let stolen = Samples::new((1..=200).map(|value| (micros(value), 1)));
     assert_eq!(exceedances_allowed(200, target, percent(5)), None);
     let carried = stolen.claim(target, percent(5)).unwrap();
     assert_eq!((carried.value, carried.allowed, carried.samples), (micros(200), 0, 200));
@@ -90,7 +90,7 @@ fn samples_in_order() {
     let samples = Samples::new([(micros(9), 2), (micros(1), 3), (micros(3), 0), (micros(5), 1)]);
     assert_eq!((samples.len(), samples.is_empty()), (6, false));
     assert_eq!((samples.median(), samples.largest()), (Some(micros(1)), Some(micros(9))));
-    assert_eq!(Samples::from_values([7, 5, 6].map(micros)).median(), Some(micros(6)));
+    assert_eq!(Samples::new([7, 5, 6].map(|value| (micros(value), 1))).median(), Some(micros(6)));
     let empty = Samples::new([(micros(3), 0)]);
     assert_eq!((empty.len(), empty.median(), empty.largest()), (0, None, None));
     assert_eq!(empty.claim(percent(1), percent(5)), None);
@@ -156,7 +156,8 @@ fn wrong(trials: u64, sample: impl Fn(u64) -> u64, above: impl Fn(u64) -> u64) -
         .filter(|&seed| {
             let mut random = Random(seed << 20);
             let samples = (0..1000).map(|_| Duration::from_nanos(sample(random.next())));
-            let claim = Samples::from_values(samples).claim(percent(1), percent(5)).unwrap();
+            let claim =
+                Samples::new(samples.into_iter().map(|value| (value, 1))).claim(percent(1), percent(5)).unwrap();
             let truth = u128::from(above(claim.value.as_nanos()));
             truth * u128::from(Probability::ONE.parts()) > u128::from(claim.exceedance.parts()) << 32
         })
