@@ -38,23 +38,6 @@ impl Probability {
     pub const fn or(self, other: Self) -> Self {
         Self::from_parts(self.0.saturating_add(other.0))
     }
-}
-
-/// Digits behind the point.
-const DIGITS: usize = 12;
-
-impl fmt::Display for Probability {
-    /// `0.000075`: exact, without trailing zeros; `0` and `1` as such.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut parts, mut digits) = (self.0, DIGITS);
-        while digits > 0 && parts.is_multiple_of(10) {
-            (parts, digits) = (parts / 10, digits - 1);
-        }
-        if digits == 0 { write!(f, "{parts}") } else { write!(f, "0.{parts:0digits$}") }
-    }
-}
-
-impl Probability {
     /// Reads what `Display` writes, trailing zeros allowed, and numbers such as `1e-2`. `None` for anything else: finer than 10⁻¹², more than one,
     /// signed.
     pub fn read(text: &str) -> Option<Self> {
@@ -71,6 +54,20 @@ impl Probability {
         let divisor = places * 10u128.checked_pow(power.parse().ok().filter(|power| *power <= 24)?)?;
         let parts = parts.is_multiple_of(divisor).then_some(parts / divisor)?;
         u64::try_from(parts).ok().filter(|parts| *parts <= Self::ONE.0).map(Self)
+    }
+}
+
+/// Digits behind the point.
+const DIGITS: usize = 12;
+
+impl fmt::Display for Probability {
+    /// `0.000075`: exact, without trailing zeros; `0` and `1` as such.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (mut parts, mut digits) = (self.0, DIGITS);
+        while digits > 0 && parts.is_multiple_of(10) {
+            (parts, digits) = (parts / 10, digits - 1);
+        }
+        if digits == 0 { write!(f, "{parts}") } else { write!(f, "0.{parts:0digits$}") }
     }
 }
 

@@ -106,6 +106,15 @@ impl Duration {
         let product = u128::from(self.0) * u128::from(numerator) / u128::from(denominator);
         Self(u64::try_from(product).unwrap_or(u64::MAX))
     }
+    /// The least span that is no shorter and that `Display` shows exactly: longer by less than a thousandth of the unit in which it is shown.
+    pub const fn rounded_up(self) -> Self {
+        let exact = match self.0 {
+            0..=999_999 => 1,
+            1_000_000..=999_999_999 => 1_000,
+            _ => 1_000_000,
+        };
+        Self(self.0.div_ceil(exact).saturating_mul(exact))
+    }
 }
 
 impl Rate {
@@ -184,18 +193,6 @@ impl Mul<u64> for Duration {
 impl core::iter::Sum for Duration {
     fn sum<I: Iterator<Item = Self>>(spans: I) -> Self {
         spans.fold(Self::ZERO, Add::add)
-    }
-}
-
-impl Duration {
-    /// The least span that is no shorter and that `Display` shows exactly: longer by less than a thousandth of the unit in which it is shown.
-    pub const fn rounded_up(self) -> Self {
-        let exact = match self.0 {
-            0..=999_999 => 1,
-            1_000_000..=999_999_999 => 1_000,
-            _ => 1_000_000,
-        };
-        Self(self.0.div_ceil(exact).saturating_mul(exact))
     }
 }
 

@@ -17,6 +17,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Bound, BoundTerm, Rule};
 use super::link::{LinkTest, PacketStream};
+use super::processor::{Job, ProcessorTest};
 use super::reserve::{Admission, Reservation, ReservationId, nanos};
 use super::walk::{Demand, LatenessWalk, latest};
 use crate::units::Duration;
@@ -168,12 +169,7 @@ impl Admission {
         self.channels.iter().map(|(id, held)| (id, bound(held))).collect()
     }
 
-    fn processor_terms(
-        &self,
-        test: &super::processor::ProcessorTest,
-        job: &super::processor::Job,
-        worst: &LatenessWalk,
-    ) -> Vec<BoundTerm> {
+    fn processor_terms(&self, test: &ProcessorTest, job: &Job, worst: &LatenessWalk) -> Vec<BoundTerm> {
         let (work, back, block) = test.parts(worst.due, worst.done);
         let switch = u128::from(self.machine.switch);
         let overhead = u128::from(job.cost - job.processing());

@@ -65,9 +65,9 @@ pub fn usual_batch(platform: &Platform) -> u32 {
         let incoming = IncomingTraffic::new(&admission);
         let LinkModel { rate, spacing, .. } = admission.platform().link;
         let source = FlowSource { host: 0, rate, ahead: admission.look_ahead(), spacing };
-        // Whatever its link lets through.
-        let arrival = ArrivalPattern::RealTime { interval: Duration::from_nanos(1), burst: 1, jitter: Duration::ZERO };
-        let flows = [vec![Flow { arrival, ..Flow::best_effort(source, platform.packet, None) }]];
+        // Real-time, whatever its link lets through.
+        let best_effort = Flow::best_effort(source, platform.packet, Some(Duration::from_nanos(1)));
+        let flows = [vec![Flow { is_best_effort: false, jitter: Duration::ZERO, ..best_effort }]];
         let at_port = incoming.wait_at_port(&flows)?;
         (incoming.frames_at_a_look(&flows, at_port) <= batch.into()).then_some(())
     };
@@ -104,29 +104,18 @@ pub struct Flow {
     /// The payload of the largest packet and of the smallest: all but the last of a message are full, so no two of a message are smaller.
     largest: u64,
     smallest: u64,
-    arrival: ArrivalPattern,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ArrivalPattern {
-    RealTime {
-        interval: Duration,
-        /// B.
-        burst: u32,
-        /// By how much a packet may be early or late: its time in transit, and what its sender catches up.
-        jitter: Duration,
-    },
-    BestEffort {
-        /// The least time between the starts of two packets; `None` if the sender was told none.
-        spacing: Option<Duration>,
-    },
+    is_best_effort: bool,
+    /// I of a real-time one; of best effort, whose messages are packets, the least time between their starts, `None` if the sender was told none.
+    apart: Option<Duration>,
+    /// B; one of best effort.
+    burst: u32,
+    /// By how much a packet may be early or late: its time in transit, and what its sender catches up; of best effort what its link was given ahead.
+    jitter: Duration,
 }
 
 impl Flow {
     /// A real-time channel in packets of at most `packet` bytes, which are in transit for at most `transit`.
     pub fn real_time(source: FlowSource, contract: &Contract, packet: u32, transit: Duration) -> Self {
-        let jitter = transit + contract.catch_up();
-        let (interval, burst) = (contract.interval(), contract.burst());
         let (min, max, packet) = (contract.min_message(), contract.max_message(), packet.max(1));
         Self {
             source,
@@ -134,42 +123,39 @@ impl Flow {
             bytes: max.into(),
             largest: max.min(packet).into(),
             smallest: smallest_packet(min, max, packet).into(),
-            arrival: ArrivalPattern::RealTime { interval, burst, jitter },
+            is_best_effort: false,
+            apart: Some(contract.interval()),
+            burst: contract.burst(),
+            jitter: transit + contract.catch_up(),
         }
     }
 
     /// A best-effort channel in packets of at most `packet` bytes, that start `spacing` apart if it was told so.
     pub fn best_effort(source: FlowSource, packet: u32, spacing: Option<Duration>) -> Self {
         let bytes = packet.into();
-        Self { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival: ArrivalPattern::BestEffort { spacing } }
-    }
-
-    fn is_best_effort(&self) -> bool {
-        matches!(self.arrival, ArrivalPattern::BestEffort { .. })
+        Self {
+            source,
+            packets: 1,
+            bytes,
+            largest: bytes,
+            smallest: 1,
+            is_best_effort: true,
+            apart: spacing,
+            burst: 1,
+            jitter: source.ahead,
+        }
     }
 
     /// Best effort that is told `spacing`; anything else as it is.
     fn told(self, spacing: Option<Duration>) -> Self {
-        match self.arrival {
-            ArrivalPattern::BestEffort { .. } => Self { arrival: ArrivalPattern::BestEffort { spacing }, ..self },
-            ArrivalPattern::RealTime { .. } => self,
-        }
+        Self { apart: if self.is_best_effort { spacing } else { self.apart }, ..self }
     }
 
     /// `b` and ρ, if a message takes `cost`; `None` if only the link bounds it.
     fn curve(&self, cost: u64) -> Option<AffineCurve> {
-        let (often, ahead) = match self.arrival {
-            ArrivalPattern::RealTime { interval, burst, jitter } => {
-                let early = AffineCurve::rising(cost, interval).at(jitter.as_nanos());
-                (interval, early.saturating_add(u128::from(cost) * u128::from(burst)))
-            }
-            ArrivalPattern::BestEffort { spacing } => {
-                let spacing = spacing.filter(|spacing| !spacing.is_zero())?;
-                let early = AffineCurve::rising(cost, spacing).at(self.source.ahead.as_nanos());
-                (spacing, early.saturating_add(cost.into()))
-            }
-        };
-        Some(AffineCurve { level: ahead, ..AffineCurve::rising(cost, often) })
+        let line = AffineCurve::rising(cost, self.apart.filter(|apart| !apart.is_zero())?);
+        let early = line.at(self.jitter.as_nanos());
+        Some(AffineCurve { level: early.saturating_add(u128::from(cost) * u128::from(self.burst)), ..line })
     }
 }
 
@@ -384,7 +370,7 @@ impl IncomingTraffic {
     /// [`Code::ArrivalUtilisation`]: the port, or the looks, could not cope in the long run. [`Code::ArrivalDeadline`]: a channel would
     /// wait longer than is granted, by `at`.
     pub fn room(&self, newcomer: &Flow, most: Duration) -> Result<IncomingGrant, Refusal> {
-        let most = if newcomer.is_best_effort() { Duration::MAX } else { most };
+        let most = if newcomer.is_best_effort { Duration::MAX } else { most };
         let (wait, spacing) = self.room_with(Some(*newcomer), most)?;
         let spare = if most == Duration::MAX { Duration::ZERO } else { (most - wait).mul_ratio(1, SPARE) };
         Ok(IncomingGrant { wait, allowance: wait + spare, spacing })
@@ -392,8 +378,8 @@ impl IncomingTraffic {
 
     fn room_with(&self, newcomer: Option<Flow>, most: Duration) -> Result<(Duration, Option<Duration>), Refusal> {
         let all = || self.flows.values().map(|(flow, _)| *flow).chain(newcomer);
-        let allowances = self.flows.values().filter(|(flow, _)| !flow.is_best_effort()).map(|(_, granted)| *granted);
-        let promises = all().any(|flow| !flow.is_best_effort());
+        let allowances = self.flows.values().filter(|(flow, _)| !flow.is_best_effort).map(|(_, granted)| *granted);
+        let promises = all().any(|flow| !flow.is_best_effort);
         if !promises {
             return Ok((Duration::ZERO, None));
         }
@@ -402,7 +388,7 @@ impl IncomingTraffic {
         let refused = |code, at: Option<Duration>| {
             Err(Refusal { at: at.map(|at| Instant::ZERO + at), ..Refusal::new(code, Stage::Arrival) })
         };
-        let used = self.shares(all().filter(|flow| !flow.is_best_effort()));
+        let used = self.shares(all().filter(|flow| !flow.is_best_effort));
         if used.0 >= ONE || used.1 >= ONE {
             return refused(Code::ArrivalUtilisation, None);
         }
@@ -413,7 +399,8 @@ impl IncomingTraffic {
             return Ok((wait, None));
         }
         // As far apart as the long run needs, all the same.
-        let (port, looks) = self.shares(all().filter(Flow::is_best_effort).map(|flow| flow.told(Some(MAX_SPACING))));
+        let (port, looks) =
+            self.shares(all().filter(|flow| flow.is_best_effort).map(|flow| flow.told(Some(MAX_SPACING))));
         let apart = |asked: u128, used: u128, (numerator, denominator): (u64, u64)| {
             let left = (ONE - used) * u128::from(numerator) / u128::from(denominator);
             (asked * u128::from(MAX_SPACING.as_nanos())).div_ceil(left.max(1))
@@ -558,7 +545,7 @@ fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
 fn spaced(flows: &[Flow], cost: u64) -> Option<AffineCurve> {
     let spacing = flows.iter().map(|flow| flow.source.spacing).min()?;
     let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
-    if spacing.is_zero() || flows.iter().any(Flow::is_best_effort) {
+    if spacing.is_zero() || flows.iter().any(|flow| flow.is_best_effort) {
         return None;
     }
     let at_once = u128::from(ahead.as_nanos() / spacing.as_nanos()) + 2;

@@ -38,8 +38,7 @@ impl Admission {
     pub(super) fn least_by_level(&self, newcomer: &Reservation) -> Result<u64, Instant> {
         let all = self.responses_by_level(Some(newcomer));
         let late = all.iter().find(|(held, response)| {
-            let deadline = held.job.map_or(0, |job| job.deadline);
-            !core::ptr::eq(*held, newcomer) && response.is_none_or(|response| response > deadline)
+            !core::ptr::eq(*held, newcomer) && response.is_none_or(|response| response > held.deadlines().0)
         });
         if let Some((held, _)) = late {
             return Err(Instant::from_nanos(held.deadlines().0));

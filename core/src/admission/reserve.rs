@@ -133,6 +133,24 @@ impl Reservation {
         let (processor, link) = self.shares();
         processor.max(link)
     }
+    /// The same channel with deadlines.
+    pub(super) fn with(&self, processor: u64, link: u64) -> Self {
+        let job = self.job.map(|job| Job { deadline: processor, ..job });
+        let stream = self.stream.map(|stream| PacketStream { deadline: link, ..stream });
+        Self { job, stream, ..*self }
+    }
+
+    /// The same channel, its packets through within `reach` of its messages' release.
+    pub(super) fn within_reach(&self, reach: u64) -> Self {
+        Self { stream: self.stream.map(|stream| PacketStream { reach, ..stream }), ..*self }
+    }
+
+    /// An upcall on the executive's own thread, in the place of a channel with this contract.
+    pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
+        let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
+        let (service, job) = (job.processing(), Some(job));
+        Self { contract, role: None, priority, job, stream: None, handover, late_handover, service }
+    }
 }
 
 /// The findings of one test for a newcomer: the least deadlines of its stages, or the first instant that fails.
@@ -464,27 +482,6 @@ impl Admission {
     /// True if messages may be in the way before their logical arrival.
     pub(super) fn serves_early(&self) -> bool {
         self.settings.send_early || self.settings.receive_early
-    }
-}
-
-impl Reservation {
-    /// The same channel with deadlines.
-    pub(super) fn with(&self, processor: u64, link: u64) -> Self {
-        let job = self.job.map(|job| Job { deadline: processor, ..job });
-        let stream = self.stream.map(|stream| PacketStream { deadline: link, ..stream });
-        Self { job, stream, ..*self }
-    }
-
-    /// The same channel, its packets through within `reach` of its messages' release.
-    pub(super) fn within_reach(&self, reach: u64) -> Self {
-        Self { stream: self.stream.map(|stream| PacketStream { reach, ..stream }), ..*self }
-    }
-
-    /// An upcall on the executive's own thread, in the place of a channel with this contract.
-    pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
-        let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
-        let (service, job) = (job.processing(), Some(job));
-        Self { contract, role: None, priority, job, stream: None, handover, late_handover, service }
     }
 }
 

@@ -184,21 +184,27 @@ pub enum UpcallKind {
 pub type UpcallPlace = Key;
 
 /// The reason why an upcall is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, thiserror::Error)]
 #[strum(serialize_all = "snake_case")]
 pub enum UpcallDenial {
     /// With it, the processor is used up in the long run, or so nearly that no response can be found.
+    #[error("the processor is used up in the long run")]
     Utilisation,
     /// It would take so long, which is more than its period.
+    #[error("a run may take {} until it is done, which is more than its period", .0.rounded_up())]
     Late(Duration),
     /// With it, one that was granted would be late.
+    #[error("another upcall would be late")]
     BreaksExisting(UpcallPlace),
     /// With it, a channel of this host would be late, or an upcall.
+    #[error("a channel of this host would be late, or another upcall")]
     BreaksOthers,
     /// An iteration takes longer than this, which the executive was started for.
     #[strum(serialize = "iteration")]
+    #[error("an iteration takes longer than the executive's thread may be kept, which is {0}")]
     TooLong(Duration),
     /// There are too many.
+    #[error("there are too many upcalls")]
     Memory,
 }
 
@@ -222,18 +228,7 @@ impl core::fmt::Display for UpcallRefusal {
         if let Some(cost) = self.fitting_cost {
             write!(f, "a cost of {cost} would fit; ")?;
         }
-        match self.why {
-            UpcallDenial::Utilisation => f.write_str("the processor is used up in the long run"),
-            UpcallDenial::Late(response) => {
-                write!(f, "a run may take {} until it is done, which is more than its period", response.rounded_up())
-            }
-            UpcallDenial::BreaksExisting(_) => f.write_str("another upcall would be late"),
-            UpcallDenial::BreaksOthers => f.write_str("a channel of this host would be late, or another upcall"),
-            UpcallDenial::TooLong(most) => {
-                write!(f, "an iteration takes longer than the executive's thread may be kept, which is {most}")
-            }
-            UpcallDenial::Memory => f.write_str("there are too many upcalls"),
-        }
+        write!(f, "{}", self.why)
     }
 }
 

@@ -97,20 +97,19 @@ impl Association {
 
     /// The signalling of a receiver that accepts at `now`.
     pub fn accepted(now: Instant, token: u64, lease: Duration) -> Self {
-        let mut association = Self {
+        let lease = bounded(lease);
+        Self {
             state: SignalState::Open,
             token,
-            lease: bounded(lease),
+            lease,
             sender: false,
             tries: 0,
             hurried: Duration::MAX,
             last_heard: now,
-            due: now,
+            due: now + lease.min(HALF_OPEN),
             confirmed: false,
             answered: now,
-        };
-        association.due = now + association.patience();
-        association
+        }
     }
 
     /// The time at which something is due next.
