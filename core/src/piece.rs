@@ -9,7 +9,6 @@ use strum::VariantArray;
 use crate::frames::MessageBuf;
 
 /// The work of a job's step.
-#[derive(Debug)]
 pub struct StepResult {
     /// Which piece of work it was.
     pub piece: Piece,

@@ -76,7 +76,6 @@ impl RelayCounters {
 }
 
 /// A packet that waits for the next link.
-#[derive(Debug)]
 pub(crate) struct RelayPacket {
     pub(crate) frame: FrameId,
     pub(crate) payload: u32,
@@ -123,7 +122,6 @@ impl RelayHoldUp {
 }
 
 /// The message whose packets are coming: the latest one.
-#[derive(Debug)]
 struct CurrentMessage {
     sequence: u64,
     bytes: u32,
@@ -141,7 +139,6 @@ struct CurrentMessage {
 }
 
 /// One channel that passes through.
-#[derive(Debug)]
 pub(crate) struct RelayedChannel {
     pub(crate) terms: ChannelTerms,
     passage: RelayGrant,

@@ -13,7 +13,6 @@ const WINDOW: Duration = Duration::from_millis(100);
 pub(crate) const RESTRICTED_POLL: Duration = Duration::from_micros(500);
 
 /// Busy time in the current window.
-#[derive(Debug)]
 pub(crate) struct BusyBudget {
     /// Budget of a window; `None` if nothing throttles this thread.
     budget: Option<Duration>,

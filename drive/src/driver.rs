@@ -21,7 +21,6 @@ use crate::sleep::NextTurn;
 use crate::unknown_peers::UnknownPeerCredit;
 
 /// The loop that runs jobs, links and timers. It owns the endpoint and the frames; the placement decides which thread calls it.
-#[derive(Debug)]
 pub struct Driver<F> {
     /// The endpoint, which decides.
     pub endpoint: Endpoint,

@@ -132,7 +132,6 @@ pub struct OutboundMessage {
 }
 
 /// A message for an application.
-#[derive(Debug)]
 pub struct Delivery {
     /// Its channel.
     pub channel: ChannelId,

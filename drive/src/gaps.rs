@@ -10,7 +10,6 @@ use crate::environment::Environment;
 
 /// A part of the loop: its begin, and its cost by the platform's figures. Time beyond that was taken by the
 /// platform, as far as there is evidence.
-#[derive(Debug)]
 pub(crate) struct TimedRound {
     pub(crate) start: Instant,
     pub(crate) allowance: Duration,

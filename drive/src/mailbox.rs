@@ -28,7 +28,7 @@ fn spare(place: u32, env: &impl crate::environment::Ports) -> Duration {
 }
 
 /// The driver's side of a channel.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) enum Mailbox {
     /// No channel is here.
     #[default]

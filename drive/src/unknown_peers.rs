@@ -14,7 +14,6 @@ use laxity_core::units::{Duration, Instant};
 const MOST_CREDIT: Duration = Duration::from_millis(10);
 
 /// The credit of looks that led to no step.
-#[derive(Debug)]
 pub(crate) struct UnknownPeerCredit {
     look: Duration,
     round: Duration,

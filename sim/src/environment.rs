@@ -22,7 +22,6 @@ use crate::{ChannelHandle, Host, Observation, PlannedCommand, PostedMessage, Sid
 pub(crate) type HostDriver = Driver<HeapFrames>;
 
 /// A world as the driver of one of its hosts sees it.
-#[derive(Debug)]
 pub(crate) struct SimulatedEnvironment<'a> {
     pub(crate) world: &'a mut World,
     pub(crate) number: usize,

@@ -109,7 +109,6 @@ pub(crate) struct SimulatedPort {
     pub(crate) returned: Vec<MessageBuf>,
 }
 
-#[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: HostConfig,
     /// Only its own turn takes it out.

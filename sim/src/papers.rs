@@ -20,7 +20,6 @@ use laxity_drive::{Control as _, DeliveryResult};
 use crate::{Activity, Gap, Host, HostDriver, SimulatedEnvironment, World};
 
 /// The present work of such a host.
-#[derive(Debug)]
 pub(crate) struct PapersState {
     inline: bool,
     /// The handler's step in progress, and when it began; it ends at `busy_until`.
@@ -32,7 +31,6 @@ pub(crate) struct PapersState {
     link: PapersLink,
 }
 
-#[derive(Debug)]
 enum PapersLink {
     Idle,
     /// A packet was picked; its transmission starts at `until`.

@@ -140,7 +140,6 @@ impl ObservedResponses {
 }
 
 /// A small system that runs.
-#[derive(Debug)]
 pub struct SmallRun {
     system: SmallSystem,
     world: World,

@@ -488,10 +488,3 @@ impl World {
         waiting.first().copied()
     }
 }
-
-impl core::fmt::Debug for World {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        let Self { now, hosts, channels, .. } = self;
-        f.debug_struct("World").field("now", now).field("hosts", hosts).field("channels", channels).finish()
-    }
-}

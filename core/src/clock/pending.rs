@@ -74,7 +74,6 @@ pub(super) struct Entry {
 /// A message is judged once it is decided and its interval is not wider than two round trips; else after three reports or four
 /// periods. After [`PeerClock::hear`] found an upper bound, and after four periods, the caller asks [`Self::settle`]
 /// until that has none, or as often as it can afford: what is left is judged later, as well or better.
-#[derive(Debug)]
 pub struct PendingMessages {
     entries: Ring<Entry>,
     /// Those that are late for certain.

@@ -4,7 +4,6 @@ use alloc::collections::VecDeque;
 use core::ops::Deref;
 
 /// A queue that holds at most its capacity; pushing beyond hands the value back.
-#[derive(Debug)]
 pub struct Ring<T> {
     items: VecDeque<T>,
     capacity: usize,

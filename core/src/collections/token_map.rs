@@ -9,7 +9,6 @@ const NONE: u32 = u32::MAX;
 /// A hash table of fixed size from 64-bit tokens to places, of which each has one token at most. To all peers its tokens must look random, so that
 /// none of them can aim at one bucket: the endpoint derives them with a keyed function. The places of a bucket are a chain; there are no fewer
 /// buckets than places.
-#[derive(Debug)]
 pub struct TokenMap {
     /// By place.
     tokens: Box<[u64]>,

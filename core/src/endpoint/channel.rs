@@ -14,7 +14,6 @@ use crate::units::{Duration, Instant};
 use crate::wire::{ControlType, MessageCounts};
 
 /// A channel and its signalling.
-#[derive(Debug)]
 pub struct Channel {
     pub(super) job: ChannelJob,
     pub(super) association: Association,
@@ -63,6 +62,13 @@ pub struct Channel {
     pub(super) has_time: bool,
     /// The time at which it was accepted (receiver).
     pub(super) opened: Instant,
+}
+
+impl core::fmt::Debug for Channel {
+    /// What names it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?} {}", self.name, self.peer)
+    }
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.

@@ -65,7 +65,6 @@ impl Default for ClockConfig {
 }
 
 /// One peer's.
-#[derive(Debug)]
 struct PeerState {
     address: SocketAddr,
     clock: PeerClock,
@@ -95,7 +94,6 @@ impl PeerState {
 const MOST_UNANSWERED: u8 = 16;
 
 /// Those of all peers.
-#[derive(Debug)]
 pub(super) struct PeerClocks {
     config: ClockConfig,
     peers: Vec<Option<PeerState>>,

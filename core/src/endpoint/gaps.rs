@@ -45,7 +45,6 @@ fn remember(gaps: &mut VecDeque<Gap>, gap: Gap) -> Option<Gap> {
 
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse: what this host wasted itself
 /// is remembered until it has caught up.
-#[derive(Debug)]
 pub(super) struct RecentGaps {
     envelope: Interference,
     /// The latest one first; at most [`REMEMBERED`].

@@ -22,7 +22,7 @@ use crate::wire::{MessageCounts, write_epoch, write_evidence, write_receiver};
 /// The job of a channel.
 // With a tag of its own: hidden in a niche, it takes several instructions to read, and every packet asks for it often.
 // `try_as_sender_ref` and the like are for commands and questions that only one kind knows.
-#[derive(Debug, strum::EnumTryAs)]
+#[derive(strum::EnumTryAs)]
 #[repr(u8)]
 #[expect(
     clippy::large_enum_variant,

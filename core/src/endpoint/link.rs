@@ -10,7 +10,6 @@ use crate::units::Instant;
 use crate::wire::{Control, MAX_CONTROL_BYTES, seal, token};
 
 /// A control frame that waits for its link.
-#[derive(Debug)]
 pub(super) struct ControlFrame {
     pub(super) peer: SocketAddr,
     pub(super) bytes: [u8; MAX_CONTROL_BYTES],
@@ -47,7 +46,6 @@ pub(super) const SENDING: u8 = 0;
 /// The other lists: of channels that are received here, and mostly answer what their peers say, by a hash of the peer's address.
 pub(super) const SHARES: u8 = 31;
 
-#[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) scheduler: LinkScheduler,
     /// Channels that have something to say, a frame a turn; the lists of peers take turns. It is written when it leaves, so

@@ -96,7 +96,6 @@ pub struct Config {
 }
 
 /// A packet to be handed to a link.
-#[derive(Debug)]
 pub struct Transmit {
     /// The frame that holds it; free it when the link is done with it.
     pub frame: FrameId,
@@ -126,7 +125,6 @@ pub struct DepartedMessage {
 }
 
 /// The work of one packet. The driver measures it, or charges it; its results show at the next call.
-#[derive(Debug)]
 pub struct Step {
     /// The channel whose handler ran.
     pub channel: ChannelId,
@@ -259,7 +257,6 @@ impl EndpointCounters {
 /// assert_eq!((&delivered.message[..], delivered.latency(), cause), (&[5; 2500][..], Duration::from_millis(1), None));
 /// assert_eq!(frames.available(), 64);
 /// ```
-#[derive(Debug)]
 pub struct Endpoint {
     config: Config,
     channels: Slab<Box<Channel>>,

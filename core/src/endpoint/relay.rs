@@ -21,7 +21,6 @@ use crate::units::{Duration, Instant};
 use crate::wire::{DataView, MessageCounts, ROUTE_LOST};
 
 /// The side towards the sender.
-#[derive(Debug)]
 pub(super) struct UpstreamSide {
     pub(super) onward: ChannelId,
     passage: RelayGrant,
@@ -36,7 +35,6 @@ pub(super) struct UpstreamSide {
 }
 
 /// The side towards the receiver.
-#[derive(Debug)]
 pub(super) struct DownstreamSide {
     pub(super) relaying: RelayedChannel,
     /// The request that it was opened for.

@@ -13,7 +13,6 @@ use crate::units::Instant;
 pub type Stages = Box<[(ChannelId, SendingStages)]>;
 
 /// A change of stages that is under way.
-#[derive(Debug)]
 pub(super) struct StageChange {
     stages: Stages,
     is_made: bool,

@@ -29,8 +29,7 @@ impl fmt::Debug for SharedKey {
 const CONTROL: u8 = 1;
 const DATA: u8 = 2;
 
-/// HMAC-SHA-256 (RFC 2104) under the shared key, of which `Debug` shows nothing.
-#[derive(Debug)]
+/// HMAC-SHA-256 (RFC 2104) under the shared key.
 pub(super) struct Authentication(Hmac<Sha256>);
 
 impl Authentication {
@@ -71,12 +70,6 @@ impl Authentication {
 /// Makes the tags of one channel's packets: SipHash-2-4 under a key of its own.
 #[derive(Clone, Copy)]
 pub(super) struct Seal([u8; 16]);
-
-impl fmt::Debug for Seal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Seal")
-    }
-}
 
 impl Seal {
     /// The tag of the frame that these bytes begin.

@@ -8,7 +8,6 @@ use crate::clock::MAX_EPOCH;
 
 /// A keyed pseudo-random function (SipHash-2-4). Earlier values say nothing about the next one, and
 /// no peer without the key can make two peers' tokens meet. Each use has inputs of its own length.
-#[derive(Debug)]
 pub(super) struct Secret {
     function: SipHasher24,
     drawn: u64,

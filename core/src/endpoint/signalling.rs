@@ -24,7 +24,6 @@ use crate::units::{Duration, Instant};
 use crate::wire::{Accept, Control, ControlType, MessageCounts, Open, ROUTE_LOST, Refuse, Versions, token};
 
 /// A request that waits for the driver.
-#[derive(Debug)]
 pub(super) struct PendingRequest {
     request: PeerRequest,
     token: u64,
@@ -32,7 +31,6 @@ pub(super) struct PendingRequest {
 }
 
 /// The signalling of an endpoint, beside that of each channel.
-#[derive(Debug)]
 pub(super) struct Signalling {
     /// The time of the next signal on each channel.
     pub(super) timers: DeadlineHeap,

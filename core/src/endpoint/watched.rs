@@ -62,7 +62,6 @@ impl PeerPremises {
 }
 
 /// Those of all peers. They stay when their channels end.
-#[derive(Debug)]
 pub(super) struct WatchedPeers {
     pub(super) peers: Vec<PeerPremises>,
     /// Changes with them.

@@ -16,7 +16,6 @@ pub struct SenderStamps {
 }
 
 /// A message on its way to the application.
-#[derive(Debug)]
 pub struct DeliveredMessage {
     /// The message; hand the buffer back when it has been read.
     pub message: MessageBuf,

@@ -102,7 +102,6 @@ pub(crate) struct PolicedMessage {
 }
 
 /// The policing of one channel at one host.
-#[derive(Debug)]
 pub(crate) struct ChannelPolicer {
     /// From the logical arrival at the sender to the one here.
     upstream: Duration,

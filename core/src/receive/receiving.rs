@@ -43,7 +43,6 @@ fn unjudged(service: &Service) -> usize {
 }
 
 /// One receiving channel.
-#[derive(Debug)]
 pub struct ReceivingChannel {
     pub(crate) terms: ChannelTerms,
     pub(crate) grant: ReceiveGrant,

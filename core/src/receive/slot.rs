@@ -9,7 +9,6 @@ use crate::frames::{FrameId, MessageBuf};
 use crate::units::{Duration, Instant};
 
 /// One message under reassembly.
-#[derive(Debug)]
 pub(super) struct Slot {
     pub(super) sequence: u64,
     /// At the sender.
@@ -82,7 +81,6 @@ pub(super) struct LostMessages {
 }
 
 /// The buffers of a channel's messages.
-#[derive(Debug)]
 pub(super) struct Buffers {
     pub(super) free: Vec<MessageBuf>,
     /// The least number that was free.
@@ -100,7 +98,6 @@ impl Buffers {
 }
 
 /// A packet that waits for the handler.
-#[derive(Debug)]
 pub(crate) struct ArrivedPacket {
     pub(super) frame: FrameId,
     pub(super) slot: u16,

@@ -76,7 +76,6 @@ pub enum PacketClass {
 }
 
 /// The queues of one link and the model of what it is doing.
-#[derive(Debug)]
 pub struct LinkScheduler {
     config: LinkConfig,
     current: DeadlineHeap,

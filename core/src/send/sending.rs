@@ -134,7 +134,6 @@ pub struct RejectedMessage {
 }
 
 /// A packet that waits for the link.
-#[derive(Debug)]
 pub struct Packet {
     /// The frame that holds it.
     pub frame: FrameId,
@@ -175,7 +174,6 @@ pub struct SendCounters {
     pub violations: Violations,
 }
 
-#[derive(Debug)]
 struct QueuedMessage {
     message: MessageBuf,
     sequence: u64,
@@ -185,7 +183,6 @@ struct QueuedMessage {
     handed_over: HandOverDelay,
 }
 
-#[derive(Debug)]
 struct FragmentedMessage {
     queued: QueuedMessage,
     index: u32,
@@ -193,7 +190,6 @@ struct FragmentedMessage {
 }
 
 /// One sending channel.
-#[derive(Debug)]
 pub struct SendingChannel {
     /// What is offered to the peer; its packet size is the agreed one once there is one.
     pub(crate) terms: ChannelTerms,

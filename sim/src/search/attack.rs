@@ -35,7 +35,6 @@ pub struct AttackOutcome {
 }
 
 /// A system under attack.
-#[derive(Debug)]
 pub struct SystemAttack<'a> {
     bounded: &'a PromisedCase,
     bench: SmallRun,
