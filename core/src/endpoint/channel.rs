@@ -105,16 +105,16 @@ impl ControlNumbers {
 }
 
 impl Channel {
-    /// A channel with nothing behind it, to or from a name at an address on a link.
+    /// A channel with nothing behind it, to or from a name at an address on a link. Its association begins when it is opened or accepted.
     pub(super) fn new(
         job: ChannelJob,
-        association: Association,
+        lease: Duration,
         Destination { link, peer, name }: Destination,
         upstream: Duration,
     ) -> Self {
         Self {
             job,
-            association,
+            association: Association::accepted(Instant::ZERO, 0, lease),
             peer,
             link,
             name,
@@ -182,8 +182,7 @@ impl SendSetup {
         packets: u32,
     ) -> Self {
         let job = ChannelJob::Sender(SendingChannel::new(config, messages, packets));
-        let association = Association::opening(Instant::ZERO, 0, lease);
-        Self(Box::new(Channel::new(job, association, destination, upstream)))
+        Self(Box::new(Channel::new(job, lease, destination, upstream)))
     }
 
     /// Tells the receiver the pace of the link that carries the channel.
@@ -216,8 +215,7 @@ impl ReceiveSetup {
     /// The channel that answers `request`. Allocates all its memory.
     pub fn new(request: &PeerRequest, grant: ReceiveGrant) -> Self {
         let job = ChannelJob::Receiver(ReceivingChannel::new(request.terms, grant));
-        let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        let mut channel = Channel::new(job, association, request.from, request.upstream);
+        let mut channel = Channel::new(job, request.lease, request.from, request.upstream);
         channel.pace = request.pace;
         Self(Box::new(channel))
     }

@@ -16,7 +16,7 @@ use crate::event::{ChannelId, End, PeerRequest, RequestId};
 use crate::frames::FrameId;
 use crate::receive::{DropReason, FrameTimes, stretched};
 use crate::relay::{RelayGrant, RelayedChannel};
-use crate::signal::{Association, SignalState};
+use crate::signal::SignalState;
 use crate::units::{Duration, Instant};
 use crate::wire::{DataView, MessageCounts, ROUTE_LOST};
 
@@ -82,8 +82,7 @@ impl SendSetup {
             receiver_has_same_clock: false,
             sent: None,
         };
-        let association = Association::opening(Instant::ZERO, 0, request.lease);
-        Self(Box::new(Channel::new(ChannelJob::Onward(onward), association, destination, upstream)))
+        Self(Box::new(Channel::new(ChannelJob::Onward(onward), request.lease, destination, upstream)))
     }
 }
 
@@ -99,8 +98,7 @@ impl ReceiveSetup {
             counts: MessageCounts::default(),
             is_counted: false,
         };
-        let association = Association::accepted(Instant::ZERO, 0, request.lease);
-        Self(Box::new(Channel::new(ChannelJob::Inward(inward), association, request.from, request.upstream)))
+        Self(Box::new(Channel::new(ChannelJob::Inward(inward), request.lease, request.from, request.upstream)))
     }
 }
 
