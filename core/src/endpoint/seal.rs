@@ -37,32 +37,28 @@ impl Authentication {
         Self(Hmac::new_from_slice(&key.0).expect("a key may have any length"))
     }
 
-    fn over(&self, what: u8, bytes: &[u8]) -> Hmac<Sha256> {
+    /// The code of these bytes, one after another.
+    fn over(&self, parts: &[&[u8]]) -> Hmac<Sha256> {
         let mut code = self.0.clone();
-        code.update(&[what]);
-        code.update(bytes);
+        parts.iter().for_each(|part| code.update(part));
         code
     }
 
     /// The code of a control frame whose bytes before it are `covered`: the first 128 bits.
     pub(super) fn code(&self, covered: &[u8]) -> [u8; CODE_BYTES] {
-        *self.over(CONTROL, covered).finalize().as_bytes().first_chunk().expect("256 bits")
+        *self.over(&[&[CONTROL], covered]).finalize().as_bytes().first_chunk().expect("256 bits")
     }
 
     /// The number in a control frame, if its code is right.
     pub(super) fn check(&self, frame: &[u8]) -> Option<u64> {
         let (covered, number, code) = sealed(frame)?;
-        self.over(CONTROL, covered).verify_truncated_left(code).ok()?;
+        self.over(&[&[CONTROL], covered]).verify_truncated_left(code).ok()?;
         Some(number)
     }
 
     /// The key that tags the packets of the channel that ACCEPT named in answer to `token`.
     pub(super) fn of_channel(&self, token: u64, (channel, key): (u32, u64)) -> Seal {
-        let mut input = [0; 20];
-        input[..8].copy_from_slice(&token.to_be_bytes());
-        input[8..12].copy_from_slice(&channel.to_be_bytes());
-        input[12..].copy_from_slice(&key.to_be_bytes());
-        let code = self.over(DATA, &input).finalize();
+        let code = self.over(&[&[DATA], &token.to_be_bytes(), &channel.to_be_bytes(), &key.to_be_bytes()]).finalize();
         Seal(*code.as_bytes().first_chunk().expect("256 bits"))
     }
 }
