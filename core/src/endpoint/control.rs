@@ -223,11 +223,7 @@ impl ShortText {
 
 impl core::fmt::Write for ShortText {
     fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = self.bytes.len() - self.len;
-        let mut cut = text.len().min(room);
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
+        let cut = text.floor_char_boundary(self.bytes.len() - self.len);
         self.bytes[self.len..self.len + cut].copy_from_slice(&text.as_bytes()[..cut]);
         self.len += cut;
         Ok(())
