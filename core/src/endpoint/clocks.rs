@@ -267,15 +267,12 @@ impl PeerClocks {
 
     /// A channel is over. If it was the bearer, the one that takes its place.
     fn leave(&mut self, place: Option<u16>, key: ChannelId) -> Option<ChannelId> {
-        let peer = self.at(place)?;
+        let place = self.peers.get_mut(usize::from(place?))?;
+        let peer = place.as_mut()?;
         peer.channels -= 1;
         let next = peer.hand_on(key);
         peer.bearer = peer.bearer.filter(|bearer| *bearer != key);
-        if peer.channels == 0
-            && let Some(place) = place.and_then(|place| self.peers.get_mut(usize::from(place)))
-        {
-            *place = None;
-        }
+        place.take_if(|peer| peer.channels == 0);
         next
     }
 }
