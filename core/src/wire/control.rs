@@ -36,7 +36,7 @@ pub const MAX_CONTROL_BYTES: usize = 512;
 /// Bytes of an authentication code.
 pub const CODE_BYTES: usize = 16;
 /// Bytes that [`seal`] adds.
-pub const SEAL_BYTES: usize = tag::most_bytes(&[tag::NUMBER, tag::CODE_OF_FRAME]);
+pub const SEAL_BYTES: usize = 2 * tag::FIELD_HEADER_BYTES + tag::NUMBER.most as usize + CODE_BYTES;
 /// The bytes that `length` does not count.
 const UNCOUNTED_BYTES: usize = 8;
 
@@ -103,11 +103,6 @@ impl ControlType {
 }
 
 impl<'a> Control<'a> {
-    /// The type of this frame.
-    pub fn control_type(&self) -> ControlType {
-        self.into()
-    }
-
     /// Reads a frame: its token and its contents. Bounded by [`MAX_CONTROL_BYTES`].
     ///
     /// # Errors
@@ -143,7 +138,7 @@ impl<'a> Control<'a> {
         let length = u16::try_from(bytes.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?;
         let raw = RawHeader {
             prefix: Prefix::new(FrameKind::Control),
-            control_type: self.control_type() as u8,
+            control_type: ControlType::from(self) as u8,
             minor: MINOR,
             length: length.into(),
             token: token.into(),

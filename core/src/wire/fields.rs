@@ -179,16 +179,6 @@ impl Field {
     }
 }
 
-/// Most bytes that `fields` take, each once.
-pub(super) const fn most_bytes(fields: &[Field]) -> usize {
-    let (mut bytes, mut next) = (0_usize, 0_usize);
-    while next < fields.len() {
-        bytes = bytes.saturating_add(FIELD_HEADER_BYTES).saturating_add(fields[next].most as usize);
-        next = next.saturating_add(1);
-    }
-    bytes
-}
-
 /// The values of a frame's fields, and which of them are repeated. What a message does not ask for may be of any length, and repeated.
 pub(super) struct Fields<'a> {
     values: [Option<&'a [u8]>; ALL.len()],

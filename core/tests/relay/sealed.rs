@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use laxity_core::endpoint::{Config, EndpointCounters, SharedKey};
 use laxity_core::event::{ChannelId, End};
-use laxity_core::wire::{Control, FrameKind, SEAL_BYTES, classify, sealed};
+use laxity_core::wire::{Control, ControlType, FrameKind, SEAL_BYTES, classify, sealed};
 
 use crate::net::{FrameFate, LEASE, RelayNetwork, config, contract, ms};
 
@@ -59,7 +59,7 @@ fn dropped(net: &RelayNetwork, before: &[EndpointCounters]) -> (u64, u64) {
 
 fn name_of(bytes: &[u8]) -> String {
     match classify(bytes).unwrap() {
-        FrameKind::Control => format!("{:?}", Control::parse(bytes).unwrap().1.control_type()),
+        FrameKind::Control => format!("{:?}", ControlType::from(Control::parse(bytes).unwrap().1)),
         kind => format!("{kind:?}"),
     }
 }
