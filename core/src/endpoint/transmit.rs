@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 
 use super::job::LeavingPacket;
+use super::link::LinkState;
 use super::{Endpoint, Transmit};
 use crate::event::{ChannelId, LinkId};
 use crate::frames::Frames;
@@ -15,12 +16,6 @@ use crate::wire::{DATA_HEADER_BYTES, write_tag};
 impl Endpoint {
     /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
     pub fn poll_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
-        let transmit = self.next_transmit(now, link, frames)?;
-        self.links[usize::from(link)].issued += 1;
-        Some(transmit)
-    }
-
-    fn next_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
             let processor = &self.jobs.processor;
@@ -43,8 +38,9 @@ impl Endpoint {
                     let len = control.len;
                     frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
                     let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
-                    let scheduler = &mut self.links[usize::from(link)].scheduler;
-                    let completes = scheduler.issued(now, PacketClass::BestEffort, payload);
+                    let state = &mut self.links[usize::from(link)];
+                    state.issued += 1;
+                    let completes = state.scheduler.issued(now, PacketClass::BestEffort, payload);
                     return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
                 }
                 NextFrame::Channel(id) => {
@@ -64,7 +60,8 @@ impl Endpoint {
         let LeavingPacket { frame, payload, is_real_time, message, promised } =
             channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
         let class = if is_real_time { PacketClass::RealTime } else { PacketClass::BestEffort };
-        let scheduler = &mut self.links[usize::from(link)].scheduler;
+        let LinkState { scheduler, issued, .. } = &mut self.links[usize::from(link)];
+        *issued += 1;
         let begins = scheduler.busy_until.max(now);
         let completes = scheduler.issued(now, class, payload);
         if !is_real_time && scheduler.has_current(now) {
