@@ -50,11 +50,10 @@ impl<F: Frames> Driver<F> {
     fn install(&mut self, now: Instant, channel: ChannelId, mailbox: Mailbox, env: &mut impl Environment<F>) {
         let place = channel.index();
         self.mailboxes[place as usize] = mailbox;
-        let link = self.endpoint.link_of(channel).unwrap_or_default();
-        let told = match (self.endpoint.expected(channel), self.endpoint.peer_of(channel)) {
-            (Some(expected), _) => env.expect(link, place, &expected),
-            (None, Some(peer)) => env.expect_control(link, place, peer),
-            (None, None) => true,
+        let Some((link, peer)) = self.endpoint.peer_of(channel) else { return };
+        let told = match self.endpoint.expected(channel) {
+            Some(expected) => env.expect(link, place, &expected),
+            None => env.expect_control(link, place, peer),
         };
         if !told {
             self.endpoint.close(now, channel);

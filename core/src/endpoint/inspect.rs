@@ -40,14 +40,9 @@ impl Endpoint {
         job.is_receiving().then(|| job.partner().unwrap_or(channel))
     }
 
-    /// The link that a channel's packets come from, or go to.
-    pub fn link_of(&self, channel: ChannelId) -> Option<LinkId> {
-        Some(self.channels.get(channel)?.link)
-    }
-
-    /// The peer at the other end of a channel, or of this side of a relay.
-    pub fn peer_of(&self, channel: ChannelId) -> Option<SocketAddr> {
-        Some(self.channels.get(channel)?.peer)
+    /// The peer at the other end of a channel, or of this side of a relay, and the link to it.
+    pub fn peer_of(&self, channel: ChannelId) -> Option<(LinkId, SocketAddr)> {
+        self.channels.get(channel).map(|channel| (channel.link, channel.peer))
     }
 
     /// The counters of a sending channel so far.
@@ -64,11 +59,6 @@ impl Endpoint {
     pub fn relay_counters(&self, channel: ChannelId) -> Option<RelayCounters> {
         let onward = self.taker(channel).unwrap_or(channel);
         Some(self.channels.get(onward)?.job.try_as_onward_ref()?.relaying.counters)
-    }
-
-    /// Packets of a relayed channel that wait for the next link; `channel` is its onward side.
-    pub fn relayed_packets(&self, channel: ChannelId) -> Option<usize> {
-        Some(self.channels.get(channel)?.job.try_as_onward_ref()?.relaying.packets.len())
     }
 
     /// The most that a channel's queues held so far, at its ends: to be compared with what admission computed
