@@ -307,13 +307,12 @@ impl SendingChannel {
     /// keeps the contract, but the queue is full.
     fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<(RegulatorStamp, Instant), (Violation, bool)> {
         let max = u64::from(self.terms.service.max_message());
-        let weight = match self.overload {
-            Overload::Decay if bytes > max => self.decay_weight(bytes),
-            _ => u32::from(bytes <= max),
+        let most = match self.overload {
+            Overload::Decay if bytes > max => self.largest_decayed().into(),
+            _ => max,
         };
-        if weight == 0 {
+        if bytes > most {
             self.counters.violations.size += 1;
-            let most = if self.overload == Overload::Decay { u64::from(self.largest_decayed()) } else { max };
             return Err((Violation::Oversize { found: bytes, most }, false));
         }
         let least = u64::from(self.terms.service.min_message());
@@ -321,6 +320,8 @@ impl SendingChannel {
             self.counters.violations.size += 1;
             return Err((Violation::Undersize { found: bytes, least }, false));
         }
+        // An oversize message pays for as many intervals as its packets are in proportion to the contract's.
+        let weight = if bytes > max { self.terms.intervals(bytes as u32) } else { 1 };
         if weight > 1 {
             self.counters.violations.size += 1;
         }
@@ -356,15 +357,6 @@ impl SendingChannel {
     /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
     fn largest_decayed(&self) -> u32 {
         self.terms.largest_message().min(self.terms.packet.saturating_mul(limits::MAX_PACKETS_PER_MESSAGE))
-    }
-
-    /// The number of intervals that an oversize message pays for: its packets in proportion to the contract's; 0 if it is too large
-    /// even for `decay`.
-    fn decay_weight(&self, bytes: u64) -> u32 {
-        match u32::try_from(bytes) {
-            Ok(bytes) if bytes <= self.largest_decayed() => self.terms.intervals(bytes),
-            _ => 0,
-        }
     }
 
     /// The next work of the handler, `block` packets at a time; `None` if nothing, or if its packet queue is full.
