@@ -81,14 +81,10 @@ pub struct CompletedRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RunState {
     Suspended,
-    /// Periodic: released at `release`, or to be.
-    Periodic {
-        release: Instant,
-    },
+    /// Periodic: released then, or to be.
+    Periodic(Instant),
     /// Aperiodic: asked for so many times.
-    Aperiodic {
-        asked: u64,
-    },
+    Aperiodic(u64),
 }
 
 #[derive(Debug)]
@@ -110,8 +106,8 @@ impl UpcallEntry {
     fn work(&self) -> Option<NextWork> {
         let order = match self.state {
             RunState::Suspended => return None,
-            RunState::Aperiodic { .. } => JobOrder::BestEffort,
-            RunState::Periodic { release } => {
+            RunState::Aperiodic(_) => JobOrder::BestEffort,
+            RunState::Periodic(release) => {
                 let (stage, priority) =
                     if self.demoted { (Duration::MAX, u8::MAX) } else { (self.stage, self.priority) };
                 JobOrder::RealTime { release, deadline: release + stage, priority, work_conserving: false }
@@ -155,8 +151,8 @@ impl Upcalls {
     /// Releases it every period from `first` on. A run that has begun goes on; false if it is not there.
     pub fn run(&mut self, now: Instant, id: UpcallId, first: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(id.0) else { return false };
-        if entry.began.is_none() || matches!(entry.state, RunState::Aperiodic { .. }) {
-            entry.state = RunState::Periodic { release: first };
+        if entry.began.is_none() || matches!(entry.state, RunState::Aperiodic(_)) {
+            entry.state = RunState::Periodic(first);
             self.enqueue(now, id);
         }
         true
@@ -166,9 +162,9 @@ impl Upcalls {
     pub fn post(&mut self, now: Instant, id: UpcallId) -> bool {
         let Some(entry) = self.entries.get_mut(id.0) else { return false };
         match &mut entry.state {
-            RunState::Periodic { .. } => return false,
-            RunState::Aperiodic { asked } => *asked = asked.saturating_add(1),
-            RunState::Suspended => entry.state = RunState::Aperiodic { asked: 1 },
+            RunState::Periodic(_) => return false,
+            RunState::Aperiodic(asked) => *asked = asked.saturating_add(1),
+            RunState::Suspended => entry.state = RunState::Aperiodic(1),
         }
         if !self.processor.is_known(self.first + id.0.index()) {
             self.enqueue(now, id);
@@ -241,14 +237,14 @@ impl Upcalls {
         let begins = entry.began.is_none();
         let mut skipped = 0;
         let release = match &mut entry.state {
-            RunState::Periodic { release } => {
+            RunState::Periodic(release) => {
                 if begins {
                     skipped = now.since(*release).div_floor(upcall.period());
                     *release += upcall.period() * skipped;
                 }
                 Some(*release)
             }
-            RunState::Suspended | RunState::Aperiodic { .. } => None,
+            RunState::Suspended | RunState::Aperiodic(_) => None,
         };
         entry.began.get_or_insert(now);
         self.running = Some(id);
@@ -273,11 +269,9 @@ impl Upcalls {
             return None;
         }
         let (release, next) = match entry.state {
-            RunState::Periodic { release } => {
-                (Some(release), RunState::Periodic { release: release + upcall.period() })
-            }
-            RunState::Aperiodic { asked } if asked > 1 => (None, RunState::Aperiodic { asked: asked - 1 }),
-            RunState::Aperiodic { .. } | RunState::Suspended => (None, RunState::Suspended),
+            RunState::Periodic(release) => (Some(release), RunState::Periodic(release + upcall.period())),
+            RunState::Aperiodic(asked) if asked > 1 => (None, RunState::Aperiodic(asked - 1)),
+            RunState::Aperiodic(_) | RunState::Suspended => (None, RunState::Suspended),
         };
         entry.state = if outcome == RunOutcome::Finished { RunState::Suspended } else { next };
         let (units, began) = (core::mem::take(&mut entry.done), entry.began.take().unwrap_or(now));
