@@ -80,11 +80,6 @@ impl ChannelJob {
         };
         Some((worked, after))
     }
-
-    /// True if a message waits for the application.
-    pub(super) fn has_delivery(&self) -> bool {
-        self.try_as_receiver_ref().is_some_and(ReceivingChannel::has_delivery)
-    }
 }
 
 /// The link.
@@ -297,12 +292,6 @@ impl ChannelJob {
             Self::Inward(_) => 0,
             Self::Onward(onward) => onward.relaying.packets.capacity(),
         }
-    }
-
-    /// True if the frames that it holds are of those that best effort shares.
-    #[inline]
-    pub(super) fn shares_frames(&self) -> bool {
-        self.try_as_receiver_ref().is_some_and(ReceivingChannel::shares_frames)
     }
 
     /// Frames that it holds of those that best effort shares.

@@ -15,7 +15,6 @@ use crate::event::LinkId;
 use crate::frames::Frames;
 use crate::piece::StepResult;
 use crate::processor::{Preemption, RemainingWork};
-use crate::receive::ReceivingChannel;
 use crate::signal::SignalState;
 use crate::units::Instant;
 use crate::upcall::{CompletedRun, PickedRun, RunOutcome, Upcalls};
@@ -58,12 +57,15 @@ impl Endpoint {
             if channel.job.packets() > 0 {
                 self.making = Some(pick.id);
             }
-            // A step of a receiver is done with one packet.
-            self.frames_shared -= usize::from(channel.job.shares_frames());
-            if channel.job.has_delivery() {
-                self.deliverable.push_back(0, pick.id);
+            let mut lost = 0;
+            if let Some(receiving) = channel.job.try_as_receiver_mut() {
+                // A step of a receiver is done with one packet.
+                self.frames_shared -= usize::from(receiving.shares_frames());
+                if receiving.has_delivery() {
+                    self.deliverable.push_back(0, pick.id);
+                }
+                lost = receiving.take_lost();
             }
-            let lost = channel.job.try_as_receiver_mut().map_or(0, ReceivingChannel::take_lost);
             let quantum_end = self.jobs.processor.stepped(now, after);
             if matches!(channel.association.state, SignalState::Finishing { .. }) {
                 self.conclude_if_complete(now, key);
