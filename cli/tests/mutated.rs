@@ -290,7 +290,7 @@ impl Target {
     fn handle(&mut self, event: Event, liar: &mut PeerScript) {
         match event {
             Event::Requested(request) if liar.below(8) == 0 || request.terms.service.max_message() > 1 << 20 => {
-                self.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::Route));
+                self.endpoint.refuse(request.id, &Refusal::new(Code::Declined, Stage::Route));
             }
             Event::Requested(request) => {
                 let reception = ReceiveGrant {

@@ -305,7 +305,7 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
                     return self.relay(driver, now, &request, (channel, place));
                 }
                 if let Some(refusal) = &self.world.refusal {
-                    return driver.endpoint.refuse(&request, refusal);
+                    return driver.endpoint.refuse(request.id, refusal);
                 }
                 let early = self.host().config.receive_early;
                 let incoming = self.world.channels[channel].plan.receiving(&request, early);

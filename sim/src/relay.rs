@@ -161,7 +161,7 @@ impl SimulatedEnvironment<'_> {
                 let relayed = &mut self.world.channels[channel].hops[place];
                 (relayed.onward.key, relayed.asked) = (Some(onward), Some(*request));
             }
-            Err((_, refusal)) => driver.endpoint.refuse(request, &refusal),
+            Err((_, refusal)) => driver.endpoint.refuse(request.id, &refusal),
         }
     }
 

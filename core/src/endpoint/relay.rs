@@ -242,7 +242,7 @@ impl Endpoint {
                 End::Version { .. } => Refusal::new(Code::Version, Stage::Route),
                 _ => return,
             };
-            return self.refuse_pending(request, &refusal);
+            return self.refuse(request, &refusal);
         };
         let counts = self.counts(inward);
         let Some(channel) = self.channels.get_mut(inward) else { return };

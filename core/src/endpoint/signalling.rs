@@ -148,7 +148,7 @@ impl Endpoint {
         if request.is_question {
             // It would be granted, and nothing is opened.
             let refusal = Refusal::new(Code::WouldFit, Stage::Route);
-            self.refuse_pending(request.id, &refusal);
+            self.refuse(request.id, &refusal);
             onward.inspect(|&onward| self.close_side(now, onward, 0));
             return Err((ReceiveSetup(channel), refusal));
         }
@@ -185,11 +185,7 @@ impl Endpoint {
     }
 
     /// Refuses a request; the peer is told why.
-    pub fn refuse(&mut self, request: &PeerRequest, refusal: &Refusal) {
-        self.refuse_pending(request.id, refusal);
-    }
-
-    pub(super) fn refuse_pending(&mut self, id: RequestId, refusal: &Refusal) {
+    pub fn refuse(&mut self, id: RequestId, refusal: &Refusal) {
         if let Some(PendingRequest { request, token, .. }) = self.take_pending(id) {
             self.send_refusal(request.from.link, request.from.peer, token, refusal);
         }

@@ -409,7 +409,7 @@ fn no_peer_can_claim_this_hosts_clock_with_what_it_was_told() {
         scene.hear(peer, token, &Control::Open(Open { clock, ..open() }));
         scene.turn();
         let Some(Event::Requested(request)) = scene.events.pop() else { panic!("no request") };
-        scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
+        scene.endpoint.refuse(request.id, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
         request.terms.same_clock
     };
     let honest = clock_sign(7, scene.now, 5, ControlType::Open);
@@ -428,7 +428,7 @@ fn no_peer_can_claim_this_hosts_clock_with_what_it_was_told() {
     scene.turn();
     let Some(Event::Requested(request)) = scene.events.pop() else { panic!("it asks itself") };
     assert!(request.terms.same_clock);
-    scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
+    scene.endpoint.refuse(request.id, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
     scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
     scene.run_for(ms(2_000));
     assert!(!said_same(&mut scene, address(3), token, clock), "too late");

@@ -283,7 +283,7 @@ impl RelayNetwork {
                 if let Some((at, refusal)) = self.refuses
                     && at == number
                 {
-                    return host.endpoint.refuse(&request, &refusal);
+                    return host.endpoint.refuse(request.id, &refusal);
                 }
                 let upstream = request.upstream + WAY;
                 match host.routes.get(request.from.name.as_str()) {
@@ -292,7 +292,7 @@ impl RelayNetwork {
                         let outgoing = SendSetup::relay(to, &request, host.packet, upstream + RELAYING, 64);
                         match host.endpoint.open(now, outgoing) {
                             Ok(onward) => drop(host.asked.insert(onward, request)),
-                            Err((_, refusal)) => host.endpoint.refuse(&request, &refusal),
+                            Err((_, refusal)) => host.endpoint.refuse(request.id, &refusal),
                         }
                     }
                     None => {

@@ -544,7 +544,7 @@ impl FuzzEnvironment<'_> {
                     self.world.receive(number, id, &request);
                 }
             }
-            Command::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
+            Command::Refuse { request, refusal } => driver.endpoint.refuse(request.id, &refusal),
             Command::Begin { channel, stages } => {
                 let sent = self.world.sent.iter_mut().find(|s| s.host == number && s.id == channel && !s.released);
                 sent.into_iter().for_each(|sent| sent.begun = true);

@@ -237,7 +237,7 @@ impl World {
         match choice {
             1 => {
                 let refusal = Refusal::new(Code::Declined, Stage::Route);
-                return self.hosts[host].call(0, |endpoint, _| endpoint.refuse(&request, &refusal));
+                return self.hosts[host].call(0, |endpoint, _| endpoint.refuse(request.id, &refusal));
             }
             2 => return self.hosts[host].call(0, |endpoint, _| endpoint.forget(&request)),
             3 => self.ask_spacing(host, bytes.up_to(255)),

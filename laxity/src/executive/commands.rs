@@ -39,7 +39,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                     self.install(ticket, slot, result, &mut driver.endpoint);
                 }
                 ExecutiveCommand::Begin { channel, stages } => driver.begin(now, channel, stages, self),
-                ExecutiveCommand::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
+                ExecutiveCommand::Refuse { request, refusal } => driver.endpoint.refuse(request.id, &refusal),
                 ExecutiveCommand::Close(channel) => driver.close(now, channel, self),
                 ExecutiveCommand::Space { channel, spacing } => driver.endpoint.ask_spacing(channel, spacing),
                 ExecutiveCommand::Release(channel) => self.release(driver, channel),
