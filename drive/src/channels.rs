@@ -26,7 +26,7 @@ impl<F: Frames> Driver<F> {
         env: &mut impl Environment<F>,
     ) -> Result<ChannelId, (SendSetup, Refusal)> {
         let channel = self.endpoint.open(now, outgoing)?;
-        self.install(now, channel, Mailbox::SENDS, env);
+        self.install(now, channel, Some(Mailbox::default()), env);
         Ok(channel)
     }
 
@@ -42,12 +42,12 @@ impl<F: Frames> Driver<F> {
         env: &mut impl Environment<F>,
     ) -> Result<ChannelId, (ReceiveSetup, Refusal)> {
         let channel = self.endpoint.accept(now, request, incoming)?;
-        self.install(now, channel, Mailbox::Receives, env);
+        self.install(now, channel, None, env);
         Ok(channel)
     }
 
     /// Tells the link what may arrive for a new channel. One for which nothing can arrive is closed.
-    fn install(&mut self, now: Instant, channel: ChannelId, mailbox: Mailbox, env: &mut impl Environment<F>) {
+    fn install(&mut self, now: Instant, channel: ChannelId, mailbox: Option<Mailbox>, env: &mut impl Environment<F>) {
         let place = channel.index();
         self.mailboxes[place as usize] = mailbox;
         let Some((link, peer)) = self.endpoint.peer_of(channel) else { return };
@@ -68,8 +68,8 @@ impl<F: Frames> Driver<F> {
             return;
         }
         self.endpoint.begin(now, channel, stages);
-        if let Some(Mailbox::Sends { begun, .. }) = self.mailboxes.get_mut(channel.index() as usize) {
-            *begun = true;
+        if let Some(Some(mailbox)) = self.mailboxes.get_mut(channel.index() as usize) {
+            mailbox.begun = true;
         }
         self.drain(now, channel.index(), env);
     }
@@ -77,8 +77,8 @@ impl<F: Frames> Driver<F> {
     /// Closes a channel, a sending one once its mailbox is empty.
     pub fn close(&mut self, now: Instant, channel: ChannelId, env: &mut impl Environment<F>) {
         match self.mailboxes.get_mut(channel.index() as usize) {
-            Some(Mailbox::Sends { closing, .. }) if self.endpoint.key_at(channel.index()) == Some(channel) => {
-                *closing = true;
+            Some(Some(mailbox)) if self.endpoint.key_at(channel.index()) == Some(channel) => {
+                mailbox.closing = true;
                 self.drain(now, channel.index(), env);
             }
             _ => self.endpoint.close(now, channel),
@@ -97,7 +97,7 @@ impl<F: Frames> Driver<F> {
             env.expect_nothing(place);
             self.retries.remove(place);
             self.wakes.remove(place);
-            if let Mailbox::Sends { held: Some(held), .. } = core::mem::take(&mut self.mailboxes[place as usize]) {
+            if let Some(held) = self.mailboxes[place as usize].take().and_then(|mailbox| mailbox.held) {
                 spent(held.message);
             }
         }

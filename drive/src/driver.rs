@@ -26,8 +26,10 @@ pub struct Driver<F> {
     pub endpoint: Endpoint,
     /// The region that packets lie in.
     pub frames: F,
-    pub(crate) platform: Platform,
-    pub(crate) mailboxes: Box<[Mailbox]>,
+    /// The costs that it reasons with.
+    pub platform: Platform,
+    /// By place; none of a channel that is received here.
+    pub(crate) mailboxes: Box<[Option<Mailbox>]>,
     /// The times at which mailboxes are looked at again that no application rings for.
     pub(crate) retries: DeadlineHeap,
     /// Applications that are woken at the next look at the links, or before the driver sleeps.
@@ -90,7 +92,7 @@ impl<F: Frames> Driver<F> {
         Self {
             endpoint,
             frames,
-            mailboxes: (0..channels).map(|_| Mailbox::Closed).collect(),
+            mailboxes: (0..channels).map(|_| None).collect(),
             retries: DeadlineHeap::with_capacity(channels),
             wakes: FifoSet::with_capacity(channels),
             round: TimedRound::new(now),
@@ -125,11 +127,6 @@ impl<F: Frames> Driver<F> {
     pub fn look_next(&mut self) {
         self.progress.unlooked = self.platform.quantum;
         self.progress.begins_round = true;
-    }
-
-    /// The costs that it reasons with.
-    pub fn platform(&self) -> &Platform {
-        &self.platform
     }
 
     /// One pass of the loop: inputs at the beginning of a round, the links after every k-th step, one step, its results. A
@@ -213,9 +210,8 @@ impl<F: Frames> Driver<F> {
         let completed = self.endpoint.upcall_ran(now, units, outcome);
         env.iterated(self, now, upcall, completed);
         env.preemption_point();
-        self.progress.unlooked = self.platform.quantum;
         self.progress.unfed = self.platform.transmit_batch;
-        self.progress.begins_round = true;
+        self.look_next();
         self.end_round(now, env);
         NextTurn::Again
     }
@@ -253,7 +249,7 @@ impl<F: Frames> Driver<F> {
         let Platform { receive_batch, quantum, .. } = self.platform;
         let limit = if self.endpoint.has_promises() { receive_batch } else { receive_batch.min(quantum) } as usize;
         self.progress.found = 0;
-        let (before, promised, mut is_full) = (self.endpoint.counters, self.endpoint.promised_frames(), false);
+        let (before, promised, mut is_full) = (self.endpoint.counters, self.endpoint.promised_frames, false);
         for link in 0..env.links() {
             let found = env.receive(now, link, limit, &mut self.frames, &mut self.endpoint);
             self.progress.found += found;
@@ -261,7 +257,7 @@ impl<F: Frames> Driver<F> {
             self.round.allowance += self.platform.look();
             is_full |= found == limit;
         }
-        self.progress.found_promised = self.endpoint.promised_frames() > promised;
+        self.progress.found_promised = self.endpoint.promised_frames > promised;
         self.progress.is_full = is_full;
         let lost = self.lost(env);
         // An input that overflowed was full, however much of it one look takes.
@@ -377,8 +373,8 @@ impl<F: Frames> Driver<F> {
     /// True if everything that was taken from mailboxes has been handed to the network, control frames included. Looks at every
     /// channel.
     fn is_sent_out(&self, env: &impl Environment<F>) -> bool {
-        let holds = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Sends { held: Some(_), .. });
-        self.endpoint.is_sent_out() && !self.is_blocked(env) && !self.mailboxes.iter().any(holds)
+        let holds = |mailbox: &Mailbox| mailbox.held.is_some();
+        self.endpoint.is_sent_out() && !self.is_blocked(env) && !self.mailboxes.iter().flatten().any(holds)
     }
 
     /// True if control frames wait for a link.
@@ -397,8 +393,7 @@ impl<F: Frames> Driver<F> {
             self.awake_since = now;
         }
         let took = now.since(self.awake_since);
-        self.progress.begins_round = true;
-        self.progress.unlooked = self.platform.quantum;
+        self.look_next();
         self.end_round(now, env);
         self.wake_applications(env);
         env.preemption_point();

@@ -27,21 +27,15 @@ fn spare(place: u32, env: &impl crate::environment::Ports) -> Duration {
     }
 }
 
-/// The driver's side of a channel.
+/// The driver's side of a channel that is sent from here.
 #[derive(Default)]
-pub(crate) enum Mailbox {
-    /// No channel is here.
-    #[default]
-    Closed,
-    Sends {
-        /// The message that the contract, or a full queue, had no room for yet.
-        held: Option<OutboundMessage>,
-        /// True once the channel may send: what comes before waits in the mailbox.
-        begun: bool,
-        /// True once the application has closed: the channel closes when the mailbox is empty.
-        closing: bool,
-    },
-    Receives,
+pub(crate) struct Mailbox {
+    /// The message that the contract, or a full queue, had no room for yet.
+    pub(crate) held: Option<OutboundMessage>,
+    /// True once the channel may send: what comes before waits in the mailbox.
+    pub(crate) begun: bool,
+    /// True once the application has closed: the channel closes when the mailbox is empty.
+    pub(crate) closing: bool,
 }
 
 /// The result of delivering messages that were complete.
@@ -53,10 +47,6 @@ pub enum DeliveryResult {
     Queued,
     /// Handlers of applications had them, which may have taken a long time.
     Handled,
-}
-
-impl Mailbox {
-    pub(crate) const SENDS: Self = Self::Sends { held: None, begun: false, closing: false };
 }
 
 impl<F: Frames> Driver<F> {
@@ -85,7 +75,7 @@ impl<F: Frames> Driver<F> {
         let (mut taken, mut refused) = (0, 0);
         let Some(key) = self.endpoint.key_at(place) else { return 0 };
         match self.mailboxes.get_mut(place as usize) {
-            Some(Mailbox::Receives) => {
+            Some(None) => {
                 let endpoint = &mut self.endpoint;
                 if !env.take_returned(place, |message| endpoint.recycle(key, message)) {
                     // An application is just returning one. To wait for it here could be to wait for a thread that waits for
@@ -93,7 +83,7 @@ impl<F: Frames> Driver<F> {
                     self.retries.set(place, now + RETURNED_LATER);
                 }
             }
-            Some(Mailbox::Sends { held, begun, closing }) if *begun || *closing => {
+            Some(Some(Mailbox { held, begun, closing })) if *begun || *closing => {
                 loop {
                     let was_held = held.is_some();
                     let Some(outbound) = held.take().or_else(|| env.take(place)) else { break };

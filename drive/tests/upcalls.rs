@@ -144,7 +144,7 @@ fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
     assert_eq!(host.rest().until, Some(first + micros(1_000)));
 
     host.driver.endpoint.upcalls_mut().suspend(id);
-    assert!(!host.driver.endpoint.upcalls().is_active(id));
+    assert!(!host.driver.endpoint.upcalls_mut().is_active(id));
     assert!(host.rest().until.is_none_or(|at| at > first + micros(1_000)));
 }
 

@@ -285,8 +285,8 @@ pub struct Endpoint {
     promises: usize,
     /// See [`Endpoint::set_restricted`].
     restricted: bool,
-    /// Frames that real-time channels, or relays, took.
-    promised_frames: u64,
+    /// Frames that real-time channels and relays took so far.
+    pub promised_frames: u64,
     /// Frames that belong to no channel here.
     pub counters: EndpointCounters,
 }
@@ -341,10 +341,6 @@ impl Endpoint {
     /// True if a complete message was not handed out yet.
     pub fn has_delivery(&self) -> bool {
         !self.deliverable.is_empty()
-    }
-    /// The number of frames that real-time channels and relays took so far.
-    pub fn promised_frames(&self) -> u64 {
-        self.promised_frames
     }
     /// The number of channels, including those that are being set up or have ended.
     pub fn channels(&self) -> usize {

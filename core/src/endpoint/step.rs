@@ -125,11 +125,6 @@ impl Endpoint {
         &mut self.jobs
     }
 
-    /// Likewise, to be looked at.
-    pub fn upcalls(&self) -> &Upcalls {
-        &self.jobs
-    }
-
     /// True if the last [`poll_step`](Self::poll_step) found that an upcall is next.
     pub fn has_upcall(&self) -> bool {
         self.next_upcall.is_some()

@@ -284,7 +284,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let _ = sys::precise_timers();
         stopped::witness();
         realtime::begin_executive();
-        if !self.driver.platform().upcall_step.is_zero() {
+        if !self.driver.platform.upcall_step.is_zero() {
             realtime::begin_handlers();
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();

@@ -124,7 +124,7 @@ impl ExecutiveUpcalls for TrustedUpcalls {
         if let Some(completed) = completed {
             slot.completed(&completed, end, || self.busy.judge(end, &slot, self.by_platform));
         }
-        self.table.put(slot, state, endpoint.upcalls());
+        self.table.put(slot, state, endpoint.upcalls_mut());
     }
 }
 
