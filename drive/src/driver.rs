@@ -13,7 +13,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::PickedRun;
 
 use crate::busy_budget::BusyBudget;
-use crate::environment::{Environment, IterationResult, WorkDone};
+use crate::environment::{Clock, Environment, IterationResult, Meter, WorkDone};
 use crate::gaps::TimedRound;
 use crate::mailbox::JUDGED_AT_ONCE;
 use crate::mailbox::{DeliveryResult, Mailbox};
@@ -138,7 +138,7 @@ impl<F: Frames> Driver<F> {
     ///
     /// Admission's assumptions A2, A4 and A5 (the head of `laxity_core::admission::machine`) are kept here.
     pub fn turn(&mut self, env: &mut impl Environment<F>) -> NextTurn {
-        let mut now = env.now();
+        let mut now = env.clock().now();
         self.left = None;
         let spins = core::mem::take(&mut self.spins);
         if self.progress.begins_round {
@@ -147,7 +147,7 @@ impl<F: Frames> Driver<F> {
                 return NextTurn::Stop;
             }
             // What is stamped from here on may not count what that took as the network's.
-            now = env.now();
+            now = env.clock().now();
             self.hold(now, env);
             now = self.take_inputs(now, env);
             self.endpoint.handle_timeout(now);
@@ -174,7 +174,7 @@ impl<F: Frames> Driver<F> {
         self.progress.unfed += 1;
         let work = WorkDone { piece: step.kind, switched: step.switched, count: 1, channel: Some(step.channel) };
         self.round.allowance += self.platform.step(step.kind, step.switched);
-        now = env.after(&work);
+        now = env.clock().after(&work);
         self.watch(now, env);
         if let Some(message) = step.spent {
             env.spent(now, step.channel, message);
@@ -182,10 +182,10 @@ impl<F: Frames> Driver<F> {
             self.drain(now, step.channel.index(), env);
         }
         let deliveries = self.deliver(now, env);
-        let done = if deliveries == DeliveryResult::Nothing { now } else { env.now() };
-        env.lap(&work, done);
+        let done = if deliveries == DeliveryResult::Nothing { now } else { env.clock().now() };
+        env.meter().lap(&work, done);
         if step.quantum_end {
-            env.preemption_point();
+            env.meter().preemption_point();
         }
         if deliveries == DeliveryResult::Handled {
             // As after an iteration of an upcall: inputs and links come next, and what handlers have sent.
@@ -209,7 +209,7 @@ impl<F: Frames> Driver<F> {
         self.watch(now, env);
         let completed = self.endpoint.upcall_ran(now, units, outcome);
         env.iterated(self, now, upcall, completed);
-        env.preemption_point();
+        env.meter().preemption_point();
         self.progress.unfed = self.platform.transmit_batch;
         self.look_next();
         self.end_round(now, env);
@@ -231,8 +231,8 @@ impl<F: Frames> Driver<F> {
         let taken = self.take_messages(now, env);
         if taken > 0 {
             let work = WorkDone::of(Piece::Submit, taken);
-            now = env.after(&work);
-            env.lap(&work, now);
+            now = env.clock().after(&work);
+            env.meter().lap(&work, now);
         }
         if self.progress.unlooked >= self.platform.quantum {
             self.progress.unlooked = 0;
@@ -266,8 +266,8 @@ impl<F: Frames> Driver<F> {
             self.endpoint.note_lost(now, lost - self.progress.lost);
             self.progress.lost = lost;
         }
-        let now = env.after(&WorkDone::of(Piece::Demultiplex, self.progress.found));
-        env.looked(self.progress.found, now);
+        let now = env.clock().after(&WorkDone::of(Piece::Demultiplex, self.progress.found));
+        env.meter().looked(self.progress.found, now);
         now
     }
 
@@ -338,8 +338,8 @@ impl<F: Frames> Driver<F> {
                 env.flush(link, &mut self.frames);
                 // Time has passed, and the link has taken from what it holds: it may want more (A5).
                 let work = WorkDone::of(Piece::Link, buffered);
-                now = env.after(&work);
-                env.lap(&work, now);
+                now = env.clock().after(&work);
+                env.meter().lap(&work, now);
                 if buffered == 0 || env.is_blocked(link) {
                     break;
                 }
@@ -386,8 +386,8 @@ impl<F: Frames> Driver<F> {
     /// the credit of looks: it would have slept.
     fn idle(&mut self, spins: bool, env: &mut impl Environment<F>) -> NextTurn {
         let work = WorkDone::of(Piece::Round, 1);
-        let now = env.after(&work);
-        env.lap(&work, now);
+        let now = env.clock().after(&work);
+        env.meter().lap(&work, now);
         let stepped = self.progress.unlooked > 0;
         if spins && !stepped && self.progress.found == 0 {
             self.awake_since = now;
@@ -396,7 +396,7 @@ impl<F: Frames> Driver<F> {
         self.look_next();
         self.end_round(now, env);
         self.wake_applications(env);
-        env.preemption_point();
+        env.meter().preemption_point();
         let found = core::mem::take(&mut self.progress.found) > 0;
         let rest = if stepped { None } else { self.unknown_peers.looked(now, took) };
         let held = self.progress.held;

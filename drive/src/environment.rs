@@ -191,25 +191,22 @@ pub trait Ports {
     fn wake(&mut self, place: u32);
 }
 
-/// The judge that compares the time that work took with the time that it may take.
+/// The judge that compares the time that work took with the time that it may take. One that does not say otherwise measures nothing.
 pub trait Meter {
     /// The time since the last call was spent on this work.
-    fn lap(&mut self, work: &WorkDone, now: Instant);
+    fn lap(&mut self, _work: &WorkDone, _now: Instant) {}
 
     /// `count` frames were found in a look at the inputs.
-    fn looked(&mut self, count: usize, now: Instant);
+    fn looked(&mut self, _count: usize, _now: Instant) {}
 
     /// Something took so long that is no work of the executive's: a timer, a wake-up, a hand-over.
-    fn record(&mut self, piece: Piece, took: Duration, now: Instant);
+    fn record(&mut self, _piece: Piece, _took: Duration, _now: Instant) {}
 
     /// Tells that the time from now on belongs to no piece: sleep, or work that is charged nowhere.
-    fn skip(&mut self, now: Instant);
+    fn skip(&mut self, _now: Instant) {}
 
     /// Handlers may change now: admission charges another look at the inputs.
-    fn preemption_point(&mut self);
-
-    /// The platform took so much of the processor until now, as told to the endpoint.
-    fn gap(&mut self, taken: Duration);
+    fn preemption_point(&mut self) {}
 }
 
 /// The part that opens and closes channels, and is told what happens to them.
@@ -222,6 +219,9 @@ pub trait Control<F: Frames>: Sized {
 
     /// A round is over; other stages may count alone now, and what was counted may be told.
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant);
+
+    /// The platform took so much of the processor until now, as told to the endpoint.
+    fn gap(&mut self, taken: Duration);
 
     /// True if a periodic upcall that shares this processor is released and not done: the driver is held then
     /// (`laxity_core::admission::upcalls`).
@@ -249,6 +249,15 @@ pub trait UpcallRunner<F: Frames>: Sized {
 }
 
 /// The surroundings of a driver, all together.
-pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> + UpcallRunner<F> {}
+pub trait Environment<F: Frames>: Links<F> + Ports + Control<F> + UpcallRunner<F> {
+    /// The kind of its clock.
+    type Clock: Clock;
+    /// The kind of its meter.
+    type Meter: Meter;
 
-impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F> + UpcallRunner<F>> Environment<F> for E {}
+    /// Its clock.
+    fn clock(&mut self) -> &mut Self::Clock;
+
+    /// Its meter.
+    fn meter(&mut self) -> &mut Self::Meter;
+}

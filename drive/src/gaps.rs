@@ -6,7 +6,7 @@ use laxity_core::receive::TimeLoss;
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
-use crate::environment::Environment;
+use crate::environment::{Clock, Environment};
 
 /// A part of the loop: its begin, and its cost by the platform's figures. Time beyond that was taken by the
 /// platform, as far as there is evidence.
@@ -41,7 +41,7 @@ impl<F: Frames> Driver<F> {
         let beyond = now.since(self.round.start).saturating_sub(self.round.allowance);
         if beyond > self.least_gap {
             self.round.end(now);
-            let stolen = env.stolen(now, core::mem::take(&mut self.round.awake)).min(beyond);
+            let stolen = env.clock().stolen(now, core::mem::take(&mut self.round.awake)).min(beyond);
             let own = beyond.saturating_sub(stolen);
             self.endpoint.note_gap(now, TimeLoss { platform: stolen, own, ..TimeLoss::default() });
             if !stolen.is_zero() {
@@ -56,12 +56,12 @@ impl<F: Frames> Driver<F> {
         if !self.endpoint.compares_clocks() {
             return now;
         }
-        let wall = self.endpoint.wants_wall().then(|| env.wall());
+        let wall = self.endpoint.wants_wall().then(|| env.clock().wall());
         let now = wall.flatten().map_or(now, |wall| now.max(wall.at));
-        let jumps = env.jumps(now);
+        let jumps = env.clock().jumps(now);
         for ((seen, known), jump) in jumps.iter().zip(&self.jumps).zip([ClockJump::StoodStill, ClockJump::Ahead]) {
             if seen != known {
-                self.endpoint.note_clock_jump(env.now(), jump);
+                self.endpoint.note_clock_jump(env.clock().now(), jump);
             }
         }
         self.jumps = jumps;

@@ -8,7 +8,7 @@ use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
-use crate::environment::{Delivery, Environment, OutboundMessage};
+use crate::environment::{Clock, Delivery, Environment, Meter, OutboundMessage};
 
 /// The time after which messages are asked for again that could not be taken back because an application used the mailbox.
 const RETURNED_LATER: Duration = Duration::from_micros(200);
@@ -103,9 +103,9 @@ impl<F: Frames> Driver<F> {
                     match self.endpoint.submit(now, key, arrival, withheld, outbound.message) {
                         Ok(submitted) => {
                             taken += 1;
-                            env.record(Piece::Handover, age, now);
+                            env.meter().record(Piece::Handover, age, now);
                             if core::mem::take(&mut self.was_rung) {
-                                env.record(Piece::Wake, age, now);
+                                env.meter().record(Piece::Wake, age, now);
                             }
                             env.submitted(now, key, &submitted);
                         }
@@ -214,7 +214,7 @@ pub(crate) fn note_late_waking<F: Frames>(
     env: &mut impl Environment<F>,
 ) {
     let late = due.map_or(Duration::ZERO, |due| now.since(due));
-    let taken = if late.is_zero() { late } else { env.delayed(now.before(late), now).min(late) };
+    let taken = if late.is_zero() { late } else { env.clock().delayed(now.before(late), now).min(late) };
     if !taken.is_zero() {
         endpoint.note_gap(now, TimeLoss::by_platform(taken));
         env.gap(taken);

@@ -6,7 +6,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::busy_budget::RESTRICTED_POLL;
 use crate::driver::Driver;
-use crate::environment::Environment;
+use crate::environment::{Environment, Meter};
 use crate::gaps::TimedRound;
 use crate::mailbox::note_late_waking;
 
@@ -68,7 +68,7 @@ impl<F: Frames> Driver<F> {
     /// Tells that another thread calls [`turn`](Self::turn) from `now` on: earlier work is no evidence about it. If the thread before it left with
     /// something to do, and this one comes later than a wake-up may take, the platform may have delayed it: true if that was so.
     pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
-        env.skip(now);
+        env.meter().skip(now);
         let due = self.left.take().map(|left| left + self.platform.wake_up);
         note_late_waking(&mut self.endpoint, now, due, env);
         self.was_rung = false;
@@ -80,13 +80,13 @@ impl<F: Frames> Driver<F> {
     /// Tells that a sleep is over. Its timeout ended at `due`, if it had one, and it began no later than that. `rung` is true if a
     /// mailbox rang: the next message that is taken shows the time of the wake-up.
     pub fn woke(&mut self, now: Instant, due: Option<Instant>, rung: bool, env: &mut impl Environment<F>) {
-        env.skip(now);
+        env.meter().skip(now);
         self.was_rung = rung;
         self.awake_since = now;
         if let Some(late) = due.map(|due| now.since(due)).filter(|late| !late.is_zero()) {
             // Until then there was nothing to do, so nothing that was taken before delays what comes now.
             self.endpoint.note_idle(now.before(late));
-            env.record(Piece::Timer, late, now);
+            env.meter().record(Piece::Timer, late, now);
             self.note_gap(now, late.saturating_sub(self.platform.wake_up), env);
         }
         self.round.begin(now);

@@ -12,7 +12,9 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, ExpectedChannel, FinalJudgement, ReceiveCounters};
 use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, OutboundMessage, PassedPackets, Ports, WorkDone};
+use laxity_drive::{
+    Clock, Control, Delivery, Driver, Environment, Links, Meter, OutboundMessage, PassedPackets, Ports, WorkDone,
+};
 
 use crate::content;
 use crate::observe::{self, due};
@@ -279,13 +281,18 @@ impl Ports for SimulatedEnvironment<'_> {
 }
 
 /// No time passes but what work costs, so there is nothing to hold against it.
-impl Meter for SimulatedEnvironment<'_> {
-    fn lap(&mut self, _: &WorkDone, _: Instant) {}
-    fn looked(&mut self, _: usize, _: Instant) {}
-    fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
-    fn skip(&mut self, _: Instant) {}
-    fn preemption_point(&mut self) {}
-    fn gap(&mut self, _: Duration) {}
+impl Meter for SimulatedEnvironment<'_> {}
+
+impl Environment<HeapFrames> for SimulatedEnvironment<'_> {
+    type Clock = Self;
+    type Meter = Self;
+
+    fn clock(&mut self) -> &mut Self {
+        self
+    }
+    fn meter(&mut self) -> &mut Self {
+        self
+    }
 }
 
 impl Control<HeapFrames> for SimulatedEnvironment<'_> {
@@ -359,6 +366,8 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
             self.host().restaging = None;
         }
     }
+
+    fn gap(&mut self, _: Duration) {}
 
     fn is_upcall_ready(&mut self, _: Instant) -> bool {
         let host = self.host();

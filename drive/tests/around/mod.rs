@@ -13,7 +13,6 @@ use laxity_core::endpoint::{
 };
 use laxity_core::event::{ChannelId, Event, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::receive::{ExpectedChannel, FinalJudgement, ReceiveCounters};
 use laxity_core::send::{AcceptedMessage, RejectedMessage, SendConfig, SendCounters};
@@ -24,8 +23,8 @@ use laxity_core::wire::{
     Accept, Control as Frame, ControlType, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open,
 };
 use laxity_drive::{
-    Clock, Control, Delivery, Driver, IterationResult, Links, Meter, NextTurn, OutboundMessage, PassedPackets, Ports,
-    Sleep, UpcallRunner, WorkDone,
+    Clock, Control, Delivery, Driver, Environment, IterationResult, Links, Meter, NextTurn, OutboundMessage,
+    PassedPackets, Ports, Sleep, UpcallRunner, WorkDone,
 };
 
 /// Payload bytes of a packet.
@@ -482,14 +481,17 @@ impl Ports for TestEnvironment {
     }
 }
 
-impl Meter for TestEnvironment {
-    fn lap(&mut self, _: &WorkDone, _: Instant) {}
-    fn looked(&mut self, _: usize, _: Instant) {}
-    fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
-    fn skip(&mut self, _: Instant) {}
-    fn preemption_point(&mut self) {}
-    fn gap(&mut self, taken: Duration) {
-        self.did.push(DriverCall::Gap(taken));
+impl Meter for TestEnvironment {}
+
+impl Environment<HeapFrames> for TestEnvironment {
+    type Clock = Self;
+    type Meter = Self;
+
+    fn clock(&mut self) -> &mut Self {
+        self
+    }
+    fn meter(&mut self) -> &mut Self {
+        self
     }
 }
 
@@ -516,6 +518,10 @@ impl Control<HeapFrames> for TestEnvironment {
         }
     }
     fn round_over(&mut self, _: &mut Driver<HeapFrames>, _: Instant) {}
+
+    fn gap(&mut self, taken: Duration) {
+        self.did.push(DriverCall::Gap(taken));
+    }
 
     fn is_upcall_ready(&mut self, _: Instant) -> bool {
         self.is_upcall_ready

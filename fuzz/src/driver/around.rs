@@ -14,8 +14,8 @@ use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
 use laxity_drive::{
-    Clock, Control, Delivery, Driver, IterationResult, Links, Meter, OutboundMessage, PassedPackets, Ports,
-    UpcallRunner, WorkDone,
+    Clock, Control, Delivery, Driver, Environment, IterationResult, Links, Meter, OutboundMessage, PassedPackets,
+    Ports, UpcallRunner, WorkDone,
 };
 
 use super::host::{Command, FrameInTransit, Host, address};
@@ -450,23 +450,26 @@ impl Ports for FuzzEnvironment<'_> {
 }
 
 impl Meter for FuzzEnvironment<'_> {
-    fn lap(&mut self, _: &WorkDone, _: Instant) {}
     fn looked(&mut self, count: usize, _: Instant) {
         let host = self.host();
         assert_eq!(host.turn.looked, host.links.len(), "a look is one at every link");
         assert!(count <= host.links.len() * host.platform.receive_batch as usize);
         host.turn.found += count;
     }
-    fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
-    fn skip(&mut self, _: Instant) {}
     fn preemption_point(&mut self) {
         self.host().preempted = true;
     }
-    fn gap(&mut self, taken: Duration) {
-        let host = self.host();
-        host.told += taken.as_nanos();
-        assert!(!taken.is_zero());
-        assert!(host.told <= host.given, "more was taken than there is evidence of");
+}
+
+impl Environment<Region> for FuzzEnvironment<'_> {
+    type Clock = Self;
+    type Meter = Self;
+
+    fn clock(&mut self) -> &mut Self {
+        self
+    }
+    fn meter(&mut self) -> &mut Self {
+        self
     }
 }
 
@@ -507,6 +510,13 @@ impl Control<Region> for FuzzEnvironment<'_> {
     }
 
     fn round_over(&mut self, _: &mut Driver<Region>, _: Instant) {}
+
+    fn gap(&mut self, taken: Duration) {
+        let host = self.host();
+        host.told += taken.as_nanos();
+        assert!(!taken.is_zero());
+        assert!(host.told <= host.given, "more was taken than there is evidence of");
+    }
 
     fn is_upcall_ready(&mut self, _: Instant) -> bool {
         false

@@ -9,6 +9,7 @@ use laxity_drive::{Clock, Control, Driver};
 use laxity_link::LinkOver;
 
 use super::fault::{self, Fault};
+use super::ports::note_gap;
 use super::{ExecutiveCommand, FailedOpen, LiveEnvironment, Notice};
 use crate::port::ExecutivePort;
 
@@ -86,6 +87,13 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
             }
         }
         self.notice(Notice::Event(event), &mut driver.endpoint);
+    }
+
+    fn gap(&mut self, taken: Duration) {
+        note_gap(&self.parts.published, &self.parts.platform, taken);
+        if let Some(upcalls) = &mut self.upcalls {
+            upcalls.taken(taken);
+        }
     }
 
     fn is_upcall_ready(&mut self, now: Instant) -> bool {

@@ -111,52 +111,9 @@ impl Meter {
         Some(sampling)
     }
 
-    /// What comes now belongs to no piece: sleep, or work that is charged nowhere.
-    pub(crate) fn skip(&mut self, now: Instant) {
-        self.mark = now;
-    }
-
     /// So long of the piece that is going on belongs to none.
     pub(crate) fn exclude(&mut self, took: Duration) {
         self.mark += took;
-    }
-
-    /// Handlers may change now: admission charges another look at the inputs (A4 in the
-    /// head of core/src/admission/machine.rs).
-    pub(crate) fn preemption_point(&mut self) {
-        self.look = self.whole_look;
-    }
-
-    /// The time since the last piece was spent on this work.
-    pub(crate) fn lap(&mut self, work: &WorkDone, now: Instant) {
-        let (took, count) = (self.since_mark(now), work.count as u64);
-        if count > 0 {
-            let each = Duration::from_nanos(took.as_nanos().div_ceil(count));
-            let beyond = self.beyond(work.piece, work.switched, each, count);
-            self.stolen(now, beyond);
-        }
-    }
-
-    /// A look at the inputs brought `count` frames.
-    pub(crate) fn looked(&mut self, count: usize, now: Instant) {
-        let took = self.since_mark(now);
-        let beyond = match count {
-            0 => self.beyond(Piece::Round, false, took, 1),
-            // Too few to tell the look from the frames.
-            1..=MANY => self.beyond_look(took),
-            _ => {
-                let each = took.as_nanos().div_ceil(count as u64);
-                self.count(Piece::Demultiplex, false, Duration::from_nanos(each), count as u64);
-                self.beyond_look(took)
-            }
-        };
-        self.stolen(now, beyond);
-    }
-
-    /// A piece until `end` took so long.
-    pub(crate) fn record(&mut self, piece: Piece, took: Duration, end: Instant) {
-        let beyond = self.beyond(piece, false, took, 1);
-        self.stolen(end, beyond);
     }
 
     fn since_mark(&mut self, now: Instant) -> Duration {
@@ -215,6 +172,46 @@ impl Meter {
         for (windows, watched) in self.windows.iter_mut().zip(&mut self.premises.windows) {
             windows.advance(now, |stolen, count| watched.close(stolen, count));
         }
+    }
+}
+
+impl laxity_drive::Meter for Meter {
+    fn lap(&mut self, work: &WorkDone, now: Instant) {
+        let (took, count) = (self.since_mark(now), work.count as u64);
+        if count > 0 {
+            let each = Duration::from_nanos(took.as_nanos().div_ceil(count));
+            let beyond = self.beyond(work.piece, work.switched, each, count);
+            self.stolen(now, beyond);
+        }
+    }
+
+    fn looked(&mut self, count: usize, now: Instant) {
+        let took = self.since_mark(now);
+        let beyond = match count {
+            0 => self.beyond(Piece::Round, false, took, 1),
+            // Too few to tell the look from the frames.
+            1..=MANY => self.beyond_look(took),
+            _ => {
+                let each = took.as_nanos().div_ceil(count as u64);
+                self.count(Piece::Demultiplex, false, Duration::from_nanos(each), count as u64);
+                self.beyond_look(took)
+            }
+        };
+        self.stolen(now, beyond);
+    }
+
+    fn record(&mut self, piece: Piece, took: Duration, end: Instant) {
+        let beyond = self.beyond(piece, false, took, 1);
+        self.stolen(end, beyond);
+    }
+
+    fn skip(&mut self, now: Instant) {
+        self.mark = now;
+    }
+
+    /// A4 in the head of core/src/admission/machine.rs.
+    fn preemption_point(&mut self) {
+        self.look = self.whole_look;
     }
 }
 

@@ -34,7 +34,7 @@ use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Driver, NextTurn, Sleep, WorkDone};
+use laxity_drive::{Clock, Driver, Meter as _, NextTurn, Sleep, WorkDone};
 use laxity_link::LinkOver;
 use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 

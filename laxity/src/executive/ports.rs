@@ -3,21 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use laxity_core::clock::WallReading;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
-use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::receive::{EarlyHandling, ExpectedChannel, FinalJudgement, FrameTimes, ReceiveCounters, TimeLoss};
 use laxity_core::send::{AcceptedMessage, RejectedMessage, SendCounters};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Delivery, Links, Meter, OutboundMessage, PassedPackets, Ports, WorkDone};
+use laxity_drive::{Clock, Delivery, Environment, Links, OutboundMessage, PassedPackets, Ports};
 use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
 use super::looped::LoopedPacket;
-use super::{LiveEnvironment, Notice, PublishedCounters};
+use super::{LiveEnvironment, Meter, Notice, PublishedCounters};
 use crate::port::{ExecutivePort, InboundMessage, MessageInfo, ReceiveSlot, SendSlot};
 
 impl<L, C> LiveEnvironment<L, C> {
@@ -75,31 +73,22 @@ impl<L, C> LiveEnvironment<L, C> {
 }
 
 /// Publishes that the platform took so much at once.
-fn note_gap(published: &PublishedCounters, platform: &Platform, taken: Duration) {
+pub(super) fn note_gap(published: &PublishedCounters, platform: &Platform, taken: Duration) {
     if taken > platform.interference.within(taken) {
         published.gaps.fetch_add(1, Ordering::Relaxed);
     }
     published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
 }
 
-impl<L, C: Clock> Clock for LiveEnvironment<L, C> {
-    fn now(&mut self) -> Instant {
-        self.clock.now()
+impl<F: Frames, L: LinkOver<F>, C: Clock> Environment<F> for LiveEnvironment<L, C> {
+    type Clock = C;
+    type Meter = Meter;
+
+    fn clock(&mut self) -> &mut C {
+        &mut self.clock
     }
-    fn after(&mut self, work: &WorkDone) -> Instant {
-        self.clock.after(work)
-    }
-    fn jumps(&mut self, now: Instant) -> [u64; 2] {
-        self.clock.jumps(now)
-    }
-    fn wall(&mut self) -> Option<WallReading> {
-        self.clock.wall()
-    }
-    fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
-        self.clock.stolen(now, awake)
-    }
-    fn delayed(&mut self, since: Instant, now: Instant) -> Duration {
-        self.clock.delayed(since, now)
+    fn meter(&mut self) -> &mut Meter {
+        &mut self.parts.meter
     }
 }
 
@@ -335,30 +324,6 @@ impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
         }
         if let Some(slot) = self.slot(place) {
             slot.port().signal.notify();
-        }
-    }
-}
-
-impl<L, C> Meter for LiveEnvironment<L, C> {
-    fn lap(&mut self, work: &WorkDone, now: Instant) {
-        self.parts.meter.lap(work, now);
-    }
-    fn looked(&mut self, count: usize, now: Instant) {
-        self.parts.meter.looked(count, now);
-    }
-    fn record(&mut self, piece: Piece, took: Duration, now: Instant) {
-        self.parts.meter.record(piece, took, now);
-    }
-    fn skip(&mut self, now: Instant) {
-        self.parts.meter.skip(now);
-    }
-    fn preemption_point(&mut self) {
-        self.parts.meter.preemption_point();
-    }
-    fn gap(&mut self, taken: Duration) {
-        note_gap(&self.parts.published, &self.parts.platform, taken);
-        if let Some(upcalls) = &mut self.upcalls {
-            upcalls.taken(taken);
         }
     }
 }

@@ -6,7 +6,7 @@ use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome};
-use laxity_drive::{Clock, Driver, IterationResult, UpcallRunner};
+use laxity_drive::{Clock, Driver, IterationResult, Meter as _, UpcallRunner};
 use laxity_link::LinkOver;
 
 use super::LiveEnvironment;

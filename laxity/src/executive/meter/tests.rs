@@ -1,4 +1,5 @@
 use laxity_core::platform::Interference;
+use laxity_drive::Meter as _;
 
 use super::*;
 
