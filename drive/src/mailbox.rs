@@ -4,7 +4,7 @@ use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::receive::TimeLoss;
-use laxity_core::send::Violation;
+use laxity_core::send::{RejectedMessage, Violation};
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
@@ -109,15 +109,10 @@ impl<F: Frames> Driver<F> {
                             }
                             env.submitted(now, key, &submitted);
                         }
-                        Err(rejected) if rejected.would_block => {
-                            let wait = match rejected.violation {
-                                Violation::Burst { wait } => wait,
-                                _ => Duration::ZERO,
-                            };
+                        Err(RejectedMessage { message, violation: Violation::Burst { wait }, would_block: true }) => {
                             // It arrives when its contract has room for it, however late it is asked for again: that may be over.
                             let room = arrival.min(now) + wait;
-                            *held =
-                                Some(OutboundMessage { message: rejected.message, arrival: arrival.max(room), waited });
+                            *held = Some(OutboundMessage { message, arrival: arrival.max(room), waited });
                             if !wait.is_zero() && room <= now {
                                 continue;
                             }
