@@ -39,7 +39,6 @@ pub trait Frames {
 }
 
 /// A region in ordinary memory: for udp, the emulated link and the simulator.
-#[derive(Debug)]
 pub struct HeapFrames {
     memory: Box<[u8]>,
     free: Vec<u32>,

@@ -161,9 +161,6 @@ impl PendingControls {
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
-    pub(super) fn clear(&mut self) {
-        *self = Self::default();
-    }
 }
 
 /// A sending channel before it is opened: all its memory, allocated by the caller.

@@ -3,6 +3,7 @@
 use core::net::SocketAddr;
 
 use super::Endpoint;
+use super::channel::PendingControls;
 use crate::event::{ChannelId, End, Event};
 use crate::receive::FrameTimes;
 use crate::signal::{GRACE, RETRY, SignalState};
@@ -135,7 +136,7 @@ impl Endpoint {
             return;
         }
         channel.association.state = SignalState::Ended;
-        channel.unsaid.clear();
+        channel.unsaid = PendingControls::default();
         if let End::Closed { report: report @ Some(_) } = end {
             channel.report = report;
         }

@@ -14,6 +14,7 @@ use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::piece::StepResult;
 use crate::processor::{NextWork, RemainingWork};
 use crate::receive::{ExpectedChannel, ReceivingChannel};
+use crate::relay::RelayPacket;
 use crate::send::link_scheduler::PacketHead;
 use crate::send::{Packet, SendingChannel};
 use crate::units::{Duration, Instant};
@@ -127,24 +128,18 @@ impl ChannelJob {
                 write_epoch(area, epoch(sent));
                 let is_real_time = sending.terms.service.is_real_time();
                 let message = DepartedMessage { channel, sequence, last, logical_arrival, deadline };
-                Some(LeavingPacket {
-                    frame,
-                    payload,
-                    is_real_time,
-                    message,
-                    promised: deadline.before(packet.handed_over.late),
-                })
+                let promised = deadline.before(packet.handed_over.late);
+                Some(LeavingPacket { frame, payload, is_real_time, message, promised })
             }
             Self::Onward(DownstreamSide { relaying, .. }) => {
                 let packet = relaying.packets.pop()?;
-                let area = frames.packet_mut(&packet.frame);
-                write_receiver(area, remote.0, remote.1);
                 let waited = relaying.waited(now, &packet);
-                write_evidence(area, packet.held_up.stolen + stolen(packet.held_up.under_way), waited);
+                let RelayPacket { frame, payload, sequence, last, release, deadline, held_up, .. } = packet;
+                let area = frames.packet_mut(&frame);
+                write_receiver(area, remote.0, remote.1);
+                write_evidence(area, held_up.stolen + stolen(held_up.under_way), waited);
                 let is_real_time = relaying.terms.service.is_real_time();
-                let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
-                let message = DepartedMessage { channel, sequence, last, logical_arrival: packet.release, deadline };
-                let (frame, payload) = (packet.frame, packet.payload);
+                let message = DepartedMessage { channel, sequence, last, logical_arrival: release, deadline };
                 Some(LeavingPacket { frame, payload, is_real_time, message, promised: deadline })
             }
             Self::Receiver(_) | Self::Inward(_) => None,

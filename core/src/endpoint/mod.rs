@@ -370,11 +370,8 @@ impl Endpoint {
             let stamp = if mutant::is_on(Mutant::StampClamped) { earliest } else { stamp };
             arrival = Arrival { stamp, served: earliest, withheld };
         }
-        let closed = |message| RejectedMessage {
-            message,
-            violation: Violation::Burst { wait: Duration::MAX },
-            would_block: false,
-        };
+        let violation = Violation::Burst { wait: Duration::MAX };
+        let closed = |message| RejectedMessage { message, violation, would_block: false };
         let Some(state) = self.channels.get_mut(channel).map(Box::as_mut) else { return Err(closed(message)) };
         if state.association.state != SignalState::Open {
             return Err(closed(message));

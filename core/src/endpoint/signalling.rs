@@ -113,10 +113,8 @@ impl Endpoint {
         if let Some(refusal) = refusal {
             return Err((SendSetup(channel), refusal));
         }
-        match self.install(channel) {
-            Ok(key) => Ok(key),
-            Err(channel) => Err((SendSetup(channel), Refusal::new(Code::Memory, Stage::SendingProcessor))),
-        }
+        let full = Refusal::new(Code::Memory, Stage::SendingProcessor);
+        self.install(channel).map_err(|channel| (SendSetup(channel), full))
     }
 
     /// Starts the data of a channel that the peer has accepted, with the final stages.
