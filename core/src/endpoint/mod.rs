@@ -572,11 +572,13 @@ impl Endpoint {
             let Some(channel) = self.channels.get_mut(key).map(Box::as_mut) else { continue };
             let clock = self.clocks.known(channel.clock);
             let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
-            let Some((delivered, cause)) = receiving.deliver(now, clock, |since| self.gaps.taken(since, now)) else {
+            let Some((delivered, cause, displaced)) =
+                receiving.deliver(now, clock, |since| self.gaps.taken(since, now))
+            else {
                 continue;
             };
             if receiving.unjudged() > 0 {
-                self.clocks.waits(now, key, receiving.take_displaced());
+                self.clocks.waits(now, key, displaced);
             }
             if receiving.has_delivery() {
                 self.deliverable.push_back(0, id);

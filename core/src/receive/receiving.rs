@@ -66,8 +66,6 @@ pub struct ReceivingChannel {
     complete: Ring<DeliveredMessage>,
     /// Messages that wait for their judgement, where the clocks differ.
     pending: Option<Box<PendingMessages>>,
-    /// One that was judged to make room for the message that was delivered last.
-    displaced: Option<FinalJudgement>,
     dropped_early: UnexplainedDrops,
     /// Messages that were delivered before this host saw them, as far as none has been missed for them.
     handled: u64,
@@ -111,7 +109,6 @@ impl ReceivingChannel {
             },
             complete: Ring::with_capacity(messages),
             pending: (!terms.same_clock).then(|| Box::new(PendingMessages::new(unjudged(&terms.service)))),
-            displaced: None,
             dropped_early: UnexplainedDrops::default(),
             handled: 0,
             lost: LostMessages::default(),
@@ -153,12 +150,13 @@ impl ReceivingChannel {
     pub fn expected(&self, peer: SocketAddr, key: u64) -> ExpectedChannel {
         ExpectedChannel::of(&self.terms, self.grant.upstream + self.grant.input_delay, self.slots.len(), (peer, key))
     }
-    /// Notes that `packets` packets were dropped as over the contract before this host saw them. Messages that miss some of them are the
+    /// Notes that `dropped` packets were dropped as over the contract before this host saw them. Messages that miss some of them are the
     /// sender's fault.
-    pub fn note_policed(&mut self, now: Instant, packets: u64) {
-        self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
-        let most = u64::from(limits::MAX_QUEUED_MESSAGES) * u64::from(self.most_packets());
-        self.dropped_early.note(now, packets, most);
+    pub fn note_policed(&mut self, now: Instant, dropped: u64) {
+        self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(dropped);
+        let largest = packets(self.terms.largest_message(), self.terms.packet);
+        let most = u64::from(limits::MAX_QUEUED_MESSAGES) * u64::from(largest);
+        self.dropped_early.note(now, dropped, most);
     }
     /// Notes messages that an application's handler was done with before this host saw them.
     pub fn note_handled(&mut self, handled: &HandledMessages) {
@@ -174,10 +172,6 @@ impl ReceivingChannel {
         if !self.terms.same_clock && self.terms.service.is_real_time() {
             self.counters.undecided += messages;
         }
-    }
-    /// Packets of the largest message.
-    fn most_packets(&self) -> u32 {
-        packets(self.terms.largest_message(), self.terms.packet)
     }
     /// True if no packet waits for the handler and no message for the application.
     pub fn is_drained(&self) -> bool {

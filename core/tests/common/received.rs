@@ -35,5 +35,5 @@ pub(crate) fn deliver(receiving: &mut ReceivingChannel, now: Instant) -> Option<
     let clock = PeerClock::new(100, Duration::from_millis(100));
     let sender =
         SenderClock { clock: &clock, own_epoch: 0, begun: None, is_direct: true, allowed_error: Duration::ZERO };
-    receiving.deliver(now, sender, |_| TimeLoss::default())
+    receiving.deliver(now, sender, |_| TimeLoss::default()).map(|(delivered, evidence, _)| (delivered, evidence))
 }

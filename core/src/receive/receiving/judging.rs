@@ -59,40 +59,41 @@ impl FinalJudgement {
 
 impl ReceivingChannel {
     /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `clock` is the knowledge of the sender's
-    /// clock, which counts where it is not this host's. `taken` gives the time taken at this host since a point in time.
+    /// clock, which counts where it is not this host's. `taken` gives the time taken at this host since a point in time. The last part of the result is
+    /// the judgement of another message, if it was judged to make room for this one.
     pub fn deliver(
         &mut self,
         now: Instant,
         clock: SenderClock<'_>,
         taken: impl Fn(Instant) -> TimeLoss,
-    ) -> Option<(DeliveredMessage, Option<Evidence>)> {
+    ) -> Option<(DeliveredMessage, Option<Evidence>, Option<FinalJudgement>)> {
         let mut delivered = self.complete.pop()?;
         self.buffers.lent += 1;
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
-        match delivered.stamps {
-            Some(stamps) => self.pend(&mut delivered, stamps, clock, &taken),
-            None => self.counters.largest = self.counters.largest.max(delivered.response()),
+        let displaced = delivered.stamps.and_then(|stamps| self.pend(&mut delivered, stamps, clock, &taken));
+        if delivered.stamps.is_none() {
+            self.counters.largest = self.counters.largest.max(delivered.response());
         }
         let lateness = delivered.lateness();
         if lateness.is_zero() {
-            return Some((delivered, None));
+            return Some((delivered, None, displaced));
         }
         self.counters.late += 1;
         let evidence = self.judge(&delivered, lateness, Duration::ZERO, taken(delivered.since));
         *self.counters.misses.of(evidence.cause) += 1;
-        Some((delivered, Some(evidence)))
+        Some((delivered, Some(evidence), displaced))
     }
 
-    /// A message between two clocks waits for its judgement, and is told the least that it took.
+    /// A message between two clocks waits for its judgement, and is told the least that it took. The judgement of one that made room for it.
     fn pend(
         &mut self,
         delivered: &mut DeliveredMessage,
         stamps: SenderStamps,
         known: SenderClock<'_>,
         taken: &impl Fn(Instant) -> TimeLoss,
-    ) {
+    ) -> Option<FinalJudgement> {
         let SenderClock { clock, own_epoch, begun, .. } = known;
         let completed = delivered.completion;
         let SenderStamps { logical_arrival, ahead, epoch } = stamps;
@@ -126,15 +127,8 @@ impl ReceivingChannel {
         }
         // Kept beside what its judgement needs, each to a microsecond, up to an hour.
         message.token = [ahead, excused].map(micros_saturating);
-        let Some(pending) = self.pending.as_mut() else { return };
-        if let Some(judged) = pending.push(clock, &message) {
-            self.displaced = Some(self.count(completed, known, &judged));
-        }
-    }
-
-    /// One that was judged to make room for the message that was delivered last.
-    pub(crate) fn take_displaced(&mut self) -> Option<FinalJudgement> {
-        self.displaced.take()
+        let judged = self.pending.as_mut()?.push(clock, &message)?;
+        Some(self.count(completed, known, &judged))
     }
 
     /// The next message whose judgement is final; of one that is not, if nothing more will be heard (`is_over`).
@@ -150,15 +144,11 @@ impl ReceivingChannel {
         self.pending.as_ref().map_or(0, |pending| pending.len())
     }
 
-    /// Those of them that have a deadline, and were not late.
-    fn undecided(&self) -> u64 {
-        let pending = self.pending.as_ref().filter(|_| self.terms.service.is_real_time());
-        pending.map_or(0, |pending| pending.undecided() as u64)
-    }
-
     /// The counters so far, as application and sender are told: a message that waits for its judgement is undecided until then.
     pub(crate) fn told(&self) -> ReceiveCounters {
-        ReceiveCounters { undecided: self.counters.undecided + self.undecided(), ..self.counters }
+        let pending = self.pending.as_ref().filter(|_| self.terms.service.is_real_time());
+        let undecided = pending.map_or(0, |pending| pending.undecided() as u64);
+        ReceiveCounters { undecided: self.counters.undecided + undecided, ..self.counters }
     }
 
     fn count(&mut self, now: Instant, known: SenderClock<'_>, judged: &JudgedMessage) -> FinalJudgement {
