@@ -179,10 +179,6 @@ impl RelayedChannel {
             false => packet.waited + self.passage.transit + now.since(packet.found),
         }
     }
-    /// The payload size that the next host accepted; must not exceed the one that it was offered.
-    pub(crate) fn set_packet(&mut self, packet: u32) {
-        self.terms.packet = packet.min(self.terms.packet).max(1);
-    }
     /// Packets that a message may have if the next host takes smaller ones than it was offered.
     pub(crate) fn most_packets(&self) -> u32 {
         let queue = u32::try_from(self.packets.capacity()).unwrap_or(u32::MAX);

@@ -159,11 +159,6 @@ impl PeerClocks {
         self.epoch | if is_older { UNSURE_EPOCH } else { 0 }
     }
 
-    /// True if a stamp may be from before this host's clock went ahead.
-    fn is_older(&self, stamp: Instant) -> bool {
-        self.went_ahead.is_some_and(|jumped| stamp <= jumped)
-    }
-
     /// The knowledge of the clock at a place.
     pub(super) fn known(&self, place: Option<u16>) -> SenderClock<'_> {
         let peer = place.and_then(|place| self.peers.get(usize::from(place))?.as_ref());
@@ -341,7 +336,8 @@ impl Endpoint {
         if channel.clock.is_none() && has_another && channel.association.state == SignalState::Open {
             channel.clock = self.clocks.take(channel.peer);
             channel.association.hurry(found.at, self.clocks.config.period);
-            let is_older = self.clocks.is_older(channel.opened);
+            // It may have been before this host's clock went ahead.
+            let is_older = self.clocks.went_ahead.is_some_and(|jumped| channel.opened <= jumped);
             if let Some(peer) = self.clocks.at(channel.clock).filter(|_| is_older) {
                 peer.clock.expect_older();
             }

@@ -231,11 +231,12 @@ impl ChannelJob {
 
     /// The payload size that both sides agreed on; must not exceed the one that was offered.
     pub(super) fn set_packet(&mut self, packet: u32) {
-        match self {
-            Self::Sender(sending) => sending.set_packet(packet),
-            Self::Onward(onward) => onward.relaying.set_packet(packet),
-            Self::Receiver(_) | Self::Inward(_) => {}
-        }
+        let terms = match self {
+            Self::Sender(sending) => &mut sending.terms,
+            Self::Onward(onward) => &mut onward.relaying.terms,
+            Self::Receiver(_) | Self::Inward(_) => return,
+        };
+        terms.packet = packet.min(terms.packet).max(1);
     }
 
     /// Messages that it has sent, or delivered; `None` if only the other side of a relay knows.

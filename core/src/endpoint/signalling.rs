@@ -247,8 +247,7 @@ impl Endpoint {
                 self.close_side(now, key, ROUTE_LOST);
             }
             let Some(channel) = self.channels.get_mut(key) else { continue };
-            let due = channel.association.timeout(now);
-            match due {
+            match channel.association.timeout(now) {
                 DueAction::Nothing => {}
                 DueAction::Say(frame) => self.say(key, frame),
                 DueAction::Finish => self.conclude(now, key),

@@ -234,10 +234,6 @@ impl SendingChannel {
         }
     }
 
-    /// The payload size that both sides agreed on; must not exceed the configured one.
-    pub fn set_packet(&mut self, packet: u32) {
-        self.terms.packet = packet.min(self.terms.packet).max(1);
-    }
     /// True if nothing waits for the handler or the link.
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.fragmenting.is_none() && self.packets.is_empty()

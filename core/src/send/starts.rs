@@ -26,11 +26,8 @@ pub struct StartPolicer {
 impl StartPolicer {
     /// A policer before the first start; `None` lets every start through.
     pub fn new(starts: Option<Starts>) -> Self {
-        let (spacing, tolerance) = match starts {
-            Some(Starts { burst, spacing }) => (spacing, spacing * u64::from(burst)),
-            None => (Duration::ZERO, Duration::ZERO),
-        };
-        Self { spacing, tolerance, theoretical: Instant::ZERO }
+        let (burst, spacing) = starts.map(|starts| (starts.burst, starts.spacing)).unwrap_or_default();
+        Self { spacing, tolerance: spacing * u64::from(burst), theoretical: Instant::ZERO }
     }
 
     /// The time from which the next start is allowed; the origin if nothing is policed.

@@ -133,7 +133,7 @@ impl<'a> Control<'a> {
     pub fn write(&self, token: u64, frame: &mut [u8]) -> Result<usize, WireError> {
         let mut writer = Writer::new(frame, CONTROL_HEADER_BYTES);
         self.pass(&mut writer)?;
-        let bytes = writer.written();
+        let bytes = writer.at;
         let room = WireError::Room { found: frame.len(), expected: bytes };
         let length = u16::try_from(bytes.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?;
         let raw = RawHeader {
@@ -396,7 +396,7 @@ pub fn seal(
     header.length = u16::try_from(sealed_len.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?.into();
     let mut writer = Writer::new(frame, len);
     writer.put(tag::NUMBER, &number.to_be_bytes())?;
-    let covered = writer.written();
+    let covered = writer.at;
     let code = code(&frame[..covered]);
     Writer::new(frame, covered).put(tag::CODE_OF_FRAME, &code)?;
     Ok(sealed_len)

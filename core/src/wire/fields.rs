@@ -216,7 +216,8 @@ impl<'a> Fields<'a> {
 /// Writes fields one after another.
 pub(super) struct Writer<'b> {
     frame: &'b mut [u8],
-    at: usize,
+    /// Bytes of the frame so far.
+    pub(super) at: usize,
 }
 
 impl<'b> Writer<'b> {
@@ -236,11 +237,6 @@ impl<'b> Writer<'b> {
         area.copy_from_slice(value);
         self.at = end;
         Ok(())
-    }
-
-    /// Bytes of the frame so far.
-    pub(super) fn written(&self) -> usize {
-        self.at
     }
 }
 
