@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, Interest, Wake};
+use laxity_link::sys::{self, PollFd, PollFlags, Wake, readable};
 
 use crate::failure::Failure;
 
@@ -64,11 +64,9 @@ impl<F: FnMut() -> bool> Read for Input<F> {
             if self.stop.is_set() || (self.is_over)() {
                 return Ok(0);
             }
-            let ready = sys::wait(
-                &[(self.stdin.as_fd(), Interest::Readable), (self.stop.0.1.as_fd(), Interest::Readable)],
-                Some(LOOK),
-            )?;
-            if ready.readable(0) || ready.error(0) {
+            let mut waited = [readable(self.stdin.as_fd()), readable(self.stop.0.1.as_fd())];
+            sys::wait(&mut waited, Some(LOOK))?;
+            if !waited[0].revents().is_empty() {
                 // Not through the standard library's buffer: what it holds back would not make the descriptor readable.
                 return rustix::io::read(&self.stdin, bytes).map_err(io::Error::from);
             }
@@ -98,9 +96,9 @@ impl Output {
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         loop {
-            let wake = (self.stop.0.1.as_fd(), Interest::Readable);
-            let ready = sys::wait(&[(self.stdout.as_fd(), Interest::Writable), wake], None)?;
-            if ready.writable(0) || ready.error(0) {
+            let mut waited = [PollFd::new(&self.stdout, PollFlags::OUT), readable(self.stop.0.1.as_fd())];
+            sys::wait(&mut waited, None)?;
+            if !waited[0].revents().is_empty() {
                 // Not through the standard library's buffer, which would hold lines back.
                 let bytes = &bytes[..bytes.len().min(self.most)];
                 return rustix::io::write(&self.stdout, bytes).map_err(io::Error::from);

@@ -18,7 +18,7 @@ use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
 use laxity_lab::sys::bare_udp::BareUdp;
-use laxity_link::sys::{Interest, wait};
+use laxity_link::sys::{PollFd, PollFlags, wait};
 
 /// The median of laxity / bare that is wanted. It is missed where the kernel's path is fast: see docs/speed.md.
 const WANTED: f64 = 0.7;
@@ -139,13 +139,13 @@ fn bare_turn() -> Result<f64, Failure> {
         let receiver = scope.spawn(|| {
             let (start, mut received) = (StdInstant::now(), 0);
             while start.elapsed() < TURN {
-                received += or_wait(to.receive(BATCH as usize, |_| ())?, &to, Interest::Readable)?;
+                received += or_wait(to.receive(BATCH as usize, |_| ())?, &to, PollFlags::IN)?;
             }
             Ok::<_, std::io::Error>(received as f64 / start.elapsed().as_secs_f64())
         });
         let start = StdInstant::now();
         while start.elapsed() < TURN {
-            or_wait(from.send(BATCH as usize, |_| ())?, &from, Interest::Writable)?;
+            or_wait(from.send(BATCH as usize, |_| ())?, &from, PollFlags::OUT)?;
         }
         receiver.join().expect("the receiver does not panic")
     })?;
@@ -153,9 +153,9 @@ fn bare_turn() -> Result<f64, Failure> {
 }
 
 /// What was moved; if that is nothing, waits until something can be, or a while.
-fn or_wait(moved: usize, socket: &BareUdp, until: Interest) -> std::io::Result<usize> {
+fn or_wait(moved: usize, socket: &BareUdp, until: PollFlags) -> std::io::Result<usize> {
     if moved == 0 {
-        wait(&[(socket.as_fd(), until)], Some(Duration::from_millis(10)))?;
+        wait(&mut [PollFd::new(socket, until)], Some(Duration::from_millis(10)))?;
     }
     Ok(moved)
 }

@@ -110,7 +110,7 @@ fn releaser(processor: usize) -> f64 {
         let _ = sys::real_time(60);
         let _ = sys::precise_timers();
         while !stops.load(Relaxed) {
-            let _ = sys::wait(&[], Some(Duration::from_micros(if goes.load(Relaxed) { 200 } else { 1_000 })));
+            let _ = sys::wait(&mut [], Some(Duration::from_micros(if goes.load(Relaxed) { 200 } else { 1_000 })));
             if goes.load(Relaxed) {
                 sets.store(true, SeqCst);
                 counts.fetch_add(1, Relaxed);
@@ -122,12 +122,12 @@ fn releaser(processor: usize) -> f64 {
         .map(|_| {
             let alone = work();
             runs.store(true, Relaxed);
-            let _ = sys::wait(&[], Some(Duration::from_millis(3)));
+            let _ = sys::wait(&mut [], Some(Duration::from_millis(3)));
             let begin = times.load(Relaxed);
             let beside = work();
             let releases = times.load(Relaxed) - begin;
             runs.store(false, Relaxed);
-            let _ = sys::wait(&[], Some(Duration::from_millis(20)));
+            let _ = sys::wait(&mut [], Some(Duration::from_millis(20)));
             (beside - alone) / releases.max(1) as f64
         })
         .collect();
@@ -144,7 +144,7 @@ fn timer() -> (f64, f64) {
     let mut due = now();
     for _ in 0..RUNS {
         due += PERIOD;
-        let _ = sys::wait(&[], Some(due.since(now())));
+        let _ = sys::wait(&mut [], Some(due.since(now())));
         late.push(now().since(due).as_nanos());
     }
     let own = (sys::thread_processor_time() - begin).as_nanos() as f64 / RUNS as f64;

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, Interest, WaitSet, Wake, WakeSet, now};
+use laxity_link::sys::{self, WaitSet, Wake, WakeSet, now, readable};
 use rustix::thread::futex;
 
 const ROUNDS: usize = 11;
@@ -91,10 +91,7 @@ fn round(way: WakeMethod, [asking, answering]: [usize; 2]) -> u64 {
     bells.add(&bell, 1).expect("a place in the set");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let one_set = WaitSet::new(bell.as_fd(), &[socket.as_fd()]).expect("a set");
-    let beside = |bell| {
-        let waited = [(socket.as_fd(), Interest::Readable), (bell, Interest::Readable)];
-        sys::wait(&waited, None).expect("two descriptors")
-    };
+    let beside = |bell| sys::wait(&mut [readable(socket.as_fd()), readable(bell)], None).expect("two descriptors");
     let (there, back) = (Bare::default(), Bare::default());
     let answer = || {
         prepare(answering, 70);
@@ -126,7 +123,7 @@ fn round(way: WakeMethod, [asking, answering]: [usize; 2]) -> u64 {
     let ask = || {
         prepare(asking, 60);
         // The other one waits by then.
-        let _ = sys::wait(&[], Some(Duration::from_millis(5)));
+        let _ = sys::wait(&mut [], Some(Duration::from_millis(5)));
         let begin = now();
         for seen in 0..TURNS {
             match way {

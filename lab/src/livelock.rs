@@ -312,7 +312,7 @@ fn send(mut sender: Sender, interval: Duration, is_urgent: bool, processor: Opti
         }
         let time = now();
         if time < next {
-            let _ = sys::wait(&[], Some(next.since(time)));
+            let _ = sys::wait(&mut [], Some(next.since(time)));
         } else {
             // Who was held up does not send faster than its contract for it.
             next = time;

@@ -20,7 +20,7 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
             return true;
         }
         // An error would be one of the arguments, and there are none; a signal ends the wait early.
-        let _ = sys::wait(&[], Some(until.since(now).min(LOOK)));
+        let _ = sys::wait(&mut [], Some(until.since(now).min(LOOK)));
     }
 }
 

@@ -126,7 +126,7 @@ impl AttackFixture {
                     sent += 1;
                     // As an application that keeps its contract by the clock.
                     let due = (start + INTERVAL * sent).since(now());
-                    sys::wait(&[], Some(due)).unwrap();
+                    sys::wait(&mut [], Some(due)).unwrap();
                 }
                 sender.close().unwrap();
                 sent
@@ -420,7 +420,7 @@ fn repeat_beside_a_neighbour(repeated: u64, asked: u64, has_room: bool) {
             while sent < now().since(start).as_nanos() * rate / 1_000_000_000 && now().since(start) < SPAN {
                 sent += u64::from(send(sent));
             }
-            sys::wait(&[], Some(ms(1))).unwrap();
+            sys::wait(&mut [], Some(ms(1))).unwrap();
         }
         sent
     };
@@ -450,7 +450,7 @@ fn repeat_beside_a_neighbour(repeated: u64, asked: u64, has_room: bool) {
     let attack = || {
         std::thread::scope(|scope| {
             let (repeating, asking) = (scope.spawn(repeat), scope.spawn(ask));
-            sys::wait(&[], Some(ms(300))).unwrap();
+            sys::wait(&mut [], Some(ms(300))).unwrap();
             let (contract, start) = (Contract::new(1_000, 1, INTERVAL, 1, ms(500)).unwrap(), now());
             let proper = scene.connect("proper", ChannelSpec::real_time(contract));
             let opened = now().since(start);

@@ -16,7 +16,7 @@ use std::time::Duration as StdDuration;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, Interest, wait};
+use laxity_link::sys::{self, readable, wait};
 use laxity_link::xdp::handler::{self as link, HandlerError, Handlers, InstallRequest, InstalledHandler, Prober};
 pub use laxity_link::xdp::handler::{HEADER, LONGEST_MESSAGE, ModuleMap, Notice};
 use laxity_link::xdp::{Mode, Xdp, XdpStatus};
@@ -77,8 +77,7 @@ impl Notices {
         if let Some(notice) = self.0.poll() {
             return Ok(notice);
         }
-        wait(&[(self.0.as_fd(), Interest::Readable)], Some(timeout.into()))
-            .map_err(Error::system("waiting for a handler"))?;
+        wait(&mut [readable(self.0.as_fd())], Some(timeout.into())).map_err(Error::system("waiting for a handler"))?;
         self.0.poll().ok_or(Error::WouldBlock)
     }
 }

@@ -19,7 +19,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use laxity_core::frames::FrameId;
 use laxity_core::units::{Duration, Instant};
 
-use crate::sys::{self, BoundSocket, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, WallReading, wait};
+use crate::sys::{
+    self, BoundSocket, NetworkError, PollFd, PollFlags, ReceiveBatch, SendBatch, StableFrames, WallReading, readable,
+    wait,
+};
 use crate::transmit_queue::{MAX_RETRIES, QueuedPacket, SendOutcome, TransmitQueue};
 use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, OutOfRange, PendingEvents, Received};
 
@@ -174,9 +177,11 @@ impl Link for Udp {
     }
 
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
-        let interest = if self.transmit_queue.blocked { Interest::Both } else { Interest::Readable };
-        let ready = wait(&[(doorbell, Interest::Readable), (self.socket.fd.as_fd(), interest)], timeout)?;
-        Ok(ready.readable(0))
+        let mut events = PollFlags::IN;
+        events.set(PollFlags::OUT, self.transmit_queue.blocked);
+        let mut waited = [readable(doorbell), PollFd::new(&self.socket.fd, events)];
+        wait(&mut waited, timeout)?;
+        Ok(!waited[0].revents().is_empty())
     }
 
     fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {

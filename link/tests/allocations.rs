@@ -11,7 +11,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::emulated::{EmulatedConfig, EmulatedLink, PPM};
-use laxity_link::sys::{Interest, Wake, now, wait};
+use laxity_link::sys::{Wake, now, readable, wait};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkOver};
 
@@ -47,8 +47,7 @@ fn nothing_is_allocated_on_the_data_path() {
         }
         link.flush(&mut frames).unwrap();
         wake.wake();
-        let fds = [(link.as_fd(), Interest::Readable), (wake.as_fd(), Interest::Readable)];
-        wait(&fds, Some(Duration::from_millis(1))).unwrap();
+        wait(&mut [readable(link.as_fd()), readable(wake.as_fd())], Some(Duration::from_millis(1))).unwrap();
         wake.drain();
         received += link.receive(100, &mut frames, |received, frames| frames.free(received.frame)).unwrap();
         while link.poll_event().is_some() {

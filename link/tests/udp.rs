@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, Interest, wait};
+use laxity_link::sys::{self, PollFd, PollFlags, readable, wait};
 use laxity_link::udp::{MAX_BATCH, Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkEvent, LinkOver};
 use rustix::net::sockopt;
@@ -43,7 +43,7 @@ fn stage(link: &mut Udp, frames: &mut HeapFrames, bytes: &[u8], peer: SocketAddr
 fn collect(link: &mut Udp, frames: &mut HeapFrames, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
     let (mut seen, start) = (Vec::new(), sys::now());
     while seen.len() < count && sys::now().since(start) < LIMIT {
-        wait(&[(link.as_fd(), Interest::Readable)], Some(Duration::from_millis(100))).unwrap();
+        wait(&mut [readable(link.as_fd())], Some(Duration::from_millis(100))).unwrap();
         link.receive(count - seen.len(), frames, |received, frames| {
             seen.push((frames.packet(&received.frame)[..received.len].to_vec(), received.peer));
             frames.free(received.frame);
@@ -51,6 +51,11 @@ fn collect(link: &mut Udp, frames: &mut HeapFrames, count: usize) -> Vec<(Vec<u8
         .unwrap();
     }
     seen
+}
+
+/// The link, to wait for its errors alone.
+fn errors_of(link: &Udp) -> PollFd<'_> {
+    PollFd::new(link, PollFlags::empty())
 }
 
 /// Waits for an event.
@@ -61,8 +66,7 @@ fn event(link: &mut Udp, frames: &mut HeapFrames) -> Option<LinkEvent> {
         if event.is_some() {
             return event;
         }
-        let found = wait(&[(link.as_fd(), Interest::ErrorsOnly)], Some(Duration::from_millis(100))).unwrap();
-        if found.error(0) {
+        if wait(&mut [errors_of(link)], Some(Duration::from_millis(100))).unwrap() > 0 {
             link.receive(1, frames, |received, frames| frames.free(received.frame)).unwrap();
         }
     }
@@ -165,7 +169,7 @@ fn a_packet_longer_than_the_interface_carries_is_dropped_alone_and_reported() {
         assert_eq!(here.poll_event(), None);
         assert_eq!(frames.available(), 4);
         // Nothing is left on the error queue that would end every wait.
-        assert_eq!(wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().ready(), 0);
+        assert_eq!(wait(&mut [errors_of(&here)], Some(Duration::ZERO)).unwrap(), 0);
     }
 }
 
@@ -184,7 +188,7 @@ fn what_the_interface_does_not_carry_is_refused_with_its_mtu() {
     assert_eq!(here.poll_event(), Some(LinkEvent::TooLarge { peer: to, mtu_bytes: mtu }));
     assert_eq!(here.poll_event(), None);
     assert_eq!((here.counters().send_dropped, here.counters().send_too_large), (1, 1));
-    assert_eq!(wait(&[(here.as_fd(), Interest::ErrorsOnly)], Some(Duration::ZERO)).unwrap().ready(), 0);
+    assert_eq!(wait(&mut [errors_of(&here)], Some(Duration::ZERO)).unwrap(), 0);
 }
 
 /// An address where no socket listens: the port was ours a moment ago, and stays ours, but on another protocol's terms: we keep
@@ -270,9 +274,8 @@ fn a_small_send_buffer_never_loses_or_disorders() {
             next += 1;
         }
         here.flush(&mut frames).unwrap();
-        let writable = if here.wants_writable() { Interest::Writable } else { Interest::ErrorsOnly };
-        let fds = [(there.as_fd(), Interest::Readable), (here.as_fd(), writable)];
-        wait(&fds, Some(Duration::from_millis(100))).unwrap();
+        let events = if here.wants_writable() { PollFlags::OUT } else { PollFlags::empty() };
+        wait(&mut [readable(there.as_fd()), PollFd::new(&here, events)], Some(Duration::from_millis(100))).unwrap();
         there
             .receive(64, &mut frames, |received, frames| {
                 seen.push(u32::from_le_bytes(frames.packet(&received.frame)[..4].try_into().unwrap()));
@@ -388,7 +391,7 @@ fn the_type_of_service_is_told_to_who_asks() {
             }
             let start = sys::now();
             while seen.len() < 3 && sys::now().since(start) < LIMIT {
-                wait(&[(link.as_fd(), Interest::Readable)], Some(Duration::from_millis(100))).unwrap();
+                wait(&mut [readable(link.as_fd())], Some(Duration::from_millis(100))).unwrap();
                 link.receive(3, &mut frames, |received, frames| {
                     seen.push(received.tos >> 2);
                     frames.free(received.frame);

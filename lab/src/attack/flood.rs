@@ -8,7 +8,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::units::Duration;
 use laxity_core::wire::{Control, DATA_HEADER_BYTES, DataHeader, Keepalive, MAX_CONTROL_BYTES};
-use laxity_link::sys::{self, Interest};
+use laxity_link::sys::{self, PollFd, PollFlags};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkOver};
 
@@ -104,8 +104,8 @@ pub fn unknown_peers(
         link.flush(&mut frames).map_err(Error::system("flooding"))?;
         while link.poll_event().is_some() {}
         if link.wants_writable() {
-            let writable = [(link.as_fd(), Interest::Writable)];
-            sys::wait(&writable, Some(Duration::from_millis(10))).map_err(Error::system("waiting"))?;
+            let mut writable = [PollFd::new(&link, PollFlags::OUT)];
+            sys::wait(&mut writable, Some(Duration::from_millis(10))).map_err(Error::system("waiting"))?;
         }
         let after = link.counters();
         progress(after.sent_frames);

@@ -57,7 +57,7 @@ impl Client {
                 return;
             }
             // An error would be one of the arguments, and there are none.
-            let _ = sys::wait(&[], Some(ahead));
+            let _ = sys::wait(&mut [], Some(ahead));
         }
     }
 

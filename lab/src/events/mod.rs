@@ -121,7 +121,7 @@ impl CompetingProcesses {
                 set.map_err(Error::system("the priority of a competing process"))?;
             }
         }
-        let _ = sys::wait(&[], Some(BEGIN));
+        let _ = sys::wait(&mut [], Some(BEGIN));
         Ok(Some(hogs))
     }
 }

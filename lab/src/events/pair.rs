@@ -155,7 +155,7 @@ impl Drop for EndOfTurn<'_> {
         while !self.over.load(Ordering::Acquire) {
             // It is no message. More than once, for it may be lost.
             let _ = self.socket.send(&[0]);
-            let _ = sys::wait(&[], Some(Duration::from_millis(1)));
+            let _ = sys::wait(&mut [], Some(Duration::from_millis(1)));
         }
     }
 }

@@ -188,5 +188,5 @@ fn absorb(
 
 /// Lets whatever else wants the processors run, so that the kernel has no reason to stop real-time threads.
 pub(super) fn rest(span: Duration) {
-    let _ = sys::wait(&[], Some(span));
+    let _ = sys::wait(&mut [], Some(span));
 }

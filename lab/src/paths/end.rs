@@ -12,7 +12,7 @@ use laxity_core::frames::Frames;
 use laxity_core::receive::{ArrivalClass, ExpectedChannel};
 use laxity_core::units::Duration;
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
-use laxity_link::sys::{Interest, Wake, wait};
+use laxity_link::sys::{Wake, readable, wait};
 use laxity_link::{LinkOver, Received};
 
 use crate::sys::bare_udp::BareUdp;
@@ -56,7 +56,7 @@ impl PathEnd for BareXdp {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        wait(&[(self.as_fd(), Interest::Readable)], Some(LOOK)).map(drop)
+        wait(&mut [readable(self.as_fd())], Some(LOOK)).map(drop)
     }
 }
 
@@ -75,7 +75,7 @@ impl PathEnd for BareUdp {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        wait(&[(self.as_fd(), Interest::Readable)], Some(LOOK)).map(drop)
+        wait(&mut [readable(self.as_fd())], Some(LOOK)).map(drop)
     }
 }
 

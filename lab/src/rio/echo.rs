@@ -159,7 +159,7 @@ impl Pair {
             let asking = || -> Result<Turn, Error> {
                 let _over = FlagGuard(over);
                 if plan.has_bulk {
-                    let _ = sys::wait(&[], Some(BULK_BEFORE));
+                    let _ = sys::wait(&mut [], Some(BULK_BEFORE));
                 }
                 let (before, begin) = (bytes.load(Ordering::Relaxed), now());
                 let mut turn = ask(client, plan.span)?;

@@ -14,7 +14,7 @@ use laxity_core::figures::Figures;
 use laxity_core::limits::MIN_INTERVAL;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, Interest, now};
+use laxity_link::sys::{self, now, readable};
 
 use super::serving::ServerProcess;
 use super::{LOST_AFTER, OpenCost, REQUEST_BYTES, RoundtripBench, SEGMENTS, ThreadSetup};
@@ -218,7 +218,7 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
                 if spin.is_zero() || time < blocks_at {
                     std::hint::spin_loop();
                 } else {
-                    sys::wait(&[(socket.as_fd(), Interest::Readable)], Some(limit.since(time)))?;
+                    sys::wait(&mut [readable(socket.as_fd())], Some(limit.since(time)))?;
                 }
             }
             Err(error) => return Err(error),

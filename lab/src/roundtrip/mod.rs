@@ -244,7 +244,7 @@ impl<'a> RoundtripBench<'a> {
     /// The processor time of each pair in [`AT_REST`] without requests: that of hosts that stand, above all.
     fn at_rest(&self, pairs: &[Pair]) -> Vec<Duration> {
         let before: Vec<Duration> = pairs.iter().map(Pair::processor_time).collect();
-        let _ = sys::wait(&[], Some(AT_REST));
+        let _ = sys::wait(&mut [], Some(AT_REST));
         pairs.iter().zip(before).map(|(pair, before)| pair.processor_time().saturating_sub(before)).collect()
     }
 }
@@ -355,7 +355,7 @@ fn turn(
         });
         let asking = || {
             while !flood_begun.load(Ordering::Relaxed) && now() < until {
-                let _ = sys::wait(&[], Some(Duration::from_millis(1)));
+                let _ = sys::wait(&mut [], Some(Duration::from_millis(1)));
             }
             ask(asks, (bytes, plan.interval), span)
         };

@@ -86,7 +86,7 @@ fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Res
     let (taken, in_hand) = (taken?, in_hand?);
     let processor = meter.stop(pair, at_rest);
     // What is on its way belongs to no turn.
-    let _ = sys::wait(&[], Some(Duration::from_millis(5)));
+    let _ = sys::wait(&mut [], Some(Duration::from_millis(5)));
     pair.answers.forget()?;
     Ok(Stream { taken, in_hand, elapsed: span, processor })
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, Interest, now};
+use laxity_link::sys::{self, PollFd, PollFlags, now, readable};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkOver};
 use zerocopy::network_endian::{U16, U32, U64};
@@ -272,7 +272,7 @@ impl DatagramSink for SendingSocket {
         // What the kernel refuses for good is counted by the receiver alone, which misses it.
         let _ = self.link.flush(&mut self.frames);
         if self.link.wants_writable() {
-            let _ = sys::wait(&[(self.link.as_fd(), Interest::Writable)], Some(Duration::from_millis(100)));
+            let _ = sys::wait(&mut [PollFd::new(&self.link, PollFlags::OUT)], Some(Duration::from_millis(100)));
             let _ = self.link.flush(&mut self.frames);
         }
         while self.link.poll_event().is_some() {}
@@ -298,7 +298,7 @@ impl ReceivingSocket {
 
 impl DatagramSource for ReceivingSocket {
     fn receive(&mut self, mut sink: impl FnMut(&[u8])) -> Result<(), Error> {
-        sys::wait(&[(self.link.as_fd(), Interest::Readable)], Some(LOOK)).map_err(Error::system("waiting"))?;
+        sys::wait(&mut [readable(self.link.as_fd())], Some(LOOK)).map_err(Error::system("waiting"))?;
         let received = self.link.receive(BATCH, &mut self.frames, |received, frames| {
             sink(&frames.packet(&received.frame)[..received.len]);
             frames.free(received.frame);

@@ -390,7 +390,7 @@ fn produce(
     let (mut sent, mut refused, mut next, mut ended) = (0u64, 0, start, None);
     'sending: while sent < most && !over.load(Ordering::Relaxed) {
         if (stamped || !waits) && now() < next {
-            let _ = sys::wait(&[], Some(next.since(now()).min(Duration::from_millis(50))));
+            let _ = sys::wait(&mut [], Some(next.since(now()).min(Duration::from_millis(50))));
             continue;
         }
         next = (next + interval).max(now().before(interval));

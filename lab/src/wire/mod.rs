@@ -32,7 +32,7 @@ use std::thread::JoinHandle;
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, Interest, MAX_WAIT, Wake, now};
+use laxity_link::sys::{self, PollFd, PollFlags, Wake, now, readable};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkOver};
 
@@ -42,8 +42,8 @@ use crate::error::Error;
 use crate::timing;
 use bottleneck::{Bottleneck, Packet};
 
-/// Most routes, the foreign one included: each has two sockets to wait for, and there is the stop.
-pub const MAX_ROUTES: usize = (MAX_WAIT - 1) / 2;
+/// Most routes, the foreign one included.
+pub const MAX_ROUTES: usize = 7;
 /// A release that is later than this is counted as a gap of the wire.
 pub const GAP: Duration = Duration::from_millis(1);
 /// Above every stack's threads.
@@ -388,8 +388,8 @@ impl WireThread {
 
     /// Sleeps until the transmission ends; or, if there is none, until a packet comes.
     fn sleep(&self) -> std::io::Result<()> {
-        let wake = (self.stop.wake.as_fd(), Interest::Readable);
-        let mut fds = [wake; MAX_WAIT];
+        // Each route has two sockets to wait for, and there is the stop.
+        let mut fds: [_; 1 + 2 * MAX_ROUTES] = std::array::from_fn(|_| readable(self.stop.wake.as_fd()));
         let mut count = 1;
         let mut add = |fd| {
             fds[count] = fd;
@@ -397,15 +397,14 @@ impl WireThread {
         };
         let end = self.bottleneck.ends_at();
         for route in &self.routes {
-            add((
-                route.egress.as_fd(),
-                if route.egress.wants_writable() { Interest::Both } else { Interest::Readable },
-            ));
+            let mut events = PollFlags::IN;
+            events.set(PollFlags::OUT, route.egress.wants_writable());
+            add(PollFd::new(&route.egress, events));
             if end.is_none() {
-                add((route.ingress.as_fd(), Interest::Readable));
+                add(readable(route.ingress.as_fd()));
             }
         }
         let span = end.map(|end| end.since(now()));
-        sys::wait(&fds[..count], span).map(drop)
+        sys::wait(&mut fds[..count], span).map(drop)
     }
 }

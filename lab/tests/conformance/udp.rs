@@ -7,7 +7,7 @@ use laxity_core::frames::HeapFrames;
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::units::Duration;
 use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_link::sys::{Interest, wait};
+use laxity_link::sys::{readable, wait};
 use laxity_link::udp::{Udp, UdpConfig};
 
 use crate::pair::{End, Pair, Setup};
@@ -63,7 +63,7 @@ impl Pair for OverUdp {
     }
 
     fn pass_time(&mut self) {
-        let fds = [(self.ends[0].link.as_fd(), Interest::Readable), (self.ends[1].link.as_fd(), Interest::Readable)];
-        wait(&fds, Some(Duration::from_micros(500))).expect("the kernel waits");
+        let mut fds = self.ends.each_ref().map(|end| readable(end.link.as_fd()));
+        wait(&mut fds, Some(Duration::from_micros(500))).expect("the kernel waits");
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use laxity_link::sys::{Interest, PeerCredentials, peer_credentials, wait};
+use laxity_link::sys::{PeerCredentials, peer_credentials, readable, wait};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
@@ -108,9 +108,9 @@ impl Socket {
         timeout: Option<Duration>,
     ) -> io::Result<ReceiveResult<T>> {
         let own = self.socket.as_fd();
-        let waited = [own, other.unwrap_or(own)].map(|waited| (waited, Interest::Readable));
-        let ready = wait(&waited[..1 + usize::from(other.is_some())], timeout.map(Into::into))?;
-        if ready.ready() == 0 || other.is_some() && ready.readable(1) {
+        let mut waited = [own, other.unwrap_or(own)].map(readable);
+        let found = wait(&mut waited[..1 + usize::from(other.is_some())], timeout.map(Into::into))?;
+        if found == 0 || !waited[1].revents().is_empty() {
             return Ok(ReceiveResult::Nothing);
         }
         let mut bytes = vec![0; MOST];

@@ -36,7 +36,7 @@ use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Driver, Meter as _, NextTurn, Sleep, WorkDone};
 use laxity_link::LinkOver;
-use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
+use laxity_link::sys::{self, Wake, WakeSet, now, readable};
 
 use crate::calibration::Premises;
 use crate::calibration::watch::Gaps;
@@ -321,7 +321,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             if !self.driver.has_control(&self.around) || time.since(start) >= GOODBYE {
                 return;
             }
-            let _ = sys::wait(&[], Some(GOODBYE_LOOK));
+            let _ = sys::wait(&mut [], Some(GOODBYE_LOOK));
             time = now();
         }
     }
@@ -420,7 +420,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let rung = if sleep.hears_frames {
             around.link.wait(doorbell, asleep.timeout).unwrap_or(false)
         } else {
-            sys::wait(&[(doorbell, Interest::Readable)], asleep.timeout).is_ok_and(|ready| ready.readable(0))
+            sys::wait(&mut [readable(doorbell)], asleep.timeout).is_ok_and(|found| found > 0)
         };
         let rung = rung && around.bells.drain();
         self.wake_up(&asleep, rung);

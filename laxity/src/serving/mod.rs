@@ -278,10 +278,10 @@ impl ServerShared {
     }
 
     fn accept(self: &Arc<Self>, listener: &OwnedFd) {
-        use laxity_link::sys::{Interest, wait};
+        use laxity_link::sys::{readable, wait};
         while !self.is_over() && !self.leaves.load(Ordering::SeqCst) {
-            let waited = [(listener.as_fd(), Interest::Readable), (self.stop.as_fd(), Interest::Readable)];
-            if !wait(&waited, Some(LOOK.into())).is_ok_and(|ready| ready.readable(0)) {
+            let mut waited = [readable(listener.as_fd()), readable(self.stop.as_fd())];
+            if wait(&mut waited, Some(LOOK.into())).is_err() || waited[0].revents().is_empty() {
                 continue;
             }
             let Ok(socket) = Socket::accept(listener) else {

@@ -8,7 +8,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{PickedRun, Upcalls as Queue};
 use laxity_drive::Clock;
-use laxity_link::sys::{self, Interest, now};
+use laxity_link::sys::{self, now, readable};
 
 use super::table::{BusyPeriod, LEAST_EXCESS, LateCause, RunHandler, Slot, ThreadUpcalls};
 use super::{Overrun, Progress, UpcallRun};
@@ -102,9 +102,8 @@ impl UpcallThread {
             let wires = &self.table.wires;
             let descriptors = wires.descriptors.get().map(|set| set.as_fd());
             // Without descriptors it waits for its bell alone.
-            let waited =
-                [wires.wake.as_fd(), descriptors.unwrap_or(wires.wake.as_fd())].map(|fd| (fd, Interest::Readable));
-            let _ = sys::wait(&waited[..1 + usize::from(descriptors.is_some())], timeout);
+            let mut waited = [wires.wake.as_fd(), descriptors.unwrap_or(wires.wake.as_fd())].map(readable);
+            let _ = sys::wait(&mut waited[..1 + usize::from(descriptors.is_some())], timeout);
             wires.wake.drain();
             self.table.look_next();
         }

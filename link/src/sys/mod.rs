@@ -38,7 +38,7 @@ pub use thread::{
     Urgency, deadline, forks, kernel_threads, ordinary, pin, pin_other, processor_time_of, processor_time_of_process,
     processors, real_time, real_time_of, short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
-pub use wait::{Interest, MAX_WAIT, Readiness, WaitSet, wait};
+pub use wait::{PollFd, PollFlags, WaitSet, readable, wait};
 pub use wake::{Wake, WakeSet};
 pub use wall::{WallClock, vouched_wall, wall_clock};
 

@@ -67,12 +67,12 @@ impl AsFd for ReadySet {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{Interest, Wake, WakeSet, wait};
+    use crate::sys::{Wake, WakeSet, readable, wait};
     use laxity_core::units::Duration;
 
     /// Tells whether a thread that waits for the set would be woken, and with which events.
     fn look(set: &ReadySet) -> (bool, Vec<u32>) {
-        let wakes = wait(&[(set.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        let wakes = wait(&mut [readable(set.as_fd())], Some(Duration::ZERO)).unwrap() > 0;
         let mut ready = Vec::new();
         set.take(|which| ready.push(which));
         (wakes, ready)
@@ -127,7 +127,7 @@ mod tests {
         let (own, flood) = (Wake::new().unwrap(), Wake::new().unwrap());
         let (bells, set) = (WakeSet::new(&own).unwrap(), ReadySet::new().unwrap());
         assert!(bells.include(&set).unwrap() && !bells.include(&set).unwrap());
-        let wakes = || wait(&[(bells.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        let wakes = || wait(&mut [readable(bells.as_fd())], Some(Duration::ZERO)).unwrap() > 0;
         set.listen(&flood, 1).unwrap();
         assert!(!wakes());
         flood.wake();

@@ -4,105 +4,31 @@ use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+pub use rustix::event::{PollFd, PollFlags};
+use rustix::event::{Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use super::process_clock::kernel_span;
 
-/// The largest number of descriptors that one [`wait`] takes: an executive has a few links and one wake.
-pub const MAX_WAIT: usize = 16;
-
-/// The events to wait for. Errors are always waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Interest {
-    /// Something to read.
-    Readable,
-    /// Room to write.
-    Writable,
-    /// Both.
-    Both,
-    /// Only errors.
-    ErrorsOnly,
+/// A descriptor for [`wait`], until it has something to read. Errors are always waited for.
+pub fn readable(descriptor: BorrowedFd<'_>) -> PollFd<'_> {
+    PollFd::from_borrowed_fd(descriptor, PollFlags::IN)
 }
 
-/// The findings of [`wait`], by the position of the descriptor in its argument.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Readiness {
-    found: [PollFlags; MAX_WAIT],
-    ready: usize,
-    interrupted: bool,
-}
-
-impl Readiness {
-    /// The number of descriptors that have something; 0 if the time was up or a signal came.
-    pub fn ready(&self) -> usize {
-        self.ready
-    }
-    /// True if a signal ended the wait. The caller looks at its own flags and goes on.
-    pub fn interrupted(&self) -> bool {
-        self.interrupted
-    }
-    /// True if the descriptor at `index` has something to read, or an error, which reading will report.
-    pub fn readable(&self, index: usize) -> bool {
-        self.has(index, PollFlags::IN | PollFlags::ERR | PollFlags::HUP)
-    }
-    /// True if the descriptor at `index` has room, or an error, which writing will report.
-    pub fn writable(&self, index: usize) -> bool {
-        self.has(index, PollFlags::OUT | PollFlags::ERR | PollFlags::HUP)
-    }
-    /// True if the descriptor at `index` has an error waiting. A link reads it in [`LinkOver::receive`](crate::LinkOver::receive).
-    pub fn error(&self, index: usize) -> bool {
-        self.has(index, PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
-    }
-    fn has(&self, index: usize, flags: PollFlags) -> bool {
-        self.found.get(index).is_some_and(|found| found.intersects(flags))
-    }
-}
-
-/// Waits until a descriptor is ready, `timeout` is over, or a signal came; `None` waits without a limit, zero only looks.
+/// Waits until a descriptor is ready, `timeout` is over, or a signal came; `None` waits without a limit, zero only looks. Returns the number of
+/// descriptors that have something, or an error, which reading or writing will report: 0 if the time was up or a signal came. Each tells what
+/// it has ([`PollFd::revents`]).
 ///
 /// It returns after a signal, so that Ctrl-C is seen at once. How late it wakes up depends on the platform, see
 /// [`precise_timers`](super::precise_timers). Allocates nothing.
 ///
 /// # Errors
-/// `InvalidInput` for more than [`MAX_WAIT`] descriptors; else the kernel's.
-pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io::Result<Readiness> {
-    let mut result = Readiness { found: [PollFlags::empty(); MAX_WAIT], ready: 0, interrupted: false };
-    if fds.len() > MAX_WAIT {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than MAX_WAIT"));
+/// The kernel's.
+pub fn wait(descriptors: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    match poll(descriptors, timeout.map(timespec).as_ref()) {
+        Err(Errno::INTR) => Ok(0),
+        answer => Ok(answer?),
     }
-    let timeout = timeout.map(timespec);
-    let answer = match fds.first() {
-        None => poll(&mut [], timeout.as_ref()),
-        Some(&first) => {
-            // Slots beyond the last descriptor hold the first one and are not passed to the kernel.
-            let mut slots: [PollFd<'_>; MAX_WAIT] = std::array::from_fn(|index| {
-                let (fd, interest) = fds.get(index).copied().unwrap_or(first);
-                PollFd::from_borrowed_fd(
-                    fd,
-                    match interest {
-                        Interest::Readable => PollFlags::IN,
-                        Interest::Writable => PollFlags::OUT,
-                        Interest::Both => PollFlags::IN | PollFlags::OUT,
-                        Interest::ErrorsOnly => PollFlags::empty(),
-                    },
-                )
-            });
-            let answer = poll(&mut slots[..fds.len()], timeout.as_ref());
-            if answer.is_ok() {
-                for (found, slot) in result.found.iter_mut().zip(&slots[..fds.len()]) {
-                    *found = slot.revents();
-                }
-            }
-            answer
-        }
-    };
-    match answer {
-        Ok(ready) => result.ready = ready,
-        Err(Errno::INTR) => result.interrupted = true,
-        Err(other) => return Err(other.into()),
-    }
-    Ok(result)
 }
 
 /// The descriptors that one of several threads waits for: one of its own, and some that they share. Of those one thread is to hear.
@@ -165,7 +91,7 @@ impl WaitSet {
     /// The kernel's.
     pub fn wait(&self, timeout: Option<Duration>) -> io::Result<(bool, bool)> {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(OWN) };
-        let mut events = [none; MAX_WAIT];
+        let mut events = [none; MOST_EVENTS];
         let found = match epoll::wait(&self.epoll, &mut events[..], timeout.map(timespec).as_ref()) {
             Ok(found) => found,
             Err(Errno::INTR) => 0,
@@ -188,6 +114,8 @@ fn share(epoll: &OwnedFd, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
     Ok(())
 }
 
+/// Descriptors that one wait for a [`WaitSet`] tells of; the others are told of the next time.
+const MOST_EVENTS: usize = 16;
 const OWN: u64 = 0;
 const SHARED: u64 = 1;
 
@@ -270,10 +198,10 @@ mod tests {
         waiting.shut();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(waits);
-            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            wait(&mut [], Some(Duration::from_millis(20))).unwrap();
             shared.wake();
             assert_eq!(now(&looking), (false, true), "who looks finds it");
-            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            wait(&mut [], Some(Duration::from_millis(20))).unwrap();
             assert!(!waiter.is_finished());
             // Its own it hears all the time.
             second.wake();
@@ -282,7 +210,7 @@ mod tests {
         second.drain();
         std::thread::scope(|scope| {
             let waiter = scope.spawn(waits);
-            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            wait(&mut [], Some(Duration::from_millis(20))).unwrap();
             assert!(!waiter.is_finished());
             waiting.open();
             assert_eq!(waiter.join().unwrap(), (false, true), "what came meanwhile is heard");
@@ -291,7 +219,7 @@ mod tests {
         assert_eq!([now(&looking), now(&waiting)], [(false, false); 2]);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(waits);
-            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            wait(&mut [], Some(Duration::from_millis(20))).unwrap();
             shared.wake();
             assert_eq!(waiter.join().unwrap(), (false, true));
         });
@@ -300,35 +228,27 @@ mod tests {
     #[test]
     fn a_wake_ends_the_wait_and_draining_ends_the_wake() {
         let (quiet, wake) = (Wake::new().unwrap(), Wake::new().unwrap());
-        let fds = [(quiet.as_fd(), Interest::Readable), (wake.as_fd(), Interest::Readable)];
-        assert_eq!(wait(&fds, Some(Duration::ZERO)).unwrap().ready(), 0);
+        let mut fds = [readable(quiet.as_fd()), readable(wake.as_fd())];
+        assert_eq!(wait(&mut fds, Some(Duration::ZERO)).unwrap(), 0);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 wake.wake();
                 wake.wake();
             });
-            let found = wait(&fds, None).unwrap();
-            assert_eq!((found.ready(), found.readable(0), found.readable(1)), (1, false, true));
-            assert!(!found.error(1) && !found.writable(1));
+            assert_eq!(wait(&mut fds, None).unwrap(), 1);
+            assert_eq!((fds[0].revents(), fds[1].revents()), (PollFlags::empty(), PollFlags::IN));
         });
         assert!(wake.drain());
         assert!(!wake.drain());
-        assert_eq!(wait(&fds, Some(Duration::ZERO)).unwrap().ready(), 0);
+        assert_eq!(wait(&mut fds, Some(Duration::ZERO)).unwrap(), 0);
+        assert!(fds.iter().all(|fd| fd.revents().is_empty()), "what was found before is forgotten");
     }
 
     #[test]
     fn the_time_is_never_cut_short() {
         let before = now();
         let span = Duration::from_micros(300);
-        let found = wait(&[], Some(span)).unwrap();
-        assert!(found.interrupted() || now().since(before) >= span);
-    }
-
-    #[test]
-    fn too_many_descriptors_are_refused() {
-        let wake = Wake::new().unwrap();
-        let fds = [(wake.as_fd(), Interest::Both); MAX_WAIT + 1];
-        assert_eq!(wait(&fds, None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        assert_eq!(wait(&fds[..MAX_WAIT], None).unwrap().ready(), MAX_WAIT);
+        assert_eq!(wait(&mut [], Some(span)).unwrap(), 0);
+        assert!(now().since(before) >= span);
     }
 }

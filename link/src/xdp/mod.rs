@@ -52,7 +52,7 @@ pub use watcher::XdpStatus;
 
 use crate::netlink::GuardClasses;
 use crate::sys::rings::{SendResult, XdpSocket};
-use crate::sys::{Interest, wait};
+use crate::sys::{PollFlags, readable, wait};
 use crate::transmit_queue::{QueuedPacket, TransmitQueue};
 use crate::udp::Udp;
 use crate::{Counters, Link, LinkEvent, LinkOver, PendingEvents, Received};
@@ -327,8 +327,7 @@ impl Link for Xdp {
             add(&self.others, doorbell, EventData::new_u64(0), EventFlags::IN)?;
             self.doorbell = Some(doorbell.as_raw_fd());
         }
-        let readable = |fd| (fd, Interest::Readable);
-        let mut fds = [readable(self.others.as_fd()); 1 + QUEUES_BY_THEMSELVES];
+        let mut fds: [_; 1 + QUEUES_BY_THEMSELVES] = std::array::from_fn(|_| readable(self.others.as_fd()));
         let mut waited = 1;
         if !self.is_gone {
             for (slot, queue) in fds[1..].iter_mut().zip(&self.queues) {
@@ -336,12 +335,14 @@ impl Link for Xdp {
                 waited += 1;
             }
         }
-        let ready = wait(&fds[..waited], timeout)?;
+        wait(&mut fds[..waited], timeout)?;
+        let others = fds[0].revents();
+        let errors = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         // The interface is gone. Until that is done away with, the executive does not sleep: the watcher may not get the processor to say so.
-        if (1..waited).any(|ring| ready.error(ring)) {
+        if fds[1..waited].iter().any(|ring| ring.revents().intersects(errors)) {
             self.give_up_interface();
         }
-        Ok(ready.readable(0) && wait(&[(doorbell, Interest::Readable)], Some(Duration::ZERO))?.readable(0))
+        Ok(!others.is_empty() && wait(&mut [readable(doorbell)], Some(Duration::ZERO))? > 0)
     }
 
     fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {

@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use super::handler::{HandlerError, Handlers};
 use super::headers::Echo;
 use super::watcher::WatcherShared;
-use crate::sys::{Interest, done, now, wait};
+use crate::sys::{done, now, readable, wait};
 
 /// The number of times that the peer is asked, and the longest time for each answer.
 const ATTEMPTS: u32 = 5;
@@ -85,7 +85,7 @@ fn try_out(shared: &WatcherShared, handlers: &Handlers, interface: u32, peer: So
             return Err(failed("no way to it is known on the interface"));
         }
         shared.look();
-        wait(&[], Some(Duration::from_millis(20))).map_err(|source| failed(&source.to_string()))?;
+        wait(&mut [], Some(Duration::from_millis(20))).map_err(|source| failed(&source.to_string()))?;
     };
     let kernel = |source: io::Error| failed(&format!("it could not be tried: {source}"));
     let socket = listen(interface).map_err(kernel)?;
@@ -143,7 +143,7 @@ fn hears(socket: &OwnedFd, echo: &Echo) -> io::Result<bool> {
     let mut frame = [0; 256];
     loop {
         let left = until.since(now());
-        if left.is_zero() || !wait(&[(socket.as_fd(), Interest::Readable)], Some(left))?.readable(0) {
+        if left.is_zero() || wait(&mut [readable(socket.as_fd())], Some(left))? == 0 {
             return Ok(false);
         }
         match recv(socket, &mut frame, RecvFlags::DONTWAIT) {

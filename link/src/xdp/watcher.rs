@@ -19,7 +19,7 @@ use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
 use crate::sys::features::queues;
 use crate::sys::rings::XdpSocket;
-use crate::sys::{Interest, Wake, now, wait};
+use crate::sys::{Wake, now, readable, wait};
 
 /// The interval at which counters are read.
 const READ_EVERY: Duration = Duration::from_millis(100);
@@ -166,8 +166,8 @@ impl WatcherThread {
     fn run(&mut self) {
         let mut look_at = Instant::ZERO;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let fds = [(self.shared.wake.as_fd(), Interest::Readable), (self.watch.as_fd(), Interest::Readable)];
-            let woken = wait(&fds, Some(READ_EVERY)).is_ok_and(|ready| ready.readable(0));
+            let mut fds = [readable(self.shared.wake.as_fd()), readable(self.watch.as_fd())];
+            let woken = wait(&mut fds, Some(READ_EVERY)).is_ok() && !fds[0].revents().is_empty();
             if woken {
                 self.shared.wake.drain();
             }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
 
 use laxity_core::upcall::{Upcall as Timing, Upcalls as Queue};
-use laxity_link::sys::{Interest, wait};
+use laxity_link::sys::{readable, wait};
 
 use super::*;
 use crate::handler::Disposition;
@@ -85,7 +85,7 @@ impl ReaderFixture {
 
     /// Sleeps until something is due or a descriptor wakes it, at most until then; true if that was a descriptor.
     fn sleep(&mut self, until: Instant) -> bool {
-        let wakes = wait(&[(self.set().as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        let wakes = wait(&mut [readable(self.set().as_fd())], Some(Duration::ZERO)).unwrap() > 0;
         if !wakes {
             self.now = self.queue.next_release().map_or(until, |next| next.min(until)).max(self.now);
         }
