@@ -7,7 +7,7 @@ use laxity::metering::{self, Sampling};
 use laxity::{Host, HostConfig, LinkChoice, LinkKind, XdpOptions};
 use laxity_lab::hosts::{Devices, Hosts};
 
-use crate::error::Error;
+use laxity_lab::Error;
 
 /// Loopback; or a pair of virtual interfaces between two network namespaces, which AF_XDP needs.
 #[derive(Debug)]
@@ -31,7 +31,9 @@ impl EndPair {
             Ok(Self::Pair { hosts, addresses })
         };
         made().map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => Error::Pair { source: error },
+            io::ErrorKind::PermissionDenied => Error::not_permitted(format!(
+                "AF_XDP is measured between two network namespaces with a pair of virtual interfaces, which takes CAP_SYS_ADMIN and CAP_NET_ADMIN: {error}"
+            )),
             _ => Error::system("two network namespaces with a pair of virtual interfaces")(error),
         })
     }

@@ -16,7 +16,6 @@
 pub mod choose;
 mod claims;
 mod ends;
-mod error;
 mod link;
 mod load;
 mod spin;
@@ -30,7 +29,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::{self, now};
 
-pub use error::Error;
+pub use laxity_lab::Error;
 
 use choose::{Choice, ChooseError, choose};
 use claims::PieceSamples;
@@ -120,7 +119,7 @@ pub struct Measurement {
 /// Measures. `tell` hears which part runs, how far the whole is (in the plan's length).
 ///
 /// # Errors
-/// The system's refusals; [`Error::Interrupted`] if `stop` was set: then there is no result.
+/// The system's refusals; it was interrupted, as `stop` was set: then there is no result.
 pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measurement, Error> {
     let begin = now();
     let device = device(plan)?;
@@ -162,7 +161,10 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
             notes.push(format!("{error}; packet size and quantum are those of a host that is not calibrated"));
             None
         }
-        Err(other) => return Err(other.into()),
+        Err(other) => {
+            let text = format!("choosing packet size and quantum: {other}");
+            return Err(Error::Other { status: 1, text });
+        }
     };
     let (packet, quantum) = match choice.as_ref().map(Choice::chosen) {
         Some(chosen) => (chosen.packet, chosen.quantum),
@@ -219,7 +221,9 @@ const MOST_FOR_COSTS: Duration = Duration::from_secs(150);
 
 /// The device of the link, with packets that fit what is measured, too.
 fn device(plan: &Plan) -> Result<Device, Error> {
-    let named = |name: &str| Device::named(name)?.ok_or_else(|| Error::Device { name: name.to_owned() });
+    let named = |name: &str| {
+        Device::named(name)?.ok_or_else(|| Error::usage(format!("there is no network device {name:?} on this host")))
+    };
     match (plan.link, &plan.interface) {
         (LinkKind::Udp, interface) => named(interface.as_deref().unwrap_or(link::LOOPBACK)),
         (LinkKind::Xdp, None) => Ok(Device::pair()),
@@ -235,7 +239,10 @@ fn told_link(plan: &Plan, device: &Device) -> Result<Option<(Duration, Rate)>, E
     if plan.interface.as_deref().is_none_or(|name| name == link::LOOPBACK && plan.link == LinkKind::Udp) {
         return Ok(None);
     }
-    let rate = plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
+    let rate = plan.rate.or(device.rate).ok_or_else(|| {
+        let name = &device.name;
+        Error::usage(format!("the driver of {name} does not tell its rate; give it, for instance --link-rate 1Gbit/s"))
+    })?;
     Ok(Some((Duration::ZERO, rate)))
 }
 
@@ -269,6 +276,11 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
     derive::spread(derive::processor(costs, packet, around))
 }
 
+/// It was stopped before its end.
+fn interrupted() -> Error {
+    Error::Other { status: 1, text: "interrupted: nothing was kept".to_owned() }
+}
+
 /// The measurement while it goes on.
 struct OngoingMeasurement<'a> {
     plan: &'a Plan,
@@ -282,7 +294,7 @@ struct OngoingMeasurement<'a> {
 
 impl OngoingMeasurement<'_> {
     fn interrupted(&self) -> Result<(), Error> {
-        if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+        if self.stop.load(Ordering::Relaxed) { Err(interrupted()) } else { Ok(()) }
     }
 
     /// Executives at work, for so long.
@@ -315,7 +327,7 @@ impl OngoingMeasurement<'_> {
         let told = |(setup, rate): (Duration, Rate)| (setup, self.plan.rate.map_or(rate, |told| told.min(rate)));
         if self.plan.link == LinkKind::Xdp {
             // A packet is through a virtual pair when the call that hands it over returns, which was measured.
-            return derive::link(costs, Piece::Link).map(told).ok_or(Error::Interrupted);
+            return derive::link(costs, Piece::Link).map(told).ok_or_else(interrupted);
         }
         let least = MIN_PACKET_BYTES;
         let each = self.plan.length.mul_ratio(1, 50);
@@ -328,7 +340,7 @@ impl OngoingMeasurement<'_> {
             costs.extend(claims::cost(Piece::Occupancy, Some(packet), counts));
         }
         self.done += each;
-        derive::link(costs, Piece::Occupancy).map(told).ok_or(Error::Interrupted)
+        derive::link(costs, Piece::Occupancy).map(told).ok_or_else(interrupted)
     }
 
     /// The time that was stolen from each processor, and the number of processors that share a common record.
@@ -381,6 +393,10 @@ mod tests {
         }
     }
 
+    fn is_interrupted(error: &Error) -> bool {
+        (error.exit_status(), error.to_string().as_str()) == (1, "interrupted: nothing was kept")
+    }
+
     #[test]
     fn it_is_interrupted_in_every_part_and_comes_to_nothing() {
         let phases = [Phase::Link, Phase::Spinning, Phase::Choosing, Phase::Working];
@@ -396,7 +412,7 @@ mod tests {
                     stopped = Some(now());
                 }
             });
-            assert!(matches!(outcome, Err(Error::Interrupted)), "in {last:?}: {outcome:?}");
+            assert!(matches!(&outcome, Err(error) if is_interrupted(error)), "in {last:?}: {outcome:?}");
             // Of a week, or of a host that measures while others build.
             let took = now().since(stopped.expect("every part tells"));
             assert!(took < Duration::from_secs(60), "in {last:?}: {took}");
@@ -409,7 +425,7 @@ mod tests {
         let outcome = measure(&plan(Duration::from_secs(3600)), &AtomicBool::new(true), &mut |phase, _| {
             told.push(phase.clone());
         });
-        assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
+        assert!(matches!(&outcome, Err(error) if is_interrupted(error)), "{outcome:?}");
         assert!(told.iter().all(|phase| *phase == Phase::Costs(256)), "{told:?}");
     }
 
@@ -417,14 +433,20 @@ mod tests {
     fn a_device_that_cannot_be_calibrated_is_refused_at_once() {
         let refused = |device: &str| {
             let plan = Plan { interface: Some(device.to_owned()), ..plan(Duration::from_secs(3600)) };
-            measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err()
+            let error = measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err();
+            (error.exit_status(), error.to_string())
         };
-        assert!(matches!(refused("no-such-device"), Error::Device { name } if name == "no-such-device"));
+        let expected = (2, "there is no network device \"no-such-device\" on this host".to_owned());
+        assert_eq!(refused("no-such-device"), expected);
         let mut all = Device::all_up().unwrap().into_iter();
         let silent = all.find(|device| device.name != link::LOOPBACK && device.rate.is_none());
         match silent {
             Some(Device { name, .. }) => {
-                assert!(matches!(refused(&name), Error::DeviceRate { name: told } if told == name))
+                let (status, text) = refused(&name);
+                assert!(
+                    status == 2 && text.starts_with(&format!("the driver of {name} does not tell its rate; ")),
+                    "{text}"
+                );
             }
             None => println!("skipped: the driver of every device tells its rate"),
         }

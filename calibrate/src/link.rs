@@ -11,9 +11,9 @@ use laxity_link::sys::{device, now};
 
 use laxity_lab::hosts::MTU;
 
-use crate::error::Error;
 use crate::work::spawn;
 use laxity::metering::Histogram;
+use laxity_lab::Error;
 
 /// The device over which a host reaches itself.
 pub(super) const LOOPBACK: &str = "lo";

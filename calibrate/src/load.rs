@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
-use crate::error::Error;
 use crate::link::loopback_pair;
 use laxity::calibration::Load;
+use laxity_lab::Error;
 
 /// The memory that a hog walks through: more than a second-level cache.
 const WALK_BYTES: usize = 8 << 20;

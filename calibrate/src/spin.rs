@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
-use crate::error::Error;
 use crate::work::spawn;
 use laxity::metering::Recorder;
 use laxity::probe;
+use laxity_lab::Error;
 
 /// The time for which it spins on one processor before it goes to the next: four of the longest windows, the last half a window late, and on any host with two
 /// processors or a pause of as much far from the kernel's throttle.

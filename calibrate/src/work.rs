@@ -16,10 +16,10 @@ use laxity_link::sys::{self, now};
 
 use crate::WINDOWS;
 use crate::ends::EndPair;
-use crate::error::Error;
 use laxity::calibration::Piece;
 use laxity::metering::{self, Histograms, Recorder, Sampling, WindowRecord};
 use laxity::{ChannelSpec, Host, HostConfig, Listener, Receiver, Sender};
+use laxity_lab::Error;
 
 /// Channels that are alike.
 #[derive(Clone, Copy, Debug)]

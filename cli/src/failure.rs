@@ -15,9 +15,6 @@ pub(crate) enum Failure {
     /// The library's.
     #[error(transparent)]
     Laxity(#[from] laxity::Error),
-    /// A measurement's.
-    #[error(transparent)]
-    Calibrate(#[from] laxity_calibrate::Error),
     /// A value on the command line.
     #[error("{option}: {error}")]
     Option { option: &'static str, error: TextError },
@@ -45,7 +42,7 @@ pub(crate) enum Failure {
     /// A scenario of the demonstration.
     #[error("{scenario}: {source}")]
     Scenario { scenario: String, source: Box<laxity_lab::Error> },
-    /// The laboratory's.
+    /// The laboratory's, or a measurement's.
     #[error(transparent)]
     Lab(#[from] laxity_lab::Error),
     /// A file.
@@ -71,7 +68,6 @@ impl Failure {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Laxity(error) => error.exit_status(),
-            Self::Calibrate(error) => error.exit_status(),
             Self::Refused { error, .. } => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,

@@ -147,7 +147,7 @@ fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, 
         sys::pin(processor).map_err(Error::system("a processor of its own"))?;
     }
     sys::real_time(URGENT)
-        .map_err(|error| Error::NotPermitted(format!("run it as root: stack-monitor needs SCHED_FIFO ({error})")))?;
+        .map_err(|error| Error::not_permitted(format!("run it as root: stack-monitor needs SCHED_FIFO ({error})")))?;
     let kinds =
         [LockProtocol::Plain, LockProtocol::Inheritance, LockProtocol::Ceiling(URGENT), LockProtocol::Inheritance];
     let made: Result<Vec<_>, _> = kinds.into_iter().map(|kind| PriorityLock::new((), kind)).collect();

@@ -112,23 +112,20 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration) -> bool) -> Result<
 ///
 /// # Errors
 /// A set-up that cannot be; channels that are refused at any deadline; what the system refuses; figures that do not add up
-/// ([`Error::Conservation`], a bug); [`Error::Interrupted`].
+/// (a bug); [`Error::Interrupted`].
 pub fn run_with(
     setup: &Setup,
     workload: &Workload,
     progress: &mut dyn FnMut(Duration) -> bool,
 ) -> Result<ScenarioOutcome, Error> {
     if setup.duration.is_zero() || setup.duration > MAX_DURATION {
-        let found = format!("{:?}", setup.duration);
-        return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
+        return Err(Error::setup("duration", format!("{:?}", setup.duration), "more than zero, at most an hour"));
     }
     if setup.costs.platform.link.rate.is_none() {
-        let found = "unlimited".to_owned();
-        return Err(Error::Setup { what: "the link's rate", found, expected: "a rate, as the wire has to have one" });
+        return Err(Error::setup("the link's rate", "unlimited", "a rate, as the wire has to have one"));
     }
     if workload.experiment().is_some() && setup.stack != Stack::Laxity {
-        let found = setup.stack.to_string();
-        return Err(Error::Setup { what: "the stack", found, expected: "laxity, which the experiments are about" });
+        return Err(Error::setup("the stack", setup.stack, "laxity, which the experiments are about"));
     }
     let _memory = UnlockGuard;
     // Every stack has the deadlines that Laxity can have here. The experiments have hosts of their own kind, which say themselves.
@@ -347,7 +344,7 @@ fn perform(
             let (offered, sent) = fed?;
             if altered > 0 && plan.workload.film(number).is_none() {
                 let detail = format!("{altered} messages of another length");
-                return Err(Error::Conservation { channel: name, detail });
+                return Err(Error::conservation(&name, &detail));
             }
             real_time &= permitted;
             let violator = plan.workload.violates(number, plan.attack);
@@ -372,7 +369,7 @@ pub(crate) fn spawn<'scope, T: Send + 'scope>(
 }
 
 pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
-    thread.join().unwrap_or(Err(Error::Panicked(who)))
+    thread.join().unwrap_or_else(|_| Err(Error::panicked(who)))
 }
 
 /// The sending application: what it offered, and what became of that. `stamp` makes the stamp in each message of when it was sent and its logical arrival.
@@ -428,7 +425,7 @@ impl ChannelRecords {
     /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
     fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
         let Self { name, contract, violator, offered, sent, received, recorder, altered } = self;
-        let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
+        let wrong = |detail: String| Err(Error::conservation(&name, &detail));
         let (figures, misses_known) = match received {
             ReceivedCounts::Figures(figures) => {
                 let mut figures = Figures { sent: sent.messages, ..*figures };

@@ -52,10 +52,10 @@ pub(super) struct Process;
 
 impl Command for Process {
     fn configure(&self, settings: &Value, config: HostConfig) -> Result<HostConfig, Error> {
-        let settings = Settings::deserialize(settings).map_err(|error| Error::Usage(error.to_string()))?;
+        let settings = Settings::deserialize(settings).map_err(|error| Error::usage(error.to_string()))?;
         settings
             .apply(config)
-            .map_err(|failure| Error::Lab { status: failure.exit_status(), text: failure.to_string() })
+            .map_err(|failure| Error::Other { status: failure.exit_status(), text: failure.to_string() })
     }
 
     fn promise(&self, host: &Host, platform: &Platform, channels: &[WorkloadRow]) -> Promise {

@@ -82,8 +82,7 @@ pub fn unknown_peers(
     to.iter().try_for_each(|to| ground.check(*to))?;
     let most = DATA_HEADER_BYTES + MAX_PACKET_BYTES as usize;
     if !(1..=most).contains(&bytes) {
-        let expected = "1 to 8952 bytes";
-        return Err(Error::Setup { what: "the size of a flood's datagrams", found: bytes.to_string(), expected });
+        return Err(Error::setup("the size of a flood's datagrams", bytes, "1 to 8952 bytes"));
     }
     let any = match to.first() {
         Some(SocketAddr::V6(_)) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),

@@ -57,8 +57,7 @@ pub fn offer(
     mut send: impl FnMut(usize) -> Result<OfferedLoad, Error>,
 ) -> Result<OfferedLoad, Error> {
     if load.span > LONGEST || load.span.is_zero() {
-        let expected = "more than nothing, and an hour at most";
-        return Err(Error::Setup { what: "how long a load lasts", found: load.span.to_string(), expected });
+        return Err(Error::setup("how long a load lasts", load.span, "more than nothing, and an hour at most"));
     }
     let (start, mut offered, mut skipped) = (now(), OfferedLoad::default(), 0);
     loop {
@@ -111,9 +110,8 @@ impl LoadTargets {
         for &(address, bits) in prefixes {
             let (least, most) = if address.is_ipv4() { (16, 32) } else { (48, 128) };
             if !(least..=most).contains(&bits) || !is_nobodys(address) {
-                let found = format!("{address}/{bits}");
                 let expected = "private or for documentation, and of 16 bits (IPv6: 48) at least";
-                return Err(Error::Setup { what: "a lab's prefix", found, expected });
+                return Err(Error::setup("a lab's prefix", format!("{address}/{bits}"), expected));
             }
         }
         Ok(Self(prefixes.to_vec()))
@@ -129,7 +127,11 @@ impl LoadTargets {
             return Ok(());
         }
         let is_named = self.0.iter().any(|&(prefix, bits)| is_within(address, prefix.to_canonical(), bits));
-        if is_named && is_next_door(address) { Ok(()) } else { Err(Error::NotInLab(to)) }
+        if is_named && is_next_door(address) {
+            return Ok(());
+        }
+        let problem = "is neither a loopback address nor in a lab that this thread is in: load stays there";
+        Err(Error::usage(format!("{to} {problem}")))
     }
 }
 
@@ -190,11 +192,11 @@ mod tests {
         }
         let lab = LoadTargets::lab(&[("10.99.1.0".parse().unwrap(), 24), ("fd00:9::".parse().unwrap(), 64)]).unwrap();
         for outside in ["10.99.2.1", "192.0.2.1", "8.8.8.8", "fd00:a::1", "2001:4860::1", "0.0.0.0", "::"] {
-            assert!(matches!(lab.check(to(outside)), Err(Error::NotInLab(_))), "{outside}");
+            assert!(lab.check(to(outside)).unwrap_err().to_string().contains("nor in a lab"), "{outside}");
         }
         // There is no lab here, so that not even its own addresses are next to us.
         for inside in ["10.99.1.1", "fd00:9::1", "::ffff:10.99.1.1"] {
-            assert!(matches!(lab.check(to(inside)), Err(Error::NotInLab(_))), "{inside}");
+            assert!(lab.check(to(inside)).unwrap_err().to_string().contains("nor in a lab"), "{inside}");
         }
         for (prefix, bits) in
             [("10.0.0.0", 8), ("8.8.8.0", 24), ("0.0.0.0", 0), ("fd00::", 8), ("2000::", 64), ("10.1.0.0", 33)]

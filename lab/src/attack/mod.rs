@@ -56,7 +56,7 @@ impl Attack {
     }
 
     fn unknown(found: &str) -> Error {
-        Error::Setup { what: "attack", found: found.to_owned(), expected: "idle, flood, violator, hogs or all" }
+        Error::setup("attack", found, "idle, flood, violator, hogs or all")
     }
 }
 
@@ -74,7 +74,7 @@ pub enum FloodPath {
 
 impl FloodPath {
     fn unknown(found: &str) -> Error {
-        Error::Setup { what: "flood", found: found.to_owned(), expected: "none, through or foreign" }
+        Error::setup("flood", found, "none, through or foreign")
     }
 }
 

@@ -102,11 +102,8 @@ pub type Report = crate::report::Report<PathFigures, Details>;
 /// Not permitted here; or the kernel has no such interfaces or sockets.
 pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
     if setup.one_processor && setup.spins {
-        return Err(Error::Setup {
-            what: "spin",
-            found: "on one processor".to_owned(),
-            expected: "two processors: an end that spins keeps the other from running",
-        });
+        let expected = "two processors: an end that spins keeps the other from running";
+        return Err(Error::setup("spin", "on one processor", expected));
     }
     let mut notes = Vec::new();
     let manner = manner(setup, &mut notes);

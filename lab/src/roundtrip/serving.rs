@@ -74,7 +74,7 @@ impl ServerProcess {
         }
         let status = served.child.wait().map_err(Error::system("laxity serve"))?.code();
         let text = format!("laxity serve: {}", notes.join("; "));
-        Err(Error::Lab { status: status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1), text })
+        Err(Error::Other { status: status.and_then(|status| u8::try_from(status).ok()).unwrap_or(1), text })
     }
 
     /// Its process.

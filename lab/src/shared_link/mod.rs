@@ -363,7 +363,7 @@ impl TurnConduct<'_> {
                 }
                 let Some(lost) = sent.messages.checked_sub(sorted.len() as u64) else {
                     let detail = format!("{} sent, {} received", sent.messages, sorted.len());
-                    return Err(Error::Conservation { channel: name, detail });
+                    return Err(Error::conservation(&name, &detail));
                 };
                 streams.push(StreamFigures { sorted, lost });
             }

@@ -70,12 +70,12 @@ fn run(command: &str) -> Result<(), Error> {
     let program = words.next().unwrap_or_default();
     let ended = Command::new(program).args(words).stdin(Stdio::null()).output();
     let ended = ended.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Error::NotPermitted(format!("there is no {program} here, which is of iproute2")),
+        io::ErrorKind::NotFound => Error::not_permitted(format!("there is no {program} here, which is of iproute2")),
         _ => Error::System { what: "starting a command of iproute2", source: error },
     })?;
     let said = String::from_utf8_lossy(&ended.stderr);
     match ended.status.success() {
         true => Ok(()),
-        false => Err(Error::NotPermitted(format!("`{command}`: {}", said.trim()))),
+        false => Err(Error::not_permitted(format!("`{command}`: {}", said.trim()))),
     }
 }

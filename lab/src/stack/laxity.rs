@@ -173,7 +173,7 @@ impl Outlet for Sender {
                     let dropped = if drops { counters.refused } else { 0 };
                     if counters.accepted + dropped != taken {
                         let detail = format!("accepted {} + dropped {dropped} != taken {taken}", counters.accepted);
-                        return Err(Error::Conservation { channel: name, detail });
+                        return Err(Error::conservation(&name, &detail));
                     }
                     return Ok(SentCounts { messages: counters.accepted, no_room, ..SentCounts::default() });
                 }

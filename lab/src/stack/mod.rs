@@ -44,7 +44,7 @@ impl Stack {
     pub const EACH: [Self; 3] = [Self::Laxity, Self::PlainUdp, Self::TunedUdp];
 
     fn unknown(found: &str) -> Error {
-        Error::Setup { what: "stack", found: found.to_owned(), expected: "laxity, plain-udp or tuned-udp" }
+        Error::setup("stack", found, "laxity, plain-udp or tuned-udp")
     }
 }
 

@@ -41,7 +41,7 @@ impl FromStr for Clocks {
         let mut clocks = Self::default();
         let mut seen = Vec::new();
         for part in given.split(',') {
-            let unknown = || Error::Usage(format!("--clocks has {part:?}, expected {EXPECTED}"));
+            let unknown = || Error::usage(format!("--clocks has {part:?}, expected {EXPECTED}"));
             let (key, value) = part.trim().split_once('=').ok_or_else(unknown)?;
             if seen.contains(&key) {
                 return Err(unknown());
@@ -59,9 +59,9 @@ impl FromStr for Clocks {
 }
 
 fn span(key: &str, value: &str, most: Duration) -> Result<u64, Error> {
-    let span = text::duration(value).map_err(|error| Error::Usage(format!("--clocks: {key}: {error}")))?;
+    let span = text::duration(value).map_err(|error| Error::usage(format!("--clocks: {key}: {error}")))?;
     if span > most {
-        return Err(Error::Usage(format!("--clocks: {key} is {span}, expected {most} at most")));
+        return Err(Error::usage(format!("--clocks: {key} is {span}, expected {most} at most")));
     }
     Ok(span.as_nanos())
 }
@@ -70,13 +70,13 @@ fn drift(value: &str) -> Result<i32, Error> {
     let number = value.strip_suffix("ppm").and_then(|number| number.trim().parse().ok());
     number.filter(|ppm: &i32| ppm.unsigned_abs() <= MOST_DRIFT_PPM.unsigned_abs()).ok_or_else(|| {
         let limits = format!("a whole number from -{MOST_DRIFT_PPM}ppm to {MOST_DRIFT_PPM}ppm");
-        Error::Usage(format!("--clocks: drift is {value:?}, expected {limits}, such as 100ppm"))
+        Error::usage(format!("--clocks: drift is {value:?}, expected {limits}, such as 100ppm"))
     })
 }
 
 fn step(value: &str) -> Result<(u64, u64), Error> {
     let wrong =
-        || Error::Usage(format!("--clocks: step is {value:?}, expected SPAN@PERCENT%, 0% to 100%, such as 3ms@50%"));
+        || Error::usage(format!("--clocks: step is {value:?}, expected SPAN@PERCENT%, 0% to 100%, such as 3ms@50%"));
     let (by, at) = value.split_once('@').ok_or_else(wrong)?;
     let percent: Option<u64> = at.strip_suffix('%').and_then(|percent| percent.parse().ok());
     let percent = percent.filter(|percent| *percent <= 100).ok_or_else(wrong)?;
@@ -117,12 +117,12 @@ fn failed(error: io::Error) -> Error {
     let text = format!("a time namespace for host a: {error}");
     match error.kind() {
         PermissionDenied | ReadOnlyFilesystem => {
-            Error::NotPermitted(format!("--clocks needs root (CAP_SYS_ADMIN, CAP_SYS_TIME), so try sudo; {text}"))
+            Error::not_permitted(format!("--clocks needs root (CAP_SYS_ADMIN, CAP_SYS_TIME), so try sudo; {text}"))
         }
-        InvalidInput | NotFound | Unsupported => Error::NotPermitted(format!(
+        InvalidInput | NotFound | Unsupported => Error::not_permitted(format!(
             "--clocks needs a kernel with time namespaces (Linux 5.6, CONFIG_TIME_NS); {text}"
         )),
-        _ => Error::Lab { status: 5, text: format!("--clocks: {text}") },
+        _ => Error::Other { status: 5, text: format!("--clocks: {text}") },
     }
 }
 

@@ -86,10 +86,10 @@ pub fn run(command: &dyn Command) -> u8 {
 fn task() -> Result<Task, Error> {
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);
-    let usage = |detail: String| Error::Usage(format!("this is a process of `laxity lab run`: {detail}"));
+    let usage = |detail: String| Error::usage(format!("this is a process of `laxity lab run`: {detail}"));
     read.map_err(|error| usage(error.to_string()))?;
     let task: Task = serde_json::from_str(&line).map_err(|error| usage(error.to_string()))?;
-    let trouble = |error: io::Error| Error::Lab { status: 5, text: format!("becoming a host of the lab: {error}") };
+    let trouble = |error: io::Error| Error::Other { status: 5, text: format!("becoming a host of the lab: {error}") };
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| trouble(error.into()))?;
     // If it was gone before, there will be no signal.
     if getppid().map(|parent| parent.as_raw_nonzero().get()) != i32::try_from(task.parent).ok() {
@@ -225,7 +225,7 @@ fn accept(listener: &Listener, over: &AtomicBool) -> Option<Receiver> {
 fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
     let of_the_lab = pair::addresses(HostName::B);
     if flood.to.is_empty() || flood.to.iter().any(|to| !of_the_lab.iter().any(|found| found.address == to.ip())) {
-        return Err(Error::Usage("a flood goes to addresses of the lab only".to_owned()));
+        return Err(Error::usage("a flood goes to addresses of the lab only"));
     }
     let ground = LoadTargets::lab(&of_the_lab.map(|found| (found.address, found.network_bits)))?;
     tell(&Event::Ready);
@@ -356,8 +356,10 @@ fn connect(
     stream: &Stream,
     notes: &mut Vec<String>,
 ) -> Result<(Sender, Option<WorkloadRow>), Error> {
-    let refused = |error| match error {
-        error @ LaxityError::Refused { .. } => Error::Refused { channel: stream.name.clone(), error: Box::new(error) },
+    let refused = |error: LaxityError| match error {
+        LaxityError::Refused { .. } => {
+            Error::Other { status: error.exit_status(), text: format!("{} is {error}", stream.name) }
+        }
         error => error.into(),
     };
     let Some(deadline) = stream.deadline_ns else {

@@ -39,7 +39,7 @@ fn check_name(name: &str) -> Result<(), Error> {
     let can_be = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.bytes().all(can_be) {
         let problem = format!("--name: expected 1 to {NAME_MAX} letters, digits, - and _, and no - first");
-        return Err(Error::Usage(problem));
+        return Err(Error::usage(problem));
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ impl UnfinishedLab<'_> {
     fn create(&mut self, host: HostName) -> Result<(), Error> {
         let name = namespace_name(self.lab, host);
         let trouble = |error: io::Error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Error::Usage(format!(
+            io::ErrorKind::AlreadyExists => Error::usage(format!(
                 "there is a network namespace {name} already; `laxity lab down{}` removes the lab {}, another --name makes another one",
                 named(self.lab),
                 self.lab
@@ -113,7 +113,7 @@ pub fn up(lab: &str, size: Size, stopped: impl Fn() -> bool) -> Result<MadeLab<'
     check_name(lab)?;
     let mut half = UnfinishedLab { lab, made: Vec::new() };
     let go_on = || match stopped() {
-        true => Err(Error::Lab { status: 1, text: "interrupted: what was made is taken back".to_owned() }),
+        true => Err(Error::Other { status: 1, text: "interrupted: what was made is taken back".to_owned() }),
         false => Ok(()),
     };
     for host in HostName::BOTH {
@@ -177,7 +177,7 @@ pub fn down(lab: &str) -> Result<RemovedLab<'_>, Error> {
     }
     if found.is_empty() {
         let (a, b) = (namespace_name(lab, HostName::A), namespace_name(lab, HostName::B));
-        return Err(Error::Usage(format!("there is no lab {lab}: neither a network namespace {a} nor {b}")));
+        return Err(Error::usage(format!("there is no lab {lab}: neither a network namespace {a} nor {b}")));
     }
     let inside = inhabitants(found.iter().filter_map(|(_, _, namespace)| namespace.as_ref()));
     let mut removed = Vec::new();
@@ -220,7 +220,7 @@ pub fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<Infallib
     let Some(namespace) = Namespace::named(&name).map_err(|error| failed(&format!("entering {name}"), &error))? else {
         let problem =
             format!("there is no lab {lab}: no network namespace {name}; `laxity lab up{}` makes it", named(lab));
-        return Err(Error::Usage(problem));
+        return Err(Error::usage(problem));
     };
     let trouble = |error: io::Error| failed(&format!("entering {name}"), &error);
     if !is_marked(&directory(lab, host), &namespace).map_err(trouble)? {
@@ -231,7 +231,7 @@ pub fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<Infallib
     let (program, arguments) = command.split_first().expect("the command line demands one");
     // Only if this fails we are still here.
     let source = Command::new(program).args(arguments).exec();
-    Err(Error::Lab { status: 2, text: format!("{}: {source}", program.to_string_lossy()) })
+    Err(Error::Other { status: 2, text: format!("{}: {source}", program.to_string_lossy()) })
 }
 
 /// Shows this process what the host has instead of what the machine has: its interfaces, its claims.
@@ -249,7 +249,7 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 /// For a namespace of another program.
 fn no_host(name: &str, advice: &str) -> Error {
-    Error::Usage(format!("the network namespace {name} is no host of a lab: `laxity lab up` did not make it; {advice}"))
+    Error::usage(format!("the network namespace {name} is no host of a lab: `laxity lab up` did not make it; {advice}"))
 }
 
 /// Makes the directory of a host, and notes there which namespace it is of: a namespace that has the name later is no host of a lab.

@@ -153,14 +153,14 @@ pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
 pub(super) fn failed(what: &str, error: &io::Error) -> Error {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, Unsupported};
     match error.kind() {
-        PermissionDenied | ReadOnlyFilesystem => Error::NotPermitted(format!(
+        PermissionDenied | ReadOnlyFilesystem => Error::not_permitted(format!(
             "a lab needs root (CAP_SYS_ADMIN, CAP_NET_ADMIN) on a host that lets it make network namespaces, so try sudo; \
              {what}: {error}"
         )),
-        Unsupported => Error::NotPermitted(format!(
+        Unsupported => Error::not_permitted(format!(
             "a lab needs a kernel with network namespaces and virtual Ethernet (veth); {what}: {error}"
         )),
-        _ => Error::Lab { status: 5, text: format!("{what}: {error}") },
+        _ => Error::Other { status: 5, text: format!("{what}: {error}") },
     }
 }
 

@@ -82,7 +82,7 @@ impl Process {
         role: Role,
         said: &Sender<(ProcessName, Option<Event>)>,
     ) -> Result<Self, Error> {
-        let trouble = |source| Error::Lab { status: 5, text: format!("starting {who}: {source}") };
+        let trouble = |source| Error::Other { status: 5, text: format!("starting {who}: {source}") };
         let mut child = Command::new("/proc/self/exe")
             .arg0("laxity")
             .args(["lab", "host"])
@@ -179,7 +179,7 @@ impl EventQueue<'_> {
             if until_stopped && (self.stopped)() {
                 return Ok(None);
             }
-            let lost = |who: ProcessName, what: &str| Error::Lab { status: 5, text: format!("{who} {what}") };
+            let lost = |who: ProcessName, what: &str| Error::Other { status: 5, text: format!("{who} {what}") };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < PATIENCE => continue,
@@ -200,7 +200,7 @@ impl EventQueue<'_> {
                     }
                 }
                 Some(Event::Failed { status, text }) => {
-                    return Err(Error::Lab { status, text: format!("{who}: {text}") });
+                    return Err(Error::Other { status, text: format!("{who}: {text}") });
                 }
                 Some(event) => {
                     if matches!(event, Event::Sent { .. } | Event::Received { .. } | Event::Flooded { .. }) {
@@ -275,7 +275,7 @@ impl StorySetting<'_> {
         let found = end.addresses.iter().find(|found| found.address.is_ipv6() == self.story.ipv6 && found.vlan == vlan);
         found
             .map(|found| found.address)
-            .ok_or_else(|| Error::NotPermitted("--vlan: this kernel has no VLANs (8021q); do without it".to_owned()))
+            .ok_or_else(|| Error::not_permitted("--vlan: this kernel has no VLANs (8021q); do without it"))
     }
 
     fn play(&self) -> Result<Outcome, Error> {
@@ -312,7 +312,7 @@ impl StorySetting<'_> {
             &said,
         )?;
         let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false)? else {
-            return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+            return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
         };
         if attack.floods() && self.tags() {
             notes.push(
@@ -340,7 +340,7 @@ impl StorySetting<'_> {
         }
 
         if (self.story.stopped)() {
-            return Err(Error::Lab {
+            return Err(Error::Other {
                 status: 1,
                 text: "interrupted before the first message: nothing was tested".to_owned(),
             });
@@ -356,7 +356,7 @@ impl StorySetting<'_> {
         };
         drop(playing);
         let Event::Sent { streams: sent, elapsed_ns, host: a } = sent else {
-            return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+            return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
         };
         notes.extend(a.broken());
         if let Some(hogs) = &mut hogs
@@ -371,7 +371,7 @@ impl StorySetting<'_> {
             receiver.end();
         }
         let Some(Event::Received { mut channels, overflow, host: mut b }) = ears.next(ProcessName::B, false)? else {
-            return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
+            return Err(Error::Other { status: 5, text: "host b said something else than expected".to_owned() });
         };
         notes.extend(b.broken());
         notes.extend(channels.iter_mut().filter_map(|channel| channel.note.take()));
@@ -420,7 +420,7 @@ impl StorySetting<'_> {
                 elapsed_ns,
                 packets_s: per_second(packets, Duration::from_nanos(elapsed_ns)),
             }),
-            _ => Err(Error::Lab { status: 5, text: "the flood said something else than expected".to_owned() }),
+            _ => Err(Error::Other { status: 5, text: "the flood said something else than expected".to_owned() }),
         }
     }
 }

@@ -99,18 +99,16 @@ impl WireConfig {
 
     fn validate(&self) -> Result<(), Error> {
         let range = |what, found: usize, least: usize, most: usize, expected| {
-            if (least..=most).contains(&found) {
-                Ok(())
-            } else {
-                Err(Error::Setup { what, found: found.to_string(), expected })
-            }
+            if (least..=most).contains(&found) { Ok(()) } else { Err(Error::setup(what, found, expected)) }
         };
         range("queue_packets", self.queue_packets, 1, 100_000, "1 to 100000")?;
         range("packet_bytes", self.packet_bytes, 1, 65_507, "1 to 65507")?;
         let routes = self.targets.len() + 1;
         range("the number of routes", routes, 1, MAX_ROUTES, "1 to 7, the foreign one included")?;
         match self.targets.iter().find(|target| !target.ip().is_loopback()) {
-            Some(target) => Err(Error::NotLoopback(*target)),
+            Some(target) => {
+                Err(Error::usage(format!("{target} is not a loopback address: the wire stays on this host")))
+            }
             None => Ok(()),
         }
     }
@@ -239,12 +237,12 @@ impl Wire {
     /// Stops it and returns its figures. Packets that are still in its queues are lost and not counted.
     ///
     /// # Errors
-    /// [`Error::Panicked`], a bug.
+    /// Its thread panicked, a bug.
     pub fn stop(mut self) -> Result<WireFigures, Error> {
         self.ask_to_stop();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(figures)) => Ok(figures),
-            _ => Err(Error::Panicked("the wire")),
+            _ => Err(Error::panicked("the wire")),
         }
     }
 

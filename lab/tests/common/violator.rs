@@ -40,8 +40,7 @@ impl Violator {
         let to = sender.grant().peer;
         ground.check(to)?;
         let (SocketAddr::V4(from), SocketAddr::V4(to)) = (from, to) else {
-            let expected = "IPv4 addresses";
-            return Err(Error::Setup { what: "the way of forged frames", found: format!("{from} to {to}"), expected });
+            return Err(Error::setup("the way of forged frames", format!("{from} to {to}"), "IPv4 addresses"));
         };
         let (header, packet) = frames_of(sender, first);
         let forger = Forger::open().map_err(|source| Error::System { what: "opening a raw socket", source })?;
