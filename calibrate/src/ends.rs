@@ -10,7 +10,6 @@ use laxity_lab::hosts::{Devices, Hosts};
 use laxity_lab::Error;
 
 /// Loopback; or a pair of virtual interfaces between two network namespaces, which AF_XDP needs.
-#[derive(Debug)]
 pub(super) enum EndPair {
     Loopback,
     Pair { hosts: Hosts, addresses: [SocketAddr; 2] },

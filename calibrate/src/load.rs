@@ -20,7 +20,6 @@ const TICK: StdDuration = StdDuration::from_millis(1);
 const FLOOD_BYTES: usize = 200;
 
 /// The load, while it runs. Dropping it ends it.
-#[derive(Debug)]
 pub(super) struct RunningLoad {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

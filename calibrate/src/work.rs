@@ -73,7 +73,6 @@ impl Pace {
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
 /// The parameters of a run.
-#[derive(Clone, Debug)]
 pub(super) struct RunConfig<'a> {
     pub(super) ends: &'a EndPair,
     /// S.
@@ -88,7 +87,6 @@ pub(super) struct RunConfig<'a> {
 }
 
 /// The result.
-#[derive(Debug)]
 pub(super) struct RunMeasurements {
     /// Of the sender's executive and the receiver's.
     pub(super) histograms: [Arc<Histograms>; 2],

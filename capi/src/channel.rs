@@ -23,15 +23,12 @@ pub const LAXITY_OVERLOAD_DROP: c_int = 1;
 pub const LAXITY_UNKNOWN: u64 = u64::MAX;
 
 /// Waits for channels that peers open to one name. Threads: one at a time.
-#[derive(Debug)]
 pub struct Listener(InnerListener);
 
 /// The sending end of a channel. Threads: one at a time; it may move between threads.
-#[derive(Debug)]
 pub struct Sender(InnerSender);
 
 /// The receiving end of a channel. Threads: one at a time; it may move between threads.
-#[derive(Debug)]
 pub struct Receiver {
     receiver: InnerReceiver,
     /// A message that the caller's buffer had no room for.

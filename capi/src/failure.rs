@@ -27,7 +27,6 @@ pub const LAXITY_BAD_ARGUMENT: c_int = -3;
 pub const LAXITY_INTERNAL: c_int = -4;
 
 /// The reason why a call failed.
-#[derive(Debug)]
 pub(crate) struct Failure {
     status: c_int,
     text: String,

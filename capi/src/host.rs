@@ -28,7 +28,6 @@ pub const LAXITY_PLACEMENT_AUTO: c_int = 3;
 
 /// A host: the executive that sends and receives its channels. Threads: every function that takes a host may be called from any thread at any time,
 /// except laxity_host_free().
-#[derive(Debug)]
 pub struct Host(pub(crate) Inner);
 
 /// The parameters of a host. Begin with laxity_host_config_default().

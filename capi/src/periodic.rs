@@ -8,7 +8,6 @@ use crate::failure::{borrowed, borrowed_mut, give, give_object, guarded, guarded
 use crate::upcalls::{UpcallFigures, UpcallSpec, Upcalls, spec};
 
 /// A loop that runs every period, on the thread that made it. Threads: all of its functions are for that thread alone.
-#[derive(Debug)]
 pub struct Periodic(Inner);
 
 /// A turn of the loop.

@@ -27,7 +27,6 @@ pub enum Progress {
 
 /// A run of an upcall, as its handler sees it: valid until the handler returns, on the handler's thread alone. The functions that take a run accept
 /// null, and then answer as if nothing were left.
-#[derive(Debug)]
 pub struct Run {
     _opaque: [u8; 0],
 }

@@ -48,11 +48,9 @@ pub enum State {
 }
 
 /// The upcalls of one thread. Threads: every function that takes it may be called from any thread at any time, except laxity_upcalls_free().
-#[derive(Debug)]
 pub struct Upcalls(pub(crate) InnerUpcalls);
 
 /// An upcall. Threads: as laxity_upcalls; laxity_upcall_close() ends it, in its own handler, too.
-#[derive(Debug)]
 pub struct Upcall(InnerUpcall);
 
 /// The parameters of a thread of upcalls. Begin with laxity_upcalls_config_default().

@@ -8,7 +8,6 @@
 //! ratio says little. Pairs that others disturbed are repeated, within bounds.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

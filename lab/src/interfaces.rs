@@ -36,7 +36,6 @@ pub struct Veth<'a> {
 }
 
 /// The kernel's tables of one network namespace, to be read as [`Netlink`] and to be changed.
-#[derive(Debug)]
 pub struct Interfaces(Netlink);
 
 impl Deref for Interfaces {

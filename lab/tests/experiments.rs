@@ -5,7 +5,7 @@ mod common;
 
 use common::{alone, setup};
 use laxity_core::processor::Preemption;
-use laxity_lab::{Attack, Error, Experiment, ScenarioOutcome, Stack, Workload, run_with};
+use laxity_lab::{Attack, Experiment, ScenarioOutcome, Stack, Workload, run_with};
 
 /// Runs one, and checks that everything adds up.
 fn experiment(attack: Attack, experiment: Experiment) -> ScenarioOutcome {

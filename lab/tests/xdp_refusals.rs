@@ -216,7 +216,7 @@ fn a_child_that_finds_a_queue_busy() {
     }
     let before = descriptors();
     let start = now();
-    let error = Xdp::open(&config(Side::A.v4())).unwrap_err();
+    let error = Xdp::open(&config(Side::A.v4())).err().unwrap();
     let waited = now().since(start);
     assert!(waited >= Duration::from_secs(3), "{waited}");
     assert_eq!(descriptors(), before, "sockets, maps and programs are closed");
@@ -244,7 +244,7 @@ fn a_queue_that_stays_busy_is_no_ones_loss() {
         assert_eq!((sockets(&lab, Side::A), lab.program(Side::A)), (with_it, None));
         // Here, too, where the process goes on.
         let quick = XdpConfig { patience: Duration::from_millis(50), ..config(Side::A.v4()) };
-        let error = Host::open(&lab, Side::A, quick).unwrap_err();
+        let error = Host::open(&lab, Side::A, quick).err().unwrap();
         assert!(matches!(error, XdpError::QueueBusy { queue: found, waited_ms: 50, .. } if found == queue), "{error}");
         assert_eq!(lab.program(Side::A), None);
         // Who has it gives it up.
@@ -284,7 +284,7 @@ fn each_right_that_is_missing_is_told() {
     let needed = [CapabilitySet::NET_ADMIN, CapabilitySet::NET_RAW, CapabilitySet::BPF, CapabilitySet::PERFMON];
     for missing in needed {
         // CAP_SYS_ADMIN stands for most of them.
-        let error = open_without(missing | CapabilitySet::SYS_ADMIN).expect_err(&format!("{missing:?}"));
+        let error = open_without(missing | CapabilitySet::SYS_ADMIN).err().unwrap_or_else(|| panic!("{missing:?}"));
         assert!(matches!(error, XdpError::NotPermitted { .. }), "{missing:?}: {error}");
         let error = error.to_string();
         assert!(
@@ -313,7 +313,7 @@ fn a_child_that_may_lock_little() {
     drop(Xdp::open(&config(Side::A.v4())).unwrap());
     give_up(CapabilitySet::IPC_LOCK).unwrap();
     let before = descriptors();
-    let error = Xdp::open(&config(Side::A.v4())).unwrap_err();
+    let error = Xdp::open(&config(Side::A.v4())).err().unwrap();
     assert_eq!(descriptors(), before, "sockets, maps and programs are closed");
     println!("refused: {error}");
     let XdpError::MemoryLimit { bytes, limit: 65_536, .. } = error else { panic!("{error}") };

@@ -100,7 +100,6 @@ fn refused(problem: impl Into<String>) -> Error {
 }
 
 /// The resources of a host for handlers in the kernel.
-#[derive(Debug)]
 pub(crate) struct HandlerReserve {
     handlers: Arc<Handlers>,
     /// The state of the interface, and of the program that calls the handlers.

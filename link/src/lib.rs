@@ -113,7 +113,6 @@ pub struct Counters {
 }
 
 /// One received frame. Its owner gives it back with [`Frames::free`].
-#[derive(Debug)]
 pub struct Received {
     /// The frame, with the packet at its start.
     pub frame: FrameId,
@@ -267,7 +266,6 @@ pub trait LinkOver<F: Frames>: Link {
 pub const EVENT_CAPACITY: usize = 64;
 
 /// The reports of the network, read but not yet drained by the driver.
-#[derive(Debug)]
 struct PendingEvents {
     waiting: VecDeque<LinkEvent>,
     lost: u64,

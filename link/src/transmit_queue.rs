@@ -15,7 +15,6 @@ use crate::Counters;
 pub(crate) const MAX_RETRIES: u32 = 3;
 
 /// A packet that waits to be handed over.
-#[derive(Debug)]
 pub(crate) struct QueuedPacket {
     pub(crate) frame: FrameId,
     pub(crate) len: usize,
@@ -35,7 +34,6 @@ pub(crate) enum SendOutcome {
     Refused,
 }
 
-#[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub(crate) ring: VecDeque<QueuedPacket>,
     pub(crate) capacity: usize,

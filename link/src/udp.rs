@@ -11,7 +11,6 @@
 //!
 //! Leaves out: pacing (the link scheduler's), segmentation offload, multicast.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -77,15 +76,6 @@ pub struct Udp {
     drops: u32,
     stamps: KernelStamps,
     reports: ErrorReports,
-}
-
-impl fmt::Debug for Udp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Udp")
-            .field("address", &self.socket.address)
-            .field("counters", &self.counters)
-            .finish_non_exhaustive()
-    }
 }
 
 impl AsFd for Udp {
@@ -317,7 +307,6 @@ impl<F: StableFrames> LinkOver<F> for Udp {
 /// set. A datagram that waits was stamped between two readings of both: before the call that found the queue empty last, and after the one that
 /// took it. Of all readings from the first to the second the least difference gives the latest arrival, so no stamp is before the true arrival
 /// unless the clock was set and set back between two readings.
-#[derive(Debug)]
 struct KernelStamps {
     last: WallReading,
     last_but_one: WallReading,

@@ -334,16 +334,16 @@ fn without_a_free_frame_the_kernel_keeps_the_datagrams() {
 fn errors_of_binding_say_what_is_wrong() {
     let first = link("127.0.0.1:0");
     let address = first.local_address();
-    let error = Udp::bind(&UdpConfig::new(address)).unwrap_err();
+    let error = Udp::bind(&UdpConfig::new(address)).err().unwrap();
     assert!(matches!(error, LinkError::AddressInUse { address: found } if found == address));
     assert!(error.to_string().starts_with(&format!("udp {address}: the address is in use;")), "{error}");
 
     // TEST-NET-1 belongs to no host.
-    let error = Udp::bind(&UdpConfig::new("192.0.2.1:0".parse().unwrap())).unwrap_err();
+    let error = Udp::bind(&UdpConfig::new("192.0.2.1:0".parse().unwrap())).err().unwrap();
     assert!(matches!(error, LinkError::AddressNotAvailable { .. }), "{error}");
 
     for batch in [0, MAX_BATCH + 1] {
-        let error = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) }).unwrap_err();
+        let error = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) }).err().unwrap();
         assert_eq!(error.to_string(), format!("udp: batch is {batch}, expected 1 to 1024"));
     }
 }

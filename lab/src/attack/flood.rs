@@ -1,7 +1,6 @@
 //! Datagrams that belong to no channel: from unknown peers that share the bottleneck, or that attack the host itself.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 
 use laxity_core::frames::{Frames, HeapFrames};

@@ -19,7 +19,6 @@ pub(super) struct Stream {
 }
 
 /// Both ends steer what they receive until this is dropped.
-#[derive(Debug)]
 pub(super) struct SteeredEnds {
     server: InterfaceStreams,
     /// The streams, and their places at the server.

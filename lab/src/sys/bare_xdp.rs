@@ -33,7 +33,6 @@ const HEADERS: usize = ETHERNET + headers::BYTES;
 const PORT: usize = HEADERS - 6;
 
 /// One end of the loop. Its program is attached as long as it lives.
-#[derive(Debug)]
 pub struct BareXdp {
     // First what brings frames here, last the memory that they lie in.
     program: Option<Ebpf>,

@@ -18,7 +18,6 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 pub const KEY: u64 = 77;
 
 /// A host's link and its frames.
-#[derive(Debug)]
 pub struct Host {
     pub link: Xdp,
     pub frames: KernelFrames,

@@ -302,7 +302,6 @@ impl StreamReport {
 }
 
 /// The streams of a host. Dropping it removes them.
-#[derive(Debug)]
 pub(crate) struct Streams {
     state: Arc<PriorityLock<WatchState>>,
     /// The lock of one change at a time. Waiting for the kernel is done without the lock that the watch needs.
@@ -321,7 +320,6 @@ pub(crate) struct Streams {
     process: u32,
 }
 
-#[derive(Debug)]
 struct StreamControl {
     netlink: Netlink,
     steering: InterfaceStreams,

@@ -28,12 +28,6 @@ pub struct Netlink {
     answer: Vec<u8>,
 }
 
-impl std::fmt::Debug for Netlink {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Netlink").field("sequence", &self.sequence).finish_non_exhaustive()
-    }
-}
-
 impl Netlink {
     /// Connects to the tables of the calling thread's network namespace.
     ///

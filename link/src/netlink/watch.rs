@@ -24,12 +24,6 @@ pub struct NetlinkWatch {
     datagram: Vec<u8>,
 }
 
-impl std::fmt::Debug for NetlinkWatch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Watch").finish_non_exhaustive()
-    }
-}
-
 impl NetlinkWatch {
     /// A watch of all changes from here on.
     ///

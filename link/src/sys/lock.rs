@@ -29,14 +29,7 @@ unsafe impl<T: Send> Send for PriorityLock<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send> Sync for PriorityLock<T> {}
 
-impl<T> std::fmt::Debug for PriorityLock<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PriorityLock").finish_non_exhaustive()
-    }
-}
-
 /// The value, as long as the calling thread has the lock. It cannot be given to another thread.
-#[derive(Debug)]
 pub struct PriorityGuard<'a, T> {
     lock: &'a PriorityLock<T>,
     _stays: std::marker::PhantomData<*const ()>,

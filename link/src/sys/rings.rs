@@ -25,7 +25,6 @@ const SO_PREFER_BUSY_POLL: libc::c_int = 69;
 const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
 /// Memory that is mapped until it is dropped.
-#[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
@@ -99,7 +98,6 @@ impl Drop for Mapping {
 
 /// One ring. `T` is the place: an address in the region, or a descriptor. Of a ring that the kernel consumes we are the producer, of the others
 /// the consumer.
-#[derive(Debug)]
 pub struct Ring<T> {
     _memory: Mapping,
     producer: NonNull<AtomicU32>,
@@ -207,7 +205,6 @@ pub struct BindTarget {
 }
 
 /// The rings of a queue for frames, by where these begin in the region.
-#[derive(Debug)]
 pub struct FrameSupply {
     /// Frames for the kernel to receive into. It may wait for a system call on one of the queue's sockets before it receives.
     pub fill: Ring<u64>,
@@ -233,7 +230,6 @@ impl FrameSupply {
 }
 
 /// One AF_XDP socket, for one direction.
-#[derive(Debug)]
 pub struct XdpSocket {
     /// Frames that were received, or are to be sent.
     pub ring: Ring<XdpDesc>,

@@ -35,7 +35,6 @@ pub fn wait(descriptors: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Re
 ///
 /// Of the sets that share descriptors, the oldest one of those that are waited for is told of an arrival, and the others sleep on
 /// (EPOLLEXCLUSIVE). If none is waited for, all are told; also of events that come through a descriptor that is an epoll set itself. A set does not keep descriptors open, and forgets those that are closed.
-#[derive(Debug)]
 pub struct WaitSet {
     epoll: OwnedFd,
     /// The shared descriptors, if they can be shut: a set within the set.

@@ -117,7 +117,6 @@ impl Template {
 }
 
 /// An echo request to where packets go (RFC 792, RFC 4443).
-#[derive(Debug)]
 pub(super) struct Echo {
     /// As it leaves.
     pub(super) frame: Vec<u8>,

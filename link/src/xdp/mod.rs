@@ -33,7 +33,6 @@ mod region;
 pub mod steer;
 mod watcher;
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -119,13 +118,6 @@ pub struct Xdp {
     /// Bytes that its frames have taken of the wire so far, for those in other threads.
     wire_bytes: Arc<AtomicU64>,
     events: PendingEvents,
-}
-
-impl fmt::Debug for Xdp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let opened = self.watcher.status.opened();
-        f.debug_struct("Xdp").field("address", &self.local_address()).field("opened", opened).finish()
-    }
 }
 
 impl Xdp {

@@ -27,7 +27,6 @@ struct PeerEntry {
 }
 
 /// The link's table, in the order of addresses.
-#[derive(Debug)]
 pub(super) struct PeerTable {
     known: Vec<PeerEntry>,
     /// As of which change it is.
@@ -37,7 +36,6 @@ pub(super) struct PeerTable {
 }
 
 /// The table that link and watcher share.
-#[derive(Debug)]
 pub(super) struct PeerDirectory {
     changes: AtomicU64,
     /// The peers that the link has, in the order of addresses.

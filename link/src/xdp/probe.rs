@@ -26,14 +26,13 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 const PATIENCE: StdDuration = StdDuration::from_secs(5);
 
 /// Tests for a link, from any thread, whether frames that its program sends back arrive.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Prober {
     pub(super) shared: Arc<WatcherShared>,
     pub(super) handlers: Arc<Handlers>,
 }
 
 /// The test that the watching thread is asked to make: it is in the network namespace of the interface.
-#[derive(Debug)]
 pub(super) struct ProbeRequest {
     peer: SocketAddr,
     handlers: Arc<Handlers>,

@@ -18,7 +18,6 @@ use crate::sys::rings::{self, BindTarget, FrameSupply, Mapping, XdpSocket};
 pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalClass::Control, ArrivalClass::BestEffort];
 
 /// A queue, and what the kernel holds for it. The region outlives the sockets.
-#[derive(Debug)]
 pub(super) struct Queue {
     /// Those of the classes, in the order of [`CLASSES`].
     pub(super) sockets: Vec<XdpSocket>,

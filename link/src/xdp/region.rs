@@ -22,7 +22,6 @@ const BEGIN: usize = KERNEL_HEADROOM + headers::MOST;
 pub(super) const MOST_PACKET: usize = 4096 - BEGIN;
 
 /// A region whose frames the kernel writes to and reads from.
-#[derive(Debug)]
 pub struct KernelFrames {
     pub(super) memory: Arc<Mapping>,
     /// Bytes of a frame: a power of two.

@@ -69,7 +69,6 @@ fn only_thread(name: &str) -> Option<i32> {
 }
 
 /// The streams of an interface.
-#[derive(Debug)]
 pub struct InterfaceStreams {
     steered: StreamProgram,
     /// That which steers, unless the link has it.

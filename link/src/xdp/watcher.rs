@@ -64,14 +64,12 @@ impl XdpStatus {
 }
 
 /// The thread's handle; dropping it ends the thread.
-#[derive(Debug)]
 pub(super) struct Watcher {
     pub(super) shared: Arc<WatcherShared>,
     pub(super) status: Arc<XdpStatus>,
     thread: Option<JoinHandle<()>>,
 }
 
-#[derive(Debug)]
 pub(super) struct WatcherShared {
     pub(super) directory: PeerDirectory,
     wake: Wake,
@@ -94,7 +92,6 @@ impl WatcherShared {
 }
 
 /// The things that it watches.
-#[derive(Debug)]
 pub(super) struct WatchTarget {
     /// The interface that has the addresses.
     pub(super) interface: u32,

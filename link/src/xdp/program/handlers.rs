@@ -34,7 +34,6 @@ const WORDS: usize = 16;
 pub const LONGEST_MESSAGE: usize = 1408;
 
 /// `struct handler`.
-#[derive(Debug)]
 #[repr(C)]
 struct Slot {
     key: AtomicU64,
@@ -76,12 +75,10 @@ struct Slot {
 }
 
 /// The words of one handler.
-#[derive(Debug)]
 #[repr(C)]
 struct Words([AtomicU64; WORDS]);
 
 /// `struct order`.
-#[derive(Debug)]
 #[repr(C)]
 struct Order {
     paid_until: AtomicU64,
@@ -181,7 +178,6 @@ pub struct ReplyTo {
 }
 
 /// The channel and the limits that a handler is installed with.
-#[derive(Debug)]
 pub struct InstallRequest<'a> {
     /// The channel's place at this host.
     pub place: u32,
@@ -211,7 +207,7 @@ pub struct InstallRequest<'a> {
 const NOWHERE: u32 = u32::MAX;
 
 /// Whom a slot is for, and what the executive knows of it.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct SlotTenant {
     is_taken: AtomicU32,
     /// The channel's place, and that of the reply channel, as long as they are there.
@@ -222,7 +218,6 @@ struct SlotTenant {
 }
 
 /// The handlers behind one program.
-#[derive(Debug)]
 pub struct Handlers {
     channels: Arc<MappedArray<Channel>>,
     handled_by: MappedArray<AtomicU64>,
@@ -241,7 +236,6 @@ pub struct Handlers {
 }
 
 /// The position of a channel when its handler was taken out: the next one goes on from there.
-#[derive(Debug)]
 struct HandlerPosition {
     key: u64,
     paid_until: u64,

@@ -34,7 +34,6 @@ pub(super) struct Settings {
 }
 
 /// `struct channel`, in memory that the program reads meanwhile.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Channel {
     pub(super) open: AtomicU32,
@@ -58,7 +57,6 @@ pub(super) struct Sender {
 }
 
 /// `struct drops`, in memory that the program writes meanwhile.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Drops {
     pub(super) too_large: AtomicU64,

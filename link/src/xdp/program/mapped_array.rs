@@ -27,7 +27,6 @@ unsafe impl Atomics for Drops {}
 unsafe impl Atomics for AtomicU64 {}
 
 /// An array map, mapped; unmapped when it is dropped. Read-only ones may be loaded from, relaxed, and not stored to.
-#[derive(Debug)]
 pub(super) struct MappedArray<T> {
     memory: Mapping,
     len: usize,

@@ -107,7 +107,6 @@ pub struct EarlyFigures {
 }
 
 /// Reads what became of the frames since it was made, for a thread that only watches.
-#[derive(Debug)]
 pub(crate) struct CounterReader {
     reasons: OwnedFd,
     /// One value for each processor.
@@ -172,12 +171,6 @@ pub(crate) struct Program {
     dropped: MappedArray<Drops>,
     /// The peer that each place has in `peers`.
     senders: Box<[Option<Sender>]>,
-}
-
-impl std::fmt::Debug for Program {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Program").field("fd", &self.fd).field("link", &self.link).finish_non_exhaustive()
-    }
 }
 
 impl Program {

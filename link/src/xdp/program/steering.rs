@@ -27,7 +27,6 @@ pub(super) const PATHS: [&str; STREAMS + 1] =
     ["path_0", "path_1", "path_2", "path_3", "path_4", "path_5", "path_6", "path_7", "path_of_others"];
 
 /// `struct stream`.
-#[derive(Debug)]
 #[repr(C)]
 struct Stream {
     known_by: AtomicU32,
@@ -50,7 +49,6 @@ struct Stream {
 }
 
 /// `struct steering`.
-#[derive(Debug)]
 #[repr(C)]
 pub(super) struct Steering {
     streams: AtomicU32,
@@ -126,7 +124,7 @@ fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
 }
 
 /// The program's counters, for any thread; reading it takes no system call.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct StreamCounts(Arc<MappedArray<Steering>>);
 
 impl StreamCounts {
@@ -145,12 +143,6 @@ pub(crate) struct StreamProgram {
     handles: Vec<(u32, OwnedFd)>,
     /// The program for the way out, or why there is none: the way in does not need it.
     classifier: Result<OwnedFd, Error>,
-}
-
-impl std::fmt::Debug for StreamProgram {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Steered").field("classifier", &self.classifier).finish_non_exhaustive()
-    }
 }
 
 impl StreamProgram {
