@@ -231,7 +231,7 @@ impl Xdp {
     /// Returns, once, the part that steers the kernel's packets into streams; to be called in the network namespace of the interface.
     pub fn take_steering(&mut self) -> Option<steer::InterfaceStreams> {
         let below = self.watcher.status.opened().index;
-        self.program.steered.take().map(|steered| steer::InterfaceStreams::new(steered, below, None))
+        self.program.steered.take().map(|steered| steered.of(below, None))
     }
 
     /// The channel at `place` has this peer from here on.

@@ -41,8 +41,7 @@ pub use kernel::can_load;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, REASONS, Sender};
 use mapped_array::MappedArray;
 pub use module::{Module, ModuleMap, Notice, Notices};
-pub use steering::{Flow, Protocol, StreamCounts};
-pub(crate) use steering::{STREAMS, StreamProgram};
+pub use steering::{Flow, InterfaceStreams, PolicingRate, Protocol, StreamCounts, THREADS, is_called};
 
 /// The object that lies beside this.
 static OBJECT: &[u8] = aya::include_bytes_aligned!("../demux.bpf.o");
@@ -163,7 +162,7 @@ pub(crate) struct Program {
     /// Those that each of the `reasons` has a value for.
     processors: usize,
     /// Its part for streams, until it is taken.
-    pub(crate) steered: Option<StreamProgram>,
+    pub(crate) steered: Option<InterfaceStreams>,
     channels: Arc<MappedArray<Channel>>,
     /// The handlers of applications behind it.
     pub(crate) handlers: Arc<Handlers>,
@@ -203,7 +202,7 @@ impl Program {
         let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
         let paid_until = MappedArray::writable(take("paid_until")?, CHANNELS + 1)?;
         let dropped = MappedArray::read_only(take("dropped")?, CHANNELS + 1)?;
-        let steered = StreamProgram::load(&mut object)?;
+        let steered = InterfaceStreams::load(&mut object)?;
         Ok(Self {
             steered: Some(steered),
             channels,
