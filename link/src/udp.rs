@@ -15,18 +15,22 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use laxity_core::frames::FrameId;
+use laxity_core::frames::{FrameId, Frames};
 use laxity_core::units::{Duration, Instant};
 
 use crate::sys::{
     self, BoundSocket, NetworkError, PollFd, PollFlags, ReceiveBatch, SendBatch, StableFrames, WallReading, readable,
     wait,
 };
-use crate::transmit_queue::{MAX_RETRIES, QueuedPacket, SendOutcome, TransmitQueue};
+use crate::transmit_queue::{QueuedPacket, TransmitQueue};
 use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, OutOfRange, PendingEvents, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
 pub const MAX_BATCH: usize = 1024;
+
+/// The number of times that a packet is tried again after a report that may concern another peer. Each such report is taken off the
+/// socket, so more than a few in a row mean that they are this packet's own.
+const MAX_RETRIES: u32 = 3;
 
 /// Reports that are read from the error queue at a time: bounds the work that a flood of ICMP messages can cause.
 const MAX_REPORTS: usize = 32;
@@ -145,6 +149,71 @@ impl Udp {
     }
 }
 
+impl Udp {
+    /// Offers what is buffered to the kernel until nothing is left or it would block; returns how many it took.
+    ///
+    /// Ends after at most `batch · (1 + MAX_RETRIES)` calls: each sends, drops, stops or counts against the retries of the head.
+    fn send_buffered<F: Frames>(&mut self, frames: &mut F) -> io::Result<usize> {
+        let Self { socket, transmit_queue: TransmitQueue { ring, blocked, .. }, send, counters, reports, .. } = self;
+        let (socket, ipv6) = (socket.fd.as_fd(), socket.address.is_ipv6());
+        let (mut sent, mut retries) = (0, 0);
+        *blocked = false;
+        while let Some(&QueuedPacket { peer: head, .. }) = ring.front() {
+            let messages = ring.iter().map(|buffered| (&frames.packet(&buffered.frame)[..buffered.len], buffered.peer));
+            let error = match send.send(socket, ipv6, messages) {
+                Ok(count) => {
+                    // A batch ends early without saying why: it may have met, and swallowed, a report.
+                    reports.pending |= count < ring.len();
+                    for buffered in ring.drain(..count) {
+                        counters.sent_frames += 1;
+                        counters.sent_bytes += buffered.len as u64;
+                        frames.free(buffered.frame);
+                    }
+                    (sent, retries) = (sent + count, 0);
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match class(&error) {
+                // After a signal, too: the descriptor is writable still, so a thread that waits for that comes back at once.
+                ErrorClass::WouldBlock | ErrorClass::Interrupted => {
+                    *blocked = true;
+                    break;
+                }
+                ErrorClass::Report(errno) => {
+                    reports.pending = true;
+                    reports.drain(socket)?;
+                    if retries < MAX_RETRIES {
+                        retries += 1;
+                        continue;
+                    }
+                    if reports.pending {
+                        // A flood of reports, too many for one call: they may explain it, so the packet stays.
+                        *blocked = true;
+                        break;
+                    }
+                    // No report about another packet explains it: it is this packet's own.
+                    if errno == libc::EMSGSIZE {
+                        reports.sent_too_large += 1;
+                        reports.events.push(LinkEvent::TooLarge { peer: head, mtu_bytes: reports.local_mtu_bytes });
+                    } else {
+                        reports.events.push(LinkEvent::Unreachable(head));
+                    }
+                }
+                ErrorClass::Packet => {}
+                ErrorClass::Link => return Err(error),
+            }
+            // It will never be taken.
+            if let Some(refused) = ring.pop_front() {
+                counters.send_dropped += 1;
+                frames.free(refused.frame);
+            }
+            retries = 0;
+        }
+        Ok(sent)
+    }
+}
+
 impl Link for Udp {
     fn local_address(&self) -> SocketAddr {
         self.socket.address
@@ -194,49 +263,10 @@ impl Link for Udp {
 
 impl<F: StableFrames> LinkOver<F> for Udp {
     fn flush(&mut self, frames: &mut F) -> io::Result<usize> {
-        let Self { socket, transmit_queue, send, counters, reports, .. } = self;
-        let (socket, ipv6) = (socket.fd.as_fd(), socket.address.is_ipv6());
-        let result = transmit_queue.flush(frames, counters, |ring, frames, attempt| {
-            let messages = ring.iter().map(|buffered| (&frames.packet(&buffered.frame)[..buffered.len], buffered.peer));
-            let error = match send.send(socket, ipv6, messages) {
-                Ok(count) => {
-                    // A batch ends early without saying why: it may have met, and swallowed, a report.
-                    reports.pending |= count < ring.len();
-                    return Ok(SendOutcome::Sent(count));
-                }
-                Err(error) => error,
-            };
-            let head = ring[0].peer;
-            match class(&error) {
-                ErrorClass::WouldBlock => Ok(SendOutcome::WouldBlock),
-                // The descriptor is writable still, so a thread that waits for that comes back at once.
-                ErrorClass::Interrupted => Ok(SendOutcome::WouldBlock),
-                ErrorClass::Report(errno) => {
-                    reports.pending = true;
-                    reports.drain(socket)?;
-                    if attempt < MAX_RETRIES {
-                        return Ok(SendOutcome::Retry);
-                    }
-                    if reports.pending {
-                        // A flood of reports, too many for one call: they may explain it, so the packet stays.
-                        return Ok(SendOutcome::WouldBlock);
-                    }
-                    // No report about another packet explains it: it is this packet's own.
-                    if errno == libc::EMSGSIZE {
-                        reports.sent_too_large += 1;
-                        reports.events.push(LinkEvent::TooLarge { peer: head, mtu_bytes: reports.local_mtu_bytes });
-                    } else {
-                        reports.events.push(LinkEvent::Unreachable(head));
-                    }
-                    Ok(SendOutcome::Refused)
-                }
-                ErrorClass::Packet => Ok(SendOutcome::Refused),
-                ErrorClass::Link => Err(error),
-            }
-        });
+        let sent = self.send_buffered(frames);
         // What a partial batch swallowed; without any, this is no system call.
         self.reports.drain(self.socket.fd.as_fd())?;
-        result
+        sent
     }
 
     fn rewrite(&mut self, frames: &mut F, write: impl FnMut(&mut [u8])) {
@@ -508,6 +538,21 @@ mod tests {
                 assert!((40_000..=42_000).contains(&found), "{step}: {found}");
             }
         }
+    }
+
+    #[test]
+    fn an_error_of_the_link_keeps_everything() {
+        let mut link = Udp::bind(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let mut frames = laxity_core::frames::HeapFrames::new(2, 16);
+        let to = link.local_address();
+        for len in 0..2 {
+            link.transmit(frames.take().unwrap(), len, to);
+        }
+        // ENOTSOCK.
+        link.socket.fd = std::fs::File::open("/dev/null").unwrap().into();
+        assert!(link.flush(&mut frames).is_err());
+        assert_eq!((link.buffered(), frames.available(), link.counters()), (2, 0, Counters::default()));
+        assert!(!link.wants_writable());
     }
 
     #[test]

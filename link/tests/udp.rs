@@ -9,6 +9,7 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{self, PollFd, PollFlags, readable, wait};
 use laxity_link::udp::{MAX_BATCH, Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkEvent, LinkOver};
+use proptest::prelude::*;
 use rustix::net::sockopt;
 
 const LIMIT: Duration = Duration::from_secs(10);
@@ -257,6 +258,57 @@ fn a_peer_of_the_wrong_family_is_dropped_alone() {
     assert_eq!(here.flush(&mut frames).unwrap(), 1);
     assert_eq!(collect(&mut there, &mut frames, 1)[0].0, b"kept");
     assert_eq!(here.counters().send_dropped, 1);
+}
+
+/// An address that the kernel always refuses to a socket without SO_BROADCAST, and says so as of a report about an earlier packet (EACCES).
+const REFUSED: &str = "127.255.255.255:9";
+
+#[test]
+fn a_packet_that_is_refused_again_and_again_is_dropped_alone_and_reported() {
+    let (mut here, mut there) = (link("127.0.0.1:0"), link("127.0.0.1:0"));
+    let mut frames = HeapFrames::new(4, 64);
+    let (to, refused) = (there.local_address(), REFUSED.parse().unwrap());
+    for (bytes, peer) in [(b"1", to), (b"2", refused), (b"3", refused), (b"4", to)] {
+        stage(&mut here, &mut frames, bytes, peer);
+    }
+    assert_eq!(here.flush(&mut frames).unwrap(), 2);
+    let seen: Vec<_> = collect(&mut there, &mut frames, 2).into_iter().map(|(bytes, _)| bytes).collect();
+    assert_eq!(seen, [b"1", b"4"]);
+    assert_eq!((here.counters().sent_frames, here.counters().sent_bytes, here.counters().send_dropped), (2, 2, 2));
+    assert_eq!((here.poll_event(), here.poll_event()), (Some(LinkEvent::Unreachable(refused)), None));
+    assert_eq!((here.room(), frames.available()), (16, 4));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(50))]
+
+    /// Whatever the kernel says of each packet: order is kept, and no frame is lost or freed twice.
+    #[test]
+    fn order_and_conservation(script in prop::collection::vec((0usize..5, any::<bool>()), 1..100)) {
+        let (mut here, mut there) = (link("127.0.0.1:0"), link("127.0.0.1:0"));
+        let mut frames = HeapFrames::new(32, 64);
+        // One of another family is refused at once.
+        let peers = [there.local_address(), REFUSED.parse().unwrap(), "[::1]:9".parse().unwrap()];
+        let (mut seen, mut kept) = (Vec::new(), Vec::new());
+        for (number, &(which, flushes)) in script.iter().enumerate() {
+            // Most are taken.
+            let peer = peers[which.saturating_sub(2)];
+            stage(&mut here, &mut frames, &[number as u8], peer);
+            kept.extend((peer == peers[0]).then_some(number as u8));
+            if flushes || here.room() == 0 {
+                here.flush(&mut frames).unwrap();
+                prop_assert_eq!((here.room(), frames.available()), (16, 32));
+                seen.extend(collect(&mut there, &mut frames, kept.len() - seen.len()).into_iter().map(|(bytes, _)| bytes[0]));
+            }
+        }
+        here.flush(&mut frames).unwrap();
+        seen.extend(collect(&mut there, &mut frames, kept.len() - seen.len()).into_iter().map(|(bytes, _)| bytes[0]));
+        let counters = here.counters();
+        prop_assert_eq!(counters.sent_frames, kept.len() as u64);
+        prop_assert_eq!(counters.send_dropped, (script.len() - kept.len()) as u64);
+        prop_assert_eq!(frames.available(), 32);
+        prop_assert_eq!(seen, kept);
+    }
 }
 
 #[test]
