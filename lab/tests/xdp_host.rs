@@ -72,7 +72,7 @@ fn messages_cross_by_the_fast_path() {
     let Some(lab) = Lab::new(2) else { return };
     for ips in [[Side::A.v4(), Side::B.v4()], [Side::A.v6(), Side::B.v6()]] {
         let Some([a, b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
-        println!("{:?}\n{:?}", b.status().notes, b.early().unwrap().opened());
+        println!("{:?}\n{:?}", b.status().notes, &b.early().unwrap().opened);
         exchange(&a, &b);
         took_the_fast_path(&b);
     }

@@ -23,9 +23,9 @@ fn round_trip(ips: [IpAddr; 2], vlan: Option<u16>, mode: Mode) {
     let Some([mut a, mut b]) = hosts(&lab, ips, |config| XdpConfig { mode, vlan, ..config }) else { return };
     let (here, there) = (a.address(), b.address());
     let opened = b.link.status();
-    assert_eq!((opened.opened().vlan, opened.opened().queues), (vlan, 2));
+    assert_eq!((opened.opened.vlan, opened.opened.queues), (vlan, 2));
     if mode != Mode::Any {
-        assert_eq!(opened.opened().mode, mode);
+        assert_eq!(opened.opened.mode, mode);
     }
     a.link.expect_control(0, there).unwrap();
     b.expect(3, here, ArrivalClass::RealTime);
@@ -47,7 +47,7 @@ fn round_trip(ips: [IpAddr; 2], vlan: Option<u16>, mode: Mode) {
         }
     }
     let (a_counters, b_counters) = (a.link.counters(), b.link.counters());
-    println!("{a_counters:?}\n{b_counters:?}\n{:?}\n{:?}", opened.opened(), opened.early());
+    println!("{a_counters:?}\n{b_counters:?}\n{:?}\n{:?}", &opened.opened, opened.early());
     assert_eq!((a_counters.sent_frames, b_counters.received_frames), (80, 80));
     a.flush();
     assert_eq!((a.frames.available(), b.frames.available()), free, "every frame is back");
@@ -322,7 +322,7 @@ fn queues_that_come_later_take_the_sockets_way() {
     }
     let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     let status = b.link.status();
-    assert_eq!(status.opened().queues, 2);
+    assert_eq!(status.opened.queues, 2);
     settle(&mut a, &mut b);
     let counted = |b: &Host| counted(&lab, b, b.address());
     let before = counted(&b);
@@ -369,7 +369,7 @@ fn queues_that_are_driven_cannot_be_taken_away() {
     drop(b);
     until("the kernel has let go of them", || lab.set_channels(Side::B, 1, 2).is_ok());
     let b = Host::open(&lab, Side::B, config(Side::B.v4())).unwrap();
-    assert_eq!(b.link.status().opened().queues, 1);
+    assert_eq!(b.link.status().opened.queues, 1);
 }
 
 #[test]

@@ -126,7 +126,7 @@ struct PeriodBudget {
 impl HandlerReserve {
     pub(crate) fn new(link: &Xdp, whole: Duration, (is_keyed, has_ceiling): (bool, bool), platform: Platform) -> Self {
         // Otherwise replies leave as the kernel's own packets do.
-        let prober = (link.status().opened().mode == Mode::Native).then(|| link.prober());
+        let prober = (link.status().opened.mode == Mode::Native).then(|| link.prober());
         let left = Mutex::new(PeriodBudget { whole, now: whole, later: Vec::new() });
         Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, left }
     }

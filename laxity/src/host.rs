@@ -255,7 +255,7 @@ impl Host {
                  bound contains {cost} in {period} for them",
                 allowance.frames_per_second,
                 allowance.cost,
-                status.opened().drop_cost,
+                status.opened.drop_cost,
                 options.frame_overhead
             ));
             early = Some((status, allowance));

@@ -215,7 +215,7 @@ pub struct DropAllowance {
 
 impl DropAllowance {
     pub(crate) fn new(status: &XdpStatus, options: &XdpOptions) -> Self {
-        let cost = status.opened().drop_cost + options.frame_overhead;
+        let cost = status.opened.drop_cost + options.frame_overhead;
         Self { frames_per_second: options.dropped_per_second, cost }
     }
 
@@ -309,7 +309,7 @@ fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketA
             peers: config.advanced.channels,
             ..xdp_config(address, options)
         })?;
-        let notes = link.status().opened().notes.clone();
+        let notes = link.status().opened.notes.clone();
         Ok(BoundLink { wire: LinkWithFrames::Xdp(Box::new(link), frames), notes })
     };
     match &config.link {

@@ -291,7 +291,7 @@ pub struct ByClass {
 
 impl EarlySnapshot {
     pub(crate) fn new(status: &XdpStatus, allowed: DropAllowance) -> Self {
-        let opened = status.opened();
+        let opened = &status.opened;
         let early = status.early();
         let EarlyFigures { passed, taken, no_frame, most_dropped_per_second, .. } = early;
         let [real_time, control, best_effort] = early.full;

@@ -3,9 +3,6 @@
 #[path = "../../../link/src/xdp/headers.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]
 mod headers;
-#[path = "../../../link/src/xdp/mode.rs"]
-#[allow(dead_code, reason = "the link uses all of it")]
-mod mode;
 mod module;
 #[path = "../../../link/src/xdp/program/mod.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]

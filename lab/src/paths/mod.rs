@@ -214,7 +214,7 @@ impl PathEnds {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let status = self.laxity_xdp[1].link.status();
-        let (opened, counters) = (status.opened(), self.laxity_xdp[1].link.counters());
+        let (opened, counters) = (&status.opened, self.laxity_xdp[1].link.counters());
         notes.push(format!(
             "AF_XDP in {} mode, {}",
             opened.mode,

@@ -4,9 +4,7 @@ use std::net::SocketAddr;
 
 use laxity_core::units::Duration;
 
-use super::program::EarlyFigures;
-
-pub use super::mode::Mode;
+use super::program::{EarlyFigures, Mode};
 
 /// The executive's own thread drives the interface's queue when it looks, instead of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,6 @@ mod config;
 mod error;
 pub mod handler;
 mod headers;
-mod mode;
 mod open;
 mod peers;
 mod probe;
@@ -43,9 +42,9 @@ use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::{EarlyHandling, ExpectedChannel};
 use laxity_core::units::Duration;
 
-pub use config::{BusyPoll, Mode, OpenedXdp, XdpConfig};
+pub use config::{BusyPoll, OpenedXdp, XdpConfig};
 pub use error::XdpError;
-pub use program::{EarlyFigures, can_load as can_load_program};
+pub use program::{EarlyFigures, Mode, can_load as can_load_program};
 pub use region::KernelFrames;
 pub use watcher::XdpStatus;
 
@@ -230,7 +229,7 @@ impl Xdp {
 
     /// Returns, once, the part that steers the kernel's packets into streams; to be called in the network namespace of the interface.
     pub fn take_steering(&mut self) -> Option<steer::InterfaceStreams> {
-        let below = self.watcher.status.opened().index;
+        let below = self.watcher.status.opened.index;
         self.program.steered.take().map(|steered| steered.of(below, None))
     }
 

@@ -13,11 +13,11 @@ use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
 use super::Xdp;
-use super::config::{Mode, OpenedXdp, XdpConfig};
+use super::config::{OpenedXdp, XdpConfig};
 use super::error::XdpError;
 use super::headers::{self, Template, ip_and_udp};
 use super::peers::PeerTable;
-use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
+use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Mode, Program, Settings, TestRun};
 use super::queue::{CLASSES, Queue};
 use super::region::{KernelFrames, MOST_PACKET};
 use super::watcher::{WatchTarget, Watcher};

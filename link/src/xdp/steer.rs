@@ -16,10 +16,9 @@
 use std::io;
 
 use super::error::XdpError;
-use super::mode::Mode;
 use super::open::{of_attach, of_program};
-use super::program::Program;
 pub use super::program::{Flow, InterfaceStreams, PolicingRate, Protocol, StreamCounts, THREADS, is_called};
+use super::program::{Mode, Program};
 use crate::netlink::Netlink;
 
 impl InterfaceStreams {

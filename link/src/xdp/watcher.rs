@@ -29,7 +29,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The status of the link, for any thread.
 #[derive(Debug)]
 pub struct XdpStatus {
-    opened: OpenedXdp,
+    /// The properties of the link as it was opened.
+    pub opened: OpenedXdp,
     early: Mutex<EarlyFigures>,
     /// Frames that were lost for want of room, whatever their class.
     pub(super) overflow: AtomicU64,
@@ -41,11 +42,6 @@ pub struct XdpStatus {
 }
 
 impl XdpStatus {
-    /// The properties of the link as it was opened.
-    pub fn opened(&self) -> &OpenedXdp {
-        &self.opened
-    }
-
     /// The counters of frames before they came here.
     pub fn early(&self) -> EarlyFigures {
         *self.early.lock().unwrap_or_else(PoisonError::into_inner)

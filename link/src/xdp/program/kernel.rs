@@ -208,9 +208,4 @@ pub(crate) struct TestRun {
 
 impl TestRun {
     pub(crate) const DROP: u32 = 1;
-    // For tests and the fuzz target.
-    #[allow(dead_code)]
-    pub(crate) const PASS: u32 = 2;
-    #[allow(dead_code)]
-    pub(crate) const REDIRECT: u32 = 4;
 }

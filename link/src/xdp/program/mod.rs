@@ -30,8 +30,6 @@ use aya::{Ebpf, EbpfLoader};
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 
-pub(crate) use super::mode::Mode;
-
 pub(crate) use error::Error;
 pub use handlers::{
     HandlerCounts, HandlerError, Handlers, InstallRequest, InstalledHandler, LONGEST_MESSAGE, MOST_HANDLERS, ReplyTo,
@@ -51,6 +49,28 @@ const DEMULTIPLEX: &str = "demultiplex";
 pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
 /// Queues of an interface that it looks at; what comes in on others is the kernel's.
 pub(crate) const MOST_QUEUES: u32 = QUEUES;
+
+/// The place in the kernel where the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// In the driver, or where the driver cannot, as soon as the kernel has a buffer.
+    #[default]
+    Any,
+    /// In the driver.
+    Native,
+    /// As soon as the kernel has a buffer: any interface can.
+    Generic,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Any => "any",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
 
 /// Which frames are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,6 +9,9 @@ pub(super) const PEER: &str = "192.0.2.1:40000";
 const PEER6: &str = "[2001:db8::1]:40000";
 pub(super) const HERE: &str = "192.0.2.9:5709";
 const HERE6: &str = "[2001:db8::9]:5709";
+/// Verdicts of the kernel's, beside those of [`TestRun`].
+const PASS: u32 = 2;
+const REDIRECT: u32 = 4;
 /// Some eleven days.
 const NEVER: Duration = Duration::from_secs(1_000_000);
 
@@ -226,19 +229,19 @@ fn a_queue_without_a_socket_is_the_kernels() {
     let verdict =
         |program: &Program, frame: &[u8], queue| program.test_run(frame, Some((two, queue)), 1).unwrap().verdict;
     for (queue, of_data, of_control) in [
-        (0, TestRun::REDIRECT, TestRun::REDIRECT),
-        (1, TestRun::PASS, TestRun::PASS),
-        (2, TestRun::REDIRECT, TestRun::PASS),
+        (0, REDIRECT, REDIRECT),
+        (1, PASS, PASS),
+        (2, REDIRECT, PASS),
         // More queues than the program has places for.
-        (MOST_QUEUES, TestRun::PASS, TestRun::PASS),
-        (MOST_QUEUES + 5, TestRun::PASS, TestRun::PASS),
+        (MOST_QUEUES, PASS, PASS),
+        (MOST_QUEUES + 5, PASS, PASS),
     ] {
         assert_eq!(verdict(&program, &data, queue), of_data, "queue {queue}");
         assert_eq!(verdict(&program, &asks, queue), of_control, "queue {queue}");
     }
     clear_socket(&mut program, 2, ArrivalClass::RealTime);
     clear_socket(&mut program, 2, ArrivalClass::RealTime);
-    assert_eq!(verdict(&program, &data, 2), TestRun::PASS);
+    assert_eq!(verdict(&program, &data, 2), PASS);
     assert!(program.set_socket(MOST_QUEUES, ArrivalClass::RealTime, sockets[0].as_fd()).is_err());
     assert!(program.set_socket(0, ArrivalClass::RealTime, io::stdin().as_fd()).is_err());
 }
