@@ -19,8 +19,7 @@ use laxity_core::frames::{FrameId, Frames};
 use laxity_core::units::{Duration, Instant};
 
 use crate::sys::{
-    self, BoundSocket, NetworkError, PollFd, PollFlags, ReceiveBatch, SendBatch, StableFrames, WallReading, readable,
-    wait,
+    self, Batch, BoundSocket, NetworkError, PollFd, PollFlags, StableFrames, WallReading, readable, wait,
 };
 use crate::transmit_queue::{QueuedPacket, TransmitQueue};
 use crate::{Counters, Link, LinkError, LinkEvent, LinkOver, OutOfRange, PendingEvents, Received};
@@ -71,8 +70,8 @@ impl UdpConfig {
 pub struct Udp {
     socket: BoundSocket,
     transmit_queue: TransmitQueue,
-    send: SendBatch,
-    receive: ReceiveBatch,
+    send: Batch,
+    receive: Batch,
     /// Frames that wait for datagrams within one call of `receive`; empty between calls.
     armed: Vec<FrameId>,
     pub(crate) counters: Counters,
@@ -115,8 +114,8 @@ impl Udp {
         Ok(Self {
             socket,
             transmit_queue: TransmitQueue::new(config.batch),
-            send: SendBatch::new(config.batch),
-            receive: ReceiveBatch::new(config.batch),
+            send: Batch::new(config.batch),
+            receive: Batch::new(config.batch),
             armed: Vec::with_capacity(config.batch),
             counters: Counters::default(),
             drops: 0,

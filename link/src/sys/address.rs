@@ -2,82 +2,46 @@
 
 use std::mem::size_of;
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::ptr;
 
-/// Room for an address of either family.
+use rustix::net::SocketAddrAny;
+use rustix::net::addr::SocketAddrArg;
+
+/// Room for an address of either family: that of IPv6 is the longer one.
 #[derive(Clone, Copy)]
-#[repr(C)]
-pub(super) union Address {
-    v4: libc::sockaddr_in,
-    v6: libc::sockaddr_in6,
-}
+pub(super) struct Address([u8; size_of::<libc::sockaddr_in6>()]);
 
 impl Address {
     /// Bytes of room.
     pub(super) const BYTES: libc::socklen_t = size_of::<Self>() as libc::socklen_t;
 
     /// No address.
-    pub(super) const fn empty() -> Self {
-        Self {
-            v6: libc::sockaddr_in6 {
-                sin6_family: libc::AF_UNSPEC as libc::sa_family_t,
-                sin6_port: 0,
-                sin6_flowinfo: 0,
-                sin6_addr: libc::in6_addr { s6_addr: [0; 16] },
-                sin6_scope_id: 0,
-            },
-        }
-    }
+    pub(super) const EMPTY: Self = Self([0; Self::BYTES as usize]);
 
     /// `peer` as a socket of the given family wants it, and its length. An address that the family cannot express is passed
     /// on as it is: the kernel refuses it, and the packet is counted like every other refused one.
     pub(super) fn for_socket(peer: SocketAddr, ipv6: bool) -> (Self, libc::socklen_t) {
-        let mut address = Self::empty();
-        match (canonical(peer), ipv6) {
-            (SocketAddr::V4(peer), false) => {
-                address.v4 = libc::sockaddr_in {
-                    sin_family: libc::AF_INET as libc::sa_family_t,
-                    sin_port: peer.port().to_be(),
-                    sin_addr: libc::in_addr { s_addr: u32::from(*peer.ip()).to_be() },
-                    sin_zero: [0; 8],
-                };
-                (address, size_of::<libc::sockaddr_in>() as libc::socklen_t)
-            }
-            (peer, _) => {
-                let peer = match peer {
-                    SocketAddr::V4(peer) => SocketAddrV6::new(peer.ip().to_ipv6_mapped(), peer.port(), 0, 0),
-                    SocketAddr::V6(peer) => peer,
-                };
-                address.v6 = libc::sockaddr_in6 {
-                    sin6_family: libc::AF_INET6 as libc::sa_family_t,
-                    sin6_port: peer.port().to_be(),
-                    sin6_flowinfo: peer.flowinfo(),
-                    sin6_addr: libc::in6_addr { s6_addr: peer.ip().octets() },
-                    sin6_scope_id: peer.scope_id(),
-                };
-                (address, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
-            }
-        }
+        let peer = match (canonical(peer), ipv6) {
+            (SocketAddr::V4(peer), true) => SocketAddrV6::new(peer.ip().to_ipv6_mapped(), peer.port(), 0, 0).into(),
+            (peer, _) => peer,
+        };
+        let mut address = Self::EMPTY;
+        let to = address.0.as_mut_ptr();
+        // SAFETY: rustix gives so many initialised bytes, those of one of the two families, for which there is room.
+        let length = unsafe {
+            peer.with_sockaddr(|from, length| {
+                ptr::copy_nonoverlapping(from.cast::<u8>(), to, length as usize);
+                length
+            })
+        };
+        (address, length)
     }
 
     /// The address that the kernel wrote. Anything but IPv4 and IPv6 becomes `[::]:0`, which is no peer.
     pub(super) fn read(&self) -> SocketAddr {
-        // SAFETY: both variants are plain data that may have any value, all bytes are initialised by `empty`, and both begin
-        // with the family.
-        let family = unsafe { self.v6.sin6_family };
-        match libc::c_int::from(family) {
-            libc::AF_INET => {
-                // SAFETY: as above; the family says that the kernel wrote this variant.
-                let v4 = unsafe { self.v4 };
-                SocketAddr::from((u32::from_be(v4.sin_addr.s_addr).to_be_bytes(), u16::from_be(v4.sin_port)))
-            }
-            libc::AF_INET6 => {
-                // SAFETY: as above.
-                let v6 = unsafe { self.v6 };
-                let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
-                canonical(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
-            }
-            _ => SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)),
-        }
+        // SAFETY: all bytes are initialised, they begin with the family, and each family is plain data of any value that is no longer.
+        let found = unsafe { SocketAddrAny::read(self.0.as_ptr().cast(), Self::BYTES) };
+        SocketAddr::try_from(found).map_or((Ipv6Addr::UNSPECIFIED, 0).into(), canonical)
     }
 }
 
@@ -109,6 +73,6 @@ mod tests {
             assert_eq!(address.read(), back.parse().unwrap(), "{text}");
             assert_eq!(len, if ipv6 { 28 } else { 16 });
         }
-        assert_eq!(Address::empty().read(), "[::]:0".parse().unwrap());
+        assert_eq!(Address::EMPTY.read(), "[::]:0".parse().unwrap());
     }
 }

@@ -28,28 +28,44 @@ const _: () = {
 
 const EMPTY_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
-fn headers(count: usize) -> Box<[libc::mmsghdr]> {
-    // SAFETY: mmsghdr is plain data for which zero (null pointers, no lengths) is a value.
-    (0..count).map(|_| unsafe { zeroed() }).collect()
+/// The values of one received datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram {
+    pub(crate) len: usize,
+    /// It was longer than the frame.
+    pub(crate) truncated: bool,
+    pub(crate) peer: SocketAddr,
+    /// The number of datagrams that the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
+    pub(crate) drops: Option<u32>,
+    /// The type of service (IPv4) or traffic class (IPv6), if it was asked for; else 0.
+    pub(crate) tos: u8,
+    /// The time at which the kernel had it, by CLOCK_REALTIME, ns since the epoch.
+    pub(crate) stamp: Option<u64>,
 }
 
-/// The arrays of one `sendmmsg`.
-pub(crate) struct SendBatch {
+/// The arrays of one `sendmmsg` or `recvmmsg`: a batch is for one of them.
+pub(crate) struct Batch {
     headers: Box<[libc::mmsghdr]>,
     slices: Box<[libc::iovec]>,
     addresses: Box<[Address]>,
+    /// Of what is received.
+    controls: Box<[Control]>,
 }
 
-// SAFETY: the pointers inside are written before each use within one call of `send` and mean nothing outside of it.
-unsafe impl Send for SendBatch {}
+// SAFETY: the pointers inside are written before each use within one call of `send` or `receive`. `datagram` follows only `msg_control`, which points
+// into a box that moves with `self` without changing its address.
+unsafe impl Send for Batch {}
 
-impl SendBatch {
+impl Batch {
     /// Room for `count` datagrams. Allocates now and never again.
     pub(crate) fn new(count: usize) -> Self {
+        // SAFETY: mmsghdr is plain data for which zero (null pointers, no lengths) is a value.
+        let empty = || unsafe { zeroed() };
         Self {
-            headers: headers(count),
+            headers: (0..count).map(|_| empty()).collect(),
             slices: vec![EMPTY_SLICE; count].into(),
-            addresses: vec![Address::empty(); count].into(),
+            addresses: vec![Address::EMPTY; count].into(),
+            controls: vec![Control::default(); count].into(),
         }
     }
 
@@ -74,49 +90,10 @@ impl SendBatch {
             count += 1;
         }
         // SAFETY: `count` headers were filled above. Their addresses and slices are in boxes that `self` owns and does not move;
-        // the bytes are borrowed for 'a, which outlives this call. No control data is given.
+        // the bytes are borrowed for 'a, which outlives this call. No control data is given: this batch receives nothing.
         let sent =
             unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
-    }
-}
-
-/// The values of one received datagram beside its bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Datagram {
-    pub(crate) len: usize,
-    /// It was longer than the frame.
-    pub(crate) truncated: bool,
-    pub(crate) peer: SocketAddr,
-    /// The number of datagrams that the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
-    pub(crate) drops: Option<u32>,
-    /// The type of service (IPv4) or traffic class (IPv6), if it was asked for; else 0.
-    pub(crate) tos: u8,
-    /// The time at which the kernel had it, by CLOCK_REALTIME, ns since the epoch.
-    pub(crate) stamp: Option<u64>,
-}
-
-/// The arrays of one `recvmmsg`.
-pub(crate) struct ReceiveBatch {
-    headers: Box<[libc::mmsghdr]>,
-    slices: Box<[libc::iovec]>,
-    addresses: Box<[Address]>,
-    controls: Box<[Control]>,
-}
-
-// SAFETY: as for `SendBatch`; `datagram` follows only `msg_control`, which points into a box that moves with `self` without
-// changing its address.
-unsafe impl Send for ReceiveBatch {}
-
-impl ReceiveBatch {
-    /// Room for `count` datagrams. Allocates now and never again.
-    pub(crate) fn new(count: usize) -> Self {
-        Self {
-            headers: headers(count),
-            slices: vec![EMPTY_SLICE; count].into(),
-            addresses: vec![Address::empty(); count].into(),
-            controls: vec![Control::default(); count].into(),
-        }
     }
 
     /// Receives into `armed` in order; returns how many were filled, at least one.
@@ -131,7 +108,7 @@ impl ReceiveBatch {
         for ((((header, slice), address), control), frame) in slots.zip(self.controls.iter_mut()).zip(armed) {
             let area = frames.packet_mut(frame);
             *slice = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
-            *address = Address::empty();
+            *address = Address::EMPTY;
             header.msg_hdr.msg_name = ptr::from_mut(address).cast();
             header.msg_hdr.msg_namelen = Address::BYTES;
             header.msg_hdr.msg_iov = slice;

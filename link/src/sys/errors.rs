@@ -24,7 +24,7 @@ pub(crate) struct NetworkError {
 
 /// Takes one report off the queue; `None` if there is none.
 pub(crate) fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<NetworkError>> {
-    let mut address = Address::empty();
+    let mut address = Address::EMPTY;
     // The report, the address of who sent it, and room to spare; `u64` for the alignment of cmsghdr.
     let mut control = [0u64; 32];
     // SAFETY: msghdr is plain data for which zero is a value.

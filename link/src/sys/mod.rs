@@ -42,7 +42,7 @@ pub use wait::{PollFd, PollFlags, WaitSet, readable, wait};
 pub use wake::{Wake, WakeSet};
 pub use wall::{WallClock, vouched_wall, wall_clock};
 
-pub(crate) use batch::{ReceiveBatch, SendBatch};
+pub(crate) use batch::Batch;
 pub(crate) use errors::{NetworkError, next_error};
 pub(crate) use socket::{BoundSocket, open, receive_tos, set_class};
 
