@@ -6,7 +6,6 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use super::error::Error;
 
 // enum bpf_cmd, enum bpf_attach_type, and the flags of IFLA_XDP_FLAGS.
-const MAP_CREATE: libc::c_long = 0;
 const MAP_LOOKUP_ELEM: libc::c_long = 1;
 const MAP_UPDATE_ELEM: libc::c_long = 2;
 const MAP_DELETE_ELEM: libc::c_long = 3;
@@ -107,16 +106,6 @@ pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Resul
     unsafe { element(MAP_UPDATE_ELEM, map, key.as_ptr(), value.as_ptr()) }
 }
 
-#[repr(C)]
-struct CreateAttributes {
-    kind: u32,
-    sizes: [u32; 3],
-    flags: u32,
-    inner: u32,
-    node: u32,
-    name: [u8; 16],
-}
-
 /// As the kernel shows it: at most 15 letters, digits and underscores.
 fn shown(name: &str) -> [u8; 16] {
     let mut shown = [0; 16];
@@ -124,13 +113,6 @@ fn shown(name: &str) -> [u8; 16] {
         *to = from;
     }
     shown
-}
-
-/// Makes a map: bytes of a key, of a value, and most entries.
-pub(super) fn create_map(kind: u32, sizes: [u32; 3], flags: u32, name: &str) -> io::Result<OwnedFd> {
-    let mut attributes = CreateAttributes { kind, sizes, flags, inner: 0, node: 0, name: shown(name) };
-    // SAFETY: those of BPF_MAP_CREATE, without addresses.
-    unsafe { made(MAP_CREATE, &mut attributes) }
 }
 
 #[repr(C)]

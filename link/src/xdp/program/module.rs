@@ -9,8 +9,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use aya::maps::{MapData, RingBuf};
+use aya::maps::{MapData, MapError, RingBuf};
 use aya_obj::generated::{bpf_insn, bpf_map_type};
+use aya_obj::maps::BtfMap;
 use aya_obj::{EbpfSectionKind, Object, ProgramSection};
 use laxity_core::units::Instant;
 
@@ -255,16 +256,19 @@ impl ModuleMap {
         Self::check(name, map)?;
         // No name of the kernel's view has the dot that those of sections begin with.
         let shown = format!("laxity_{}", name.trim_start_matches('.'));
-        let shown: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').take(15).collect();
-        // The types that clang tells of keys and values are of no use here, and stay out.
-        let sizes = [map.key_size(), map.value_size(), map.max_entries()];
-        let fd = kernel::create_map(map.map_type(), sizes, map.map_flags(), &shown);
-        let fd = match fd {
-            Err(why) if why.kind() == io::ErrorKind::InvalidInput => {
+        let shown: String = shown.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_').collect();
+        let mut plain = map.clone();
+        if let aya_obj::Map::Btf(BtfMap { def, .. }) = &mut plain {
+            // The types that clang tells of keys and values are of no use here, and stay out.
+            (def.btf_key_type_id, def.btf_value_type_id) = (0, 0);
+        }
+        let made = match MapData::create(plain, &shown, None) {
+            Err(MapError::CreateError { io_error: why, .. }) if why.kind() == io::ErrorKind::InvalidInput => {
                 return Err(HandlerError::refused(format!("its map {name:?} is none to the kernel: {why}")));
             }
-            made => made.map_err(Error::kernel("a map"))?,
+            made => made.map_err(Error::map)?,
         };
+        let fd = made.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
         let (key_bytes, value_bytes) = (map.key_size() as usize, map.value_size() as usize);
         let made = Self { name: name.to_owned(), fd, key_bytes, value_bytes };
         let is_initial = matches!(map.section_kind(), EbpfSectionKind::Data | EbpfSectionKind::Rodata);
