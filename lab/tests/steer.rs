@@ -2,6 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -169,10 +170,16 @@ fn what_leaves_is_of_the_class_of_its_stream() {
     let (sent, removed) = hosts
         .on(0, || {
             let mut netlink = Netlink::open()?;
-            let sent = netlink.class_packets(interface)?;
-            Ok((sent, [netlink.remove_stream(interface, 0)?, netlink.remove_stream(interface, 0)?]))
+            let device = netlink.interface_by_index(interface)?.expect("it is there").name;
+            let said = Command::new("tc").args(["-s", "class", "show", "dev", &device]).output()?.stdout;
+            Ok((
+                String::from_utf8_lossy(&said).into_owned(),
+                [netlink.remove_stream(interface, 0)?, netlink.remove_stream(interface, 0)?],
+            ))
         })
         .unwrap();
-    let of = |class: u32| sent.iter().find(|(found, _)| *found == class).map(|(_, packets)| *packets);
-    assert_eq!((of(GuardClasses::stream_class(0)), removed), (Some(3), [true, false]));
+    let class = GuardClasses::stream_class(0);
+    let own = sent.split("class htb ").find(|of| of.starts_with(&format!("{:x}:{:x} ", class >> 16, class & 0xFFFF)));
+    assert!(own.is_some_and(|own| own.contains(" bytes 3 pkt ")), "{sent}");
+    assert_eq!(removed, [true, false]);
 }

@@ -250,23 +250,6 @@ impl Netlink {
         self.change_if_there(Message::DelTrafficClass(class))
     }
 
-    /// Packets that each class of an interface has sent so far.
-    ///
-    /// # Errors
-    /// As [`interfaces`](Self::interfaces).
-    pub fn class_packets(&mut self, interface: u32) -> io::Result<Vec<(u32, u64)>> {
-        let answers = self.ask(Message::GetTrafficClass(about(interface)?), NLM_F_DUMP)?;
-        let found = answers.into_iter().filter_map(|answer| {
-            let Message::NewTrafficClass(TcMessage { header, attributes, .. }) = answer else { return None };
-            let packets = attributes.iter().find_map(|attribute| match attribute {
-                TcAttribute::Stats(counted) => Some(u64::from(counted.packets)),
-                _ => None,
-            });
-            Some((header.handle.into(), packets?))
-        });
-        Ok(found.collect())
-    }
-
     /// Removes the guard of an interface: the kernel's own discipline is back. False if there is none: no other discipline is ever removed.
     ///
     /// # Errors
