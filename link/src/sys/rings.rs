@@ -16,7 +16,6 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
     XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpOptionsFlags, XdpRingFlags, XdpRingOffset,
-    XdpStatistics,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -311,14 +310,6 @@ impl XdpSocket {
             }
         }
         Ok(())
-    }
-
-    /// The kernel's counters of this socket.
-    ///
-    /// # Errors
-    /// The kernel's.
-    pub fn statistics(fd: BorrowedFd<'_>) -> io::Result<XdpStatistics> {
-        Ok(sockopt::xdp_statistics(fd)?)
     }
 
     /// True if the device itself reads and writes the region.

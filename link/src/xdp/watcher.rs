@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use laxity_core::units::{Duration, Instant};
+use rustix::net::sockopt::xdp_statistics;
 
 use super::config::OpenedXdp;
 use super::headers::{Mac, Template, ip_and_udp};
@@ -18,7 +19,6 @@ use super::program::{CounterReader, EarlyFigures};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, NetlinkWatch};
 use crate::sys::features::queues;
-use crate::sys::rings::XdpSocket;
 use crate::sys::{Wake, now, readable, wait};
 
 /// The interval at which counters are read.
@@ -183,7 +183,7 @@ impl WatcherThread {
         let Ok(mut figures) = self.watched.observer.reasons() else { return };
         for queue in &self.watched.sockets {
             for (class, socket) in queue.iter().enumerate().take(CLASSES.len()) {
-                let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { return };
+                let Ok(counted) = xdp_statistics(socket) else { return };
                 figures.full[class] += counted.rx_ring_full.unwrap_or(0);
                 // All sockets of a queue tell that of the ring that they share.
                 if class == 0 {
