@@ -37,7 +37,6 @@ pub struct Receiver {
 
 /// The declaration of a real-time channel.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct Contract {
     /// Largest message, bytes.
     pub max_message: u64,
@@ -57,7 +56,6 @@ pub struct Contract {
 
 /// The counters of a receiving channel so far.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
 pub struct ChannelFigures {
     /// Messages that reached the application, late ones included.
     pub delivered: u64,

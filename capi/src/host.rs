@@ -93,10 +93,9 @@ pub(crate) fn address(of: &str, what: &str) -> Result<SocketAddr, Failure> {
 /// executives of the machine.
 #[unsafe(no_mangle)]
 pub extern "C" fn laxity_host_config_default() -> HostConfig {
-    let costs = LAXITY_COSTS_OF_THIS_HOST;
     HostConfig {
         bind: std::ptr::null(),
-        costs,
+        costs: LAXITY_COSTS_OF_THIS_HOST,
         fifo_priority: 70,
         claim_nothing: false,
         lock_memory: true,

@@ -12,7 +12,6 @@ pub struct Periodic(Inner);
 
 /// A turn of the loop.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct Tick {
     /// The time at which the run was released, ns of CLOCK_MONOTONIC.
     pub release_ns: u64,

@@ -8,11 +8,10 @@ use laxity::upcall::{Progress as InnerProgress, UpcallRun};
 use laxity_core::units::Instant;
 
 use crate::channel::LAXITY_UNKNOWN;
-use crate::failure::{Failure, asked, guarded_or};
+use crate::failure::{asked, guarded_or};
 
 /// The result of a handler when it returns. Any other value counts as LAXITY_PROGRESS_FAILED.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// It stopped after an iteration because laxity_run_should_yield() said so: the rest is done when it is called again. If nothing is left, the run
     /// is done.
@@ -41,27 +40,17 @@ pub type FreeState = Option<unsafe extern "C" fn(state: *mut c_void)>;
 
 /// A handler with its state.
 pub(crate) struct StatefulHandler {
-    handler: unsafe extern "C" fn(*mut Run, *mut c_void) -> c_int,
-    state: *mut c_void,
-    free: FreeState,
+    pub(crate) handler: unsafe extern "C" fn(*mut Run, *mut c_void) -> c_int,
+    pub(crate) state: *mut c_void,
+    pub(crate) free: FreeState,
     /// True if its upcall exists: until then the state is the caller's.
-    owns_state: Arc<AtomicBool>,
+    pub(crate) owns_state: Arc<AtomicBool>,
 }
 
 // SAFETY: the header says on which threads handler and state are used, and the caller gave them for that: on one at a time.
 unsafe impl Send for StatefulHandler {}
 
 impl StatefulHandler {
-    pub(crate) fn new(
-        handler: Handler,
-        state: *mut c_void,
-        free: FreeState,
-        owns_state: &Arc<AtomicBool>,
-    ) -> Result<Self, Failure> {
-        let handler = handler.ok_or_else(|| Failure::argument("handler is a null pointer"))?;
-        Ok(Self { handler, state, free, owns_state: Arc::clone(owns_state) })
-    }
-
     pub(crate) fn call(&mut self, run: &mut UpcallRun<'_>) -> InnerProgress {
         let run = std::ptr::from_mut(run).cast::<Run>();
         // SAFETY: the caller gave a function that may be called so; the run is valid until it returns.

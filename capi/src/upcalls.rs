@@ -21,7 +21,6 @@ pub const LAXITY_ANY_PROCESSOR: c_int = -1;
 
 /// The treatment of an upcall whose run has taken more than it declared. It is counted in any case.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overrun {
     /// It is only counted: others may miss because of it, and name it as the cause.
     Count = 0,
@@ -33,7 +32,6 @@ pub enum Overrun {
 
 /// The state of an upcall at the moment.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It was not told to run, was suspended, or has finished.
     Suspended = 0,
@@ -71,7 +69,6 @@ pub struct UpcallsConfig {
 
 /// The declaration of an upcall. A field that is zero has its default, except the period.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct UpcallSpec {
     /// The period, ns: one run in each, to be done by its end; 1 to an hour.
     pub period_ns: u64,
@@ -90,7 +87,6 @@ pub struct UpcallSpec {
 
 /// The time by which an aperiodic run will be done.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct Posted {
     /// The latest time, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
     pub by_ns: u64,
@@ -100,7 +96,6 @@ pub struct Posted {
 
 /// The counters of an upcall so far.
 #[repr(C)]
-#[derive(Clone, Copy, Debug)]
 pub struct UpcallFigures {
     /// Its state at the moment.
     pub state: State,
@@ -270,8 +265,10 @@ unsafe fn create(
         // SAFETY: the caller says so.
         let (upcalls, name, asked) =
             unsafe { (borrowed(upcalls, "upcalls")?, text(name, "name")?, borrowed(asked, "spec")?) };
+        let handler = handler.ok_or_else(|| Failure::argument("handler is a null pointer"))?;
         let owns_state = Arc::default();
-        let mut called = StatefulHandler::new(handler, state, asked.free_state, &owns_state)?;
+        let mut called =
+            StatefulHandler { handler, state, free: asked.free_state, owns_state: Arc::clone(&owns_state) };
         let spec = spec(asked)?;
         let call = move |run: &mut UpcallRun<'_>| called.call(run);
         let created = match is_periodic {
