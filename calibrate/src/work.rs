@@ -152,9 +152,13 @@ pub(super) fn run(
     let (sending, receiving) = (start(run, 0, begin, &histograms[0])?, start(run, 1, begin, &histograms[1])?);
     let listener = receiving.listen("calibrate")?;
     let channels = open(run.groups, run.packet, (&sending, &receiving), &listener)?;
-    let over = AtomicBool::new(false);
+    let over = &AtomicBool::new(false);
     let (from, until) = thread::scope(|scope| {
-        let running = apply(scope, channels, run.priority.map(|_| APPLICATION_PRIORITY), &over);
+        let priority = run.priority.map(|_| APPLICATION_PRIORITY);
+        let running = channels.into_iter().try_for_each(|(sender, receiver, bytes)| {
+            spawn(scope, "calibrate-recv", priority, move || take(receiver, over))?;
+            spawn(scope, "calibrate-send", priority, move || give(sender, bytes, over))
+        });
         let start = now();
         while running.is_ok() && !stop.load(Ordering::Relaxed) && now().since(start) < run.length {
             let left = run.length.saturating_sub(now().since(start));
@@ -213,20 +217,6 @@ fn start(run: &RunConfig<'_>, end: usize, begin: Instant, histograms: &Arc<Histo
         advanced.claims = None;
     });
     run.ends.start(end, config, sampling)
-}
-
-/// A thread that sends and one that receives, for each channel.
-fn apply<'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    channels: Vec<(Sender, Receiver, usize)>,
-    priority: Option<u8>,
-    over: &'scope AtomicBool,
-) -> Result<(), Error> {
-    for (sender, receiver, bytes) in channels {
-        spawn(scope, "calibrate-recv", priority, move || take(receiver, over))?;
-        spawn(scope, "calibrate-send", priority, move || give(sender, bytes, over))?;
-    }
-    Ok(())
 }
 
 /// A thread of that name, with exact timers. Without the right to its priority, other threads are part of what is seen.
