@@ -29,7 +29,6 @@ const _: () = {
 const EMPTY_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
 
 /// The values of one received datagram beside its bytes.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     pub(crate) len: usize,
     /// It was longer than the frame.

@@ -10,7 +10,6 @@ use super::address::Address;
 use super::batch::for_each_control;
 
 /// One report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkError {
     /// The destination of the packet.
     pub(crate) peer: SocketAddr,

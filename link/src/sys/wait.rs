@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_core::units::Duration;
 pub use rustix::event::{PollFd, PollFlags};
 use rustix::event::{Timespec, epoll, poll};
 use rustix::io::Errno;
@@ -120,11 +120,8 @@ const SHARED: u64 = 1;
 
 /// The span for the kernel so that `span` passes by the clock of the process.
 fn timespec(span: Duration) -> Timespec {
-    let span = kernel_span(span);
-    Timespec {
-        tv_sec: i64::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(i64::MAX),
-        tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,
-    }
+    let longest = Timespec { tv_sec: i64::MAX, tv_nsec: 0 };
+    Timespec::try_from(std::time::Duration::from(kernel_span(span))).unwrap_or(longest)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as StdDuration;
 
@@ -47,12 +47,8 @@ impl Prober {
     pub fn probe(&self, peer: SocketAddr) -> Result<(), HandlerError> {
         let (answer, answered) = sync_channel(1);
         self.shared.ask(ProbeRequest { peer, handlers: Arc::clone(&self.handlers), answer });
-        match answered.recv_timeout(PATIENCE + StdDuration::from_secs(2)) {
-            Ok(result) => result,
-            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                Err(HandlerError::NoWayBack { peer, why: "nothing could be tried".to_owned() })
-            }
-        }
+        let answer = answered.recv_timeout(PATIENCE + StdDuration::from_secs(2));
+        answer.unwrap_or_else(|_| Err(HandlerError::NoWayBack { peer, why: "nothing could be tried".to_owned() }))
     }
 }
 

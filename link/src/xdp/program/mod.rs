@@ -179,8 +179,6 @@ pub(crate) struct Program {
     peers: HashMap<MapData, Sender, u64>,
     sockets: XskMap<MapData>,
     reasons: OwnedFd,
-    /// Those that each of the `reasons` has a value for.
-    processors: usize,
     /// Its part for streams, until it is taken.
     pub(crate) steered: Option<InterfaceStreams>,
     channels: Arc<MappedArray<Channel>>,
@@ -239,7 +237,6 @@ impl Program {
             peers,
             sockets,
             reasons,
-            processors,
         })
     }
 
@@ -400,7 +397,7 @@ impl Program {
     /// # Errors
     /// The process has no descriptor left, or the kernel refuses.
     pub(crate) fn observer(&self) -> io::Result<CounterReader> {
-        let counts = vec![0; self.processors].into_boxed_slice();
+        let counts = vec![0; aya::util::nr_cpus().map_err(|(_, source)| source)?].into_boxed_slice();
         let mut reader = CounterReader { reasons: self.reasons.try_clone()?, counts, before: [0; REASONS] };
         reader.before = reader.sums()?;
         Ok(reader)
