@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::{Contract, Service};
@@ -32,6 +32,7 @@ use crate::platform_file;
 use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, RingTimes, SendPath, SendPort};
 use crate::receiver::Receiver;
 use crate::streams::{StreamReport, StreamSpec};
+use crate::sync::locked;
 
 /// The time that the executive's process may take to let an application in.
 const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
@@ -191,7 +192,7 @@ impl ExecutiveConnection {
         while self.putting.load(Ordering::SeqCst) != 0 && StdInstant::now() < until {
             std::thread::sleep(StdDuration::from_micros(50));
         }
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         state.listeners.clear();
         let sending: Vec<(u32, Arc<Port>)> = state
             .channels
@@ -206,14 +207,10 @@ impl ExecutiveConnection {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, ConnectionState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Asks, and waits for the answer.
     fn ask(&self, ask: impl FnOnce(u64) -> AttachRequest) -> Result<TicketAnswer, Error> {
         let (sender, answer) = mpsc::sync_channel(1);
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         // With the lock: who loses the executive forgets those who wait for its answers.
         self.check_running()?;
         state.next_ticket += 1;
@@ -221,7 +218,7 @@ impl ExecutiveConnection {
         state.answers.insert(ticket, sender);
         drop(state);
         if let Err(error) = self.say(&ask(ticket)) {
-            self.state().answers.remove(&ticket);
+            locked(&self.state).answers.remove(&ticket);
             return Err(error);
         }
         match answer.recv().map_err(|_| self.why_gone())? {
@@ -276,13 +273,13 @@ impl ExecutiveConnection {
         let (sender, receiver) = mpsc::channel();
         let name = name.as_str().to_owned();
         // Before it is answered: a channel may come at once.
-        match self.state().listeners.entry(name.clone()) {
+        match locked(&self.state).listeners.entry(name.clone()) {
             Entry::Occupied(_) => return Err(Error::NameInUse(name)),
             Entry::Vacant(place) => place.insert(sender),
         };
         let asked = self.ask(|ticket| AttachRequest::Listen { ticket, name: name.clone(), from });
         if let Err(error) = asked {
-            self.state().listeners.remove(&name);
+            locked(&self.state).listeners.remove(&name);
             return Err(error);
         }
         Ok(receiver)
@@ -324,7 +321,7 @@ impl ExecutiveConnection {
         let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
         let port = Port::new(signal);
         port.assign(place);
-        self.state().channels.insert(place, AttachedChannel { port: Arc::downgrade(&port), is_sent });
+        locked(&self.state).channels.insert(place, AttachedChannel { port: Arc::downgrade(&port), is_sent });
         Ok((memory, grant, port))
     }
 
@@ -340,7 +337,7 @@ impl ExecutiveConnection {
 
     fn hear(self: &Arc<Self>, tell: AttachReply) {
         let answered = |ticket: u64, answer: TicketAnswer| {
-            if let Some(waiting) = self.state().answers.remove(&ticket) {
+            if let Some(waiting) = locked(&self.state).answers.remove(&ticket) {
                 let _ = waiting.send(answer);
             }
         };
@@ -356,7 +353,7 @@ impl ExecutiveConnection {
             | AttachReply::Status { ticket, .. } => answered(ticket, TicketAnswer::Told(tell)),
             AttachReply::Accepted { channel } => {
                 let Ok((port, grant)) = self.received(channel) else { return };
-                let listener = self.state().listeners.get(&grant.name).cloned();
+                let listener = locked(&self.state).listeners.get(&grant.name).cloned();
                 let receiver = Receiver::new(port, None, grant, Arc::clone(self) as Arc<dyn ChannelExecutive>);
                 // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {
@@ -366,7 +363,7 @@ impl ExecutiveConnection {
             AttachReply::Leaving => self.let_go(),
             AttachReply::Ended { place, end, figures } => {
                 // Locked until it is told: a channel that is forgotten meanwhile has its memory given to another one.
-                let state = self.state();
+                let state = locked(&self.state);
                 if let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) {
                     port.set_counted(*figures, true);
                     port.set_end(end);
@@ -377,7 +374,7 @@ impl ExecutiveConnection {
 
     /// The executive's process is gone: what waits for it ends.
     fn lose(&self) {
-        let mut state = self.state();
+        let mut state = locked(&self.state);
         let _ = self.course.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |course| match course {
             course::RUNS => Some(course::LOST),
             course::LEAVES => Some(course::ENDED),
@@ -462,7 +459,7 @@ impl ChannelExecutive for ExecutiveConnection {
 
     fn forget(&self, port: &Arc<Port>) {
         if let Some(place) = port.index().filter(|_| !self.is_copy()) {
-            let mut state = self.state();
+            let mut state = locked(&self.state);
             port.set_end(End::Closed { report: None });
             port.retire();
             state.channels.remove(&place);
@@ -500,7 +497,7 @@ impl ChannelExecutive for ExecutiveConnection {
         if self.is_copy() {
             return;
         }
-        self.state().listeners.remove(name.as_str());
+        locked(&self.state).listeners.remove(name.as_str());
         let _ = self.say(&AttachRequest::Unlisten { name: name.as_str().to_owned() });
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
@@ -38,6 +38,7 @@ use crate::receiver::Receiver;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
 use crate::requests::{RequestQueue, WaitingRequest};
 use crate::signal::Notifier;
+use crate::sync::locked;
 use crate::upcall_figures::UpcallRecord;
 
 /// The time for which a receiving channel that has ended stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
@@ -154,7 +155,7 @@ pub(crate) struct OpenedChannel {
 
 impl HostShared {
     pub(crate) fn state(&self) -> MutexGuard<'_, ControlState> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        locked(&self.state)
     }
 
     /// The bells of other processes and the descriptors that upcalls read, which the executive waits for once it is told so ([`ExecutiveCommand::Serve`]).
@@ -171,7 +172,7 @@ impl HostShared {
 
     /// Hands a command to the executive and wakes it.
     pub(crate) fn command(&self, mut command: ExecutiveCommand) {
-        let mut commands = self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut commands = locked(&self.commands);
         while let Err(rtrb::PushError::Full(back)) = commands.push(command) {
             if self.stopped.load(Ordering::SeqCst) {
                 return;
@@ -522,7 +523,7 @@ impl HostShared {
 
     /// The guarantee of this host for a channel; best effort has none.
     fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
-        let is_withdrawn = || self.published.premises.lock().unwrap_or_else(PoisonError::into_inner).are_withdrawn();
+        let is_withdrawn = || locked(&self.published.premises).are_withdrawn();
         let promises = service.contract().is_some() && !is_withdrawn();
         if promises { self.backing.guarantee(admission) } else { Guarantee::default() }
     }

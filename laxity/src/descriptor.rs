@@ -1,11 +1,12 @@
 //! Descriptors that can be polled for what happens to channels.
 
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use crate::error::Error;
 use crate::port::Port;
+use crate::sync::locked;
 
 /// How often the thread of a shared port looks whether its application is still there.
 const LOOK: StdDuration = StdDuration::from_millis(100);
@@ -20,7 +21,7 @@ impl Port {
         let wake = self.signal.descriptor().map_err(failed)?;
         if self.signal.is_shared {
             // The executive of another process does not know the descriptor.
-            let mut passes_on = self.passes_on.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut passes_on = locked(&self.passes_on);
             if passes_on.is_none() {
                 let port = Arc::downgrade(self);
                 let pass_on = move || {
@@ -38,7 +39,7 @@ impl Port {
 
     /// The channel has ended, and its memory may become another one's: waits until no thread of this port uses it any more.
     pub(crate) fn leave_memory(&self) {
-        let thread = self.passes_on.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = locked(&self.passes_on).take();
         if let Some(thread) = thread {
             let _ = thread.join();
         }

@@ -10,7 +10,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration as StdDuration;
 
 use laxity_core::contract::Contract;
@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::handler::{Handler, HandlerFigures, HandlerRecord, HandlerState, STATE_WORDS};
 use crate::link::DROPPING_PERIOD;
 use crate::port::Port;
+use crate::sync::locked;
 
 /// The kernel's time for a message beside the handler: finding it, copying it, and making a packet of the reply. Assumed; the
 /// benchmark `event-dispatch` measures the sum.
@@ -131,12 +132,8 @@ impl HandlerReserve {
         Self { handlers: link.handlers(), link: link.status(), prober, is_keyed, has_ceiling, platform, left }
     }
 
-    fn left(&self) -> MutexGuard<'_, PeriodBudget> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self, share: Duration, port: &Arc<Port>) -> Result<(), Error> {
-        let mut left = self.left();
+        let mut left = locked(&self.left);
         let whole = left.whole;
         left.take(sys::now(), share, port).map_err(|left| {
             let problem = format!(
@@ -292,8 +289,8 @@ impl KernelHandler {
         let carried = before.as_ref().map_or(Duration::ZERO, |before| before.share.min(share));
         reserve.take(share.saturating_sub(carried), port)?;
         let installed = reserve.handlers.install(module, &what, || port.index() == Some(place));
-        let installed =
-            installed.inspect_err(|_| reserve.left().give_back(sys::now(), share.saturating_sub(carried), port))?;
+        let installed = installed
+            .inspect_err(|_| locked(&reserve.left).give_back(sys::now(), share.saturating_sub(carried), port))?;
         // Nor a message that was delivered meanwhile.
         installed.begin_at(port.statistics.next());
         if let Some(before) = before {
@@ -337,7 +334,7 @@ impl KernelHandler {
             reply.come_back(self.installed.next_reply());
         }
         if let Some(reserve) = self.home.kernel() {
-            reserve.left().give_back(sys::now(), self.share, &self.port);
+            locked(&reserve.left).give_back(sys::now(), self.share, &self.port);
         }
         *self.handler
     }

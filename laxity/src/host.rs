@@ -45,6 +45,7 @@ use crate::sender::Sender;
 use crate::signal::Notifier;
 use crate::snapshot::{ChannelList, Direction, EarlySnapshot, Gaps, Snapshot};
 use crate::streams::Streams;
+use crate::sync::locked;
 
 /// The default UDP port of the `laxity` command and of addresses without a port: 5709. A [`Host`] takes it only if
 /// [`HostConfig::bind`] says so.
@@ -602,8 +603,4 @@ impl Drop for ShutdownGuard {
         self.0.command(ExecutiveCommand::Stop);
         self.0.give_up();
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

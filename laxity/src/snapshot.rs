@@ -4,7 +4,7 @@
 //! always present.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use laxity_core::admission::Utilisation;
 use laxity_core::contract::{Contract, Service};
@@ -24,6 +24,7 @@ use crate::grant::Grant;
 use crate::link::DropAllowance;
 use crate::port::Port;
 use crate::sender::ChannelWatch;
+use crate::sync::locked;
 
 pub use crate::calibration::watch::Gaps;
 
@@ -386,14 +387,14 @@ struct ListedChannel {
 impl ChannelList {
     /// Lists one more channel, and forgets those that are gone.
     pub(crate) fn add(&self, direction: Direction, ChannelWatch { port, grant, home }: ChannelWatch) {
-        let mut listed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = locked(&self.0);
         listed.retain(|channel| channel.port.strong_count() > 0);
         listed.push(ListedChannel { direction, port: Arc::downgrade(&port), grant, home });
     }
 
     pub(crate) fn snapshots(&self) -> Vec<ChannelSnapshot> {
         // The executive may be another process's, which takes its time to answer: not under the lock.
-        let listed = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let listed = locked(&self.0).clone();
         let snapshot = |ListedChannel { direction, port, grant, home }: ListedChannel| {
             Some(ChannelSnapshot::of_watch(direction, &ChannelWatch { port: port.upgrade()?, grant, home }))
         };

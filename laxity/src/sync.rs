@@ -2,6 +2,7 @@
 //! order of steps. Words may be of this process alone, or shared with one that is attached to it ([`crate::serving`]).
 
 use std::ops::Deref;
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use std::sync::Mutex;
@@ -9,6 +10,11 @@ pub(crate) use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 pub(crate) use laxity_link::sys::Wake;
 use rustix::thread::futex;
+
+/// What is behind a lock, whatever became of the threads that had it before.
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Words that threads ring with.
 #[derive(Debug)]

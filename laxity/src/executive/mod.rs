@@ -24,7 +24,7 @@ mod windows;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
@@ -45,6 +45,7 @@ use crate::port::ExecutivePort;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::signal::Notifier;
+use crate::sync::locked;
 pub(crate) use bells::{ApplicationBell, ApplicationBells, MAX_APPLICATIONS};
 pub(crate) use clock::SystemClock;
 pub(crate) use looped::{LoopedPackets, OwnAddresses};
@@ -298,7 +299,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     fn end(mut self) {
         self.say_goodbye(now());
         let sampled = self.around.parts.meter.finish(now());
-        *self.around.parts.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
+        *locked(&self.around.parts.published.sampled) = sampled;
         if let Some(upcalls) = &mut self.around.upcalls {
             upcalls.close();
         }

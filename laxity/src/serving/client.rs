@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::event::{End, Name};
@@ -22,6 +22,7 @@ use crate::control::HostShared;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, RingTimes, SendSlot};
+use crate::sync::locked;
 
 /// An application that is attached.
 #[derive(Debug)]
@@ -34,7 +35,7 @@ pub(super) struct AttachedClient {
     pub(super) account: Arc<UserAccount>,
     /// The number of channels that it waits for.
     pub(super) openings: Arc<AtomicUsize>,
-    held: Mutex<ClientState>,
+    pub(super) held: Mutex<ClientState>,
 }
 
 /// The channels and names of an application.
@@ -95,7 +96,7 @@ pub(super) struct MemoryBlock {
 impl Drop for MemoryBlock {
     fn drop(&mut self) {
         let Some(client) = self.client.upgrade() else { return };
-        let mut held = client.held();
+        let mut held = locked(&client.held);
         held.places &= !(1 << self.place);
         held.free.give_back((self.memory.at, self.bytes));
     }
@@ -121,10 +122,6 @@ impl AttachedClient {
         Self { number, socket, flag, region, account, openings: Arc::default(), held: Mutex::new(held) }
     }
 
-    pub(super) fn held(&self) -> MutexGuard<'_, ClientState> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends it a message. An application that does not listen counts as gone.
     pub(super) fn tell(&self, tell: &AttachReply) {
         if self.socket.send(tell, &[]).is_err() {
@@ -143,11 +140,11 @@ impl AttachedClient {
         let is_open = |channel: &ClientChannel| {
             channel.block.memory.is_sent && channel.grant.is_some() && channel.port.end().is_none()
         };
-        !self.flag.is_broken() && self.held().channels.values().any(is_open)
+        !self.flag.is_broken() && locked(&self.held).channels.values().any(is_open)
     }
 
     pub(super) fn port(&self, place: u32) -> Option<Arc<Port>> {
-        self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
+        locked(&self.held).channels.get(&place).map(|channel| Arc::clone(&channel.port))
     }
 
     /// Allocates memory for a channel, and a place in the bell.
@@ -162,7 +159,7 @@ impl AttachedClient {
         let none = || no_memory(is_sent);
         let shape = RingShape { slots: messages, bytes };
         let needed = ChannelMemory { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         let place = held.places.trailing_ones();
         if place >= CHANNELS || held.is_over {
             return Err(none());
@@ -175,7 +172,7 @@ impl AttachedClient {
         memory.clear(&self.region).ok_or_else(none)?;
         let signal = memory.signal(&self.region).ok_or_else(none)?;
         let port = Port::new(signal);
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         if held.is_over {
             return Err(none());
         }
@@ -193,7 +190,7 @@ impl AttachedClient {
         grant: &Grant,
         tell: impl FnOnce(EncodedChannel) -> AttachReply,
     ) -> bool {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         let Some((place, channel)) = held.channel_of(port) else { return false };
         channel.grant = Some(grant.clone());
         let ChannelMemory { at, shape: RingShape { slots, bytes }, .. } = channel.block.memory;
@@ -207,12 +204,12 @@ impl AttachedClient {
     /// Closes all that a departed application had.
     pub(super) fn end(&self, shared: &HostShared) {
         self.flag.is_gone.store(true, Ordering::Relaxed);
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         held.is_over = true;
         let names = std::mem::take(&mut held.names);
         drop(held);
         names.into_iter().for_each(|name| shared.unlisten(name));
-        let channels = std::mem::take(&mut self.held().channels);
+        let channels = std::mem::take(&mut locked(&self.held).channels);
         channels.values().for_each(|channel| shared.close_port(&channel.port));
     }
 }
@@ -240,7 +237,7 @@ impl Application for AttachedClient {
     }
 
     fn not_opened(&self, port: &Arc<Port>) {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         let place = held.channel_of(port).map(|(place, _)| place);
         let channel = place.and_then(|place| held.channels.remove(&place));
         drop(held);
@@ -248,7 +245,7 @@ impl Application for AttachedClient {
     }
 
     fn ended(&self, port: &Arc<Port>, end: End) {
-        let mut held = self.held();
+        let mut held = locked(&self.held);
         let Some((place, channel)) = held.channel_of(port) else { return };
         // Its sender did not close it, but has gone with the executive.
         let leaves = !channel.block.memory.is_sent && self.flag.leaves.load(Ordering::SeqCst);

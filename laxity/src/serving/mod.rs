@@ -38,7 +38,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -64,6 +64,7 @@ use crate::host::{Host, LocalExecutive};
 use crate::listening::ListenTarget;
 use crate::platform_file;
 use crate::streams::{StreamError, StreamReport, Streams};
+use crate::sync::locked;
 
 pub use self::socket::default_socket;
 pub(crate) use self::socket::{ServerSocket, claim, host_socket, socket_in};
@@ -246,7 +247,7 @@ impl Serves for ServerHandle {
         server.stop.wake();
         let Some(thread) = self.thread.take() else { return };
         let _ = thread.join();
-        let applications: Vec<Arc<AttachedClient>> = server.applications().values().cloned().collect();
+        let applications: Vec<Arc<AttachedClient>> = locked(&server.applications).values().cloned().collect();
         applications.iter().for_each(|client| client.flag.leaves.store(true, Ordering::SeqCst));
         applications.iter().for_each(|client| client.tell(&AttachReply::Leaving));
         let until = StdInstant::now() + TO_LEAVE;
@@ -263,16 +264,12 @@ impl Drop for ServerHandle {
         }
         self.leave();
         self.server.stopped.store(true, Ordering::SeqCst);
-        let applications: Vec<Arc<AttachedClient>> = self.server.applications().values().cloned().collect();
+        let applications: Vec<Arc<AttachedClient>> = locked(&self.server.applications).values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
     }
 }
 
 impl ServerShared {
-    fn applications(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<AttachedClient>>> {
-        self.applications.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn is_over(&self) -> bool {
         self.stopped.load(Ordering::SeqCst) || self.shared.is_stopped()
     }
@@ -384,7 +381,7 @@ impl ServerShared {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let doorbell = layout::bell(&region, bell).ok()?;
         let client = Arc::new(AttachedClient::new(number, (socket, flag), (region, bytes), account));
-        let mut applications = self.applications();
+        let mut applications = locked(&self.applications);
         if self.leaves.load(Ordering::SeqCst) {
             // The component that collects them for the application has done this.
             return None;
@@ -426,13 +423,13 @@ impl ServerShared {
             AttachRequest::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
                     let may = |quota: &Quota| quota.may_receive(name.as_str());
-                    if !client.account.quota().is_none_or(may) || client.held().names.len() >= MOST_NAMES {
+                    if !client.account.quota().is_none_or(may) || locked(&client.held).names.len() >= MOST_NAMES {
                         let refusal = Refusal::new(Code::Quota, Stage::ReceivingProcessor);
                         return Err(Error::refused_here(refusal, None));
                     }
                     let application = ListenTarget::Remote(Arc::clone(client) as Arc<dyn Application>);
                     self.shared.listen_as(name, from.map(|from| from.to_canonical()), application)?;
-                    client.held().names.push(name);
+                    locked(&client.held).names.push(name);
                     Ok(())
                 });
                 match listens {
@@ -442,7 +439,7 @@ impl ServerShared {
             }
             AttachRequest::Unlisten { name } => {
                 let Ok(name) = Name::new(&name) else { return };
-                let mut held = client.held();
+                let mut held = locked(&client.held);
                 if let Some(at) = held.names.iter().position(|known| *known == name) {
                     held.names.swap_remove(at);
                     drop(held);
@@ -455,13 +452,13 @@ impl ServerShared {
                 }
             }
             AttachRequest::Forget { place } => {
-                let forgotten = client.held().channels.remove(&place);
+                let forgotten = locked(&client.held).channels.remove(&place);
                 if let Some(forgotten) = forgotten {
                     self.shared.close_port(&forgotten.port);
                 }
             }
             AttachRequest::Figures { ticket, place } => {
-                let figures = client.held().channels.get(&place).and_then(ClientChannel::counted);
+                let figures = locked(&client.held).channels.get(&place).and_then(ClientChannel::counted);
                 client.tell(&AttachReply::Counted { ticket, figures: figures.map(Box::new) });
             }
             AttachRequest::AddStream { ticket, spec } => {
@@ -495,7 +492,7 @@ impl ServerShared {
     /// What the executive has counted beside channels.
     fn status(&self) -> EncodedStatus {
         let published = &self.shared.published;
-        let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
+        let premises = locked(&published.premises);
         EncodedStatus::new(published.gaps(), &premises)
     }
 
@@ -533,7 +530,7 @@ impl Drop for DetachGuard {
         if client.flag.is_broken() {
             client.account.bar();
         }
-        server.applications().remove(&client.number);
+        locked(&server.applications).remove(&client.number);
         client.end(&server.shared);
         server.shared.command(ExecutiveCommand::Detach(client.number));
     }

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 
 use super::access::Quota;
 use crate::held_place::HeldPlace;
+use crate::sync::locked;
 
 /// The account of one user. Without a quota (root and the executive's own user) it has what admission grants.
 #[derive(Debug)]
@@ -39,7 +40,7 @@ pub(super) struct UserAccounts(Mutex<BTreeMap<u32, Arc<UserAccount>>>);
 impl UserAccounts {
     /// The account of a user, who has `quota`.
     pub(super) fn of(&self, user: u32, quota: Option<&Quota>) -> Arc<UserAccount> {
-        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounts = locked(&self.0);
         // Users without processes are forgotten, so there are as many accounts as processes at most.
         accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.is_barred());
         let new = || Arc::new(UserAccount { quota: quota.cloned(), processes: Arc::default(), used: Mutex::default() });
@@ -48,10 +49,6 @@ impl UserAccounts {
 }
 
 impl UserAccount {
-    fn used(&self) -> MutexGuard<'_, UserUsage> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(super) fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref()
     }
@@ -59,12 +56,12 @@ impl UserAccount {
     /// Notes that one of its processes was thrown out. The executive's own user, and root, are taken for mistaken, not hostile.
     pub(super) fn bar(&self) {
         if self.quota.is_some() {
-            self.used().barred = Some(Instant::now() + BARRED);
+            locked(&self.used).barred = Some(Instant::now() + BARRED);
         }
     }
 
     pub(super) fn is_barred(&self) -> bool {
-        self.used().barred.is_some_and(|until| Instant::now() < until)
+        locked(&self.used).barred.is_some_and(|until| Instant::now() < until)
     }
 
     /// Counts a process.
@@ -83,7 +80,7 @@ impl UserAccount {
     pub(super) fn take(self: &Arc<Self>, takes: Utilisation, is_sent: bool) -> Result<QuotaHold, Refusal> {
         let processor = if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor };
         let refused = |stage| Err(Refusal::new(Code::Quota, stage));
-        let mut used = self.used();
+        let mut used = locked(&self.used);
         let (processor_ppm, link_ppm) = (used.processor_ppm + takes.processor, used.link_ppm + takes.link);
         if let Some(quota) = &self.quota {
             if used.channels >= quota.channels {
@@ -111,7 +108,7 @@ pub(super) struct QuotaHold {
 
 impl Drop for QuotaHold {
     fn drop(&mut self) {
-        let mut used = self.account.used();
+        let mut used = locked(&self.account.used);
         used.channels -= 1;
         used.processor_ppm -= self.takes.processor;
         used.link_ppm -= self.takes.link;

@@ -44,7 +44,7 @@ mod watch;
 use std::io;
 use std::net::IpAddr;
 use std::ops::RangeBounds;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use laxity_core::platform::Platform;
@@ -56,6 +56,7 @@ use laxity_link::xdp::steer::{InterfaceStreams, PolicingRate, StreamCounts, THRE
 use serde::{Deserialize, Serialize};
 
 use crate::guard::GuardWatch;
+use crate::sync::locked;
 use error::system;
 
 pub use error::StreamError;
@@ -421,7 +422,7 @@ impl Streams {
     /// Admits a stream, and makes its paths. Returns its first report.
     pub(crate) fn add(&self, spec: StreamSpec) -> Result<StreamReport, StreamError> {
         spec.check()?;
-        let mut changing = self.changing();
+        let mut changing = locked(&self.changing);
         let is_ours = |name: &str| name.starts_with(THREADS);
         let before = sys::kernel_threads(is_ours).map_err(system("the kernel's threads"))?;
         let rate = self.admit(&mut self.state.lock(), &spec)?;
@@ -540,7 +541,7 @@ impl Streams {
 
     /// Removes a stream, and returns its last report.
     pub(crate) fn remove(&self, name: &str) -> Result<StreamReport, StreamError> {
-        let mut changing = self.changing();
+        let mut changing = locked(&self.changing);
         let mut state = self.state.lock();
         let at = state.streams.iter().position(|stream| stream.report.spec.name == name);
         let stream = state.streams.remove(at.ok_or_else(|| StreamError::NoSuchStream(name.to_owned()))?);
@@ -557,7 +558,7 @@ impl Streams {
     /// The reports of all streams.
     pub(crate) fn list(&self) -> Vec<StreamReport> {
         // Without the interface or the program the threads remain, and get no packets.
-        let found = self.changing().netlink.interface_by_index(self.interface.index);
+        let found = locked(&self.changing).netlink.interface_by_index(self.interface.index);
         let is_gone = found.is_ok_and(|found| found.is_none_or(|found| found.program.is_none()));
         let is_gone = is_gone || self.guard.as_ref().is_some_and(|(_, guard)| !guard.is_there());
         let state = self.state.lock();
@@ -572,10 +573,6 @@ impl Streams {
             let _ = netlink.remove_stream(self.interface.index, place as u8);
         }
     }
-
-    fn changing(&self) -> MutexGuard<'_, StreamControl> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Streams {
@@ -588,7 +585,7 @@ impl Drop for Streams {
             watch.thread().unpark();
             let _ = watch.join();
         }
-        let mut changing = self.changing();
+        let mut changing = locked(&self.changing);
         let streams = std::mem::take(&mut self.state.lock().streams);
         for stream in &streams {
             let _ = sys::ordinary(stream.thread);

@@ -65,7 +65,7 @@ mod watch;
 mod tests;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -90,6 +90,7 @@ use crate::held_place::HeldPlace;
 use crate::host::Host;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
+use crate::sync::locked;
 use crate::upcall_figures::UpcallRecord;
 use crate::upcall_reservations::UpcallReservation;
 use admitter::Admitter;
@@ -97,10 +98,6 @@ use on_executive::TrustedUpcalls;
 use reader::ReadDescriptor;
 use table::{RunHandler, Slot, ThreadShared, ThreadUpcalls, UpcallCommand};
 use thread::UpcallThread;
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// The state of an upcall outside its thread.
 struct UpcallEntry {
