@@ -19,7 +19,6 @@ use laxity_shm::Region;
 use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
 use crate::attach::layout::{self, CHANNELS, ChannelMemory};
-use crate::attach::mailbox::{ReceiveMailbox, SendMailbox};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedChannel, EncodedHost, VERSION};
 use crate::attach::socket::{ReceiveResult, Socket};
 use crate::calibration::Premises;
@@ -31,6 +30,7 @@ use crate::grant::{ChannelSpec, Grant};
 use crate::platform_file;
 use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, RingTimes, SendPath, SendPort};
 use crate::receiver::Receiver;
+use crate::remote_mailbox::{ReceiveMailbox, SendMailbox};
 use crate::streams::{StreamReport, StreamSpec};
 use crate::sync::locked;
 

@@ -446,7 +446,6 @@ pub(crate) fn check_may_wait() -> Result<(), Error> {
 }
 
 /// The executive's side.
-#[derive(Debug)]
 struct Handlers {
     installed: rtrb::Consumer<HandlerChange>,
     give: rtrb::Producer<HandlerChange>,

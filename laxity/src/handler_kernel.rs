@@ -117,7 +117,6 @@ pub(crate) struct HandlerReserve {
 
 /// The time that all handlers may take in each period: in all, what is left, and the part that only the channel that returned it
 /// may have before a period is over.
-#[derive(Debug)]
 struct PeriodBudget {
     whole: Duration,
     now: Duration,

@@ -256,7 +256,6 @@ impl FuelCost {
 }
 
 /// What an instance's calls find.
-#[derive(Debug)]
 struct InstanceState {
     record: Arc<HandlerRecord>,
     memory: Option<Memory>,

@@ -131,6 +131,7 @@ mod realtime;
 mod rearranging;
 mod receiver;
 mod reception;
+mod remote_mailbox;
 mod requests;
 mod sender;
 pub mod serving;

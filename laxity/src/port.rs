@@ -3,7 +3,7 @@
 //! Between threads of one process messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
 //! other side the handler fills one, the application reads it and hands it back. No side copies or allocates, and the executive never waits
 //! for an application: where applications share a lock ([`ReturnedBuffers`]) it only tries. Between processes messages are copied
-//! ([`crate::attach`]).
+//! ([`crate::remote_mailbox`]).
 //!
 //! Applications announce messages through one [`crate::doorbell::Doorbell`] per executive, so that it looks only at ports that rang.
 
@@ -17,6 +17,7 @@ use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::OutboundMessage;
 
+use crate::remote_mailbox::{ReceiveMailbox, RemoteReceiveMailbox, RemoteSendMailbox, SendMailbox};
 use crate::signal::Notifier;
 use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, RingWord};
@@ -42,46 +43,14 @@ pub(crate) struct MessageInfo {
     pub(crate) over_bound: Option<Evidence>,
 }
 
-/// The executive's end of the mailbox of an application in another process, which fills it.
-pub(crate) trait RemoteOutbox: std::fmt::Debug + Send {
-    /// As [`SendSlot::take`].
-    fn take(&mut self) -> Option<OutboundMessage>;
-    /// As [`SendSlot::give`].
-    fn give(&mut self, message: MessageBuf);
-}
-
-/// The executive's end of the mailbox of an application in another process, which empties it.
-pub(crate) trait RemoteInbox: std::fmt::Debug + Send {
-    /// As [`ReceiveSlot::push`].
-    fn push(&mut self, inbound: InboundMessage);
-    /// As [`ReceiveSlot::take_returned`].
-    fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool;
-}
-
 /// The work of an application for its messages on the executive's thread, as they are complete.
-pub(crate) trait MessageHandling: std::fmt::Debug + Send {
+pub(crate) trait MessageHandling: Send {
     /// The longest time of the work for the next message; zero without work.
     fn cost(&self) -> Duration;
     /// Does it in another way from now on, if it was told to: whether it was.
     fn exchange(&mut self) -> bool;
     /// Does it; whether the message is done with, and what that took. If not, it is for the application's queue.
     fn run(&mut self, inbound: &InboundMessage) -> (bool, Duration);
-}
-
-/// The application's end of a mailbox that an executive in another process empties.
-pub(crate) trait SendSide: std::fmt::Debug + Send {
-    /// As [`SendPort::free`].
-    fn free(&mut self) -> Option<MessageBuf>;
-    /// As [`SendPort::put`].
-    fn put(&mut self, outbound: OutboundMessage);
-    /// As [`SendPort::pending`].
-    fn pending(&mut self) -> u64;
-}
-
-/// The application's end of a mailbox that an executive in another process fills.
-pub(crate) trait ReceiveSide: std::fmt::Debug + Send {
-    /// As [`ReceivePort::pop`].
-    fn pop(&mut self) -> Option<InboundMessage>;
 }
 
 /// The state of one channel that the application, the executive and the control thread share.
@@ -157,7 +126,6 @@ impl Port {
 }
 
 /// The executive's side of a sending channel.
-#[derive(Debug)]
 pub(crate) struct SendSlot {
     pub(crate) mailbox: Mailbox,
     pub(crate) rung: Arc<RingTimes>,
@@ -168,10 +136,9 @@ pub(crate) struct SendSlot {
     pub(crate) port: Arc<Port>,
 }
 
-#[derive(Debug)]
 pub(crate) enum Mailbox {
     Own { inbox: rtrb::Consumer<OutboundMessage>, free: rtrb::Producer<MessageBuf> },
-    Other(Box<dyn RemoteOutbox>),
+    Other(Box<RemoteSendMailbox>),
 }
 
 impl SendSlot {
@@ -285,7 +252,6 @@ impl ReturnedBuffers {
 }
 
 /// The executive's side of a receiving channel.
-#[derive(Debug)]
 pub(crate) struct ReceiveSlot {
     pub(crate) mailbox: Outlet,
     /// The application of another process, and the channel's place in its bell.
@@ -295,10 +261,9 @@ pub(crate) struct ReceiveSlot {
     pub(crate) handling: Option<Box<dyn MessageHandling>>,
 }
 
-#[derive(Debug)]
 pub(crate) enum Outlet {
     Own { outbox: rtrb::Producer<InboundMessage>, returned: Arc<ReturnedBuffers> },
-    Other(Box<dyn RemoteInbox>),
+    Other(Box<RemoteReceiveMailbox>),
 }
 
 impl ReceiveSlot {
@@ -311,16 +276,15 @@ impl ReceiveSlot {
     }
 
     /// Takes the messages that were read, each through `give`; false if another thread is at it.
-    pub(crate) fn take_returned(&mut self, mut give: impl FnMut(MessageBuf)) -> bool {
+    pub(crate) fn take_returned(&mut self, give: impl FnMut(MessageBuf)) -> bool {
         match &mut self.mailbox {
             Outlet::Own { returned, .. } => returned.try_drain(give),
-            Outlet::Other(mailbox) => mailbox.take_returned(&mut give),
+            Outlet::Other(mailbox) => mailbox.take_returned(give),
         }
     }
 }
 
 /// The executive's side of a channel.
-#[derive(Debug)]
 pub(crate) enum ExecutivePort {
     Send(SendSlot),
     Receive(ReceiveSlot),
@@ -356,7 +320,7 @@ pub(crate) struct SendPort {
 #[derive(Debug)]
 pub(crate) enum SendPath {
     Own { outbox: rtrb::Producer<OutboundMessage>, free: rtrb::Consumer<MessageBuf> },
-    Other(Box<dyn SendSide>),
+    Other(Box<SendMailbox>),
 }
 
 impl SendPort {
@@ -403,7 +367,7 @@ pub(crate) struct ReceivePort {
 #[derive(Debug)]
 pub(crate) enum Inlet {
     Own(rtrb::Consumer<InboundMessage>),
-    Other(Box<dyn ReceiveSide>),
+    Other(Box<ReceiveMailbox>),
 }
 
 impl ReceivePort {

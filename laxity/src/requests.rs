@@ -41,14 +41,12 @@ impl RateAccount {
 }
 
 /// A request that waits for its decision, and whether this host's channels may be served in another way for it: once.
-#[derive(Debug)]
 pub(crate) struct WaitingRequest {
     pub(crate) request: PeerRequest,
     pub(crate) may_rearrange: bool,
 }
 
 /// Requests that wait, and the accounts of those who ask.
-#[derive(Debug)]
 pub(crate) struct RequestQueue<R> {
     /// The time and the sender of each, the oldest first.
     waiting: VecDeque<(Instant, IpAddr, R)>,

@@ -7,8 +7,12 @@
 
 #[path = "../src/doorbell.rs"]
 mod doorbell;
+#[path = "../src/attach/flags.rs"]
+mod flags;
 #[path = "../src/port.rs"]
 mod port;
+#[path = "../src/remote_mailbox.rs"]
+mod remote_mailbox;
 #[path = "../src/signal.rs"]
 mod signal;
 #[path = "../src/statistics.rs"]
@@ -26,6 +30,11 @@ use loom::thread;
 use doorbell::Doorbell;
 use port::{ExecutivePort, Port};
 use signal::Notifier;
+
+/// Mailboxes of other processes are not modelled.
+mod attach {
+    pub(crate) use crate::flags;
+}
 
 /// No mistake is made on purpose.
 mod executive {

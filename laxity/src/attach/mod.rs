@@ -17,13 +17,12 @@
 //! | `flags` | whether an application broke the protocol, or is gone |
 //! | `free` | which memory of an application is free |
 //! | `layout` | where what stands in the shared memory |
-//! | `mailbox` | both ends of a channel's mailbox there |
+//! | [`crate::remote_mailbox`] | both ends of a channel's mailbox there |
 //! | [`crate::serving`] | the executive's side: [`Host::serve`](crate::Host::serve) |
 //! | [`crate::attached`] | the application's side: a [`ChannelExecutive`](crate::channel_executive::ChannelExecutive) |
 
 pub(crate) mod flags;
 pub(crate) mod free;
 pub(crate) mod layout;
-pub(crate) mod mailbox;
 pub(crate) mod protocol;
 pub(crate) mod socket;

@@ -32,7 +32,6 @@ pub(crate) struct Socket {
 }
 
 /// The result of a read: a message, or the reason why there is none.
-#[derive(Debug)]
 pub(crate) enum ReceiveResult<T> {
     Message(T, Vec<OwnedFd>),
     /// The other side is gone.

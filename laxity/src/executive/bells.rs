@@ -17,7 +17,6 @@ pub(crate) const MAX_APPLICATIONS: usize = 64;
 const CREDIT: u32 = 1 << 16;
 
 /// The bell of an application in another process, which may ring for what it does not have.
-#[derive(Debug)]
 pub(crate) struct ApplicationBell {
     application: u32,
     doorbell: Doorbell,
@@ -67,7 +66,6 @@ impl ApplicationBell {
 }
 
 /// All of them.
-#[derive(Debug)]
 pub(crate) struct ApplicationBells {
     own: Arc<Doorbell>,
     #[allow(clippy::vec_box, reason = "they come boxed and leave so: the executive frees nothing")]

@@ -46,7 +46,6 @@ impl OwnAddresses {
 }
 
 /// A packet in transit.
-#[derive(Debug)]
 pub(crate) struct LoopedPacket {
     pub(crate) frame: FrameId,
     pub(crate) len: usize,
@@ -57,7 +56,6 @@ pub(crate) struct LoopedPacket {
 }
 
 /// Those that were sent and not yet received.
-#[derive(Debug)]
 pub(crate) struct LoopedPackets {
     own: OwnAddresses,
     passing: VecDeque<LoopedPacket>,

@@ -52,7 +52,6 @@ pub struct Sampling {
 }
 
 /// One executive's meter.
-#[derive(Debug)]
 pub(crate) struct Meter {
     /// When the last piece ended.
     mark: Instant,

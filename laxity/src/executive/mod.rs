@@ -57,7 +57,6 @@ pub(crate) use spin::SpinState;
 pub(crate) use upcalls::ExecutiveUpcalls;
 
 /// What the control thread asks for.
-#[derive(Debug)]
 pub(crate) enum ExecutiveCommand {
     Listen(Name),
     Unlisten(Name),
@@ -103,7 +102,6 @@ pub(crate) enum ExecutiveCommand {
 }
 
 /// What the control thread is told.
-#[derive(Debug)]
 pub(crate) enum Notice {
     /// The channel of this ticket is in the endpoint, or was refused for want of memory.
     Installed { ticket: u64, result: Result<ChannelId, Refusal> },
@@ -124,7 +122,6 @@ pub(crate) enum Notice {
 }
 
 /// A channel that did not make it into the endpoint.
-#[derive(Debug)]
 pub(crate) enum FailedOpen {
     Outgoing(#[allow(dead_code)] SendSetup),
     Incoming(#[allow(dead_code)] ReceiveSetup),
@@ -164,7 +161,6 @@ const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: Duration = Duration::from_micros(200);
 
 /// What it is made of, beside its link, the frames and the endpoint.
-#[derive(Debug)]
 pub(crate) struct ExecutiveParts {
     pub(crate) platform: Platform,
     /// Most channels at once.
@@ -194,7 +190,6 @@ pub(crate) struct Executive<L, F> {
 const UNSENT: usize = 64;
 
 /// What surrounds the driver of a live host. `C` is its clock, which tests set by hand.
-#[derive(Debug)]
 pub(crate) struct LiveEnvironment<L, C> {
     clock: C,
     link: L,

@@ -458,7 +458,9 @@ impl TestScript {
                     host.command(ExecutiveCommand::Begin { channel, stages: self.plans[number].1.stages });
                 }
                 Notice::Installed { result: Ok(_), .. } => {}
-                other => panic!("{other:?}"),
+                Notice::Installed { result: Err(refusal), .. } => panic!("{refusal}"),
+                Notice::Event(event) => panic!("{event:?}"),
+                _ => panic!("memory to be freed, or a peer that is gone"),
             }
         }
     }

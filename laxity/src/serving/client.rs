@@ -14,7 +14,6 @@ use crate::application::Application;
 use crate::attach::flags::ClientFlags;
 use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
-use crate::attach::mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
 use crate::attach::socket::Socket;
 use crate::channel_executive::of_port;
@@ -22,6 +21,7 @@ use crate::control::HostShared;
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, RingTimes, SendSlot};
+use crate::remote_mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::sync::locked;
 
 /// An application that is attached.

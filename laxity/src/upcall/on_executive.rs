@@ -28,12 +28,6 @@ pub(super) struct TrustedUpcalls {
     ran: Option<(Box<Slot>, Duration, Option<UpcallState>)>,
 }
 
-impl std::fmt::Debug for TrustedUpcalls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("OnExecutive").finish_non_exhaustive()
-    }
-}
-
 impl TrustedUpcalls {
     pub(super) fn new(table: ThreadUpcalls, platform: &Platform) -> Self {
         let (by_platform, in_iteration) = (Duration::ZERO, Duration::ZERO);

@@ -17,11 +17,10 @@ use laxity_shm::Words;
 use laxity_shm::ring::{HEAD, RingReader, RingWriter};
 
 use crate::attach::flags::ClientFlags;
-use crate::port::{InboundMessage, MessageInfo, ReceiveSide, RemoteInbox, RemoteOutbox, ReturnedBuffers, SendSide};
+use crate::port::{InboundMessage, MessageInfo, ReturnedBuffers};
 
 /// The application at the other end of a mailbox. One that was blamed, for this mailbox or another one, is not heard any more; of one that
 /// has gone only what it had put before is taken.
-#[derive(Debug)]
 pub(crate) struct OtherEnd {
     pub(crate) flags: Arc<ClientFlags>,
     /// The channel's memory, as long as there is the mailbox.
@@ -29,7 +28,6 @@ pub(crate) struct OtherEnd {
 }
 
 /// The executive's end of a mailbox that an application fills.
-#[derive(Debug)]
 pub(crate) struct RemoteSendMailbox {
     reader: RingReader<Words>,
     free: Vec<MessageBuf>,
@@ -45,10 +43,9 @@ impl RemoteSendMailbox {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
         Self { reader, free, last: now(), left: buffers, of }
     }
-}
 
-impl RemoteOutbox for RemoteSendMailbox {
-    fn take(&mut self) -> Option<OutboundMessage> {
+    /// As [`SendSlot::take`](crate::port::SendSlot::take).
+    pub(crate) fn take(&mut self) -> Option<OutboundMessage> {
         if self.of.flags.is_broken.load(Ordering::Relaxed)
             || self.of.flags.is_gone.load(Ordering::Relaxed) && self.left == 0
         {
@@ -69,14 +66,14 @@ impl RemoteOutbox for RemoteSendMailbox {
         Some(OutboundMessage { message, arrival, waited })
     }
 
-    fn give(&mut self, message: MessageBuf) {
+    /// As [`SendSlot::give`](crate::port::SendSlot::give).
+    pub(crate) fn give(&mut self, message: MessageBuf) {
         self.free.push(message);
         self.reader.free();
     }
 }
 
 /// The executive's end of a mailbox that an application empties.
-#[derive(Debug)]
 pub(crate) struct RemoteReceiveMailbox {
     writer: RingWriter<Words>,
     /// Buffers whose messages the application has not given back.
@@ -89,16 +86,16 @@ impl RemoteReceiveMailbox {
         let held = VecDeque::with_capacity(writer.room());
         Self { writer, held, of }
     }
-}
 
-impl RemoteInbox for RemoteReceiveMailbox {
-    fn push(&mut self, inbound: InboundMessage) {
+    /// As [`ReceiveSlot::push`](crate::port::ReceiveSlot::push).
+    pub(crate) fn push(&mut self, inbound: InboundMessage) {
         // As many slots as buffers: it fits.
         self.writer.put(&head(&inbound.told), &inbound.message);
         self.held.push_back(inbound.message);
     }
 
-    fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool {
+    /// As [`ReceiveSlot::take_returned`](crate::port::ReceiveSlot::take_returned).
+    pub(crate) fn take_returned(&mut self, give: impl FnMut(MessageBuf)) -> bool {
         if self.of.flags.is_broken.load(Ordering::Relaxed) {
             return true;
         }
@@ -128,10 +125,9 @@ impl SendMailbox {
         let slots = writer.room();
         Self { writer, slots, buffers, lent: 0 }
     }
-}
 
-impl SendSide for SendMailbox {
-    fn free(&mut self) -> Option<MessageBuf> {
+    /// As [`SendPort::free`](crate::port::SendPort::free).
+    pub(crate) fn free(&mut self) -> Option<MessageBuf> {
         // The executive's process is believed.
         let _ = self.writer.freed();
         if self.writer.room() <= self.lent {
@@ -142,7 +138,8 @@ impl SendSide for SendMailbox {
         Some(buffer)
     }
 
-    fn put(&mut self, outbound: OutboundMessage) {
+    /// As [`SendPort::put`](crate::port::SendPort::put).
+    pub(crate) fn put(&mut self, outbound: OutboundMessage) {
         let OutboundMessage { message, arrival, waited } = outbound;
         let mut head = [0; HEAD];
         [head[0], head[1]] = [arrival.as_nanos(), waited.as_nanos()];
@@ -151,7 +148,8 @@ impl SendSide for SendMailbox {
         self.buffers.push(message);
     }
 
-    fn pending(&mut self) -> u64 {
+    /// As [`SendPort::pending`](crate::port::SendPort::pending).
+    pub(crate) fn pending(&mut self) -> u64 {
         let _ = self.writer.freed();
         self.slots.saturating_sub(self.writer.room()) as u64
     }
@@ -183,10 +181,9 @@ impl ReceiveMailbox {
     pub(crate) fn returned(&self) -> Arc<ReturnedBuffers> {
         Arc::clone(&self.returned)
     }
-}
 
-impl ReceiveSide for ReceiveMailbox {
-    fn pop(&mut self) -> Option<InboundMessage> {
+    /// As [`ReceivePort::pop`](crate::port::ReceivePort::pop).
+    pub(crate) fn pop(&mut self) -> Option<InboundMessage> {
         if sys::forks() != self.forks {
             return None;
         }
