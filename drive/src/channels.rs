@@ -1,8 +1,10 @@
 //! The requests of the control plane to a driver: channels come and go, and the driver ends.
 
+use alloc::boxed::Box;
+
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{ReceiveSetup, ReleasedChannel, SendSetup};
+use laxity_core::endpoint::{Channel, ReceiveSetup, SendSetup};
 use laxity_core::event::{ChannelId, PeerRequest};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
@@ -24,7 +26,7 @@ impl<F: Frames> Driver<F> {
         now: Instant,
         outgoing: SendSetup,
         env: &mut impl Environment<F>,
-    ) -> Result<ChannelId, (SendSetup, Refusal)> {
+    ) -> Result<ChannelId, (Box<Channel>, Refusal)> {
         let channel = self.endpoint.open(now, outgoing)?;
         self.install(now, channel, Some(Mailbox::default()), env);
         Ok(channel)
@@ -40,7 +42,7 @@ impl<F: Frames> Driver<F> {
         request: &PeerRequest,
         incoming: ReceiveSetup,
         env: &mut impl Environment<F>,
-    ) -> Result<ChannelId, (ReceiveSetup, Refusal)> {
+    ) -> Result<ChannelId, (Box<Channel>, Refusal)> {
         let channel = self.endpoint.accept(now, request, incoming)?;
         self.install(now, channel, None, env);
         Ok(channel)
@@ -91,7 +93,7 @@ impl<F: Frames> Driver<F> {
         channel: ChannelId,
         mut spent: impl FnMut(MessageBuf),
         env: &mut impl Environment<F>,
-    ) -> Option<ReleasedChannel> {
+    ) -> Option<Box<Channel>> {
         let place = channel.index();
         if self.endpoint.key_at(place) == Some(channel) {
             env.expect_nothing(place);

@@ -326,11 +326,8 @@ impl HostShared {
                 }
             }
             Notice::Restaged { .. } => self.restaged(),
-            garbage @ (Notice::Garbage { .. }
-            | Notice::Detached { .. }
-            | Notice::UpcallsOver { .. }
-            // What applications' handlers own goes with them: code of theirs, which may panic.
-            | Notice::CountedOn { .. }) => drop(catch_unwind(AssertUnwindSafe(|| drop(garbage)))),
+            // What applications' handlers own goes with it: code of theirs, which may panic.
+            Notice::Garbage(garbage) => drop(catch_unwind(AssertUnwindSafe(|| drop(garbage)))),
         }
     }
 

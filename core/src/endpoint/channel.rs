@@ -13,7 +13,7 @@ use crate::signal::Association;
 use crate::units::{Duration, Instant};
 use crate::wire::{ControlType, MessageCounts};
 
-/// A channel and its signalling.
+/// A channel and its signalling. One that did not come into the endpoint, or is out of it again, has only its memory left: dropping it takes time.
 pub struct Channel {
     pub(super) job: ChannelJob,
     pub(super) association: Association,
@@ -225,7 +225,3 @@ impl ReceiveSetup {
         self
     }
 }
-
-/// A channel that is over and out of the endpoint. Dropping it frees its memory, so drop it in a thread that may take the time.
-#[derive(Debug)]
-pub struct ReleasedChannel(#[allow(dead_code)] pub(super) Box<Channel>);

@@ -24,7 +24,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub use channel::{Channel, ReceiveSetup, ReleasedChannel, SendSetup};
+pub use channel::{Channel, ReceiveSetup, SendSetup};
 use clocks::PeerClocks;
 pub use clocks::{ClockConfig, MAX_PEER_CLOCKS};
 use gaps::RecentGaps;
@@ -191,7 +191,7 @@ impl EndpointCounters {
 /// preemption point; the driver decides when processor time is spent, and measures it.
 ///
 /// After [`new`](Self::new) no call allocates: channels come in boxes that the caller allocated ([`SendSetup`],
-/// [`ReceiveSetup`]) and leave the same way ([`ReleasedChannel`]).
+/// [`ReceiveSetup`]) and leave the same way ([`Channel`]).
 ///
 /// ```
 /// use laxity_core::contract::{Contract, Overload, SendingStages, Service};

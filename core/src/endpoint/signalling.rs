@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::channel::{Channel, ReceiveSetup, ReleasedChannel, SendSetup};
+use super::channel::{Channel, ReceiveSetup, SendSetup};
 use super::control::ShortText;
 use super::link::{SENDING, SHARES};
 use super::seal::{Authentication, SharedKey};
@@ -91,13 +91,13 @@ impl Endpoint {
     /// # Errors
     /// [`Code::Memory`] if channels or frames are used up, [`Code::BadParameters`] if its messages need more packets than the
     /// wire can number or best effort may have here ([`LinkConfig`](super::LinkConfig)); the channel's memory comes back.
-    pub fn open(&mut self, now: Instant, outgoing: SendSetup) -> Result<ChannelId, (SendSetup, Refusal)> {
+    pub fn open(&mut self, now: Instant, outgoing: SendSetup) -> Result<ChannelId, (Box<Channel>, Refusal)> {
         let SendSetup(mut channel) = outgoing;
         let lease = channel.association.lease;
         let token = self.signalling.secret.draw();
         channel.association = Association::opening(now, token, lease);
         let Some(link) = self.links.get(usize::from(channel.link)) else {
-            return Err((SendSetup(channel), Refusal::new(Code::BadParameters, Stage::Link)));
+            return Err((channel, Refusal::new(Code::BadParameters, Stage::Link)));
         };
         channel.unsent_before = link.unsent;
         let best_effort = self.config.links[usize::from(channel.link)].best_effort;
@@ -111,10 +111,9 @@ impl Endpoint {
             None => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
         };
         if let Some(refusal) = refusal {
-            return Err((SendSetup(channel), refusal));
+            return Err((channel, refusal));
         }
-        let full = Refusal::new(Code::Memory, Stage::SendingProcessor);
-        self.install(channel).map_err(|channel| (SendSetup(channel), full))
+        self.install(channel).map_err(|channel| (channel, Refusal::new(Code::Memory, Stage::SendingProcessor)))
     }
 
     /// Starts the data of a channel that the peer has accepted, with the final stages.
@@ -140,7 +139,7 @@ impl Endpoint {
         now: Instant,
         request: &PeerRequest,
         incoming: ReceiveSetup,
-    ) -> Result<ChannelId, (ReceiveSetup, Refusal)> {
+    ) -> Result<ChannelId, (Box<Channel>, Refusal)> {
         let ReceiveSetup(mut channel) = incoming;
         let onward = channel.job.try_as_inward_ref().map(|inward| inward.onward);
         if request.is_question {
@@ -148,14 +147,14 @@ impl Endpoint {
             let refusal = Refusal::new(Code::WouldFit, Stage::Route);
             self.refuse(request.id, &refusal);
             onward.inspect(|&onward| self.close_side(now, onward, 0));
-            return Err((ReceiveSetup(channel), refusal));
+            return Err((channel, refusal));
         }
         if onward.is_some_and(|onward| !self.can_join(onward, request.id)) {
-            return Err((ReceiveSetup(channel), Refusal::new(Code::Protocol, Stage::Route)));
+            return Err((channel, Refusal::new(Code::Protocol, Stage::Route)));
         }
         let Some(pending) = self.take_pending(request.id) else {
             onward.inspect(|&onward| self.close_side(now, onward, 0));
-            return Err((ReceiveSetup(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
+            return Err((channel, Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
         channel.opened = now;
@@ -177,7 +176,7 @@ impl Endpoint {
                 let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
                 self.send_refusal(request.from.link, request.from.peer, pending.token, &refusal);
                 onward.inspect(|&onward| self.close_side(now, onward, 0));
-                Err((ReceiveSetup(channel), refusal))
+                Err((channel, refusal))
             }
         }
     }
@@ -214,7 +213,7 @@ impl Endpoint {
         channel: ChannelId,
         frames: &mut impl Frames,
         spent: impl FnMut(MessageBuf),
-    ) -> Option<ReleasedChannel> {
+    ) -> Option<Box<Channel>> {
         self.say_farewell(channel);
         self.leave_clock(channel);
         let mut removed = self.channels.remove(channel)?;
@@ -234,7 +233,7 @@ impl Endpoint {
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
             self.signalling.timers.set(partner.index(), Instant::ZERO);
         }
-        Some(ReleasedChannel(removed))
+        Some(removed)
     }
 
     /// Handles the timers that are due by `now`, at most one of each channel.

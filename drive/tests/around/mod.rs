@@ -8,9 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{
-    Config, Destination, Endpoint, ReceiveGrant, ReceiveSetup, ReleasedChannel, SendSetup, Transmit,
-};
+use laxity_core::endpoint::{Channel, Config, Destination, Endpoint, ReceiveGrant, ReceiveSetup, SendSetup, Transmit};
 use laxity_core::event::{ChannelId, Event, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::Platform;
@@ -324,7 +322,7 @@ impl Host {
         self.send_at(channel, packets, self.around.now);
     }
 
-    pub fn release(&mut self, channel: ChannelId) -> (Option<ReleasedChannel>, usize) {
+    pub fn release(&mut self, channel: ChannelId) -> (Option<Box<Channel>>, usize) {
         let mut spent = 0;
         let released = self.driver.release(channel, |_| spent += 1, &mut self.around);
         (released, spent)

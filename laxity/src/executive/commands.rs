@@ -1,7 +1,7 @@
 //! What the control thread asks for, and what it is told.
 
 use laxity_core::admission::Refusal;
-use laxity_core::endpoint::Endpoint;
+use laxity_core::endpoint::{Channel, Endpoint};
 use laxity_core::event::{ChannelId, Event};
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
@@ -10,7 +10,7 @@ use laxity_link::LinkOver;
 
 use super::fault::{self, Fault};
 use super::ports::note_gap;
-use super::{ExecutiveCommand, FailedOpen, LiveEnvironment, Notice};
+use super::{ExecutiveCommand, Garbage, LiveEnvironment, Notice};
 use crate::port::ExecutivePort;
 
 /// How often an executive that never sleeps tells what it counted.
@@ -31,12 +31,10 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                 ExecutiveCommand::Unlisten(name) => driver.endpoint.unlisten(&name),
                 ExecutiveCommand::Open { ticket, outgoing, slot } => {
                     let result = driver.open(now, outgoing, self);
-                    let result = result.map_err(|(outgoing, refusal)| (FailedOpen::Outgoing(outgoing), refusal));
                     self.install(ticket, slot, result, &mut driver.endpoint);
                 }
                 ExecutiveCommand::Accept { ticket, request, incoming, slot } => {
                     let result = driver.accept(now, &request, incoming, self);
-                    let result = result.map_err(|(incoming, refusal)| (FailedOpen::Incoming(incoming), refusal));
                     self.install(ticket, slot, result, &mut driver.endpoint);
                 }
                 ExecutiveCommand::Begin { channel, stages } => driver.begin(now, channel, stages, self),
@@ -48,18 +46,17 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                 ExecutiveCommand::CountOn(mut interference) => {
                     self.parts.meter.count_on(&interference.envelopes);
                     driver.endpoint.count_on(&mut interference);
-                    let over = Notice::CountedOn { _interference: interference };
-                    self.notice(over, &mut driver.endpoint);
+                    self.notice(Notice::Garbage([Some(interference), None]), &mut driver.endpoint);
                 }
                 ExecutiveCommand::Serve(set) => self.bells.wait_for(set),
                 ExecutiveCommand::Attach(bell) => {
                     if let Some(bell) = self.bells.add(bell) {
-                        self.notice(Notice::Detached { _bell: Some(bell) }, &mut driver.endpoint);
+                        self.notice(Notice::Garbage([Some(bell), None]), &mut driver.endpoint);
                     }
                 }
                 ExecutiveCommand::Detach(application) => {
-                    let bell = self.bells.remove(application);
-                    self.notice(Notice::Detached { _bell: bell }, &mut driver.endpoint);
+                    let bell = self.bells.remove(application).map(|bell| bell as _);
+                    self.notice(Notice::Garbage([bell, None]), &mut driver.endpoint);
                 }
                 ExecutiveCommand::Upcalls(mut upcalls) => {
                     upcalls.is_here();
@@ -69,7 +66,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
             }
         }
         if let Some(over) = self.upcalls.take_if(|upcalls| !upcalls.obey(now, &mut driver.endpoint)) {
-            self.notice(Notice::UpcallsOver { _upcalls: over }, &mut driver.endpoint);
+            self.notice(Notice::Garbage([Some(over), None]), &mut driver.endpoint);
         }
     }
 
@@ -116,7 +113,7 @@ impl<L, C> LiveEnvironment<L, C> {
         &mut self,
         ticket: u64,
         slot: Box<ExecutivePort>,
-        result: Result<ChannelId, (FailedOpen, Refusal)>,
+        result: Result<ChannelId, (Box<Channel>, Refusal)>,
         endpoint: &mut Endpoint,
     ) {
         let result = match result {
@@ -128,9 +125,8 @@ impl<L, C> LiveEnvironment<L, C> {
                 self.slots[channel.index() as usize] = Some(slot);
                 Ok(channel)
             }
-            Err((opener, refusal)) => {
-                let garbage = Notice::Garbage { _channel: None, _slot: Some(slot), _opener: Some(opener) };
-                self.notice(garbage, endpoint);
+            Err((channel, refusal)) => {
+                self.notice(Notice::Garbage([Some(channel), Some(slot)]), endpoint);
                 Err(refusal)
             }
         };
@@ -155,8 +151,8 @@ impl<L, C> LiveEnvironment<L, C> {
                 self.bells.set_place(bell, None);
             }
         }
-        let garbage = Notice::Garbage { _channel: released, _slot: slot, _opener: None };
-        self.notice(garbage, &mut driver.endpoint);
+        let garbage: [Garbage; 2] = [released.map(|channel| channel as _), slot.map(|slot| slot as _)];
+        self.notice(Notice::Garbage(garbage), &mut driver.endpoint);
     }
 
     pub(super) fn notice(&mut self, notice: Notice, endpoint: &mut Endpoint) {

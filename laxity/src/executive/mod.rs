@@ -21,6 +21,7 @@ mod tests;
 mod upcalls;
 mod windows;
 
+use std::any::Any;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,7 +29,7 @@ use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Endpoint, EndpointCounters, ReceiveSetup, ReleasedChannel, SendSetup, Stages};
+use laxity_core::endpoint::{Endpoint, EndpointCounters, ReceiveSetup, SendSetup, Stages};
 use laxity_core::event::{ChannelId, Event, Name, PeerRequest};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
@@ -111,21 +112,12 @@ pub(crate) enum Notice {
     Unreachable(SocketAddr),
     /// The channels' new stages count alone.
     Restaged { _stages: Stages },
-    /// Memory to be freed.
-    Garbage { _channel: Option<ReleasedChannel>, _slot: Option<Box<ExecutivePort>>, _opener: Option<FailedOpen> },
-    /// The bell of an application that has gone, to be freed.
-    Detached { _bell: Option<Box<ApplicationBell>> },
-    /// What is counted on no more, to be freed.
-    CountedOn { _interference: Box<Interference> },
-    /// Upcalls that run no more, to be freed.
-    UpcallsOver { _upcalls: Box<dyn ExecutiveUpcalls> },
+    /// What is over: of a channel its memory in the endpoint and its port, or something else alone.
+    Garbage([Garbage; 2]),
 }
 
-/// A channel that did not make it into the endpoint.
-pub(crate) enum FailedOpen {
-    Outgoing(#[allow(dead_code)] SendSetup),
-    Incoming(#[allow(dead_code)] ReceiveSetup),
-}
+/// Something that is only to be freed, which the executive has no time for.
+pub(crate) type Garbage = Option<Box<dyn Any + Send>>;
 
 /// Counters of the link and the thread, published for all threads.
 #[derive(Debug, Default)]

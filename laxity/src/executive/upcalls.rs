@@ -1,5 +1,7 @@
 //! Upcalls on the executive's own thread, as it sees them.
 
+use std::any::Any;
+
 use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
@@ -10,7 +12,7 @@ use laxity_link::LinkOver;
 use super::LiveEnvironment;
 
 /// The upcalls, and their handlers.
-pub(crate) trait ExecutiveUpcalls: Send {
+pub(crate) trait ExecutiveUpcalls: Any + Send {
     /// The executive has them now; it is on its thread.
     fn is_here(&mut self);
 
