@@ -274,14 +274,14 @@ impl<'a> Event<'a> {
     /// # Panics
     /// If there is no such word ([`STATE_WORDS`]). Then the handler is removed.
     pub fn set(&mut self, word: usize, value: u64) {
-        self.record.word(word).store(value, SeqCst);
+        self.record.words[word].store(value, SeqCst);
     }
     /// The value of one of the words.
     ///
     /// # Panics
     /// As [`Event::set`].
     pub fn get(&self, word: usize) -> u64 {
-        self.record.word(word).load(SeqCst)
+        self.record.words[word].load(SeqCst)
     }
 }
 
@@ -455,7 +455,7 @@ struct Handlers {
 
 impl MessageHandling for Handlers {
     fn cost(&self) -> Duration {
-        if self.record.is_installed() { self.record.spec.cost } else { Duration::ZERO }
+        if self.record.is_installed() { self.record.cost } else { Duration::ZERO }
     }
 
     fn exchange(&mut self) -> bool {
@@ -489,13 +489,13 @@ impl Handler {
         let handled = catch_unwind(AssertUnwindSafe(|| code.on_message(&mut event)));
         // The time that other threads took of it matters only if it is too long: asking for it is a system call.
         let took = match sys::now().since(began) {
-            took if took <= record.spec.cost => took,
+            took if took <= record.cost => took,
             took => took.min(sys::thread_processor_time().saturating_sub(own)),
         };
         record.took.record(took.as_nanos());
-        add(&record.over_cost, u64::from(took > record.spec.cost));
+        add(&record.over_cost, u64::from(took > record.cost));
         let ended = match &handled {
-            Ok(Ok(_)) if took > record.spec.budget => Some(HandlerState::OverBudget),
+            Ok(Ok(_)) if took > record.budget => Some(HandlerState::OverBudget),
             Ok(Ok(_)) => None,
             Ok(Err(())) => Some(HandlerState::Trapped),
             Err(_) => Some(HandlerState::Panicked),
@@ -541,7 +541,7 @@ impl Handler {
 /// The handler of a timer, or of what is read from a descriptor.
 pub(crate) struct UpcallHandler {
     handler: Handler,
-    record: Arc<HandlerRecord>,
+    pub(crate) record: Arc<HandlerRecord>,
     sequence: u64,
 }
 
@@ -561,11 +561,6 @@ impl UpcallHandler {
         handler.call(message, &told, record);
         *sequence += 1;
         record.is_installed()
-    }
-
-    /// No more messages come.
-    pub(crate) fn end(&self, how: HandlerState) {
-        self.record.end(how);
     }
 }
 

@@ -23,7 +23,7 @@ use laxity_link::xdp::{Mode, Xdp, XdpStatus};
 
 use crate::channel_executive::ChannelExecutive;
 use crate::error::Error;
-use crate::handler::{Handler, HandlerFigures, HandlerRecord, HandlerState, STATE_WORDS};
+use crate::handler::{Handler, HandlerFigures, HandlerRecord, HandlerState};
 use crate::link::DROPPING_PERIOD;
 use crate::port::Port;
 use crate::sync::locked;
@@ -263,8 +263,8 @@ impl KernelHandler {
         let every = interval.saturating_sub(interval.mul_ratio(1, 1024));
         let tolerance = contract.most_ahead() + interval * DELAYED;
         let deadline = same_clock.then(|| contract.deadline());
-        let (cost, budget, least) = (record.spec.cost(), record.spec.budget(), contract.min_message());
-        let words = std::array::from_fn(|word| record.word(word).load(SeqCst));
+        let (cost, budget, least) = (record.cost, record.budget, contract.min_message());
+        let words = std::array::from_fn(|word| record.words[word].load(SeqCst));
         let one_before = before.as_ref().map(|before| &before.installed);
         // A message that was delivered before must not be handled as a copy.
         let next = port.statistics.next();
@@ -366,7 +366,8 @@ impl KernelHandler {
 
     /// Its figures, with those of the handlers before it.
     pub(crate) fn figures(&self) -> HandlerFigures {
-        let all = HandlerRecord::new(self.record.spec);
+        let HandlerRecord { cost, budget, .. } = *self.record;
+        let all = HandlerRecord { cost, budget, ..HandlerRecord::default() };
         all.count_in(&self.record);
         all.count_in_kernel(&self.installed.counts());
         self.words_to(&all);
@@ -376,8 +377,8 @@ impl KernelHandler {
 
     /// Copies its words to the next handler.
     pub(crate) fn words_to(&self, record: &HandlerRecord) {
-        for word in 0..STATE_WORDS {
-            record.word(word).store(self.installed.word(word).load(SeqCst), SeqCst);
+        for (word, to) in record.words.iter().enumerate() {
+            to.store(self.installed.word(word).load(SeqCst), SeqCst);
         }
     }
 }

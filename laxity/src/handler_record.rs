@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 use laxity_core::figures::Latencies;
+use laxity_core::units::Duration;
 use laxity_link::xdp::handler::HandlerCounts;
 use strum::{FromRepr, IntoStaticStr};
 
@@ -76,10 +77,13 @@ impl HandlerFigures {
     }
 }
 
-/// The figures that the executive publishes of a channel's handlers.
-#[derive(Debug)]
+/// The figures that the executive publishes of a channel's handlers. There is none at first.
+#[derive(Debug, Default)]
 pub(crate) struct HandlerRecord {
-    pub(crate) spec: HandlerSpec,
+    /// What is declared of each of them.
+    pub(crate) cost: Duration,
+    pub(crate) budget: Duration,
+    /// [`HandlerState::Absent`] at first, as `ended` is.
     pub(crate) state: AtomicU8,
     /// The way in which a handler ended, until the application is told.
     pub(crate) ended: AtomicU8,
@@ -93,33 +97,13 @@ pub(crate) struct HandlerRecord {
     pub(crate) over_cost: AtomicU64,
     pub(crate) took: Histogram,
     pub(crate) response: Histogram,
+    /// Those that the handlers share with the application.
     pub(crate) words: [AtomicU64; STATE_WORDS],
 }
 
 impl HandlerRecord {
     pub(crate) fn new(spec: HandlerSpec) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self {
-            spec,
-            state: AtomicU8::new(HandlerState::Absent as u8),
-            ended: AtomicU8::new(HandlerState::Absent as u8),
-            runs: zero(),
-            delivered: zero(),
-            replies: zero(),
-            unsent: zero(),
-            beyond: zero(),
-            stale: zero(),
-            untold: zero(),
-            over_cost: zero(),
-            took: Histogram::default(),
-            response: Histogram::default(),
-            words: std::array::from_fn(|_| zero()),
-        }
-    }
-
-    /// A word that the handlers share with the application.
-    pub(crate) fn word(&self, word: usize) -> &AtomicU64 {
-        &self.words[word]
+        Self { cost: spec.cost(), budget: spec.budget(), ..Self::default() }
     }
 
     /// Adds the figures of another record.
@@ -172,7 +156,7 @@ impl HandlerRecord {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         HandlerFigures {
             state: HandlerState::from_repr(self.state.load(SeqCst)).unwrap_or(HandlerState::Absent),
-            spec: self.spec,
+            spec: HandlerSpec::taking(self.cost).within(self.budget),
             runs: read(&self.runs),
             delivered: read(&self.delivered),
             replies: read(&self.replies),

@@ -304,12 +304,12 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<InstanceState>> {
     })?;
     linker.func_wrap("laxity", "set", |mut caller: Caller<'_, InstanceState>, number: i32, value: i64| {
         charge(&mut caller, CALL)?;
-        caller.data().record.word(word(number)?).store(value.cast_unsigned(), SeqCst);
+        caller.data().record.words[word(number)?].store(value.cast_unsigned(), SeqCst);
         wasmtime::Result::Ok(())
     })?;
     linker.func_wrap("laxity", "get", |mut caller: Caller<'_, InstanceState>, number: i32| {
         charge(&mut caller, CALL)?;
-        wasmtime::Result::Ok(caller.data().record.word(word(number)?).load(SeqCst).cast_signed())
+        wasmtime::Result::Ok(caller.data().record.words[word(number)?].load(SeqCst).cast_signed())
     })?;
     linker.func_wrap("laxity", "late", |mut caller: Caller<'_, InstanceState>| {
         charge(&mut caller, CALL)?;
@@ -390,12 +390,12 @@ impl MeteredCall {
         record: &Arc<HandlerRecord>,
         buffer: impl FnOnce(&mut Store<InstanceState>, &Instance, i32) -> Result<i32, Error>,
     ) -> Result<Self, Error> {
-        let (cost, spec) = (FuelCost::of_this_host()?, record.spec);
-        let Some(fuel) = cost.within(spec.cost(), room as u64, module) else {
+        let cost = FuelCost::of_this_host()?;
+        let Some(fuel) = cost.within(record.cost, room as u64, module) else {
             return Err(wrong(format!(
                 "a cost of {} leaves it too little fuel: a call takes {}, a thousand units {}, a line of memory {}, a reply {REPLY}; {} units are set \
                  aside, and as many it has to have at least",
-                spec.cost(),
+                record.cost,
                 cost.entry,
                 cost.thousand,
                 cost.miss,
@@ -435,7 +435,7 @@ impl MeteredCall {
 impl MessageCode for WasmHandler {
     fn prepare(&mut self, max_message: usize, record: &Arc<HandlerRecord>) -> Result<(), Error> {
         // Another instance runs first, so that no page of the code is met for the first time by a message. What it does goes nowhere.
-        let unseen = Arc::new(HandlerRecord::new(record.spec));
+        let unseen = Arc::new(HandlerRecord { cost: record.cost, ..HandlerRecord::default() });
         let _ = MeteredCall::new(&self.module, max_message, &unseen, buffer)?.call(&[], false);
         self.running = Some(MeteredCall::new(&self.module, max_message, record, buffer)?);
         Ok(())

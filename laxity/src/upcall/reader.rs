@@ -122,7 +122,7 @@ impl Upcalls {
                 }
                 Err(how) => {
                     from.leave();
-                    handler.end(how);
+                    handler.record.end(how);
                 }
             }
             // Until its descriptor has something again, if it is still in the set.
