@@ -431,19 +431,6 @@ impl HostShared {
                 return Err(refusal);
             }
         };
-        let grant = Grant {
-            name: request.from.name.as_str().to_owned(),
-            peer: request.from.peer,
-            service: request.terms.service,
-            stages: SendingStages::default(),
-            receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
-            deadline: request.terms.service.contract().map(Contract::deadline),
-            guarantee: self.guarantee(&state.admission, &request.terms.service),
-            // Only its sender knows.
-            covers: Coverage::Laxity,
-            same_clock: request.terms.same_clock,
-            executive: std::process::id(),
-        };
         let known = ChannelEntry {
             port: Arc::clone(&slot.port),
             peer: request.from.peer,
@@ -460,6 +447,8 @@ impl HostShared {
             },
             opener: None,
         };
+        let receive = if reservation.is_some() { stage + input_delay } else { Duration::ZERO };
+        let grant = Grant { receive, ..self.grant(&state.admission, &known, request.same_clock) };
         let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
         let slot = Box::new(ExecutivePort::Receive(slot));
         state.review_bounds();
@@ -492,18 +481,8 @@ impl HostShared {
             }
             _ => SendingStages::default(),
         };
-        let grant = Grant {
-            name: known.name.as_str().to_owned(),
-            peer: known.peer,
-            service: known.service,
-            stages,
-            receive,
-            deadline: known.service.contract().map(Contract::deadline),
-            guarantee: self.guarantee(&state.admission, &known.service),
-            covers: self.covers(known.peer),
-            same_clock,
-            executive: std::process::id(),
-        };
+        let covers = self.covers(known.peer);
+        let grant = Grant { stages, receive, covers, ..self.grant(&state.admission, known, same_clock) };
         let opened = OpenedChannel { channel, grant, marks };
         state.review_bounds();
         state.push_command(ExecutiveCommand::Begin { channel, stages });
@@ -518,11 +497,23 @@ impl HostShared {
         }
     }
 
-    /// The guarantee of this host for a channel; best effort has none.
-    fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
-        let is_withdrawn = || locked(&self.published.premises).are_withdrawn();
-        let promises = service.contract().is_some() && !is_withdrawn();
-        if promises { self.backing.guarantee(admission) } else { Guarantee::default() }
+    /// The grant of a channel, without its sender's stages and what they cover, which only the sender knows, and without the receiver's stage.
+    fn grant(&self, admission: &Admission, known: &ChannelEntry, same_clock: bool) -> Grant {
+        let contract = known.service.contract();
+        // Best effort has no guarantee.
+        let promises = contract.is_some() && !locked(&self.published.premises).are_withdrawn();
+        Grant {
+            name: known.name.as_str().to_owned(),
+            peer: known.peer,
+            service: known.service,
+            stages: SendingStages::default(),
+            receive: Duration::ZERO,
+            deadline: contract.map(Contract::deadline),
+            guarantee: if promises { self.backing.guarantee(admission) } else { Guarantee::default() },
+            covers: Coverage::Laxity,
+            same_clock,
+            executive: std::process::id(),
+        }
     }
 
     fn ended(&self, channel: ChannelId, end: End) {
