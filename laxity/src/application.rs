@@ -28,9 +28,3 @@ pub(crate) trait Application: std::fmt::Debug + Send + Sync {
     /// A channel has ended.
     fn ended(&self, port: &Arc<Port>, end: End);
 }
-
-/// The server of such applications, as long as the executive lives.
-pub(crate) trait Serves: std::fmt::Debug + Send + Sync {
-    /// The executive is about to end: lets no application in any more, has those that are there send nothing more, and waits until what they had sent is sent on.
-    fn leave(&mut self);
-}

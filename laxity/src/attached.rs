@@ -31,7 +31,7 @@ use crate::platform_file;
 use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, RingTimes, SendPath, SendPort};
 use crate::receiver::Receiver;
 use crate::remote_mailbox::{ReceiveMailbox, SendMailbox};
-use crate::streams::{StreamReport, StreamSpec};
+use crate::streams::StreamReport;
 use crate::sync::locked;
 
 /// The time that the executive's process may take to let an application in.
@@ -45,7 +45,7 @@ pub(crate) struct ExecutiveConnection {
     bell: Arc<Doorbell>,
     forks: u32,
     /// The executive's process.
-    pid: u32,
+    pub(crate) pid: u32,
     /// One of the constants of [`course`].
     course: AtomicU8,
     /// Threads that are about to put a message into a mailbox.
@@ -159,11 +159,6 @@ impl ExecutiveConnection {
         let thread = thread.spawn(move || listen(&listening));
         thread.map_err(Error::system("starting a thread"))?;
         Ok((attached, told))
-    }
-
-    /// The executive's process.
-    pub(crate) fn pid(&self) -> u32 {
-        self.pid
     }
 
     /// True if the executive runs, and is not about to end.
@@ -293,21 +288,8 @@ impl ExecutiveConnection {
         }
     }
 
-    pub(crate) fn add_stream(&self, spec: StreamSpec) -> Result<StreamReport, Error> {
-        let streams = self.ask_streams(|ticket| AttachRequest::AddStream { ticket, spec: Box::new(spec) });
-        streams?.pop().ok_or(Error::Stopped)
-    }
-
-    pub(crate) fn remove_stream(&self, name: &str) -> Result<StreamReport, Error> {
-        let streams = self.ask_streams(|ticket| AttachRequest::RemoveStream { ticket, name: name.to_owned() });
-        streams?.pop().ok_or(Error::Stopped)
-    }
-
-    pub(crate) fn streams(&self) -> Result<Vec<StreamReport>, Error> {
-        self.ask_streams(|ticket| AttachRequest::Streams { ticket })
-    }
-
-    fn ask_streams(&self, ask: impl FnOnce(u64) -> AttachRequest) -> Result<Vec<StreamReport>, Error> {
+    /// Asks for a change of the executive's streams, or for all of them.
+    pub(crate) fn ask_streams(&self, ask: impl FnOnce(u64) -> AttachRequest) -> Result<Vec<StreamReport>, Error> {
         match self.ask(ask)? {
             TicketAnswer::Told(AttachReply::Streams { streams, .. }) => Ok(streams),
             _ => Err(Error::Stopped),
@@ -331,7 +313,7 @@ impl ExecutiveConnection {
         let reader = memory.ring(&self.region).and_then(|ring| RingReader::new(ring, memory.shape));
         let reader = reader.ok_or(Error::Stopped)?;
         let empties = ReceiveMailbox::new(reader, slots, bytes);
-        let returned = empties.returned();
+        let returned = Arc::clone(&empties.returned);
         Ok((ReceivePort { mailbox: Inlet::Other(Box::new(empties)), returned, port }, grant))
     }
 

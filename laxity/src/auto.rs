@@ -77,8 +77,8 @@ impl Host {
             match claim(&place) {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
-                    let serving = host.serve_at(place, Access::default(), ServeConfig::default().memory, false)?;
-                    host.keep_serving(Box::new(serving));
+                    let mut serving = host.serve_at(place, Access::default(), ServeConfig::default().memory, false)?;
+                    host.keep_serving(Box::new(move || serving.end()));
                     return Ok(host);
                 }
                 // The other process is about to serve, or to end.
@@ -100,7 +100,7 @@ impl Host {
 
     /// The process id of the executive: this process, or the one to which the host is attached. Grants hold as long as it lives.
     pub fn executive(&self) -> u32 {
-        self.attached().map_or_else(std::process::id, |attached| attached.pid())
+        self.attached().map_or_else(std::process::id, |attached| attached.pid)
     }
 
     /// The problem of the link's guard ([`GuardConfig`](crate::GuardConfig)), as of a second ago at most. `None` if there is no problem or no guard,

@@ -18,7 +18,6 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::XdpStatus;
 use laxity_link::{Counters, LinkKind};
 
-use crate::application::Serves;
 use crate::attached::ExecutiveConnection;
 use crate::calibration::{Costs, ExecutiveSetup, Premises, WindowClaims};
 use crate::channel_executive::ChannelExecutive;
@@ -94,6 +93,9 @@ impl Drop for HostExecutive {
     }
 }
 
+/// The end of a service. As long as it is held the server is there.
+type EndService = Box<dyn FnMut() + Send + Sync>;
+
 /// An executive in this process. Dropping it closes its channels and stops the threads.
 pub(crate) struct LocalExecutive {
     pub(crate) shared: Arc<HostShared>,
@@ -115,8 +117,8 @@ pub(crate) struct LocalExecutive {
     pub(crate) upcalls: Arc<AtomicUsize>,
     /// The number of sets of upcalls on the executive's own thread: one at most.
     pub(crate) trusted_upcalls: Arc<AtomicUsize>,
-    /// The server of other processes. Given up last: the next process to serve takes its port.
-    serving: Option<Box<dyn Serves>>,
+    /// Ends the service for other processes, and has the server. Given up last: the next process to serve takes its port.
+    end_service: Option<EndService>,
 }
 
 impl std::fmt::Debug for Host {
@@ -169,9 +171,9 @@ impl Host {
     }
 
     /// Keeps the server as long as the executive lives.
-    pub(crate) fn keep_serving(&mut self, serving: Box<dyn Serves>) {
+    pub(crate) fn keep_serving(&mut self, end_service: EndService) {
         if let HostExecutive::Local(here) = &mut self.executive {
-            here.serving = Some(serving);
+            here.end_service = Some(end_service);
         }
     }
 
@@ -434,7 +436,7 @@ impl Host {
             readiness,
             upcalls: Arc::default(),
             trusted_upcalls: Arc::default(),
-            serving: None,
+            end_service: None,
         };
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
@@ -572,8 +574,8 @@ impl Host {
 
 impl Drop for LocalExecutive {
     fn drop(&mut self) {
-        if let Some(serving) = &mut self.serving {
-            serving.leave();
+        if let Some(end_service) = &mut self.end_service {
+            end_service();
         }
         self.shared.command(ExecutiveCommand::Stop);
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {

@@ -161,7 +161,7 @@ pub(crate) struct ReceiveMailbox {
     reader: RingReader<Words>,
     /// As many buffers as slots; those that are read come back through `returned`.
     buffers: Vec<MessageBuf>,
-    returned: Arc<ReturnedBuffers>,
+    pub(crate) returned: Arc<ReturnedBuffers>,
     forks: u32,
 }
 
@@ -176,10 +176,6 @@ impl ReceiveMailbox {
             }
         };
         Self { reader, buffers, returned: Arc::new(ReturnedBuffers::telling(slots, Box::new(returns))), forks }
-    }
-
-    pub(crate) fn returned(&self) -> Arc<ReturnedBuffers> {
-        Arc::clone(&self.returned)
     }
 
     /// As [`ReceivePort::pop`](crate::port::ReceivePort::pop).

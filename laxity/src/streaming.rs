@@ -1,5 +1,6 @@
 //! Streams of a host, whether its executive is in this process or in another one.
 
+use crate::attach::protocol::AttachRequest;
 use crate::error::Error;
 use crate::host::Host;
 use crate::streams::{StreamError, StreamReport, StreamSpec};
@@ -14,7 +15,10 @@ impl Host {
     /// executive is in another process, this process must run as root or as the user of that process.
     pub fn add_stream(&self, spec: StreamSpec) -> Result<StreamReport, Error> {
         match self.attached() {
-            Some(attached) => attached.add_stream(spec),
+            Some(attached) => {
+                let asked = attached.ask_streams(|ticket| AttachRequest::AddStream { ticket, spec: Box::new(spec) });
+                asked?.pop().ok_or(Error::Stopped)
+            }
             None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.add(spec)?),
         }
     }
@@ -25,7 +29,11 @@ impl Host {
     /// [`Error::Stream`] if there is no stream of that name; else as [`Host::add_stream`].
     pub fn remove_stream(&self, name: &str) -> Result<StreamReport, Error> {
         match self.attached() {
-            Some(attached) => attached.remove_stream(name),
+            Some(attached) => {
+                let name = name.to_owned();
+                let asked = attached.ask_streams(|ticket| AttachRequest::RemoveStream { ticket, name });
+                asked?.pop().ok_or(Error::Stopped)
+            }
             None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.remove(name)?),
         }
     }
@@ -36,7 +44,7 @@ impl Host {
     /// [`Error::Stream`] if the executive reserves nothing for streams; else as [`Host::add_stream`].
     pub fn streams(&self) -> Result<Vec<StreamReport>, Error> {
         match self.attached() {
-            Some(attached) => attached.streams(),
+            Some(attached) => attached.ask_streams(|ticket| AttachRequest::Streams { ticket }),
             None => Ok(self.local()?.streams.as_ref().ok_or(StreamError::NotKept)?.list()),
         }
     }

@@ -143,10 +143,6 @@ impl AttachedClient {
         !self.flag.is_broken() && locked(&self.held).channels.values().any(is_open)
     }
 
-    pub(super) fn port(&self, place: u32) -> Option<Arc<Port>> {
-        locked(&self.held).channels.get(&place).map(|channel| Arc::clone(&channel.port))
-    }
-
     /// Allocates memory for a channel, and a place in the bell.
     fn allot(
         self: &Arc<Self>,

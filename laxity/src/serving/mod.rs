@@ -50,7 +50,7 @@ use laxity_shm::Region;
 use self::access::{Access, Quota};
 use self::client::{AttachedClient, ClientChannel, no_memory};
 use self::quotas::UserAccounts;
-use crate::application::{Application, Serves};
+use crate::application::Application;
 use crate::attach::flags::ClientFlags;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS};
 use crate::attach::protocol::{AttachReply, AttachRequest, EncodedHost, EncodedStatus, VERSION};
@@ -233,12 +233,6 @@ impl ServerHandle {
     /// For programs whose host ends before this handle is dropped. The next process to serve takes the socket and the port when
     /// this is dropped.
     pub fn end(&mut self) {
-        self.leave();
-    }
-}
-
-impl Serves for ServerHandle {
-    fn leave(&mut self) {
         let server = &self.server;
         if sys::forks() != server.shared.forks {
             return;
@@ -262,7 +256,7 @@ impl Drop for ServerHandle {
         if sys::forks() != self.server.shared.forks {
             return;
         }
-        self.leave();
+        self.end();
         self.server.stopped.store(true, Ordering::SeqCst);
         let applications: Vec<Arc<AttachedClient>> = locked(&self.server.applications).values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
@@ -423,7 +417,8 @@ impl ServerShared {
             AttachRequest::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
                     let may = |quota: &Quota| quota.may_receive(name.as_str());
-                    if !client.account.quota().is_none_or(may) || locked(&client.held).names.len() >= MOST_NAMES {
+                    if !client.account.quota.as_ref().is_none_or(may) || locked(&client.held).names.len() >= MOST_NAMES
+                    {
                         let refusal = Refusal::new(Code::Quota, Stage::ReceivingProcessor);
                         return Err(Error::refused_here(refusal, None));
                     }
@@ -447,15 +442,12 @@ impl ServerShared {
                 }
             }
             AttachRequest::Close { place } => {
-                if let Some(port) = client.port(place) {
-                    self.shared.close_port(&port);
-                }
+                let port = locked(&client.held).channels.get(&place).map(|channel| Arc::clone(&channel.port));
+                port.inspect(|port| self.shared.close_port(port));
             }
             AttachRequest::Forget { place } => {
                 let forgotten = locked(&client.held).channels.remove(&place);
-                if let Some(forgotten) = forgotten {
-                    self.shared.close_port(&forgotten.port);
-                }
+                forgotten.inspect(|forgotten| self.shared.close_port(&forgotten.port));
             }
             AttachRequest::Figures { ticket, place } => {
                 let figures = locked(&client.held).channels.get(&place).and_then(ClientChannel::counted);
@@ -482,7 +474,7 @@ impl ServerShared {
         work: impl FnOnce(&Streams) -> Result<Vec<StreamReport>, StreamError>,
     ) {
         let kept = || self.streams.as_ref().and_then(Weak::upgrade).ok_or(StreamError::NotKept);
-        let streams = client.account.quota().map_or_else(kept, |_| Err(StreamError::NotPermitted));
+        let streams = client.account.quota.as_ref().map_or_else(kept, |_| Err(StreamError::NotPermitted));
         match streams.and_then(|streams| work(&streams)) {
             Ok(streams) => client.tell(&AttachReply::Streams { ticket, streams }),
             Err(error) => client.refuse(ticket, &error.into()),

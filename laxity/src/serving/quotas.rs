@@ -14,7 +14,7 @@ use crate::sync::locked;
 /// The account of one user. Without a quota (root and the executive's own user) it has what admission grants.
 #[derive(Debug)]
 pub(super) struct UserAccount {
-    quota: Option<Quota>,
+    pub(super) quota: Option<Quota>,
     /// The number of its processes.
     processes: Arc<AtomicUsize>,
     used: Mutex<UserUsage>,
@@ -49,10 +49,6 @@ impl UserAccounts {
 }
 
 impl UserAccount {
-    pub(super) fn quota(&self) -> Option<&Quota> {
-        self.quota.as_ref()
-    }
-
     /// Notes that one of its processes was thrown out. The executive's own user, and root, are taken for mistaken, not hostile.
     pub(super) fn bar(&self) {
         if self.quota.is_some() {
