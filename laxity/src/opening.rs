@@ -5,9 +5,10 @@ use std::sync::{Arc, mpsc};
 
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::buffers;
-use laxity_core::contract::{Overload, Service};
+use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::endpoint::{Destination, SendSetup};
 use laxity_core::event::{Name, SenderPace};
+use laxity_core::limits::DECAY_FACTOR;
 use laxity_core::platform::LinkModel;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
@@ -24,144 +25,121 @@ use crate::link::ONLY_LINK;
 use crate::port::{self, ExecutivePort, Port, SendPort, SendSlot};
 use crate::rearranging::SenderRequest;
 
-/// The sizes of a sending channel's mailbox.
-struct MailboxSize {
+/// A channel that is to be opened, and its mailbox.
+struct WantedChannel {
+    destination: Destination,
+    spec: ChannelSpec,
+    /// Its contract, if it has one, as it is admitted.
+    analysed: Option<Contract>,
     messages: u32,
     packets: u32,
-    /// Bytes of a packet, and of a message.
-    packet: u32,
-    bytes: usize,
+    packet_bytes: u32,
+    /// Of the mailbox: for what waits in the core, one that is being fragmented, and one in the application's hands.
+    buffers: usize,
+    buffer_bytes: usize,
 }
 
 impl HostShared {
-    /// Opens a channel to receiver `name` at `peer`.
+    /// Opens a channel to receiver `name` at `peer`. A refusal waits for what the peer says to that which would fit.
     pub(crate) fn open_channel(
         &self,
         peer: SocketAddr,
         name: &str,
         spec: ChannelSpec,
     ) -> Result<(SendPort, OpenedChannel), Error> {
-        self.open_in((peer, name), spec, None, own_memory)
+        let destination = destination(peer, name)?;
+        self.ask_for_own(destination, spec, false).map_err(|error| self.advised(error, destination, &spec))
     }
 
     /// Likewise, for an application in another process.
     pub(crate) fn open_for(
         &self,
-        application: Arc<dyn Application>,
+        application: &Arc<dyn Application>,
         peer: SocketAddr,
         name: &str,
         spec: ChannelSpec,
     ) -> Result<(Arc<Port>, Grant), Error> {
-        let memory = |spec: &ChannelSpec, messages, bytes| {
-            let settings = self.state().admission.settings();
-            let contract = match (spec.service.contract(), spec.overload) {
-                (Some(contract), Overload::Decay) => Some(contract.under_decay(self.platform.packet)?),
-                (contract, _) => contract.copied(),
-            };
-            let takes = self.takes(settings, contract.as_ref(), Role::Sends);
-            let slot = Arc::clone(&application).sending(messages, bytes, takes);
-            let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
-            Ok((Arc::clone(&slot.port), slot))
-        };
-        let (port, opened) = self.open_in((peer, name), spec, Some(&application), memory)?;
-        Ok((port, opened.grant))
+        let destination = destination(peer, name)?;
+        let wanted = self.wanted(destination, spec)?;
+        let settings = self.state().admission.settings();
+        let takes = self.takes(settings, wanted.analysed.as_ref(), Role::Sends);
+        let slot = Arc::clone(application).sending(wanted.buffers, wanted.buffer_bytes, takes);
+        let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
+        let port = Arc::clone(&slot.port);
+        let opened = self.ask(&wanted, false, slot, Some(application)).map_err(|error| {
+            application.not_opened(&port);
+            self.advised(error, destination, &spec)
+        });
+        Ok((port, opened?.grant))
     }
 
-    /// Opens a channel for `application`, or for one of this process, in `memory`: the application's end of a mailbox for so many messages of so
-    /// many bytes, and the executive's. A refusal waits for what the peer says to that which would fit.
-    fn open_in<P>(
-        &self,
-        (peer, name): (SocketAddr, &str),
-        spec: ChannelSpec,
-        application: Option<&Arc<dyn Application>>,
-        memory: impl FnOnce(&ChannelSpec, usize, usize) -> Result<(P, SendSlot), Error>,
-    ) -> Result<(P, OpenedChannel), Error> {
-        check_may_wait()?;
-        let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
-        let opened = self.ask(destination, spec, false, application, memory);
-        opened.map_err(|error| {
-            advice::of_all_hosts(error, &spec, |spec| self.ask(destination, spec, true, None, own_memory).map(drop))
-        })
+    /// A refusal, with what all hosts would grant.
+    fn advised(&self, error: Error, destination: Destination, spec: &ChannelSpec) -> Error {
+        advice::of_all_hosts(error, spec, |spec| self.ask_for_own(destination, spec, true).map(drop))
     }
 
-    /// Asks for a channel, or what would be answered.
-    fn ask<P>(
+    /// Asks for a channel of this process's application, or what would be answered.
+    fn ask_for_own(
         &self,
         destination: Destination,
-        mut spec: ChannelSpec,
+        spec: ChannelSpec,
         is_question: bool,
-        application: Option<&Arc<dyn Application>>,
-        memory: impl FnOnce(&ChannelSpec, usize, usize) -> Result<(P, SendSlot), Error>,
-    ) -> Result<(P, OpenedChannel), Error> {
-        spec.service = match spec.service {
-            Service::RealTime(contract) => Service::RealTime(match spec.catch_up {
-                _ if spec.overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
-                Some(catch_up) => contract.with_catch_up(catch_up)?,
-                None if self.hold_sending => contract,
-                None => contract.catching_up(),
-            }),
-            best_effort => best_effort,
-        };
-        let sizes = self.sizes(&spec);
-        // Buffers for what waits in the core, one that is being fragmented, and one in the application's hands.
-        let (port, slot) = memory(&spec, sizes.messages as usize + 2, sizes.bytes)?;
-        let own = Arc::clone(&slot.port);
-        let opened = self
-            .admit_and_ask(destination, &spec, is_question, &sizes, slot, application)
-            .and_then(|answer| answer.recv().map_err(|_| Error::Stopped)?);
-        if let (Err(_), Some(application)) = (&opened, application) {
-            application.not_opened(&own);
-        }
-        Ok((port, opened?))
+    ) -> Result<(SendPort, OpenedChannel), Error> {
+        let wanted = self.wanted(destination, spec)?;
+        let (port, slot) = port::sending(wanted.buffers, wanted.buffer_bytes);
+        Ok((port, self.ask(&wanted, is_question, slot, None)?))
     }
 
-    fn sizes(&self, spec: &ChannelSpec) -> MailboxSize {
+    /// The channel as this host admits it, and what it needs.
+    fn wanted(&self, destination: Destination, mut spec: ChannelSpec) -> Result<WantedChannel, Error> {
         let platform = &self.platform;
-        let (packet, messages, packets) = match spec.service {
+        let (packet_bytes, messages, packets) = match &mut spec.service {
             Service::RealTime(contract) => {
-                (platform.packet, buffers::send_messages(&contract), buffers::send_packets(&contract, platform))
+                *contract = match spec.catch_up {
+                    _ if spec.overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
+                    Some(catch_up) => contract.with_catch_up(catch_up)?,
+                    None if self.hold_sending => *contract,
+                    None => contract.catching_up(),
+                };
+                (platform.packet, buffers::send_messages(contract), buffers::send_packets(contract, platform))
             }
             Service::BestEffort { queue, max_message } => {
                 let packet = platform.best_effort.packet_max;
-                (packet, queue, best_effort_packets(max_message, packet))
+                (packet, *queue, best_effort_packets(*max_message, packet))
             }
         };
-        let oversize = match spec.overload {
-            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
-            _ => 1,
+        let (oversize, analysed) = match (spec.overload, spec.service.contract()) {
+            (Overload::Decay, Some(contract)) => (DECAY_FACTOR, Some(contract.under_decay(platform.packet)?)),
+            (Overload::Decay, None) => (DECAY_FACTOR, None),
+            (_, contract) => (1, contract.copied()),
         };
-        let bytes = spec.service.max_message().saturating_mul(oversize) as usize;
-        MailboxSize { messages, packets, packet, bytes }
+        let buffer_bytes = spec.service.max_message().saturating_mul(oversize) as usize;
+        let buffers = messages as usize + 2;
+        Ok(WantedChannel { destination, spec, analysed, messages, packets, packet_bytes, buffers, buffer_bytes })
     }
 
-    /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
-    fn admit_and_ask(
+    /// Admits a channel at this host, and asks the peer; with `is_question` only what would be answered.
+    fn ask(
         &self,
-        destination: Destination,
-        spec: &ChannelSpec,
+        wanted: &WantedChannel,
         is_question: bool,
-        sizes: &MailboxSize,
         slot: SendSlot,
         application: Option<&Arc<dyn Application>>,
-    ) -> Result<mpsc::Receiver<Result<OpenedChannel, Error>>, Error> {
+    ) -> Result<OpenedChannel, Error> {
+        let WantedChannel { destination, spec, .. } = wanted;
         let platform = &self.platform;
-        let contract = spec.service.contract().copied();
         let mut state = self.state();
         self.check_running()?;
         let mut reservation = None;
         let (mut upstream, mut handover) = (Duration::ZERO, platform.handover);
-        if let Some(contract) = contract {
-            let analysed = match spec.overload {
-                Overload::Decay => contract.under_decay(platform.packet)?,
-                _ => contract,
-            };
+        if let Some(contract) = wanted.analysed {
             let outside = platform.propagation + platform.clock_error;
-            let wanted = SenderRequest { contract: analysed, outside, priority: spec.priority };
+            let request = SenderRequest { contract, outside, priority: spec.priority };
             let (id, least);
             if is_question {
-                (state, least, handover) = self.would_send(state, &wanted)?;
+                (state, least, handover) = self.would_send(state, &request)?;
             } else {
-                (state, id, least) = self.admit_sending(state, &wanted)?;
+                (state, id, least) = self.admit_sending(state, &request)?;
                 handover = state.admission.handover(id);
                 reservation = Some(id);
             }
@@ -171,10 +149,10 @@ impl HostShared {
             service: spec.service,
             overload: spec.overload,
             priority: spec.priority,
-            packet: sizes.packet,
+            packet: wanted.packet_bytes,
             work_conserving: !self.hold_sending,
         };
-        let outgoing = SendSetup::new(destination, config, upstream, self.lease, sizes.messages, sizes.packets);
+        let outgoing = SendSetup::new(*destination, config, upstream, self.lease, wanted.messages, wanted.packets);
         let LinkModel { rate, spacing, .. } = platform.link;
         let ahead = state.admission.ahead();
         let outgoing = outgoing.paced(SenderPace { rate, ahead, spacing }).handed_over_within(handover);
@@ -186,7 +164,7 @@ impl HostShared {
             reservation,
             is_receiving: false,
             stage: Duration::ZERO,
-            holds: Holdings { channels: 1, frames: sizes.packets.into(), bytes: 0 },
+            holds: Holdings { channels: 1, frames: wanted.packets.into(), bytes: 0 },
             name: destination.name,
             service: spec.service,
             part: None,
@@ -198,13 +176,14 @@ impl HostShared {
         drop(state);
         self.notified.notify();
         self.command(ExecutiveCommand::Open { ticket, outgoing, slot: Box::new(ExecutivePort::Send(slot)) });
-        Ok(answer)
+        answer.recv().map_err(|_| Error::Stopped)?
     }
 }
 
-/// Memory for a channel of this process's application.
-fn own_memory(_: &ChannelSpec, messages: usize, bytes: usize) -> Result<(SendPort, SendSlot), Error> {
-    Ok(port::sending(messages, bytes))
+/// The receiver `name` at `peer`, for a thread that may wait for its answer.
+fn destination(peer: SocketAddr, name: &str) -> Result<Destination, Error> {
+    check_may_wait()?;
+    Ok(Destination { link: ONLY_LINK, peer, name: checked_name(name)? })
 }
 
 pub(crate) fn checked_name(name: &str) -> Result<Name, Error> {

@@ -490,7 +490,7 @@ impl ServerShared {
 
     fn open(&self, client: &Arc<AttachedClient>, ticket: u64, peer: SocketAddr, name: &str, spec: ChannelSpec) {
         let application = Arc::clone(client) as Arc<dyn Application>;
-        match self.shared.open_for(application, peer, name, spec) {
+        match self.shared.open_for(&application, peer, name, spec) {
             // If the application has gone meanwhile, its channel goes, too.
             Ok((port, grant)) if !client.opened(&port, &grant, |channel| AttachReply::Opened { ticket, channel }) => {
                 self.shared.close_port(&port);
