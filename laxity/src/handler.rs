@@ -194,7 +194,7 @@ impl Handler {
     /// # Errors
     /// [`Error::ReplyElsewhere`] if the reply channel is of another executive than the one with this doorbell.
     pub(crate) fn check_reply(&self, doorbell: &Arc<Doorbell>) -> Result<(), Error> {
-        let is_here = |channel: &Sender| Arc::ptr_eq(channel.home.doorbell(), doorbell);
+        let is_here = |reply: &Sender| Arc::ptr_eq(reply.channel.home.doorbell(), doorbell);
         if self.reply.as_ref().is_none_or(is_here) { Ok(()) } else { Err(Error::ReplyElsewhere) }
     }
 

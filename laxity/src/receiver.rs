@@ -27,8 +27,8 @@ use crate::snapshot::{ChannelSnapshot, Direction};
 #[derive(Debug)]
 pub struct Receiver {
     port: ReceivePort,
-    grant: Grant,
-    home: Arc<dyn ChannelExecutive>,
+    /// The channel, as all see it who have it.
+    channel: ChannelWatch,
     /// The messages that the application was handed, and the late ones of them by cause.
     handed: DeliveryCounts,
     installer: Option<HandlerInstaller>,
@@ -82,12 +82,13 @@ impl Receiver {
         grant: Grant,
         home: Arc<dyn ChannelExecutive>,
     ) -> Self {
-        Self { port, grant, home, handed: DeliveryCounts::default(), installer }
+        let channel = ChannelWatch { port: Arc::clone(&port.port), grant: Arc::new(grant), home };
+        Self { port, channel, handed: DeliveryCounts::default(), installer }
     }
 
     /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
-        &self.grant
+        &self.channel.grant
     }
 
     /// The figures of the channel so far.
@@ -97,8 +98,8 @@ impl Receiver {
         if let Some(installer) = &self.installer {
             installer.have_told();
         }
-        let mut figures = self.watch().figures();
-        if self.home.is_lost() {
+        let mut figures = self.channel.figures();
+        if self.channel.home.is_lost() {
             // The figures that the executive published last may be older than the last message.
             self.handed.add_to(&mut figures);
         }
@@ -107,17 +108,13 @@ impl Receiver {
 
     /// Takes the channel's figures, as its host counts them, with its peer.
     pub fn snapshot(&self) -> ChannelSnapshot {
-        let (direction, peer) = (Direction::Receives, self.grant.peer);
+        let (direction, peer) = (Direction::Receives, self.channel.grant.peer);
         ChannelSnapshot { direction, peer, figures: self.figures(), misses_known: true }
     }
 
     /// Makes a [`ChannelWatch`], which reads the channel's figures from any thread.
     pub fn watch(&self) -> ChannelWatch {
-        ChannelWatch {
-            port: Arc::clone(&self.port.port),
-            grant: Arc::new(self.grant.clone()),
-            home: Arc::clone(&self.home),
-        }
+        self.channel.clone()
     }
 
     /// Returns the next message; waits for it without limit.
@@ -187,14 +184,15 @@ impl Receiver {
 
     fn exchange(&mut self, handler: Option<Box<Handler>>) -> Result<Option<Handler>, Error> {
         let Some(installer) = &mut self.installer else { return Err(Error::NoHandler) };
-        let (home, port) = (&self.home, &self.port.port);
+        let (home, port) = (&self.channel.home, &self.port.port);
         let is_in_kernel = handler.as_ref().is_some_and(|handler| handler.module().is_some());
-        let old = installer.exchange(handler, home, port, &self.grant)?;
+        let old = installer.exchange(handler, home, port, &self.channel.grant)?;
         if is_in_kernel {
             // That the handler takes no more than it declared is known only from the runs that were seen.
-            self.grant.guarantee.level = self.grant.guarantee.level.min(Level::Statistical);
+            let guarantee = &mut Arc::make_mut(&mut self.channel.grant).guarantee;
+            guarantee.level = guarantee.level.min(Level::Statistical);
         }
-        old.ok_or_else(|| port.end().map_or(Error::Closed, |end| home.of_end(end, self.grant.peer)))
+        old.ok_or_else(|| port.end().map_or(Error::Closed, |end| home.of_end(end, self.channel.grant.peer)))
     }
 
     /// The figures of the channel's handlers; `None` if the channel was not listened for with one.
@@ -205,7 +203,7 @@ impl Receiver {
     fn receive(&mut self, until: Option<StdInstant>) -> Result<Message, Error> {
         loop {
             if let Some(state) = self.installer.as_mut().and_then(HandlerInstaller::has_ended) {
-                return Err(Error::HandlerEnded { name: self.grant.name.clone(), how: state.into() });
+                return Err(Error::HandlerEnded { name: self.channel.grant.name.clone(), how: state.into() });
             }
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
@@ -215,13 +213,13 @@ impl Receiver {
                     inbound,
                     returned: Arc::clone(&self.port.returned),
                     port: Arc::clone(&self.port.port),
-                    doorbell: Arc::clone(self.home.doorbell()),
+                    doorbell: Arc::clone(self.channel.home.doorbell()),
                 });
             }
             if let Some(end) = end {
-                return Err(self.home.of_end(end, self.grant.peer));
+                return Err(self.channel.home.of_end(end, self.channel.grant.peer));
             }
-            match self.home.check_running() {
+            match self.channel.home.check_running() {
                 // The end of a channel is told before the executive goes, and messages before the end.
                 Err(_) if self.port.port.end().is_some() => continue,
                 running => running?,
@@ -245,7 +243,7 @@ impl Receiver {
     /// Lets the calling thread do the executive's work until there is a message, the channel has ended, or the time is up. False
     /// if the thread may not do it, or another one does.
     fn lead(&self, limit: StdDuration) -> bool {
-        let (Some(inline), Some(place)) = (self.home.inline(), self.port.port.index()) else { return false };
+        let (Some(inline), Some(place)) = (self.channel.home.inline(), self.port.port.index()) else { return false };
         let mut has = || !self.port.is_empty() || self.port.port.end().is_some();
         inline.lead(place, Duration::from_nanos(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)), &mut has)
     }
@@ -255,7 +253,7 @@ impl Receiver {
     /// Afterwards [`Receiver::figures`] counts all messages that the application received as in time or late, as far as this can be
     /// known.
     pub fn finish(&mut self, timeout: StdDuration) {
-        self.home.close(&self.port.port);
+        self.channel.home.close(&self.port.port);
         let until = StdInstant::now().checked_add(timeout);
         while self.receive(until).is_ok() {}
     }
@@ -276,9 +274,9 @@ impl Drop for Receiver {
         if let Some(installer) = &mut self.installer {
             installer.take_out();
         }
-        self.home.close(&self.port.port);
+        self.channel.home.close(&self.port.port);
         self.port.returned.tells_no_more();
-        self.home.forget(&self.port.port);
+        self.channel.home.forget(&self.port.port);
     }
 }
 

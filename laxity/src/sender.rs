@@ -38,13 +38,12 @@ use crate::snapshot::ChannelSnapshot;
 #[derive(Debug)]
 pub struct Sender {
     port: SendPort,
-    grant: Grant,
+    /// The channel, as all see it who have it.
+    pub(crate) channel: ChannelWatch,
     pub(crate) marks: Marks,
     overload: Overload,
     /// A copy of the executive's regulator, so that the caller learns at once what the executive would decide.
     regulator: Option<Regulator>,
-    /// The executive of the channel.
-    pub(crate) home: Arc<dyn ChannelExecutive>,
     /// A buffer that is lent, or was lent and not sent.
     spare: Option<MessageBuf>,
     /// The number of the next message and its earliest logical arrival, as long as a handler in the kernel has the channel, and
@@ -105,18 +104,19 @@ impl Sender {
         // Under `decay` every message is taken at any time: there is no regulator to copy.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { port, grant, marks, overload, regulator, home, spare: None, lent: None, closing: false }
+        let channel = ChannelWatch { port: Arc::clone(&port.port), grant: Arc::new(grant), home };
+        Self { port, channel, marks, overload, regulator, spare: None, lent: None, closing: false }
     }
 
     /// The grant of the channel: what was promised.
     pub fn grant(&self) -> &Grant {
-        &self.grant
+        &self.channel.grant
     }
 
     /// The counters of the channel at this host so far.
     pub fn counters(&self) -> SendCounters {
-        let mut counters = self.home.send_counters(&self.port.port);
-        if self.home.is_lost() {
+        let mut counters = self.channel.home.send_counters(&self.port.port);
+        if self.channel.home.is_lost() {
             // The counters that the executive published last may be older than the last message.
             counters.accepted = counters.accepted.max(self.port.put);
         }
@@ -131,20 +131,20 @@ impl Sender {
     /// messages have been delivered if the executive kept its promise until then. For best effort it counts all messages that the
     /// executive had not yet reported as sent.
     pub fn unresolved(&mut self) -> u64 {
-        if self.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
+        if self.channel.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
             return 0;
         }
-        if !self.home.is_lost() {
+        if !self.channel.home.is_lost() {
             // The channel has ended in order, but not all messages were sent when it did.
-            return self.port.put.saturating_sub(self.home.send_counters(&self.port.port).sent);
+            return self.port.put.saturating_sub(self.channel.home.send_counters(&self.port.port).sent);
         }
-        let most = match self.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
+        let most = match self.channel.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
             Some(contract) => {
                 let in_transit = contract.deadline() + contract.most_ahead();
                 let in_one_deadline = in_transit.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
                 in_one_deadline + self.port.pending()
             }
-            None => self.port.put.saturating_sub(self.home.send_counters(&self.port.port).sent),
+            None => self.port.put.saturating_sub(self.channel.home.send_counters(&self.port.port).sent),
         };
         self.port.put.min(most)
     }
@@ -218,7 +218,7 @@ impl Sender {
             let running = home.check_running();
             if port.end().is_some() { Ok(true) } else { running.map(|()| false) }
         };
-        let home = &*self.home;
+        let home = &*self.channel.home;
         if !has_ended(home)? && port.signal.rearm() { has_ended(home) } else { Ok(port.end().is_some()) }
     }
 
@@ -299,12 +299,12 @@ impl Sender {
         loop {
             let seen = port.signal.seen();
             // Before the end is looked for: the end of a channel is told before the executive goes.
-            let running = self.home.check_running();
+            let running = self.channel.home.check_running();
             if let Some(end) = port.end() {
                 let counters = self.counters();
                 return match end {
                     End::Closed { report } => Ok((counters, report)),
-                    other => Err(self.home.of_end(other, self.grant.peer)),
+                    other => Err(self.channel.home.of_end(other, self.channel.grant.peer)),
                 };
             }
             running?;
@@ -319,16 +319,12 @@ impl Sender {
     pub fn snapshot(&mut self) -> ChannelSnapshot {
         let end = self.end();
         let unresolved = self.unresolved();
-        ChannelSnapshot::of_sender(&self.grant, &self.counters(), end, unresolved)
+        ChannelSnapshot::of_sender(&self.channel.grant, &self.counters(), end, unresolved)
     }
 
     /// Makes a [`ChannelWatch`], which reads the channel's counters from any thread.
     pub fn watch(&self) -> ChannelWatch {
-        ChannelWatch {
-            port: Arc::clone(&self.port.port),
-            grant: Arc::new(self.grant.clone()),
-            home: Arc::clone(&self.home),
-        }
+        self.channel.clone()
     }
 
     /// The end of the channel; `None` while it is open.
@@ -341,9 +337,9 @@ impl Sender {
     /// # Errors
     /// The error that says how the channel ended, or that the executive has ended or is about to.
     pub fn is_open(&self) -> Result<(), Error> {
-        self.home.check_taking()?;
+        self.channel.home.check_taking()?;
         match self.port.port.end() {
-            Some(end) => Err(self.home.of_end(end, self.grant.peer)),
+            Some(end) => Err(self.channel.home.of_end(end, self.channel.grant.peer)),
             None => Ok(()),
         }
     }
@@ -356,7 +352,7 @@ impl Sender {
     pub(crate) fn lend_to_kernel(&mut self, most: usize) -> Result<ReplyTo, Error> {
         self.is_open()?;
         let refused = |problem: &str| Err(Error::InKernel { problem: problem.to_owned(), status: 2 });
-        let Some(contract) = self.grant.service.contract().copied() else {
+        let Some(contract) = self.channel.grant.service.contract().copied() else {
             return refused("its reply channel is best effort, expected one with a contract");
         };
         if self.port.put > 0 {
@@ -389,8 +385,8 @@ impl Sender {
         }
         let found = len as u64;
         let factor = if self.overload == Overload::Decay { laxity_core::limits::DECAY_FACTOR } else { 1 };
-        let most = u64::from(self.grant.service.max_message()) * u64::from(factor);
-        let least = self.grant.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
+        let most = u64::from(self.channel.grant.service.max_message()) * u64::from(factor);
+        let least = self.channel.grant.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
         let violation = match found {
             _ if found > most => Violation::Oversize { found, most },
             _ if found < least => Violation::Undersize { found, least },
@@ -402,7 +398,7 @@ impl Sender {
 
     /// Checks that the contract has room for a message now.
     fn room(&self, now: Instant) -> Result<(), Error> {
-        let (Some(regulator), Service::RealTime(contract)) = (&self.regulator, self.grant.service) else {
+        let (Some(regulator), Service::RealTime(contract)) = (&self.regulator, self.channel.grant.service) else {
             return Ok(());
         };
         let stamp = regulator.stamp(now);
@@ -447,7 +443,7 @@ impl Sender {
 
     /// Hands the message over. Its arrival is now, or earlier by as much as its sender had to wait for memory.
     fn hand_over(&mut self, message: MessageBuf, waited: Duration) -> Result<(), Error> {
-        if let Err(gone) = self.home.begin_put() {
+        if let Err(gone) = self.channel.home.begin_put() {
             self.spare = Some(message);
             return Err(gone);
         }
@@ -458,28 +454,28 @@ impl Sender {
         }
         self.port.put(OutboundMessage { message, arrival, waited });
         let is_inline = |inline: &&Arc<dyn InlineExecutive>| self.regulator.is_some() && inline.may_enter();
-        if let Some(inline) = self.home.inline().filter(is_inline) {
-            self.home.doorbell().announce(&self.port.port);
+        if let Some(inline) = self.channel.home.inline().filter(is_inline) {
+            self.channel.home.doorbell().announce(&self.port.port);
             self.port.has_rung(sys::now());
             if !inline.run() {
-                self.home.doorbell().poke();
+                self.channel.home.doorbell().poke();
             }
             return Ok(());
         }
         if self.regulator.is_some() {
-            self.home.doorbell().ring(&self.port.port);
+            self.channel.home.doorbell().ring(&self.port.port);
         } else {
-            self.home.doorbell().ring_later(&self.port.port);
+            self.channel.home.doorbell().ring_later(&self.port.port);
         }
         self.port.has_rung(sys::now());
-        self.home.end_put();
+        self.channel.home.end_put();
         Ok(())
     }
 
     fn begin_close(&mut self) {
         if !self.closing {
             self.closing = true;
-            self.home.close(&self.port.port);
+            self.channel.home.close(&self.port.port);
         }
     }
 }
@@ -491,7 +487,7 @@ impl Drop for Sender {
             return;
         }
         self.begin_close();
-        self.home.forget(&self.port.port);
+        self.channel.home.forget(&self.port.port);
     }
 }
 
