@@ -87,7 +87,8 @@ impl Bare {
 fn round(way: WakeMethod, [asking, answering]: [usize; 2]) -> u64 {
     let own = Wake::new().expect("an eventfd");
     let bell = Wake::new().expect("an eventfd");
-    let bells = WakeSet::new(&own).expect("a set");
+    let bells = WakeSet::new().expect("a set");
+    bells.include(&own).expect("a place in the set");
     bells.add(&bell, 1).expect("a place in the set");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let one_set = WaitSet::new(bell.as_fd(), &[socket.as_fd()]).expect("a set");
@@ -105,7 +106,7 @@ fn round(way: WakeMethod, [asking, answering]: [usize; 2]) -> u64 {
                     }
                     WakeMethod::Bell => {
                         beside(bells.as_fd());
-                        bells.drain(|_| rang = true);
+                        bells.take(|_| rang = true);
                     }
                     WakeMethod::OwnBell => {
                         beside(bell.as_fd());

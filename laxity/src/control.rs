@@ -166,8 +166,9 @@ impl HostShared {
         if let Some(bells) = self.bells.get() {
             return Ok(bells);
         }
-        let made = Arc::new(WakeSet::new(&self.doorbell.wake)?);
-        Ok(self.bells.get_or_init(|| made))
+        let made = WakeSet::new()?;
+        made.include(&self.doorbell.wake)?;
+        Ok(self.bells.get_or_init(|| Arc::new(made)))
     }
 
     /// Hands a command to the executive and wakes it.
@@ -448,7 +449,7 @@ impl HostShared {
             opener: None,
         };
         let receive = if reservation.is_some() { stage + input_delay } else { Duration::ZERO };
-        let grant = Grant { receive, ..self.grant(&state.admission, &known, request.same_clock) };
+        let grant = Grant { receive, ..self.grant(&state.admission, &known, request.terms.same_clock) };
         let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
         let slot = Box::new(ExecutivePort::Receive(slot));
         state.review_bounds();

@@ -19,7 +19,7 @@ use laxity_core::admission::upcalls::UpcallKind;
 use laxity_core::limits::OutOfRange;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::UpcallError;
-use laxity_link::sys::ReadySet;
+use laxity_link::sys::WakeSet;
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::net::{SocketType, sockopt};
 
@@ -136,12 +136,12 @@ impl Upcalls {
 
 impl UpcallsShared {
     /// The set of descriptors to read, for which the thread waits from now on.
-    fn descriptors(&self) -> Result<Arc<ReadySet>, Error> {
-        let heard = || -> io::Result<Arc<ReadySet>> {
+    fn descriptors(&self) -> Result<Arc<WakeSet>, Error> {
+        let heard = || -> io::Result<Arc<WakeSet>> {
             let set = match self.wires.descriptors.get() {
                 Some(set) => set,
                 None => {
-                    let made = Arc::new(ReadySet::new()?);
+                    let made = Arc::new(WakeSet::new()?);
                     self.wires.descriptors.get_or_init(|| made)
                 }
             };
@@ -171,7 +171,7 @@ impl UpcallsShared {
 /// Its thread reads it and its handle closes it. Neither waits for the other, except for a read that does not block: the lock is
 /// free while the handler runs. While the descriptor is being closed, the thread finds nothing.
 pub(super) struct ReadDescriptor {
-    set: Arc<ReadySet>,
+    set: Arc<WakeSet>,
     file: Mutex<Option<File>>,
     /// True at its end: the thread never listens to it again.
     has_left: AtomicBool,
@@ -180,14 +180,14 @@ pub(super) struct ReadDescriptor {
 }
 
 impl ReadDescriptor {
-    fn open(set: Arc<ReadySet>, descriptor: OwnedFd) -> Result<Self, Error> {
+    fn open(set: Arc<WakeSet>, descriptor: OwnedFd) -> Result<Self, Error> {
         let system = |source| Error::System { what: "waiting for the descriptor of an upcall", source };
         let flags = fcntl_getfl(&descriptor).map_err(|error| system(error.into()))?;
         if flags.contains(OFlags::PATH) || flags & OFlags::RWMODE == OFlags::WRONLY {
             return Err(Error::Descriptor { problem: "it is not open for reading" });
         }
         let problem = "a regular file or a directory always has something to read, and may have to wait for a disk; read it in a thread of the application";
-        ReadySet::check(&descriptor).map_err(|source| match source.kind() {
+        WakeSet::check(&descriptor).map_err(|source| match source.kind() {
             ErrorKind::PermissionDenied => Error::Descriptor { problem },
             _ => system(source),
         })?;

@@ -8,7 +8,7 @@ use std::thread::ThreadId;
 use laxity_core::platform::Interference;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall as Timing, UpcallId, Upcalls as Queue};
-use laxity_link::sys::ReadySet;
+use laxity_link::sys::WakeSet;
 
 use super::periodic::PeriodTurn;
 use super::reader::ReadDescriptor;
@@ -173,7 +173,7 @@ pub(super) struct ThreadShared {
     /// The state of the call that its watch looks at.
     pub(super) watch: Arc<WatchedDescriptor>,
     /// The descriptors that upcalls read, once there may be some.
-    pub(super) descriptors: OnceLock<Arc<ReadySet>>,
+    pub(super) descriptors: OnceLock<Arc<WakeSet>>,
     /// The bell of the executive above, if there is one; of the executive itself, if the upcalls are on its thread.
     pub(super) bell: Option<Arc<Doorbell>>,
     /// True if the upcalls are on the executive's thread.

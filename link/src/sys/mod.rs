@@ -12,7 +12,6 @@ pub mod features;
 mod held;
 mod lock;
 pub mod process_clock;
-mod ready;
 pub mod rings;
 mod socket;
 mod thread;
@@ -32,7 +31,6 @@ pub(crate) use clock::{WallReading, ahead_of_first_namespace, wall_reading};
 pub use held::{hold, is_held};
 pub use lock::{LockProtocol, PriorityGuard, PriorityLock};
 pub use process_clock::from_kernel;
-pub use ready::ReadySet;
 pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{
     Urgency, deadline, forks, kernel_threads, ordinary, pin, pin_other, processor_time_of, processor_time_of_process,

@@ -30,13 +30,13 @@ struct ReaderFixture {
 impl ReaderFixture {
     fn new() -> Self {
         let wires = Arc::new(ThreadShared::new(Arc::default(), None, false).unwrap());
-        let _ = wires.descriptors.set(Arc::new(ReadySet::new().unwrap()));
+        let _ = wires.descriptors.set(Arc::new(WakeSet::new().unwrap()));
         let ((asks, asked), (give, _garbage)) = (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(8));
         let table = ThreadUpcalls::new(8, Arc::clone(&wires), asked, give);
         Self { queue: Queue::new(8), table, asks, _garbage, wires, now: Instant::from_nanos(1_000_000_000) }
     }
 
-    fn set(&self) -> Arc<ReadySet> {
+    fn set(&self) -> Arc<WakeSet> {
         Arc::clone(self.wires.descriptors.get().unwrap())
     }
 
