@@ -58,7 +58,6 @@ mod run;
 mod spec;
 mod table;
 mod thread;
-mod timer;
 mod watch;
 
 #[cfg(test)]

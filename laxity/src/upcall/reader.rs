@@ -1,4 +1,4 @@
-//! Readers: upcalls that a descriptor releases, whose handlers are those of messages [events §3.2].
+//! Upcalls with the handlers of messages: readers, which a descriptor releases [events §3.2], and timers [events §2].
 //!
 //! Any descriptor that can be waited for and read will do: a socket, a pipe, a terminal, an eventfd, a timerfd. The thread of the
 //! upcalls waits for all of them with one epoll set, which ends its sleep, and reads the one whose turn it is. For the order of
@@ -36,6 +36,8 @@ const MOST_BYTES: usize = 64 << 10;
 /// The time of a run beside its handler: reporting the descriptor, reading it, and listening to it again. One microsecond each,
 /// and one for each look in vain.
 const AROUND: Duration = Duration::from_micros(12 + LOOKS);
+/// The time of a timer's call beside the handler's own.
+const AROUND_TIMER: Duration = Duration::from_micros(5);
 /// The time to read one byte.
 const BYTE: Duration = Duration::from_nanos(1);
 
@@ -131,6 +133,32 @@ impl Upcalls {
         let cost = spec.cost() + AROUND + BYTE * largest as u64;
         let run = RunHandler::Reads(Box::new(run), source);
         Ok((self.inner.create(name, UpcallSpec::every(interval).taking(cost), UpcallKind::Periodic, run)?, watch))
+    }
+
+    /// Creates a timer: an upcall that calls a [`Handler`] every `period`. The same handlers can serve a channel's messages.
+    ///
+    /// Its message is the time of the release in ns of CLOCK_MONOTONIC, in eight bytes, least significant first. The handler may
+    /// reply; its return value has no effect. If the handler ends by itself, the upcall does not run any more.
+    ///
+    /// # Errors
+    /// As [`Upcalls::create`]. [`Error::ReplyElsewhere`] if the handler is to reply on a channel of another host.
+    /// [`Error::Module`] for a handler in WebAssembly.
+    pub fn create_timer(
+        &self,
+        name: &str,
+        period: Duration,
+        spec: HandlerSpec,
+        handler: Handler,
+    ) -> Result<(Upcall, HandlerWatch), Error> {
+        self.inner.admitter.check_reply(&handler)?;
+        let (mut timer, watch) = handler.into_upcall(spec, size_of::<u64>())?;
+        let run = move |run: &mut UpcallRun<'_>| {
+            run.done(1);
+            let release = run.release().unwrap_or(Instant::ZERO);
+            let goes_on = timer.call(&release.as_nanos().to_le_bytes(), release, run.skipped());
+            if goes_on { Progress::Done } else { Progress::Failed }
+        };
+        Ok((self.create(name, UpcallSpec::every(period).taking(spec.cost() + AROUND_TIMER), run)?, watch))
     }
 }
 
