@@ -196,6 +196,6 @@ impl ControlState {
     /// True if decisions wait: for other stages, or for best effort to be slower.
     pub(crate) fn is_changing(&self) -> bool {
         let is_slowing = self.arrivals.waits && self.tells_again().is_some();
-        is_slowing || self.is_rearranging()
+        is_slowing || self.rearranging.is_some()
     }
 }

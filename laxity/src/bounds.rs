@@ -64,11 +64,6 @@ impl HostShared {
 }
 
 impl ControlState {
-    /// Channels have come, or are served in another way: what is published has to be computed again.
-    pub(crate) fn review_bounds(&mut self) {
-        self.bounds_are_stale = true;
-    }
-
     /// Computes and publishes, if there is a reason.
     pub(crate) fn publish_bounds(&mut self) {
         if !std::mem::take(&mut self.bounds_are_stale) {

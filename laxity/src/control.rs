@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, Utilisation};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::endpoint::{ReceiveGrant, ReceiveSetup};
 use laxity_core::event::{ChannelId, End, Event, Name, PeerRequest};
@@ -19,7 +19,6 @@ use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 use laxity_link::sys::{WakeSet, now, thread_processor_time};
 
-use crate::application::Application;
 use crate::arrivals::{Arrivals, IncomingShare};
 use crate::calibration::{Backing, Guarantee};
 use crate::channel_executive::ChannelExecutive;
@@ -32,7 +31,7 @@ use crate::guard::{Coverage, GuardWatch};
 use crate::handler_kernel::HandlerReserve;
 use crate::holdings::Holdings;
 use crate::listening::{AcceptedEnd, ListenedName};
-use crate::port::{ExecutivePort, Port};
+use crate::port::{ExecutivePort, Port, ReceiveSlot, SendSlot};
 use crate::rearranging::PeerAcceptance;
 use crate::receiver::Receiver;
 use crate::reception::{ReceiveMemory, ReceptionGrant, in_packets};
@@ -96,10 +95,11 @@ pub(crate) struct ControlState {
     next_ticket: u64,
     /// The results of a batch of notices, in order; they wait until the bounds allow for them.
     pub(crate) outcomes: Vec<NoticeEffect>,
+    /// Channels have come, or are served in another way: what is published has to be computed again.
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
-    /// While the executive changes how channels are served: those that their receivers have accepted meanwhile.
+    /// While the executive is about to serve channels in another way, and nothing is admitted: those that their receivers have accepted meanwhile.
     pub(crate) rearranging: Option<Vec<PeerAcceptance>>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
@@ -141,6 +141,27 @@ pub(crate) struct ChannelEntry {
     pub(crate) application: Option<Arc<dyn Application>>,
     /// The thread that waits for the end of `open`.
     pub(crate) opener: Option<Opener>,
+}
+
+/// An application in another process, as the executive that serves it sees it ([`crate::serving`]). What it writes is an allegation until it is checked
+/// ([`laxity_shm`]).
+pub(crate) trait Application: std::fmt::Debug + Send + Sync {
+    /// Memory for a channel that it sends on: so many messages of so many bytes. `takes` is its share of processor and link in the long run.
+    ///
+    /// # Errors
+    /// It has none left, or its user may have no more.
+    fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal>;
+    /// Likewise, for one that it receives.
+    ///
+    /// # Errors
+    /// As [`Application::sending`].
+    fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal>;
+    /// A channel that it listens for is open. False if it has gone, or has given the channel up.
+    fn accepted(&self, port: &Arc<Port>, grant: &Grant) -> bool;
+    /// A channel did not come to be after all.
+    fn not_opened(&self, port: &Arc<Port>);
+    /// A channel has ended.
+    fn ended(&self, port: &Arc<Port>, end: End);
 }
 
 /// Tells the thread that opens a channel how that ended.
@@ -353,7 +374,7 @@ impl HostShared {
                 }
             }
             Err(refusal) => {
-                state.release(&known);
+                state.give_back(known.reservation, known.part);
                 drop(state);
                 // The one that opens a channel tells its application itself.
                 match (known.opener, &known.application) {
@@ -369,7 +390,7 @@ impl HostShared {
     fn requested(&self, asking: &mut WaitingRequest) -> bool {
         let mut state = self.state();
         let WaitingRequest { request, may_rearrange } = asking;
-        if state.is_rearranging() {
+        if state.rearranging.is_some() {
             return false;
         }
         state.note_handler(request);
@@ -452,7 +473,7 @@ impl HostShared {
         let grant = Grant { receive, ..self.grant(&state.admission, &known, request.terms.same_clock) };
         let ticket = state.ticket(PendingChannel { known, accepted: Some(Box::new((end, grant))) });
         let slot = Box::new(ExecutivePort::Receive(slot));
-        state.review_bounds();
+        state.bounds_are_stale = true;
         state.push_command(ExecutiveCommand::Accept { ticket, request: *request, incoming, slot });
         Ok(true)
     }
@@ -485,7 +506,7 @@ impl HostShared {
         let covers = self.covers(known.peer);
         let grant = Grant { stages, receive, covers, ..self.grant(&state.admission, known, same_clock) };
         let opened = OpenedChannel { channel, grant, marks };
-        state.review_bounds();
+        state.bounds_are_stale = true;
         state.push_command(ExecutiveCommand::Begin { channel, stages });
         state.outcomes.push(NoticeEffect::Opened { opened, reply: opener });
     }
@@ -520,7 +541,7 @@ impl HostShared {
     fn ended(&self, channel: ChannelId, end: End) {
         let mut state = self.state();
         let Some(mut known) = state.channels.remove(&channel) else { return };
-        state.release(&known);
+        state.give_back(known.reservation, known.part);
         let (port, opener, peer) = (Arc::clone(&known.port), known.opener.take(), known.peer);
         let application = known.application.clone();
         let unreachable = state.unreachable.contains(&peer);
@@ -563,10 +584,8 @@ impl ControlState {
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
     }
-    fn release(&mut self, known: &ChannelEntry) {
-        self.give_back(known.reservation, known.part);
-    }
 
+    /// A channel is gone, or does not come: so is what admission has kept for it.
     fn give_back(&mut self, reservation: Option<ReservationId>, part: Option<IncomingShare>) {
         if let Some(id) = reservation {
             self.admission.release(id);

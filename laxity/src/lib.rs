@@ -80,7 +80,6 @@
 #![deny(unsafe_code)]
 
 mod advice;
-mod application;
 mod arrivals;
 #[cfg(feature = "tokio")]
 mod asynchronous;

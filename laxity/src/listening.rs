@@ -10,9 +10,8 @@ use laxity_core::event::{Name, PeerRequest};
 use laxity_core::limits::MAX_LISTENERS;
 use laxity_core::units::Duration;
 
-use crate::application::Application;
 use crate::channel_executive::ChannelExecutive;
-use crate::control::{ControlState, HostShared};
+use crate::control::{Application, ControlState, HostShared};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
 use crate::handler::{self, HandlerInstaller, HandlerSpec, check_may_wait};

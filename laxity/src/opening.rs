@@ -14,8 +14,7 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
 use crate::advice;
-use crate::application::Application;
-use crate::control::{ChannelEntry, HostShared, OpenedChannel, PendingChannel};
+use crate::control::{Application, ChannelEntry, HostShared, OpenedChannel, PendingChannel};
 use crate::error::Error;
 use crate::executive::ExecutiveCommand;
 use crate::grant::{ChannelSpec, Grant};

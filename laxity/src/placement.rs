@@ -10,8 +10,7 @@ use laxity_core::frames::Frames;
 use laxity_core::units::Duration;
 use laxity_link::{LinkOver, sys};
 
-use crate::application::Application;
-use crate::control::HostShared;
+use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::executive::{self, Executive, InlineExecutive, Monitor, SpinState};
 use crate::port::Port;

@@ -52,13 +52,6 @@ impl SenderRequest {
     }
 }
 
-impl ControlState {
-    /// True while a change of the channels' stages is about to take effect: nothing is admitted until then.
-    pub(crate) fn is_rearranging(&self) -> bool {
-        self.rearranging.is_some()
-    }
-}
-
 impl HostShared {
     /// The least stages with which a channel that is only asked about would be sent, and what handing it over takes; nothing changes.
     pub(crate) fn would_send<'a>(
@@ -106,7 +99,7 @@ impl HostShared {
     pub(crate) fn rearrange(&self, state: &mut ControlState, arranged: Admission) {
         state.admission = arranged;
         // No bound is exceeded during the change: published bounds only grow, and they are published before the executive is told.
-        state.review_bounds();
+        state.bounds_are_stale = true;
         let admission = &state.admission;
         let stages = state.channels.iter().filter(|(_, known)| !known.is_receiving).filter_map(|(channel, known)| {
             let id = known.reservation?;
@@ -121,7 +114,7 @@ impl HostShared {
 
     /// Waits until the executive serves its channels as admission reckons with.
     pub(crate) fn settled<'a>(&'a self, mut state: MutexGuard<'a, ControlState>) -> MutexGuard<'a, ControlState> {
-        while state.is_rearranging() && !self.is_stopped() {
+        while state.rearranging.is_some() && !self.is_stopped() {
             state = self.wait_for_change(state);
         }
         state
@@ -141,7 +134,7 @@ impl HostShared {
         mut state: MutexGuard<'a, ControlState>,
     ) -> Result<MutexGuard<'a, ControlState>, Error> {
         let until = StdInstant::now() + PATIENCE;
-        while state.is_rearranging() {
+        while state.rearranging.is_some() {
             self.check_running()?;
             if StdInstant::now() > until {
                 let refusal = Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor);

@@ -32,7 +32,7 @@ impl HostShared {
         match reservation {
             UpcallReservation::Below(_) => state.publish_upcall_bounds(),
             UpcallReservation::OnThread(..) => {
-                state.review_bounds();
+                state.bounds_are_stale = true;
                 state.publish_bounds();
             }
         }

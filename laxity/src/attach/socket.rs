@@ -142,9 +142,3 @@ impl Socket {
         Ok(ReceiveResult::Message(serde_json::from_slice(&bytes[..received.bytes])?, descriptors))
     }
 }
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}

@@ -74,18 +74,13 @@ pub(crate) struct ApplicationBells {
     next: usize,
     /// Whether the others' bells were heard in this look.
     is_heard: bool,
-    /// What is waited for, if there are others.
-    set: Option<Arc<WakeSet>>,
+    /// What is waited for, if there may be others, whose bells are in it; and what is in it beside bells.
+    pub(super) set: Option<Arc<WakeSet>>,
 }
 
 impl ApplicationBells {
     pub(crate) fn new(own: Arc<Doorbell>) -> Self {
         Self { own, others: Vec::with_capacity(MAX_APPLICATIONS), next: 0, is_heard: false, set: None }
-    }
-
-    /// From now on others may be there, whose bells are in the set; and what is in it beside bells is waited for.
-    pub(crate) fn wait_for(&mut self, set: Arc<WakeSet>) {
-        self.set = Some(set);
     }
 
     /// Hears another one. Gives it back if there are too many, or it cannot be waited for.
@@ -261,7 +256,7 @@ mod tests {
         let set = Arc::new(WakeSet::new().unwrap());
         assert!(set.include(&own.wake).unwrap());
         let mut bells = ApplicationBells::new(own);
-        bells.wait_for(set);
+        bells.set = Some(set);
         let culprits = [(); 2].map(|()| flags());
         let wakes: Vec<Wake> = culprits
             .iter()

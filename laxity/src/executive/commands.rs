@@ -48,7 +48,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
                     driver.endpoint.count_on(&mut interference);
                     self.notice(Notice::Garbage([Some(interference), None]), &mut driver.endpoint);
                 }
-                ExecutiveCommand::Serve(set) => self.bells.wait_for(set),
+                ExecutiveCommand::Serve(set) => self.bells.set = Some(set),
                 ExecutiveCommand::Attach(bell) => {
                     if let Some(bell) = self.bells.add(bell) {
                         self.notice(Notice::Garbage([Some(bell), None]), &mut driver.endpoint);

@@ -10,14 +10,13 @@ use laxity_shm::Region;
 use laxity_shm::ring::{RingReader, RingShape, RingWriter};
 
 use super::quotas::{QuotaHold, UserAccount};
-use crate::application::Application;
 use crate::attach::flags::ClientFlags;
 use crate::attach::free::FreeList;
 use crate::attach::layout::{BELL_BYTES, CHANNELS, ChannelMemory};
 use crate::attach::protocol::{AttachReply, EncodedChannel, EncodedError};
 use crate::attach::socket::Socket;
 use crate::channel_executive::of_port;
-use crate::control::HostShared;
+use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::grant::Grant;
 use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, RingTimes, SendSlot};
