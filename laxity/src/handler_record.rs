@@ -108,27 +108,23 @@ impl HandlerRecord {
 
     /// Adds the figures of another record.
     pub(crate) fn count_in(&self, other: &Self) {
-        for (own, other) in self.counters().into_iter().zip(other.counters()) {
-            add(own, other.load(Relaxed));
-        }
-        for (own, other) in [(&self.took, &other.took), (&self.response, &other.response)] {
-            for (value, times) in other.counts() {
-                own.record_many(value.as_nanos(), times);
-            }
-        }
+        let counted = other.counters().map(|counter| counter.load(Relaxed));
+        self.count(counted, [&other.took.counts(), &other.response.counts()]);
     }
 
     /// Adds the figures of a handler in the kernel.
     pub(crate) fn count_in_kernel(&self, counts: &HandlerCounts) {
         let HandlerCounts { runs, done, replies, unsent, beyond, stale, untold, over_cost, .. } = *counts;
         let counted = [runs, runs.saturating_sub(done), replies, unsent, beyond, stale, untold, over_cost];
+        self.count(counted, [&counts.took, &counts.response]);
+    }
+
+    fn count(&self, counted: [u64; 8], [took, response]: [&[(Duration, u64)]; 2]) {
         for (own, counted) in self.counters().into_iter().zip(counted) {
             add(own, counted);
         }
-        for (own, counted) in [(&self.took, &counts.took), (&self.response, &counts.response)] {
-            for &(value, times) in counted {
-                own.record_many(value.as_nanos(), times);
-            }
+        for (own, counted) in [(&self.took, took), (&self.response, response)] {
+            counted.iter().for_each(|(value, times)| own.record_many(value.as_nanos(), *times));
         }
     }
 
