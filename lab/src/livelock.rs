@@ -264,7 +264,7 @@ impl LinkHosts {
     }
 
     fn dropped_early(&self) -> Option<u64> {
-        self.hosts[1].early().map(|status| status.early().dropped())
+        self.hosts[1].early().map(|status| status.early().dropped.all())
     }
 }
 

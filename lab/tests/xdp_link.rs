@@ -140,7 +140,7 @@ fn what_breaks_the_contract_ends_in_the_kernel_and_is_told() {
     a.send(7, 0, 7, there);
     a.flush();
     let status = b.link.status();
-    until("no channel is there", || status.early().unknown == 1);
+    until("no channel is there", || status.early().dropped.unknown == 1);
 }
 
 #[test]
@@ -189,11 +189,11 @@ fn a_datagram_in_fragments_is_nobodys() {
     let Some([mut a, mut b]) = hosts(&lab, [Side::A.v6(), Side::B.v6()], |config| config) else { return };
     settle(&mut a, &mut b);
     let status = b.link.status();
-    let before = (status.early().malformed, b.link.counters().received_frames);
+    let before = (status.early().dropped.malformed, b.link.counters().received_frames);
     let unknown = lab.on(Side::A, || UdpSocket::bind((Side::A.v6(), 0))).unwrap();
     for number in 1..=5 {
         unknown.send_to(&[0; 4000], b.address()).unwrap();
-        until("its first part is dropped", || status.early().malformed == before.0 + number);
+        until("its first part is dropped", || status.early().dropped.malformed == before.0 + number);
     }
     assert_eq!(b.collect_within(Duration::from_millis(200), 1).len(), 0);
     assert_eq!(b.link.counters().received_frames, before.1);
@@ -300,12 +300,12 @@ fn counted(lab: &Lab, b: &Host, to: SocketAddr) -> EarlyFigures {
     let status = b.link.status();
     // The first may be counted by a look that began before.
     for _ in 0..2 {
-        let before = status.early().malformed;
+        let before = status.early().dropped.malformed;
         until("what is no packet is counted", || {
             // It may be lost where the interface was set otherwise just now, or come in on a queue without the program: another each time.
             let unknown = lab.on(Side::A, || UdpSocket::bind((Side::A.v4(), 0))).unwrap();
             unknown.send_to(b"no packet", to).unwrap();
-            status.early().malformed > before
+            status.early().dropped.malformed > before
         });
     }
     status.early()
@@ -347,7 +347,7 @@ fn queues_that_come_later_take_the_sockets_way() {
     from_many_senders(&lab, &mut b);
     let both = counted(&b);
     assert_eq!(both.taken - before.taken, SENDERS);
-    assert_eq!((both.dropped(), both.full, both.no_frame), (both.malformed, [0; 3], 0));
+    assert_eq!((both.dropped.all(), both.full, both.no_frame), (both.dropped.malformed, [0; 3], 0));
 }
 
 #[test]
@@ -452,7 +452,7 @@ fn a_queue_that_is_driven_from_here_loses_nothing() {
     }
     let after = counted(&lab, &b, b.address());
     assert_eq!(after.taken - before.taken, 1600);
-    assert_eq!((after.dropped(), after.full, after.no_frame), (after.malformed, [0; 3], 0));
+    assert_eq!((after.dropped.all(), after.full, after.no_frame), (after.dropped.malformed, [0; 3], 0));
     let start = now();
     for _ in 0..100 {
         assert!(b.collect_within(Duration::ZERO, 1).is_empty());

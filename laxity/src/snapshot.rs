@@ -27,6 +27,7 @@ use crate::sender::ChannelWatch;
 use crate::sync::locked;
 
 pub use crate::calibration::watch::Gaps;
+pub use laxity_link::xdp::EarlyDrops;
 
 /// Everything that a host counts, as of one call of [`Host::snapshot`](crate::Host::snapshot).
 ///
@@ -245,40 +246,6 @@ pub struct EarlySnapshot {
     pub allowed_dropped_per_second: Option<u64>,
 }
 
-/// Frames that were dropped early, by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct EarlyDrops {
-    /// Frames for Laxity's port that are not valid frames of its protocol.
-    pub malformed: u64,
-    /// Frames of no channel, with a wrong key, or from an address that is not the channel's peer.
-    pub unknown: u64,
-    /// Frames of a message or fragment that is larger than the channel allows.
-    pub too_large: u64,
-    /// Packets beyond the contract's rate.
-    pub over_rate: u64,
-    /// Control frames beyond the rate that is answered.
-    pub over_control: u64,
-}
-
-impl EarlyDrops {
-    /// Each reason with its count, in words.
-    pub fn reasons(&self) -> [(&'static str, u64); 5] {
-        let Self { malformed, unknown, too_large, over_rate, over_control } = *self;
-        [
-            ("malformed", malformed),
-            ("unknown", unknown),
-            ("too large", too_large),
-            ("over rate", over_rate),
-            ("over control", over_control),
-        ]
-    }
-
-    /// The sum over all reasons.
-    pub fn all(&self) -> u64 {
-        self.reasons().iter().map(|(_, count)| count).sum()
-    }
-}
-
 /// Frames by the class of their channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ByClass {
@@ -293,9 +260,8 @@ pub struct ByClass {
 impl EarlySnapshot {
     pub(crate) fn new(status: &XdpStatus, allowed: DropAllowance) -> Self {
         let opened = &status.opened;
-        let early = status.early();
-        let EarlyFigures { passed, taken, no_frame, most_dropped_per_second, .. } = early;
-        let [real_time, control, best_effort] = early.full;
+        let EarlyFigures { passed, taken, dropped, full, most_dropped_per_second, no_frame } = status.early();
+        let [real_time, control, best_effort] = full;
         Self {
             interface: opened.interface.clone(),
             mode: opened.mode.to_string(),
@@ -305,18 +271,12 @@ impl EarlySnapshot {
             is_gone: status.is_gone(),
             passed,
             taken,
-            dropped: EarlyDrops {
-                malformed: early.malformed,
-                unknown: early.unknown,
-                too_large: early.too_large,
-                over_rate: early.over_rate,
-                over_control: early.over_control,
-            },
+            dropped,
             full: ByClass { real_time, control, best_effort },
             no_frame,
             drop_cost: opened.drop_cost,
             allowed_drop_cost: Some(allowed.cost),
-            dropping: allowed.cost * early.dropped(),
+            dropping: allowed.cost * dropped.all(),
             most_dropped_per_second,
             allowed_dropped_per_second: Some(allowed.frames_per_second),
         }

@@ -10,7 +10,7 @@ use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
 use laxity_core::units::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::program::{EarlyFigures, Program, Settings, TestRun};
+use super::program::{EarlyDrops, EarlyFigures, Program, Settings, TestRun};
 use super::reference::Reference;
 use super::reference::model::EarlyVerdict;
 
@@ -142,14 +142,16 @@ impl Kernel {
 
 fn outcome(expected: Option<EarlyVerdict>) -> (u32, EarlyFigures) {
     let nothing = EarlyFigures::default();
+    let none = EarlyDrops::default();
+    let dropped = |dropped| (TestRun::DROP, EarlyFigures { dropped, ..nothing });
     match expected {
         None => (PASS, EarlyFigures { passed: 1, ..nothing }),
         Some(EarlyVerdict::Take(_)) => (REDIRECT, EarlyFigures { taken: 1, ..nothing }),
-        Some(EarlyVerdict::Malformed) => (TestRun::DROP, EarlyFigures { malformed: 1, ..nothing }),
-        Some(EarlyVerdict::Unknown) => (TestRun::DROP, EarlyFigures { unknown: 1, ..nothing }),
-        Some(EarlyVerdict::TooLarge(_)) => (TestRun::DROP, EarlyFigures { too_large: 1, ..nothing }),
-        Some(EarlyVerdict::OverRate(_)) => (TestRun::DROP, EarlyFigures { over_rate: 1, ..nothing }),
-        Some(EarlyVerdict::OverControl) => (TestRun::DROP, EarlyFigures { over_control: 1, ..nothing }),
+        Some(EarlyVerdict::Malformed) => dropped(EarlyDrops { malformed: 1, ..none }),
+        Some(EarlyVerdict::Unknown) => dropped(EarlyDrops { unknown: 1, ..none }),
+        Some(EarlyVerdict::TooLarge(_)) => dropped(EarlyDrops { too_large: 1, ..none }),
+        Some(EarlyVerdict::OverRate(_)) => dropped(EarlyDrops { over_rate: 1, ..none }),
+        Some(EarlyVerdict::OverControl) => dropped(EarlyDrops { over_control: 1, ..none }),
     }
 }
 

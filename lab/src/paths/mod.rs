@@ -226,7 +226,7 @@ impl PathEnds {
         let taken = early.taken;
         let sent = self.laxity_xdp[0].link.counters();
         let lost = [
-            ("dropped by the demultiplexer", early.dropped()),
+            ("dropped by the demultiplexer", early.dropped.all()),
             ("without room in a ring", early.full.iter().sum()),
             ("without a frame", early.no_frame),
             ("damaged", counters.receive_damaged),

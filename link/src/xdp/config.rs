@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use laxity_core::units::Duration;
 
-use super::program::{EarlyFigures, Mode};
+use super::program::{EarlyDrops, Mode};
 
 /// The executive's own thread drives the interface's queue when it looks, instead of interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +85,21 @@ pub struct OpenedXdp {
     pub notes: Vec<String>,
 }
 
-impl EarlyFigures {
-    /// Frames that ended there.
-    pub fn dropped(&self) -> u64 {
-        self.malformed + self.unknown + self.too_large + self.over_rate + self.over_control
+impl EarlyDrops {
+    /// Each reason with its count, in words.
+    pub fn reasons(&self) -> [(&'static str, u64); 5] {
+        let Self { malformed, unknown, too_large, over_rate, over_control } = *self;
+        [
+            ("malformed", malformed),
+            ("unknown", unknown),
+            ("too large", too_large),
+            ("over rate", over_rate),
+            ("over control", over_control),
+        ]
+    }
+
+    /// The sum over all reasons.
+    pub fn all(&self) -> u64 {
+        self.reasons().iter().map(|(_, count)| count).sum()
     }
 }

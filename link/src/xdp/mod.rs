@@ -44,7 +44,7 @@ use laxity_core::units::Duration;
 
 pub use config::{BusyPoll, OpenedXdp, XdpConfig};
 pub use error::XdpError;
-pub use program::{EarlyFigures, Mode, can_load as can_load_program};
+pub use program::{EarlyDrops, EarlyFigures, Mode, can_load as can_load_program};
 pub use region::KernelFrames;
 pub use watcher::XdpStatus;
 

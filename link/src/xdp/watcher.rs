@@ -199,7 +199,8 @@ impl WatcherThread {
         let since = time.since(self.rate_from);
         // A netlink message may have woken us a moment after the last look: that is no span to compute a rate from.
         if since >= READ_EVERY {
-            let dropped = figures.dropped() - std::mem::replace(&mut self.dropped_then, figures.dropped());
+            let all = figures.dropped.all();
+            let dropped = all - std::mem::replace(&mut self.dropped_then, all);
             self.rate_from = time;
             let rate = u128::from(dropped) * 1_000_000_000 / u128::from(since.as_nanos());
             let rate = u64::try_from(rate).unwrap_or(u64::MAX);

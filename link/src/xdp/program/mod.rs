@@ -29,6 +29,7 @@ use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
+use serde::Serialize;
 
 pub(crate) use error::Error;
 pub use handlers::{
@@ -107,22 +108,29 @@ pub struct EarlyFigures {
     pub passed: u64,
     /// Frames given to the socket of their class.
     pub taken: u64,
-    /// Frames for our port that are not ours.
-    pub malformed: u64,
-    /// No such channel, another key, another sender.
-    pub unknown: u64,
-    /// A message, or a fragment, that the channel cannot have.
-    pub too_large: u64,
-    /// More packets than the contract has.
-    pub over_rate: u64,
-    /// More control frames than are answered.
-    pub over_control: u64,
+    /// Frames that ended there, by reason.
+    pub dropped: EarlyDrops,
     /// Frames that were lost because the receive ring was full: of real-time channels, control, best effort.
     pub full: [u64; 3],
     /// The most frames that were dropped early in a tenth of a second or so, as a rate.
     pub most_dropped_per_second: u64,
     /// Frames that were lost because the kernel had no free frame of the region; a bug of Laxity if it is not zero.
     pub no_frame: u64,
+}
+
+/// Frames that were dropped early, by reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EarlyDrops {
+    /// Frames for Laxity's port that are not valid frames of its protocol.
+    pub malformed: u64,
+    /// Frames of no channel, with a wrong key, or from an address that is not the channel's peer.
+    pub unknown: u64,
+    /// Frames of a message or fragment that is larger than the channel allows.
+    pub too_large: u64,
+    /// Packets beyond the contract's rate.
+    pub over_rate: u64,
+    /// Control frames beyond the rate that is answered.
+    pub over_control: u64,
 }
 
 /// Reads what became of the frames since it was made, for a thread that only watches.
@@ -145,16 +153,8 @@ impl CounterReader {
             *count -= before;
         }
         let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = counts;
-        Ok(EarlyFigures {
-            passed,
-            taken,
-            malformed,
-            unknown,
-            too_large,
-            over_rate,
-            over_control,
-            ..EarlyFigures::default()
-        })
+        let dropped = EarlyDrops { malformed, unknown, too_large, over_rate, over_control };
+        Ok(EarlyFigures { passed, taken, dropped, ..EarlyFigures::default() })
     }
 
     fn sums(&mut self) -> io::Result<[u64; REASONS]> {

@@ -47,6 +47,11 @@ pub(super) fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
     Some((program, sockets))
 }
 
+/// The counters after nothing but these drops.
+fn only(dropped: EarlyDrops) -> EarlyFigures {
+    EarlyFigures { dropped, ..EarlyFigures::default() }
+}
+
 /// What the counters say of one frame.
 fn counted(program: &mut Program, frame: &[u8]) -> EarlyFigures {
     let mut reader = program.observer().unwrap();
@@ -75,8 +80,8 @@ fn asks(peer: &str) -> Vec<u8> {
 fn a_channel_gets_what_it_expects() {
     let Some((mut program, _sockets)) = ready(&settings()) else { return };
     let taken = EarlyFigures { taken: 1, ..EarlyFigures::default() };
-    let unknown = EarlyFigures { unknown: 1, ..EarlyFigures::default() };
-    let too_large = EarlyFigures { too_large: 1, ..EarlyFigures::default() };
+    let unknown = only(EarlyDrops { unknown: 1, ..EarlyDrops::default() });
+    let too_large = only(EarlyDrops { too_large: 1, ..EarlyDrops::default() });
     for peer in [PEER, PEER6] {
         assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, 0)), unknown);
         program.expect(5, &expected(peer, 1)).unwrap();
@@ -144,7 +149,7 @@ fn unknown_peers_take_nothing_from_known_ones() {
     assert_eq!(taken(&mut program, &asks(PEER6), 10), 2, "each has its own");
     let mut over = reader.reasons().unwrap();
     over.taken = 0;
-    assert_eq!(over, EarlyFigures { over_control: 9 + 10 + 10 + 8 + 8, ..EarlyFigures::default() });
+    assert_eq!(over, only(EarlyDrops { over_control: 9 + 10 + 10 + 8 + 8, ..EarlyDrops::default() }));
     assert_eq!(program.policed_total(), 0);
     // A peer is known as long as one of its channels is there.
     program.settings(&Settings { peer_control: RateLimit::default(), ..settings }).unwrap();
@@ -180,7 +185,7 @@ fn there_is_room_for_a_peer_of_each_place() {
     let before = program.policed_total();
     assert_eq!(
         counted(&mut program, &data(PEER, beyond, 1, 10, 0)),
-        EarlyFigures { unknown: 1, ..EarlyFigures::default() }
+        only(EarlyDrops { unknown: 1, ..EarlyDrops::default() })
     );
     assert_eq!((program.policed(beyond + 1), program.policed_total()), ((0, 0), before));
     for packet in [0, MAX_PACKET_BYTES + 1] {
@@ -277,7 +282,7 @@ fn frames_of_a_network_come_by() {
         }
         assert!(seen.passed >= 4, "{mode:?}: {seen:?}");
         seen.passed = 0;
-        let dropped = EarlyFigures { malformed: 1, unknown: 2, too_large: 3, ..EarlyFigures::default() };
+        let dropped = only(EarlyDrops { malformed: 1, unknown: 2, too_large: 3, ..EarlyDrops::default() });
         assert_eq!((seen, program.policed(5)), (dropped, (3, 0)), "{mode:?}");
     }
 }
