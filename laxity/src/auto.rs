@@ -78,7 +78,9 @@ impl Host {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
                     let mut serving = host.serve_at(place, Access::default(), ServeConfig::default().memory, false)?;
-                    host.keep_serving(Box::new(move || serving.end()));
+                    if let HostExecutive::Local(here) = &mut host.executive {
+                        here.end_service = Some(Box::new(move || serving.end()));
+                    }
                     return Ok(host);
                 }
                 // The other process is about to serve, or to end.

@@ -14,8 +14,9 @@ use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
+use laxity_link::netlink::GuardClasses;
 use laxity_link::sys::{self, Wake};
-use laxity_link::xdp::XdpStatus;
+use laxity_link::xdp::{Xdp, XdpStatus};
 use laxity_link::{Counters, LinkKind};
 
 use crate::attached::ExecutiveConnection;
@@ -118,7 +119,7 @@ pub(crate) struct LocalExecutive {
     /// The number of sets of upcalls on the executive's own thread: one at most.
     pub(crate) trusted_upcalls: Arc<AtomicUsize>,
     /// Ends the service for other processes, and has the server. Given up last: the next process to serve takes its port.
-    end_service: Option<EndService>,
+    pub(crate) end_service: Option<EndService>,
 }
 
 impl std::fmt::Debug for Host {
@@ -167,13 +168,6 @@ impl Host {
         match &self.executive {
             HostExecutive::Local(_) => None,
             HostExecutive::Remote(attached, _) => Some(attached),
-        }
-    }
-
-    /// Keeps the server as long as the executive lives.
-    pub(crate) fn keep_serving(&mut self, end_service: EndService) {
-        if let HostExecutive::Local(here) = &mut self.executive {
-            here.end_service = Some(end_service);
         }
     }
 
@@ -240,7 +234,7 @@ impl Host {
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
         let mut bound = link::bind(&config, &platform, batch)?;
-        let (address, status) = (bound.address(), bound.status());
+        let (address, status) = (bound.address(), bound.xdp().map(Xdp::status));
         let link = if status.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if status.is_none() && shortened.take().is_some() {
             // The link became a socket after all.
@@ -275,10 +269,13 @@ impl Host {
             None => None,
         };
         early_notes.extend(guard_notes);
-        let guard =
-            guard.map(|planned| planned.set_up(bound.wire_bytes(), config.advanced.fifo_priority)).transpose()?;
-        if guard.is_some() {
-            bound.take_own_class()?;
+        let guard = guard
+            .map(|planned| planned.set_up(bound.xdp().map(Xdp::wire_bytes), config.advanced.fifo_priority))
+            .transpose()?;
+        if let LinkWithFrames::Udp(link, _) = &bound.wire
+            && guard.is_some()
+        {
+            link.set_class(GuardClasses::OWN_CLASS)?;
         }
         let streams = match &config.streams {
             Some(wanted) => {

@@ -1,8 +1,6 @@
 //! The link of a host, and how it is bound.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
@@ -11,7 +9,7 @@ use laxity_core::platform::{Platform, Starts};
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_link::netlink::{GuardClasses, Netlink};
+use laxity_link::netlink::Netlink;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::steer::InterfaceStreams;
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Xdp, XdpConfig, XdpError, XdpStatus};
@@ -164,19 +162,6 @@ impl BoundLink {
         }
     }
 
-    /// Puts the link's packets into Laxity's class where the interface is guarded.
-    pub(crate) fn take_own_class(&self) -> Result<(), Error> {
-        match &self.wire {
-            LinkWithFrames::Udp(link, _) => Ok(link.set_class(GuardClasses::OWN_CLASS)?),
-            LinkWithFrames::Xdp(..) => Ok(()),
-        }
-    }
-
-    /// Bytes that the link has put on the wire so far, if its packets bypass the queueing disciplines.
-    pub(crate) fn wire_bytes(&self) -> Option<Arc<AtomicU64>> {
-        self.xdp().map(Xdp::wire_bytes)
-    }
-
     /// The part of the link's program that steers packets into streams; a program of its own where the link has none.
     pub(crate) fn steering(&mut self, interface: u32) -> Result<InterfaceStreams, Error> {
         let port = self.address().port();
@@ -188,12 +173,8 @@ impl BoundLink {
         Ok(steering)
     }
 
-    /// Counters of the early demultiplexer.
-    pub(crate) fn status(&self) -> Option<Arc<XdpStatus>> {
-        self.xdp().map(Xdp::status)
-    }
-
-    fn xdp(&self) -> Option<&Xdp> {
+    /// The link over AF_XDP, whose packets bypass the queueing disciplines; `None` with a UDP socket.
+    pub(crate) fn xdp(&self) -> Option<&Xdp> {
         match &self.wire {
             LinkWithFrames::Udp(..) => None,
             LinkWithFrames::Xdp(link, _) => Some(link),
