@@ -110,8 +110,8 @@ pub(crate) struct LocalExecutive {
     pub(crate) guard: Option<Guard>,
     /// The link and processors that it has claimed, until its threads have ended.
     _claim: Option<OwnFile>,
-    executive: Option<JoinHandle<()>>,
-    control: Option<JoinHandle<()>>,
+    /// The executive's, and then the control thread.
+    threads: Vec<JoinHandle<()>>,
     /// The time from which on its upcalls are ready.
     pub(crate) readiness: Arc<Readiness>,
     /// The number of threads of upcalls that share the executive's processor: one at most.
@@ -264,10 +264,8 @@ impl Host {
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
-        let claim = match claiming {
-            Some(claiming) => Some(claiming.finish(address, early.is_none() && config.link.interface().is_some())??),
-            None => None,
-        };
+        let is_socket = early.is_none() && config.link.interface().is_some();
+        let claim = claiming.map(|claiming| claiming.finish(address, is_socket)).transpose()?.transpose()?;
         early_notes.extend(guard_notes);
         let guard = guard
             .map(|planned| planned.set_up(bound.xdp().map(Xdp::wire_bytes), config.advanced.fifo_priority))
@@ -420,7 +418,6 @@ impl Host {
                 serving.serve(notice_reader);
             })
             .map_err(Error::system("starting the control thread"));
-        let executive = Some(executive_thread);
         let mut here = LocalExecutive {
             shared,
             early,
@@ -428,15 +425,14 @@ impl Host {
             _claim: claim,
             streams: streams.map(Arc::new),
             guard,
-            executive,
-            control: None,
+            threads: vec![executive_thread],
             readiness,
             upcalls: Arc::default(),
             trusted_upcalls: Arc::default(),
             end_service: None,
         };
         // If this fails, dropping it stops the executive.
-        here.control = Some(control?);
+        here.threads.push(control?);
         let (executive, has_key) = (HostExecutive::Local(Box::new(here)), config.key.is_some());
         Ok(Self { executive, address, status, has_key, channels: Arc::default() })
     }
@@ -545,10 +541,7 @@ impl Host {
     /// The rounds of the executive that took longer than the platform's figures allow. A round is the time from one look at the
     /// inputs to the next.
     pub fn gaps(&self) -> Gaps {
-        match &self.executive {
-            HostExecutive::Local(here) => here.shared.published.gaps(),
-            HostExecutive::Remote(..) => self.watched().1,
-        }
+        self.watched().1
     }
 
     /// The premises of the bounds, and how often each was broken, as of the executive's last sleep.
@@ -575,7 +568,7 @@ impl Drop for LocalExecutive {
             end_service();
         }
         self.shared.command(ExecutiveCommand::Stop);
-        for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join();
         }
     }
