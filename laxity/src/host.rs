@@ -20,7 +20,7 @@ use laxity_link::xdp::{Xdp, XdpStatus};
 use laxity_link::{Counters, LinkKind};
 
 use crate::attached::ExecutiveConnection;
-use crate::calibration::{Costs, ExecutiveSetup, Premises, WindowClaims};
+use crate::calibration::{Costs, ExecutiveSetup, Premises, watch};
 use crate::channel_executive::ChannelExecutive;
 use crate::claims::{ClaimAttempt, OwnFile};
 use crate::config::HostConfig;
@@ -340,9 +340,10 @@ impl Host {
         let stopped = Arc::new(AtomicBool::new(false));
         let readiness = Arc::new(Readiness::default());
         let is_metered = sampling.is_some();
-        let claims = WindowClaims::of(costs.calibration.as_deref());
+        let claims = watch::claims(costs.calibration.as_deref());
         let meter = Meter::new(sys::now(), &platform, &claims, sampling);
-        let premises = meter.premises.with_room_for(config.advanced.channels.min(MAX_PEER_CLOCKS));
+        let peers = Vec::with_capacity(config.advanced.channels.min(MAX_PEER_CLOCKS));
+        let premises = Premises { peers, ..meter.premises.clone() };
         let published = PublishedCounters { premises: Mutex::new(premises), ..PublishedCounters::default() };
         let published = Arc::new(published);
         let parts = ExecutiveParts {

@@ -26,6 +26,7 @@ use laxity_drive::OutboundMessage;
 
 use crate::port::{Port, SendPort};
 use crate::snapshot::ChannelSnapshot;
+use crate::statistics::add;
 
 /// Sends the messages of one channel; [`Host::open`](crate::Host::open) returns it. Only one thread at a time can use it, and it may
 /// move between threads.
@@ -392,7 +393,7 @@ impl Sender {
             _ if found < least => Violation::Undersize { found, least },
             _ => return Ok(()),
         };
-        self.port.port.statistics.refused_size();
+        add(&self.port.port.statistics.refused_size, 1);
         Err(violation.into())
     }
 
@@ -409,7 +410,7 @@ impl Sender {
     /// The refusal of a message for which there is room only after `wait`. If the policy is to drop it, it is counted.
     fn beyond_the_burst(&self, wait: Duration) -> Error {
         if self.overload == Overload::Drop {
-            self.port.port.statistics.refused_burst();
+            add(&self.port.port.statistics.refused_burst, 1);
         }
         Violation::Burst { wait }.into()
     }

@@ -103,8 +103,9 @@ pub(crate) struct Statistics {
     latency: Histogram,
     send: [AtomicU64; size_of::<SendCounters>() / 8],
     /// Messages that the application's thread refused because of their size: the executive never saw them.
-    refused_size: AtomicU64,
-    refused_burst: AtomicU64,
+    pub(crate) refused_size: AtomicU64,
+    /// Messages that it dropped because they were beyond the burst, or the queue was full.
+    pub(crate) refused_burst: AtomicU64,
     receive: [AtomicU64; size_of::<ReceiveCounters>() / 8],
     over_bound: AtomicU64,
     /// The time before its deadline by which a message is complete by the analysis: the least that was in force. `UNKNOWN` at
@@ -179,16 +180,6 @@ impl Statistics {
     /// Publishes what the sender counted.
     pub(crate) fn send(&self, counters: &SendCounters) {
         publish(&self.send, transmute!(*counters));
-    }
-
-    /// Counts a message that the application's thread refused because of its size.
-    pub(crate) fn refused_size(&self) {
-        add(&self.refused_size, 1);
-    }
-
-    /// Counts a message that the application's thread dropped because it is beyond the burst, or the queue is full.
-    pub(crate) fn refused_burst(&self) {
-        add(&self.refused_burst, 1);
     }
 
     pub(crate) fn send_counters(&self) -> SendCounters {

@@ -45,7 +45,7 @@ pub struct Overruns {
 
 /// The claim about batches of windows of one length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct WindowClaim {
+pub(crate) struct WindowClaim {
     /// b and m.
     batch: u64,
     bad: u64,
@@ -86,34 +86,25 @@ impl WindowClaim {
     }
 }
 
-/// The claims of a calibration about the windows of a platform, to be watched.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct WindowClaims {
-    /// The rarest of each length first.
-    of: Vec<((Duration, Duration), WindowClaim)>,
-}
+/// The claims of a calibration about windows with their budgets, to be watched; the rarest of each length first.
+pub(crate) type WindowClaims = Vec<((Duration, Duration), WindowClaim)>;
 
-impl WindowClaims {
-    /// Those of executives at work: what is watched is one. Nothing is claimed without a calibration. With every claim true one of them is withdrawn
-    /// in a share alpha of all hosts at most.
-    pub(crate) fn of(calibration: Option<&Calibration>) -> Self {
-        let Some(calibration) = calibration else { return Self::default() };
-        let is_claimed =
-            |window: &&Window| window.observer == Observer::Working && window.exceedance < Probability::ONE;
-        let claimed = || calibration.windows.iter().filter(is_claimed);
-        let alpha = calibration.taken.alpha.divided_by(claimed().count() as u64);
-        let claim = |window: &Window| {
-            let [windows, most_bad] = [window.batch, window.bad].map(|windows| windows.min(1 << 32) as usize);
-            // Of a batch only every so manieth window was looked at; here all are.
-            let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
-            let evidence = ClaimEvidence::new(claimed, alpha);
-            (
-                (window.window, window.budget),
-                WindowClaim { batch: window.batch.max(1), bad: window.bad, evidence, ..WindowClaim::default() },
-            )
-        };
-        Self { of: claimed().map(claim).collect() }
-    }
+/// The claims of executives at work: what is watched is one. Nothing is claimed without a calibration. With every claim true one of them is
+/// withdrawn in a share alpha of all hosts at most.
+pub(crate) fn claims(calibration: Option<&Calibration>) -> WindowClaims {
+    let Some(calibration) = calibration else { return Vec::new() };
+    let is_claimed = |window: &&Window| window.observer == Observer::Working && window.exceedance < Probability::ONE;
+    let claimed = || calibration.windows.iter().filter(is_claimed);
+    let alpha = calibration.taken.alpha.divided_by(claimed().count() as u64);
+    let claim = |window: &Window| {
+        let [windows, most_bad] = [window.batch, window.bad].map(|windows| windows.min(1 << 32) as usize);
+        // Of a batch only every so manieth window was looked at; here all are.
+        let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
+        let evidence = ClaimEvidence::new(claimed, alpha);
+        let claim = WindowClaim { batch: window.batch.max(1), bad: window.bad, evidence, ..WindowClaim::default() };
+        ((window.window, window.budget), claim)
+    };
+    claimed().map(claim).collect()
 }
 
 /// Windows of one length at run time, against the budget on which the bounds count.
@@ -145,7 +136,7 @@ impl WatchedWindow {
         // The budget may be the other observer's, and larger.
         let covers =
             |((length, claimed), _): &&((Duration, Duration), WindowClaim)| *length == window && *claimed <= budget;
-        let claim = claims.of.iter().find(covers).map(|(_, claim)| *claim);
+        let claim = claims.iter().find(covers).map(|(_, claim)| *claim);
         Self { window, budget, is_counted_on: true, claim, ..Self::default() }
     }
 
@@ -205,17 +196,6 @@ pub fn broken_of_peer(peer: &PeerPremises, name: &str) -> Vec<String> {
 }
 
 impl Premises {
-    /// These, with room for so many peers.
-    pub(crate) fn with_room_for(&self, peers: usize) -> Self {
-        Self { peers: Vec::with_capacity(peers), ..self.clone() }
-    }
-
-    /// Takes over what was seen of peers, without allocating where there is room for them.
-    pub(crate) fn copy_peers(&mut self, peers: &[PeerPremises]) {
-        self.peers.clear();
-        self.peers.extend_from_slice(peers);
-    }
-
     /// Takes over what `other` has, but for peers, without allocating once there are as many windows.
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.overruns = other.overruns;
@@ -292,7 +272,7 @@ mod tests {
         for window in &mut calibration.windows {
             (window.batch, window.bad, window.exceedance) = (batch, bad, exceedance);
         }
-        WatchedWindow::new(Duration::from_millis(1), budget, &WindowClaims::of(Some(&calibration)))
+        WatchedWindow::new(Duration::from_millis(1), budget, &claims(Some(&calibration)))
     }
 
     const BAD: Duration = Duration::from_micros(501);
@@ -361,24 +341,24 @@ mod tests {
             network: ExceededPremise { count: network, largest: ms(150), limit: ms(3) },
             clock: ExceededPremise { count: clock, largest: ms(2), limit: ms(1) },
         };
-        let mut premises = Premises::default().with_room_for(2);
+        let mut premises = Premises { peers: Vec::with_capacity(2), ..Premises::default() };
         let room = premises.peers.as_ptr();
-        premises.copy_peers(&[of(1, 3, 0), of(2, 0, 0)]);
+        [of(1, 3, 0), of(2, 0, 0)].as_slice().clone_into(&mut premises.peers);
         assert_eq!([1, 2, 3].map(|host| premises.are_broken_with(peer(host))), [true, false, false]);
         assert!(premises.are_broken_with_any() && !premises.are_violated());
         let told = premises.violations();
         assert!(told.len() == 1 && told[0].contains("round trips to 10.0.0.1:7 was up to 150ms"), "{told:?}");
-        premises.copy_peers(&[of(1, 0, 0), of(2, 0, 1)]);
+        [of(1, 0, 0), of(2, 0, 1)].as_slice().clone_into(&mut premises.peers);
         let told = premises.violations();
         assert!(told.len() == 1 && told[0].contains("that of 10.0.0.2:7 was known no better than to 2ms"), "{told:?}");
-        premises.copy_peers(&[of(1, 0, 0), of(2, 0, 0)]);
+        [of(1, 0, 0), of(2, 0, 0)].as_slice().clone_into(&mut premises.peers);
         assert!(!premises.are_broken_with_any() && premises.violations().is_empty());
         assert_eq!(premises.peers.as_ptr(), room, "nothing was allocated");
     }
 
     #[test]
     fn without_a_claim_nothing_is_withdrawn() {
-        let mut window = WatchedWindow::new(Duration::from_millis(1), Duration::ZERO, &WindowClaims::of(None));
+        let mut window = WatchedWindow::new(Duration::from_millis(1), Duration::ZERO, &claims(None));
         window.close(BAD, 1000);
         assert!(!window.is_withdrawn() && window.exceeded == 1000);
         let mut unclaimed = watched(100, 3, Probability::ONE);

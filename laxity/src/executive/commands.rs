@@ -189,7 +189,8 @@ impl<L, C> LiveEnvironment<L, C> {
             premises.copy_from(&self.parts.meter.premises);
             let (peers, revision) = endpoint.watched_peers();
             if self.told_of_peers != revision {
-                premises.copy_peers(peers);
+                // Without allocating: there is room for them.
+                peers.clone_into(&mut premises.peers);
                 self.told_of_peers = revision;
             }
             self.told_at = now;
