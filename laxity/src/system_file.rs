@@ -47,18 +47,17 @@
 //! ```
 
 mod channel;
-mod upcall;
 
 #[cfg(test)]
 mod tests;
 
 use laxity_core::admission::answer::AdmissionRequest;
-use laxity_core::limits::MAX_CHANNELS;
+use laxity_core::limits::{MAX_CHANNELS, MAX_INTERVAL, MAX_PACKETS_PER_MESSAGE, MIN_INTERVAL};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
 
 use crate::platform_file;
-use crate::source::{FileError, SourceFile, Table, named};
+use crate::source::{Entry, FileError, SourceFile, Table, named};
 
 pub use channel::{check_handler, read as read_channel};
 
@@ -126,7 +125,7 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<SystemFile, Fi
         check_handler(table, &channel.request.contract, &platform).map(|()| channel)
     };
     let channels = named(&root.tables("channel", MAX_CHANNELS)?, channel, |channel| &channel.name)?;
-    let upcalls = named(&root.tables("upcall", MAX_CHANNELS)?, upcall::read, |upcall| &upcall.name)?;
+    let upcalls = named(&root.tables("upcall", MAX_CHANNELS)?, read_upcall, |upcall| &upcall.name)?;
     if channels.is_empty() && upcalls.is_empty() {
         let problem = "nothing is asked for, expected [[channel]] or [[upcall]]";
         return Err(source.error(0, "", problem.to_owned()));
@@ -136,4 +135,30 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<SystemFile, Fi
         return Err(source.error(upcall.key_at, "upcall", problem.to_owned()));
     }
     Ok(SystemFile { platform, channels, upcalls })
+}
+
+/// Reads an `[[upcall]]` table.
+fn read_upcall(table: &Table<'_, '_>) -> Result<DeclaredUpcall, FileError> {
+    table.only("name, period, cost, batch or block")?;
+    let name = match table.get("name") {
+        Some(name) => name.name()?,
+        None => format!("upcall {}", table.number + 1),
+    };
+    let period = table.need("period", "a span of time such as \"40ms\"")?;
+    let period = period.within(period.span()?, MIN_INTERVAL..=MAX_INTERVAL)?;
+    let entry = table.need("cost", "a span of time such as \"2ms\"")?;
+    let cost = entry.within(entry.span()?, Duration::from_nanos(1)..=MAX_INTERVAL)?;
+    if cost > period {
+        return Err(entry.expected(cost, format!("1ns to {period}, the period")));
+    }
+    let units = |entry: &Entry<'_, '_>| entry.within(entry.count()?, 1..=MAX_PACKETS_PER_MESSAGE);
+    let batch = table.get("batch").map_or(Ok(1), |batch| units(&batch))?;
+    let block = match table.get("block") {
+        Some(entry) => match units(&entry)? {
+            block if block > batch => return Err(entry.expected(block, format!("1 to {batch}, the batch"))),
+            block => block,
+        },
+        None => batch,
+    };
+    Ok(DeclaredUpcall { name, period, cost, batch, block })
 }
