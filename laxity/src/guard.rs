@@ -290,9 +290,9 @@ impl PlannedGuard {
                 watch(&mut netlink, interface, (&watching.0, &watching.1), follower)
             })
             .map_err(failed)?;
-        let (late, process) = (lag.map(|lag| (lateness, lag)), std::process::id());
+        let late = lag.map(|lag| (lateness, lag));
         let watched = GuardWatch { interface, is_gone };
-        Ok(Guard { watched, name, classes, owned, is_over, late, watch: Some(watch), process })
+        Ok(Guard { watched, name, classes, owned, is_over, late, watch: Some(watch) })
     }
 }
 
@@ -432,8 +432,6 @@ pub(crate) struct Guard {
     /// The lag of its ceiling, and the lag that bounds contain, if the ceiling moves.
     late: Option<(Arc<CeilingLateness>, Duration)>,
     watch: Option<JoinHandle<bool>>,
-    /// The process that set it up, to tell it from a forked copy.
-    process: u32,
 }
 
 impl Guard {
@@ -447,7 +445,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.process != std::process::id() {
+        // A forked copy leaves it alone.
+        if !self.owned.lock.is_of_this_process() {
             return;
         }
         self.is_over.store(true, Ordering::Relaxed);

@@ -18,7 +18,8 @@ pub(crate) fn told(platform: Platform, address: IpAddr) -> (Platform, String, bo
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces());
     let found = match interfaces {
         Ok(interfaces) => {
-            let known = |interface: &Interface| rate(interface, &interfaces, &platform, device_speed);
+            let speed = |name: &str| device::speed(name).ok().flatten();
+            let known = |interface: &Interface| rate(interface, &interfaces, &platform, speed);
             slowest(&interfaces, address, platform.link.rate, known)
         }
         Err(error) => (platform.link.rate, assumed(&format!("the interfaces: {error}")), false),
@@ -31,10 +32,6 @@ pub(crate) fn told(platform: Platform, address: IpAddr) -> (Platform, String, bo
 
 fn assumed(why: &str) -> String {
     format!("assumed: {why}; link_rate in [platform] gives it")
-}
-
-fn device_speed(name: &str) -> Option<u32> {
-    device::speed(name).ok().flatten()
 }
 
 /// The rate of the slowest interface by which a host with `address` sends, where it comes from, and whether a driver told it; what does not tell has `otherwise`.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::event::End;
-use laxity_core::figures::{Figures, Misses};
+use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
@@ -29,37 +29,9 @@ pub struct Receiver {
     port: ReceivePort,
     /// The channel, as all see it who have it.
     channel: ChannelWatch,
-    /// The messages that the application was handed, and the late ones of them by cause.
-    handed: DeliveryCounts,
+    /// The messages that the application was handed, and the late ones of them by cause; nothing else is counted in it.
+    handed: Figures,
     installer: Option<HandlerInstaller>,
-}
-
-/// The messages that an application was handed on a channel.
-#[derive(Debug, Default)]
-struct DeliveryCounts {
-    messages: u64,
-    late: u64,
-    over_bound: u64,
-    misses: Misses,
-}
-
-impl DeliveryCounts {
-    fn count(&mut self, told: &MessageInfo) {
-        self.messages += 1;
-        self.over_bound += u64::from(told.over_bound.is_some());
-        if let Some(evidence) = &told.evidence {
-            self.late += 1;
-            *self.misses.of(evidence.cause) += 1;
-        }
-    }
-
-    /// Adds messages that were handed over since the executive last published its figures.
-    fn add_to(&self, figures: &mut Figures) {
-        if figures.delivered < self.messages {
-            (figures.delivered, figures.late, figures.over_bound) = (self.messages, self.late, self.over_bound);
-            figures.misses = self.misses;
-        }
-    }
 }
 
 /// A received message. It dereferences to its bytes (`&message[..]`).
@@ -83,7 +55,7 @@ impl Receiver {
         home: Arc<dyn ChannelExecutive>,
     ) -> Self {
         let channel = ChannelWatch { port: Arc::clone(&port.port), grant: Arc::new(grant), home };
-        Self { port, channel, handed: DeliveryCounts::default(), installer }
+        Self { port, channel, handed: Figures::default(), installer }
     }
 
     /// The grant of the channel: what was promised.
@@ -101,7 +73,10 @@ impl Receiver {
         let mut figures = self.channel.figures();
         if self.channel.home.is_lost() {
             // The figures that the executive published last may be older than the last message.
-            self.handed.add_to(&mut figures);
+            let Figures { delivered, late, over_bound, misses, .. } = self.handed;
+            if figures.delivered < delivered {
+                figures = Figures { delivered, late, over_bound, misses, ..figures };
+            }
         }
         figures
     }
@@ -208,7 +183,7 @@ impl Receiver {
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
             if let Some(inbound) = self.port.pop() {
-                self.handed.count(&inbound.told);
+                self.count(&inbound.told);
                 return Ok(Message {
                     inbound,
                     returned: Arc::clone(&self.port.returned),
@@ -237,6 +212,16 @@ impl Receiver {
             if !self.lead(limit) {
                 self.port.port.signal.wait(seen, Some(limit));
             }
+        }
+    }
+
+    /// Counts a message that the application is handed.
+    fn count(&mut self, told: &MessageInfo) {
+        self.handed.delivered += 1;
+        self.handed.over_bound += u64::from(told.over_bound.is_some());
+        if let Some(evidence) = &told.evidence {
+            self.handed.late += 1;
+            *self.handed.misses.of(evidence.cause) += 1;
         }
     }
 

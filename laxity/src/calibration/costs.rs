@@ -125,7 +125,8 @@ impl fmt::Display for Costs {
         let CalibrationConditions { duration, load: Load { hogs, flood }, .. } = calibration.taken;
         let elsewhere = calibration.check(identity::now()).iter().any(Doubt::is_of_another_host);
         let place = if elsewhere { "on another host or kernel" } else { "on this host" };
-        write!(f, "calibrated {} {place} ({}, ", day(calibration.taken.date), minutes(duration))?;
+        // Of the date the day: `2026-11-22`.
+        write!(f, "calibrated {:.10} {place} ({}, ", identity::written(calibration.taken.date), minutes(duration))?;
         match (hogs, flood) {
             (0, 0) => f.write_str("idle)"),
             (0, flood) => write!(f, "beside a flood of {flood} packets/s)"),
@@ -140,11 +141,6 @@ fn taken(platform: &Platform) -> String {
     let envelopes = platform.interference.envelopes.iter();
     let each: Vec<String> = envelopes.map(|(window, budget)| format!("{budget} of {window}")).collect();
     format!("it has to count on the platform taking {} from each host", each.join(", and "))
-}
-
-/// `2026-11-22`.
-fn day(date: u64) -> String {
-    identity::written(date).chars().take(10).collect()
 }
 
 /// In units in which people count waiting time.

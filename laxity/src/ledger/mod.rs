@@ -318,7 +318,7 @@ pub struct OwnedChanges {
     place: JournalPath,
     root: PathBuf,
     changes: Vec<Change>,
-    lock: OwnFile,
+    pub(crate) lock: OwnFile,
 }
 
 impl OwnedChanges {
