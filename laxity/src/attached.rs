@@ -38,7 +38,6 @@ use crate::sync::locked;
 const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
 
 /// An application that is attached.
-#[derive(Debug)]
 pub(crate) struct ExecutiveConnection {
     socket: Socket,
     region: Arc<Region>,
@@ -67,7 +66,7 @@ mod course {
     pub(super) const LEFT: u8 = 4;
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct ConnectionState {
     next_ticket: u64,
     answers: BTreeMap<u64, mpsc::SyncSender<TicketAnswer>>,
@@ -77,7 +76,6 @@ struct ConnectionState {
 }
 
 /// A channel of this application.
-#[derive(Debug)]
 struct AttachedChannel {
     port: Weak<Port>,
     is_sent: bool,

@@ -25,7 +25,6 @@ const LOOKS: u64 = 4;
 const STEPS: u64 = 64;
 
 /// The ceiling, as a function of what was sent.
-#[derive(Debug)]
 struct Ceiling {
     /// R, bytes a second.
     rate: u64,
@@ -82,7 +81,6 @@ impl CeilingLateness {
 }
 
 /// The component that moves the ceiling of an interface.
-#[derive(Debug)]
 pub(crate) struct CeilingFollower {
     ceiling: Ceiling,
     classes: GuardClasses,

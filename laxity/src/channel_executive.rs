@@ -1,7 +1,6 @@
 //! The place of a channel's executive, as its application's threads see it: this process, or another one to which this one is
 //! attached.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::handler_kernel::HandlerReserve;
 use crate::port::Port;
 
 /// The executive of a channel.
-pub(crate) trait ChannelExecutive: fmt::Debug + Send + Sync {
+pub(crate) trait ChannelExecutive: Send + Sync {
     /// # Errors
     /// The executive is gone, or this is no place to ask it for anything.
     fn check_running(&self) -> Result<(), Error>;

@@ -421,7 +421,6 @@ impl GuardWatch {
 }
 
 /// A guard. Dropping it removes it.
-#[derive(Debug)]
 pub(crate) struct Guard {
     /// A view of the guard, for components that need to know whether it covers a packet.
     pub(crate) watched: GuardWatch,

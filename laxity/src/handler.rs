@@ -289,7 +289,6 @@ impl<'a> Event<'a> {
 type HandlerChange = Option<Box<Handler>>;
 
 /// The application's side of a channel's handlers.
-#[derive(Debug)]
 pub(crate) struct HandlerInstaller {
     /// The largest message of the channel, in bytes.
     largest: usize,

@@ -186,7 +186,6 @@ pub(crate) struct HandledChannel<'a> {
 }
 
 /// An installed handler, and its state in this process.
-#[derive(Debug)]
 pub(crate) struct KernelHandler {
     installed: InstalledHandler,
     link: Arc<XdpStatus>,

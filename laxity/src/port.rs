@@ -23,7 +23,6 @@ use crate::statistics::Statistics;
 use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering, RingWord};
 
 /// A message in transit to the application.
-#[derive(Debug)]
 pub(crate) struct InboundMessage {
     pub(crate) message: MessageBuf,
     pub(crate) told: MessageInfo,
@@ -54,7 +53,6 @@ pub(crate) trait MessageHandling: Send {
 }
 
 /// The state of one channel that the application, the executive and the control thread share.
-#[derive(Debug)]
 pub(crate) struct Port {
     pub(crate) statistics: Statistics,
     /// Notified when a buffer came back, a message arrived or the channel ended.
@@ -170,7 +168,6 @@ impl SendSlot {
 }
 
 /// When an application had put each message into its mailbox, and rung, ns. A place is used again once its message has been taken.
-#[derive(Debug)]
 pub(crate) struct RingTimes(pub(crate) RingWord);
 
 impl RingTimes {
@@ -197,12 +194,6 @@ pub(crate) struct ReturnedBuffers {
 
 /// The work for each message that is returned.
 type ReturnHook = Box<dyn Fn() + Send>;
-
-impl std::fmt::Debug for ReturnedBuffers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Returned").finish_non_exhaustive()
-    }
-}
 
 impl ReturnedBuffers {
     fn new(messages: usize) -> Self {
@@ -308,7 +299,6 @@ impl ExecutivePort {
 }
 
 /// The application's side of a sending channel.
-#[derive(Debug)]
 pub(crate) struct SendPort {
     pub(crate) mailbox: SendPath,
     pub(crate) rung: Arc<RingTimes>,
@@ -317,7 +307,6 @@ pub(crate) struct SendPort {
     pub(crate) port: Arc<Port>,
 }
 
-#[derive(Debug)]
 pub(crate) enum SendPath {
     Own { outbox: rtrb::Producer<OutboundMessage>, free: rtrb::Consumer<MessageBuf> },
     Other(Box<SendMailbox>),
@@ -356,7 +345,6 @@ impl SendPort {
 }
 
 /// The application's side of a receiving channel.
-#[derive(Debug)]
 pub(crate) struct ReceivePort {
     pub(crate) mailbox: Inlet,
     /// The place for messages that were read; any thread that holds one may return it.
@@ -364,7 +352,6 @@ pub(crate) struct ReceivePort {
     pub(crate) port: Arc<Port>,
 }
 
-#[derive(Debug)]
 pub(crate) enum Inlet {
     Own(rtrb::Consumer<InboundMessage>),
     Other(Box<ReceiveMailbox>),

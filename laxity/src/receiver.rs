@@ -24,7 +24,6 @@ use crate::snapshot::{ChannelSnapshot, Direction};
 /// thread at a time can use it, and it may move between threads.
 ///
 /// Dropping a receiver closes its channel: the sender gets [`Error::ClosedByPeer`], and messages in transit are lost.
-#[derive(Debug)]
 pub struct Receiver {
     port: ReceivePort,
     /// The channel, as all see it who have it.
@@ -38,12 +37,17 @@ pub struct Receiver {
 ///
 /// Its memory goes back to the channel when it is dropped. While it is held, the channel has one buffer less. A message that finds
 /// no buffer is dropped, and counts as a miss by the receiver ([`Cause::Receiver`]).
-#[derive(Debug)]
 pub struct Message {
     inbound: InboundMessage,
     returned: Arc<ReturnedBuffers>,
     port: Arc<Port>,
     doorbell: Arc<Doorbell>,
+}
+
+impl std::fmt::Debug for Receiver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Receiver").field("grant", &self.grant).finish_non_exhaustive()
+    }
 }
 
 impl Receiver {
@@ -262,6 +266,12 @@ impl Drop for Receiver {
         self.channel.home.close(&self.port.port);
         self.port.returned.tells_no_more();
         self.channel.home.forget(&self.port.port);
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Message").field("told", &self.inbound.told).finish_non_exhaustive()
     }
 }
 

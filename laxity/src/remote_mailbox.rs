@@ -108,7 +108,6 @@ impl RemoteReceiveMailbox {
 }
 
 /// The application's end of a mailbox that it fills.
-#[derive(Debug)]
 pub(crate) struct SendMailbox {
     writer: RingWriter<Words>,
     slots: usize,
@@ -156,7 +155,6 @@ impl SendMailbox {
 }
 
 /// The application's end of a mailbox that the executive fills.
-#[derive(Debug)]
 pub(crate) struct ReceiveMailbox {
     reader: RingReader<Words>,
     /// As many buffers as slots; those that are read come back through `returned`.

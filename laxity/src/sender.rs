@@ -16,7 +16,6 @@ use laxity_link::sys;
 use laxity_link::xdp::handler::ReplyTo;
 
 use crate::channel_executive::ChannelExecutive;
-use crate::control::HostShared;
 use crate::error::Error;
 use crate::executive::InlineExecutive;
 use crate::experiments::Marks;
@@ -36,7 +35,6 @@ use crate::statistics::add;
 /// drops the message and returns the error. `Decay` also accepts messages of up to four times the largest size, with a later deadline.
 ///
 /// Dropping a sender closes its channel once all messages that it accepted have been sent.
-#[derive(Debug)]
 pub struct Sender {
     port: SendPort,
     /// The channel, as all see it who have it.
@@ -53,22 +51,22 @@ pub struct Sender {
     closing: bool,
 }
 
-impl std::fmt::Debug for HostShared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
-
 /// The interval at which a waiting thread checks the executive: one that has stopped does not notify.
 const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// Reads a channel's counters from any thread, also while another one waits in its sender or receiver ([`Sender::watch`],
 /// [`Receiver::watch`](crate::Receiver::watch)).
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct ChannelWatch {
     pub(crate) port: Arc<Port>,
     pub(crate) grant: Arc<Grant>,
     pub(crate) home: Arc<dyn ChannelExecutive>,
+}
+
+impl std::fmt::Debug for ChannelWatch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ChannelWatch").field("grant", &self.grant).finish_non_exhaustive()
+    }
 }
 
 impl ChannelWatch {
@@ -94,6 +92,12 @@ pub struct Loan<'s> {
     sender: &'s mut Sender,
     /// How long the sender waited for memory though its contract had room.
     waited: Duration,
+}
+
+impl std::fmt::Debug for Sender {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sender").field("grant", &self.grant).finish_non_exhaustive()
+    }
 }
 
 impl Sender {

@@ -332,10 +332,10 @@ impl Serialize for Premises {
 }
 
 /// The channels that a process has opened or accepted at a host, for [`Snapshot::channels`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct ChannelList(Mutex<Vec<ListedChannel>>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct ListedChannel {
     direction: Direction,
     /// Gone when neither the application nor the executive has the channel any more.

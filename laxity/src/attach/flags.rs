@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use laxity_link::sys::Wake;
 
 /// The state of an application that broke the protocol, does not listen, or has to leave, and the event that ends its thread.
-#[derive(Debug)]
 pub(crate) struct ClientFlags {
     pub(crate) is_broken: AtomicBool,
     /// True if it has gone, or was thrown out.

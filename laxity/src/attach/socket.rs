@@ -24,7 +24,6 @@ const TO_ANSWER: Duration = Duration::from_secs(5);
 const DESCRIPTORS: usize = 2;
 
 /// One end of a connection.
-#[derive(Debug)]
 pub(crate) struct Socket {
     socket: OwnedFd,
     /// True if a send may wait for room for a while, on the side that trusts the other one.

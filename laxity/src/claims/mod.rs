@@ -176,7 +176,6 @@ fn read(path: &Path, user: u32) -> Result<Option<ClaimHolder>, ClaimsError> {
 }
 
 /// A host that is about to claim what it needs: no conflict so far.
-#[derive(Debug)]
 pub(crate) struct ClaimAttempt {
     place: ClaimDirectory,
     directory: PathBuf,

@@ -24,7 +24,6 @@ use crate::remote_mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::sync::locked;
 
 /// An application that is attached.
-#[derive(Debug)]
 pub(super) struct AttachedClient {
     pub(super) number: u32,
     pub(super) socket: Socket,
@@ -38,7 +37,7 @@ pub(super) struct AttachedClient {
 }
 
 /// The channels and names of an application.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct ClientState {
     free: FreeList,
     /// The places in its bell that are taken, one bit each.
@@ -50,7 +49,6 @@ pub(super) struct ClientState {
 }
 
 /// One channel of an application.
-#[derive(Debug)]
 pub(super) struct ClientChannel {
     pub(super) port: Arc<Port>,
     block: Arc<MemoryBlock>,
@@ -82,7 +80,6 @@ impl ClientChannel {
 
 /// Memory of one channel, and its place in the application's bell. Both are free again when neither the executive nor the
 /// application uses the channel any more.
-#[derive(Debug)]
 pub(super) struct MemoryBlock {
     client: Weak<AttachedClient>,
     memory: ChannelMemory,

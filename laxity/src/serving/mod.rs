@@ -108,7 +108,6 @@ const TO_LEAVE: StdDuration = StdDuration::from_secs(2);
 /// A running server, as [`Host::serve`] returns it. It serves until it is dropped.
 ///
 /// Then it sends the messages that applications have handed over, for two seconds at most, and the applications lose their channels.
-#[derive(Debug)]
 pub struct ServerHandle {
     server: Arc<ServerShared>,
     thread: Option<JoinHandle<()>>,
@@ -117,7 +116,6 @@ pub struct ServerHandle {
 }
 
 /// The state that the threads of a server share.
-#[derive(Debug)]
 struct ServerShared {
     shared: Arc<HostShared>,
     /// What applications are told of the host.
@@ -199,6 +197,12 @@ impl Host {
         let serving = ServerHandle { server, thread: Some(thread?), _place: place };
         shared.command(ExecutiveCommand::Serve(bells));
         Ok(serving)
+    }
+}
+
+impl std::fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerHandle").field("access", &self.server.access).finish_non_exhaustive()
     }
 }
 

@@ -38,7 +38,6 @@ fn user_socket(user: u32) -> PathBuf {
 }
 
 /// The place of an executive that serves: its socket, and the lock of the process that has it.
-#[derive(Debug)]
 pub(crate) struct ServerSocket {
     path: PathBuf,
     pub(super) listener: Arc<OwnedFd>,
