@@ -28,7 +28,7 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
 use crate::platform_file;
-use crate::port::{ChannelCounters, Inlet, Port, ReceivePort, RingTimes, SendPath, SendPort};
+use crate::port::{ChannelCounters, MailboxEnd, Port, ReceivePort, RingTimes, SendPort};
 use crate::receiver::Receiver;
 use crate::remote_mailbox::{ReceiveMailbox, SendMailbox};
 use crate::streams::StreamReport;
@@ -256,7 +256,7 @@ impl ExecutiveConnection {
         let (memory, grant, port) = opened?;
         let ends = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
-        let mailbox = SendPath::Other(Box::new(SendMailbox::new(writer, memory.shape.bytes)));
+        let mailbox = MailboxEnd::Other(Box::new(SendMailbox::new(writer, memory.shape.bytes)));
         Ok((SendPort { mailbox, rung: Arc::new(RingTimes(rung)), put: 0, port }, grant))
     }
 
@@ -312,7 +312,7 @@ impl ExecutiveConnection {
         let reader = reader.ok_or(Error::Stopped)?;
         let empties = ReceiveMailbox::new(reader, slots, bytes);
         let returned = Arc::clone(&empties.returned);
-        Ok((ReceivePort { mailbox: Inlet::Other(Box::new(empties)), returned, port }, grant))
+        Ok((ReceivePort { mailbox: MailboxEnd::Other(Box::new(empties)), returned, port }, grant))
     }
 
     fn hear(self: &Arc<Self>, tell: AttachReply) {

@@ -123,9 +123,18 @@ impl Port {
     }
 }
 
+/// One end of a mailbox.
+pub(crate) enum MailboxEnd<Own, Other> {
+    /// The other end is in this process.
+    Own(Own),
+    /// The other end is in another process.
+    Other(Box<Other>),
+}
+
 /// The executive's side of a sending channel.
 pub(crate) struct SendSlot {
-    pub(crate) mailbox: Mailbox,
+    /// Messages that come in, and the way back of their buffers.
+    pub(crate) mailbox: MailboxEnd<(rtrb::Consumer<OutboundMessage>, rtrb::Producer<MessageBuf>), RemoteSendMailbox>,
     pub(crate) rung: Arc<RingTimes>,
     /// The number of messages that were taken.
     pub(crate) taken: u64,
@@ -134,17 +143,12 @@ pub(crate) struct SendSlot {
     pub(crate) port: Arc<Port>,
 }
 
-pub(crate) enum Mailbox {
-    Own { inbox: rtrb::Consumer<OutboundMessage>, free: rtrb::Producer<MessageBuf> },
-    Other(Box<RemoteSendMailbox>),
-}
-
 impl SendSlot {
     /// The oldest message in the mailbox.
     pub(crate) fn take(&mut self) -> Option<OutboundMessage> {
         let outbound = match &mut self.mailbox {
-            Mailbox::Own { inbox, .. } => inbox.pop().ok()?,
-            Mailbox::Other(mailbox) => mailbox.take()?,
+            MailboxEnd::Own((inbox, _)) => inbox.pop().ok()?,
+            MailboxEnd::Other(mailbox) => mailbox.take()?,
         };
         self.taken += 1;
         Some(outbound)
@@ -154,8 +158,8 @@ impl SendSlot {
     pub(crate) fn give(&mut self, message: MessageBuf) {
         match &mut self.mailbox {
             // As many places as buffers.
-            Mailbox::Own { free, .. } => drop(free.push(message)),
-            Mailbox::Other(mailbox) => mailbox.give(message),
+            MailboxEnd::Own((_, free)) => drop(free.push(message)),
+            MailboxEnd::Other(mailbox) => mailbox.give(message),
         }
     }
 
@@ -244,7 +248,8 @@ impl ReturnedBuffers {
 
 /// The executive's side of a receiving channel.
 pub(crate) struct ReceiveSlot {
-    pub(crate) mailbox: Outlet,
+    /// Messages that go out, and those that were read.
+    pub(crate) mailbox: MailboxEnd<(rtrb::Producer<InboundMessage>, Arc<ReturnedBuffers>), RemoteReceiveMailbox>,
     /// The application of another process, and the channel's place in its bell.
     pub(crate) bell: Option<(u32, u32)>,
     pub(crate) port: Arc<Port>,
@@ -252,25 +257,20 @@ pub(crate) struct ReceiveSlot {
     pub(crate) handling: Option<Box<dyn MessageHandling>>,
 }
 
-pub(crate) enum Outlet {
-    Own { outbox: rtrb::Producer<InboundMessage>, returned: Arc<ReturnedBuffers> },
-    Other(Box<RemoteReceiveMailbox>),
-}
-
 impl ReceiveSlot {
     /// Puts a message in. As many places as buffers: it fits.
     pub(crate) fn push(&mut self, inbound: InboundMessage) {
         match &mut self.mailbox {
-            Outlet::Own { outbox, .. } => drop(outbox.push(inbound)),
-            Outlet::Other(mailbox) => mailbox.push(inbound),
+            MailboxEnd::Own((outbox, _)) => drop(outbox.push(inbound)),
+            MailboxEnd::Other(mailbox) => mailbox.push(inbound),
         }
     }
 
     /// Takes the messages that were read, each through `give`; false if another thread is at it.
     pub(crate) fn take_returned(&mut self, give: impl FnMut(MessageBuf)) -> bool {
         match &mut self.mailbox {
-            Outlet::Own { returned, .. } => returned.try_drain(give),
-            Outlet::Other(mailbox) => mailbox.take_returned(give),
+            MailboxEnd::Own((_, returned)) => returned.try_drain(give),
+            MailboxEnd::Other(mailbox) => mailbox.take_returned(give),
         }
     }
 }
@@ -300,32 +300,28 @@ impl ExecutivePort {
 
 /// The application's side of a sending channel.
 pub(crate) struct SendPort {
-    pub(crate) mailbox: SendPath,
+    /// Messages that go out, and buffers that are free.
+    pub(crate) mailbox: MailboxEnd<(rtrb::Producer<OutboundMessage>, rtrb::Consumer<MessageBuf>), SendMailbox>,
     pub(crate) rung: Arc<RingTimes>,
     /// The number of messages that were put in.
     pub(crate) put: u64,
     pub(crate) port: Arc<Port>,
 }
 
-pub(crate) enum SendPath {
-    Own { outbox: rtrb::Producer<OutboundMessage>, free: rtrb::Consumer<MessageBuf> },
-    Other(Box<SendMailbox>),
-}
-
 impl SendPort {
     /// A buffer for a message, if one is free.
     pub(crate) fn free(&mut self) -> Option<MessageBuf> {
         match &mut self.mailbox {
-            SendPath::Own { free, .. } => free.pop().ok(),
-            SendPath::Other(mailbox) => mailbox.free(),
+            MailboxEnd::Own((_, free)) => free.pop().ok(),
+            MailboxEnd::Other(mailbox) => mailbox.free(),
         }
     }
 
     /// Puts a message in. As many places as buffers: it fits.
     pub(crate) fn put(&mut self, outbound: OutboundMessage) {
         match &mut self.mailbox {
-            SendPath::Own { outbox, .. } => drop(outbox.push(outbound)),
-            SendPath::Other(mailbox) => mailbox.put(outbound),
+            MailboxEnd::Own((outbox, _)) => drop(outbox.push(outbound)),
+            MailboxEnd::Other(mailbox) => mailbox.put(outbound),
         }
     }
 
@@ -338,39 +334,34 @@ impl SendPort {
     /// Messages in the mailbox of an executive in another process that it has not given back: not taken, or not sent.
     pub(crate) fn pending(&mut self) -> u64 {
         match &mut self.mailbox {
-            SendPath::Own { .. } => 0,
-            SendPath::Other(mailbox) => mailbox.pending(),
+            MailboxEnd::Own(_) => 0,
+            MailboxEnd::Other(mailbox) => mailbox.pending(),
         }
     }
 }
 
 /// The application's side of a receiving channel.
 pub(crate) struct ReceivePort {
-    pub(crate) mailbox: Inlet,
+    pub(crate) mailbox: MailboxEnd<rtrb::Consumer<InboundMessage>, ReceiveMailbox>,
     /// The place for messages that were read; any thread that holds one may return it.
     pub(crate) returned: Arc<ReturnedBuffers>,
     pub(crate) port: Arc<Port>,
-}
-
-pub(crate) enum Inlet {
-    Own(rtrb::Consumer<InboundMessage>),
-    Other(Box<ReceiveMailbox>),
 }
 
 impl ReceivePort {
     /// The oldest message in the mailbox.
     pub(crate) fn pop(&mut self) -> Option<InboundMessage> {
         match &mut self.mailbox {
-            Inlet::Own(inbox) => inbox.pop().ok(),
-            Inlet::Other(mailbox) => mailbox.pop(),
+            MailboxEnd::Own(inbox) => inbox.pop().ok(),
+            MailboxEnd::Other(mailbox) => mailbox.pop(),
         }
     }
 
     /// Whether there is none, as far as it can be told without looking into it: of an executive's in another process it cannot.
     pub(crate) fn is_empty(&self) -> bool {
         match &self.mailbox {
-            Inlet::Own(inbox) => inbox.is_empty(),
-            Inlet::Other(_) => true,
+            MailboxEnd::Own(inbox) => inbox.is_empty(),
+            MailboxEnd::Other(_) => true,
         }
     }
 }
@@ -384,9 +375,9 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
     let rung = Arc::new(RingTimes(RingWord::zeros(buffers + 1)));
-    let mailbox = Mailbox::Own { inbox, free: give };
+    let mailbox = MailboxEnd::Own((inbox, give));
     let slot = SendSlot { mailbox, rung: Arc::clone(&rung), taken: 0, bell: None, port: Arc::clone(&port) };
-    (SendPort { mailbox: SendPath::Own { outbox, free }, rung, put: 0, port }, slot)
+    (SendPort { mailbox: MailboxEnd::Own((outbox, free)), rung, put: 0, port }, slot)
 }
 
 /// Both sides of a receiving channel's mailbox for `messages` messages.
@@ -394,7 +385,7 @@ pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
     let port = Port::new(Notifier::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(messages);
     let returned = Arc::new(ReturnedBuffers::new(messages));
-    let mailbox = Outlet::Own { outbox, returned: Arc::clone(&returned) };
+    let mailbox = MailboxEnd::Own((outbox, Arc::clone(&returned)));
     let slot = ReceiveSlot { mailbox, bell: None, port: Arc::clone(&port), handling: None };
-    (ReceivePort { mailbox: Inlet::Own(inbox), returned, port }, slot)
+    (ReceivePort { mailbox: MailboxEnd::Own(inbox), returned, port }, slot)
 }

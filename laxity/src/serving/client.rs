@@ -19,7 +19,7 @@ use crate::channel_executive::of_port;
 use crate::control::{Application, HostShared};
 use crate::error::Error;
 use crate::grant::Grant;
-use crate::port::{ChannelCounters, Mailbox, Outlet, Port, ReceiveSlot, RingTimes, SendSlot};
+use crate::port::{ChannelCounters, MailboxEnd, Port, ReceiveSlot, RingTimes, SendSlot};
 use crate::remote_mailbox::{OtherEnd, RemoteReceiveMailbox, RemoteSendMailbox};
 use crate::sync::locked;
 
@@ -213,7 +213,7 @@ impl Application for AttachedClient {
         let (reader, rung) = reader.zip(memory.rung(&self.region)).ok_or_else(|| no_memory(true))?;
         let mailbox = Box::new(RemoteSendMailbox::new(reader, messages, bytes, of));
         let rung = Arc::new(RingTimes(rung));
-        Ok(SendSlot { mailbox: Mailbox::Other(mailbox), rung, taken: 0, bell: Some(bell), port })
+        Ok(SendSlot { mailbox: MailboxEnd::Other(mailbox), rung, taken: 0, bell: Some(bell), port })
     }
 
     fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal> {
@@ -221,7 +221,7 @@ impl Application for AttachedClient {
         let writer = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let writer = writer.ok_or_else(|| no_memory(false))?;
         let mailbox = Box::new(RemoteReceiveMailbox::new(writer, of));
-        Ok(ReceiveSlot { mailbox: Outlet::Other(mailbox), bell: Some(bell), port, handling: None })
+        Ok(ReceiveSlot { mailbox: MailboxEnd::Other(mailbox), bell: Some(bell), port, handling: None })
     }
 
     fn accepted(&self, port: &Arc<Port>, grant: &Grant) -> bool {
