@@ -34,11 +34,9 @@ impl Host {
         // The host's own server, if this user may use it, comes before those of the user's processes.
         let is_default = config.server.is_none() && !matches!(config.advanced.claims, Some(ClaimDirectory::At(_)));
         let host = host_socket().filter(|_| is_default).map(|socket| attach(&socket));
-        let (attached, told) = match host {
-            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&config.place())?,
-            Some(attached) => attached?,
-            None => attach(&config.place())?,
-        };
+        let (attached, told) = host
+            .filter(|host| !host.as_ref().is_err_and(|error| error.is_unserved() || error.exit_status() == 4))
+            .unwrap_or_else(|| attach(&config.place()))?;
         let EncodedHost { pid, address, stays, has_key, status, .. } = told;
         // Otherwise this process could not take the place of that one.
         let follows = config.placement == Placement::Auto && !stays && !has_key && status.link == config.link.kind();

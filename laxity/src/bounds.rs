@@ -41,11 +41,6 @@ use crate::control::{ChannelEntry, ControlState, HostShared};
 const MOST: usize = 256;
 
 impl HostShared {
-    /// Long-run shares of processor and link that are in use, parts per million.
-    pub(crate) fn utilisation(&self) -> Utilisation {
-        self.state().admission.utilisation_ppm()
-    }
-
     /// What a channel takes of that by itself. One that does not fit alone takes nothing: it is refused.
     pub(crate) fn takes(&self, settings: Settings, contract: Option<&Contract>, role: Role) -> Utilisation {
         let none = Utilisation { processor: 0, link: 0 };

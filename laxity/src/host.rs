@@ -152,8 +152,7 @@ impl Host {
                     _ => Ok(host),
                 }
             }
-            Placement::Auto => Self::start_own(config),
-            Placement::Thread | Placement::Inline => Self::start_own(config),
+            Placement::Auto | Placement::Thread | Placement::Inline => Self::start_own(config),
         }
     }
 
@@ -524,7 +523,7 @@ impl Host {
             frames: here.map(|here| *locked(&here.shared.published.frames)),
             premises,
             gaps,
-            utilisation: here.map(|here| here.shared.utilisation()),
+            utilisation: here.map(|here| here.shared.state().admission.utilisation_ppm()),
         }
     }
 

@@ -346,10 +346,9 @@ impl HostAddress {
         }
         let port = match port {
             // `parse` takes a sign, which no port has.
-            Some(port) if port.bytes().all(|byte| byte.is_ascii_digit()) => {
-                port.parse().map_err(|_| Problem::Port(port.to_owned()))?
+            Some(port) => {
+                port.parse().ok().filter(|_| !port.starts_with('+')).ok_or_else(|| Problem::Port(port.to_owned()))?
             }
-            Some(port) => return Err(Problem::Port(port.to_owned())),
             None => default_port,
         };
         Ok(Self { host: host.to_owned(), port })

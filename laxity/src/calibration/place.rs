@@ -5,7 +5,7 @@
 //! set), `/etc/laxity/calibration.toml`. For AF_XDP the name is `calibration-xdp.toml`, so that a host can have both.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::ErrorKind::{NotADirectory, NotFound};
 use std::path::PathBuf;
 
 use laxity_link::LinkKind;
@@ -89,16 +89,12 @@ impl PathVariables {
         for file in files {
             match std::fs::metadata(&file) {
                 Ok(_) => return Ok(Some(file)),
-                Err(error) if !must_be_there && is_absence(&error) => {}
+                Err(error) if !must_be_there && matches!(error.kind(), NotFound | NotADirectory) => {}
                 Err(source) => return Err(Error::Calibration { file: file.display().to_string(), source }),
             }
         }
         Ok(None)
     }
-}
-
-fn is_absence(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Finds the calibration of this host for such a link; `None` if there is none, or the variable is `none`.
