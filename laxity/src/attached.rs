@@ -256,8 +256,8 @@ impl ExecutiveConnection {
         let (memory, grant, port) = opened?;
         let ends = memory.ring(&self.region).and_then(|ring| RingWriter::new(ring, memory.shape));
         let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
-        let mailbox = MailboxEnd::Other(Box::new(SendMailbox::new(writer, memory.shape.bytes)));
-        Ok((SendPort { mailbox, rung: Arc::new(RingTimes(rung)), put: 0, port }, grant))
+        let mailbox = Box::new(SendMailbox::new(writer, memory.shape.bytes));
+        Ok((SendPort { mailbox: MailboxEnd::Other(mailbox), rung: Arc::new(RingTimes(rung)), put: 0, port }, grant))
     }
 
     /// Receives by a name: accepted channels come through the receiver.

@@ -98,15 +98,15 @@ impl Backing {
     fn new(costs: &Costs, now: u64, running: Option<&ExecutiveSetup>) -> Self {
         let mut backing = Self { limit: Level::Calibrated, why: Vec::new(), used: Vec::new() };
         match &costs.calibration {
-            None => backing.at_most(Level::None, "the costs are not measured on this host (laxity calibrate does)"),
+            None => backing.none("the costs are not measured on this host (laxity calibrate does)"),
             Some(calibration) => {
                 for doubt in calibration.check(now).into_iter().filter(|doubt| doubt.voids()) {
-                    backing.at_most(Level::None, format!("the calibration is not of this host as it is: {doubt}"));
+                    backing.none(format!("the calibration is not of this host as it is: {doubt}"));
                 }
                 of_envelopes(calibration, &costs.platform, &mut backing);
                 of_costs(calibration, &costs.platform, &mut backing);
                 if !calibration.taken.memory_locked {
-                    backing.at_most(Level::Statistical, "memory was not locked when it was calibrated");
+                    backing.statistical("memory was not locked when it was calibrated");
                 }
                 if let Some(running) = running {
                     of_running(calibration, running, &mut backing);
@@ -114,10 +114,10 @@ impl Backing {
             }
         }
         if running.is_some_and(|running| !running.proves_bounds) {
-            backing.at_most(Level::None, "channels are not served in the order that bounds are proved for");
+            backing.none("channels are not served in the order that bounds are proved for");
         }
         if let Some(miss) = backing.least().filter(|miss| *miss > CALIBRATED && backing.limit > Level::Statistical) {
-            backing.at_most(Level::Statistical, format!(
+            backing.statistical(format!(
                 "too few windows were measured: a message may miss with a probability of at least {miss}, not {CALIBRATED}"
             ));
         }
@@ -172,9 +172,17 @@ impl Backing {
         self.claim(here.miss.zip(there.miss).map(|(one, other)| one.or(other)))
     }
 
-    fn at_most(&mut self, limit: Level, why: impl Into<String>) {
+    fn none(&mut self, why: impl Into<String>) {
+        self.at_most(Level::None, why.into());
+    }
+
+    fn statistical(&mut self, why: impl Into<String>) {
+        self.at_most(Level::Statistical, why.into());
+    }
+
+    fn at_most(&mut self, limit: Level, why: String) {
         self.limit = self.limit.min(limit);
-        self.why.push(why.into());
+        self.why.push(why);
     }
 
     /// The least probability of a miss for any channel: each message meets one window of the length that is exceeded least.
@@ -189,21 +197,17 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, backing: &mut Ba
     for &(length, budget) in envelopes {
         match derive::exceedance(&calibration.windows, length, budget) {
             Some(exceedance) if exceedance < Probability::ONE => backing.used.push((length, exceedance)),
-            Some(_) => backing.at_most(
-                Level::None,
-                format!("how often more than {budget} of {length} is taken cannot be told from so short a measurement"),
-            ),
-            None => backing.at_most(Level::None, format!("the envelope of {budget} in {length} was not measured")),
+            Some(_) => backing.none(format!(
+                "how often more than {budget} of {length} is taken cannot be told from so short a measurement"
+            )),
+            None => backing.none(format!("the envelope of {budget} in {length} was not measured")),
         }
     }
     if envelopes.is_empty() {
-        backing.at_most(Level::None, "the platform has no envelope that was measured");
+        backing.none("the platform has no envelope that was measured");
     } else if envelopes.iter().all(|(length, budget)| budget >= length) {
         // That it takes no more is certain, and of no value.
-        backing.at_most(
-            Level::None,
-            "the platform may take all of a processor: too few windows were measured to claim less",
-        );
+        backing.none("the platform may take all of a processor: too few windows were measured to claim less");
     }
 }
 
@@ -213,10 +217,7 @@ fn of_costs(calibration: &Calibration, platform: &Platform, backing: &mut Backin
     let other = (!own).then(|| calibration.platform_for(platform.packet, platform.link));
     let (measured, given) = (other.as_ref().unwrap_or(&calibration.platform), platform);
     if let Some(most) = calibration.largest_packet().filter(|most| given.packet > *most) {
-        backing.at_most(
-            Level::None,
-            format!("packets of {} bytes are given, and up to {most} were measured", given.packet),
-        );
+        backing.none(format!("packets of {} bytes are given, and up to {most} were measured", given.packet));
     }
     let costs = |p: &Platform| {
         [
@@ -239,7 +240,7 @@ fn of_costs(calibration: &Calibration, platform: &Platform, backing: &mut Backin
         keys.push("interference");
     }
     if !keys.is_empty() {
-        backing.at_most(Level::None, format!("other costs are given than were measured: {}", keys.join(", ")));
+        backing.none(format!("other costs are given than were measured: {}", keys.join(", ")));
     }
 }
 
@@ -247,27 +248,24 @@ fn of_running(calibration: &Calibration, running: &ExecutiveSetup, backing: &mut
     let taken = &calibration.taken;
     if taken.link != running.link {
         let (then, now) = (taken.link.name(), running.link.name());
-        backing.at_most(
-            Level::None,
-            format!("the link is {now}, and was {then} when it was calibrated (laxity calibrate --link {now})"),
-        );
+        backing
+            .none(format!("the link is {now}, and was {then} when it was calibrated (laxity calibrate --link {now})"));
     }
     if !matches!(running.scheduling, Scheduling::Fifo(_)) {
-        backing.at_most(Level::None, "the executive has no real-time priority: other threads can delay it");
+        backing.none("the executive has no real-time priority: other threads can delay it");
     }
     match (taken.memory_locked, running.memory_locked) {
-        (true, false) => backing.at_most(Level::None, "memory is not locked, and was when it was calibrated"),
-        (false, false) => backing.at_most(Level::Statistical, "memory is not locked"),
+        (true, false) => backing.none("memory is not locked, and was when it was calibrated"),
+        (false, false) => backing.statistical("memory is not locked"),
         _ => {}
     }
     if taken.kept_awake && !running.kept_awake {
-        backing.at_most(
-            Level::None,
+        backing.none(
             "processors may idle deeply, and were kept awake when it was calibrated: it wakes up later (keep_awake)",
         );
     }
     if let Some((runtime, period)) = running.throttle {
-        backing.at_most(Level::Statistical, format!(
+        backing.statistical(format!(
             "the kernel stops real-time threads after {runtime} of {period} (sched_rt_runtime_us): this executive keeps \
              below that, all of them together may not"
         ));
