@@ -9,6 +9,8 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::LinkKind;
+use serde::{Deserialize, Serialize};
+use strum::{Display, IntoStaticStr};
 
 use super::costs::Costs;
 use super::{Calibration, derive, identity};
@@ -16,19 +18,7 @@ use crate::realtime::Scheduling;
 
 /// The level of trust in a bound, from the lowest to the highest.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    strum::Display,
-    strum::IntoStaticStr,
-    serde::Serialize,
-    serde::Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr, Serialize, Deserialize,
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum Level {
@@ -50,7 +40,7 @@ impl Level {
 }
 
 /// The claim for the messages of a channel.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guarantee {
     /// The level.
     pub level: Level,
@@ -62,7 +52,7 @@ pub struct Guarantee {
 pub const CALIBRATED: Probability = Probability::from_millionths(1);
 
 /// The level that a host's bounds can have, and the reasons why it is no higher.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backing {
     limit: Level,
     why: Vec<String>,
