@@ -135,18 +135,6 @@ impl ChannelSnapshot {
         }
         Self { direction: Direction::Sends, peer: grant.peer, figures, misses_known: report.is_some() }
     }
-
-    fn of_watch(direction: Direction, watch: &ChannelWatch) -> Self {
-        let (grant, port) = (&watch.grant, &watch.port);
-        match direction {
-            Direction::Sends => {
-                // Before the counters, which are then no older than what the receiver told at the end.
-                let end = port.end();
-                Self::of_sender(grant, &watch.send_counters(), end, 0)
-            }
-            Direction::Receives => Self { direction, peer: grant.peer, figures: watch.figures(), misses_known: true },
-        }
-    }
 }
 
 /// The figures of one channel, as all commands print them.
@@ -356,7 +344,18 @@ impl ChannelList {
         // The executive may be another process's, which takes its time to answer: not under the lock.
         let listed = locked(&self.0).clone();
         let snapshot = |ListedChannel { direction, port, grant, home }: ListedChannel| {
-            Some(ChannelSnapshot::of_watch(direction, &ChannelWatch { port: port.upgrade()?, grant, home }))
+            let port = port.upgrade()?;
+            Some(match direction {
+                Direction::Sends => {
+                    // Before the counters, which are then no older than what the receiver told at the end.
+                    let end = port.end();
+                    ChannelSnapshot::of_sender(&grant, &home.send_counters(&port), end, 0)
+                }
+                Direction::Receives => {
+                    let figures = home.figures(&port, &grant);
+                    ChannelSnapshot { direction, peer: grant.peer, figures, misses_known: true }
+                }
+            })
         };
         listed.into_iter().filter_map(snapshot).collect()
     }

@@ -140,10 +140,7 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<SystemFile, Fi
 /// Reads an `[[upcall]]` table.
 fn read_upcall(table: &Table<'_, '_>) -> Result<DeclaredUpcall, FileError> {
     table.only("name, period, cost, batch or block")?;
-    let name = match table.get("name") {
-        Some(name) => name.name()?,
-        None => format!("upcall {}", table.number + 1),
-    };
+    let name = table.get("name").map_or_else(|| Ok(format!("upcall {}", table.number + 1)), |name| name.name())?;
     let period = table.need("period", "a span of time such as \"40ms\"")?;
     let period = period.within(period.span()?, MIN_INTERVAL..=MAX_INTERVAL)?;
     let entry = table.need("cost", "a span of time such as \"2ms\"")?;
@@ -153,12 +150,9 @@ fn read_upcall(table: &Table<'_, '_>) -> Result<DeclaredUpcall, FileError> {
     }
     let units = |entry: &Entry<'_, '_>| entry.within(entry.count()?, 1..=MAX_PACKETS_PER_MESSAGE);
     let batch = table.get("batch").map_or(Ok(1), |batch| units(&batch))?;
-    let block = match table.get("block") {
-        Some(entry) => match units(&entry)? {
-            block if block > batch => return Err(entry.expected(block, format!("1 to {batch}, the batch"))),
-            block => block,
-        },
-        None => batch,
-    };
+    let block = table.get("block").map_or(Ok(batch), |entry| match units(&entry)? {
+        block if block > batch => Err(entry.expected(block, format!("1 to {batch}, the batch"))),
+        block => Ok(block),
+    })?;
     Ok(DeclaredUpcall { name, period, cost, batch, block })
 }

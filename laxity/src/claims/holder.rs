@@ -58,12 +58,14 @@ impl NetworkNamespace {
 }
 
 /// The part of a network namespace that is claimed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::Display, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClaimedLink {
     /// All links: the address is not that of a single interface, such as 0.0.0.0.
+    #[strum(to_string = "all links")]
     All,
     /// One interface. A VLAN claims the interface below it.
+    #[strum(to_string = "link {name}")]
     Interface {
         /// Its name at the time of the claim.
         name: String,
@@ -96,15 +98,6 @@ impl ClaimedLink {
         match (self, other) {
             (Self::Interface { index, .. }, Self::Interface { index: other, .. }) => index == other,
             _ => true,
-        }
-    }
-}
-
-impl fmt::Display for ClaimedLink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::All => f.write_str("all links"),
-            Self::Interface { name, .. } => write!(f, "link {name}"),
         }
     }
 }

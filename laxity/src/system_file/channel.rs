@@ -42,10 +42,7 @@ type ParsedTraffic = (u64, Duration, u32);
 /// The first mistake in the table.
 pub fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<DeclaredChannel, FileError> {
     let spelling = spelling(table, beside)?;
-    let name = match table.get("name") {
-        Some(name) => name.name()?,
-        None => format!("channel {}", table.number + 1),
-    };
+    let name = table.get("name").map_or_else(|| Ok(format!("channel {}", table.number + 1)), |name| name.name())?;
     let roles = [("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)];
     let ends = table.get("role").map_or(Ok(AnsweringEnds::Both), |role| role.word(&roles).map(AnsweringEnds::Only))?;
     let min_message = table.get("min_message").map_or(Ok(1), |entry| entry.size())?;
