@@ -223,13 +223,11 @@ impl Host {
             receive_early: !config.advanced.hold_receiving,
         };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
-        let claiming = match &config.advanced.claims {
-            Some(place) => {
-                let command = config.advanced.command.clone().unwrap_or_else(own_name);
-                Some(ClaimAttempt::begin(place, config.bind, config.link.interface(), &command)??)
-            }
-            None => None,
-        };
+        let claiming = config.advanced.claims.as_ref().map(|place| {
+            let command = config.advanced.command.clone().unwrap_or_else(own_name);
+            ClaimAttempt::begin(place, config.bind, config.link.interface(), &command)
+        });
+        let claiming = claiming.transpose()?.transpose()?;
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
         let mut bound = link::bind(&config, &platform, batch)?;
@@ -274,19 +272,13 @@ impl Host {
         {
             link.set_class(GuardClasses::OWN_CLASS)?;
         }
-        let streams = match &config.streams {
-            Some(wanted) => {
-                let interface = interface_of_host(at.0, at.1)?;
-                let steering = bound.steering(interface.index)?;
-                Some(Streams::new(
-                    steering,
-                    interface,
-                    guard.as_ref().map(|guard| (guard.classes, guard.watched.clone())),
-                    wanted,
-                )?)
-            }
-            None => None,
-        };
+        let streams = config.streams.as_ref().map(|wanted| -> Result<_, Error> {
+            let interface = interface_of_host(at.0, at.1)?;
+            let steering = bound.steering(interface.index)?;
+            let guarded = guard.as_ref().map(|guard| (guard.classes, guard.watched.clone()));
+            Ok(Streams::new(steering, interface, guarded, wanted)?)
+        });
+        let streams = streams.transpose()?;
         early_notes.extend(streams.as_ref().and_then(|streams| streams.note.clone()));
         let doorbell =
             Arc::new(Doorbell::new(config.advanced.channels).map_err(Error::system("creating the wake-up event"))?);

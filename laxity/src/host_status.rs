@@ -30,7 +30,7 @@ impl HostStatus {
     /// The standing of a host that runs as `running` says. `notes` name what was unavailable; the reasons of the level come
     /// before them.
     pub(crate) fn new(costs: Costs, running: &ExecutiveSetup, notes: Vec<String>) -> Self {
-        let backing = Backing::of_running(&costs, running);
+        let backing = Backing::of(&costs, Some(running));
         let mut said = vec![costs.summary(backing.level())];
         said.extend([&costs.link, &costs.passed_over].into_iter().flatten().cloned());
         if costs.calibration.is_some() {

@@ -62,7 +62,6 @@ pub struct Backing {
 }
 
 /// The conditions under which an executive runs.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct ExecutiveSetup {
     pub(crate) link: LinkKind,
     pub(crate) scheduling: Scheduling,
@@ -77,20 +76,16 @@ pub(crate) struct ExecutiveSetup {
 impl Backing {
     /// Computes the level of a host with these costs that will run under the conditions of the calibration.
     pub fn expected(costs: &Costs) -> Self {
-        Self::new(costs, identity::now(), None)
+        Self::of(costs, None)
     }
 
-    /// For a host with these costs that runs under these conditions.
-    pub(crate) fn of_running(costs: &Costs, running: &ExecutiveSetup) -> Self {
-        Self::new(costs, identity::now(), Some(running))
-    }
-
-    fn new(costs: &Costs, now: u64, running: Option<&ExecutiveSetup>) -> Self {
+    /// For a host with these costs; with `running` it runs under these conditions.
+    pub(crate) fn of(costs: &Costs, running: Option<&ExecutiveSetup>) -> Self {
         let mut backing = Self { limit: Level::Calibrated, why: Vec::new(), used: Vec::new() };
         match &costs.calibration {
             None => backing.none("the costs are not measured on this host (laxity calibrate does)"),
             Some(calibration) => {
-                for doubt in calibration.check(now).into_iter().filter(|doubt| doubt.voids()) {
+                for doubt in calibration.check(identity::now()).into_iter().filter(|doubt| doubt.voids()) {
                     backing.none(format!("the calibration is not of this host as it is: {doubt}"));
                 }
                 of_envelopes(calibration, &costs.platform, &mut backing);

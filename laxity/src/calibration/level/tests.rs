@@ -27,7 +27,7 @@ fn here() -> Calibration {
 }
 
 fn backing(calibration: Calibration, running: &ExecutiveSetup) -> Backing {
-    Backing::of_running(&calibration.into(), running)
+    Backing::of(&calibration.into(), Some(running))
 }
 
 /// Windows without end: enough for anything.
@@ -112,7 +112,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
         let mut costs = Costs::from(calibration.clone());
         change(&mut costs, &mut calibration);
         costs.calibration = Some(Arc::new(calibration));
-        let backing = Backing::of_running(&costs, &RUNNING);
+        let backing = Backing::of(&costs, Some(&RUNNING));
         assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
         (backing.level(), claimed(&backing).miss.is_some(), backing.why()[0].clone())
     };
@@ -136,7 +136,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     let (level, ..) = with(|_, calibration| calibration.taken.memory_locked = false);
     assert_eq!(level, Level::Statistical);
 
-    let unmeasured = Backing::of_running(&Platform::assumed_host().into(), &RUNNING);
+    let unmeasured = Backing::of(&Platform::assumed_host().into(), Some(&RUNNING));
     assert_eq!((unmeasured.level(), claimed(&unmeasured)), (Level::None, Guarantee::default()));
 }
 
@@ -148,8 +148,8 @@ fn what_was_not_measured_may_be_given() {
     costs.platform.packet = 700;
     costs.platform.link.rate = None;
     costs.platform.best_effort.message_packets = 0;
-    assert_eq!(Backing::of_running(&costs, &RUNNING).level(), Level::Calibrated);
+    assert_eq!(Backing::of(&costs, Some(&RUNNING)).level(), Level::Calibrated);
     // A larger budget than was claimed is no less true.
     costs.platform.interference.envelopes[0].1 += Duration::from_micros(1);
-    assert_eq!(Backing::of_running(&costs, &RUNNING).level(), Level::Calibrated);
+    assert_eq!(Backing::of(&costs, Some(&RUNNING)).level(), Level::Calibrated);
 }
