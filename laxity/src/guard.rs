@@ -352,13 +352,10 @@ pub(crate) fn interface_of_host(address: IpAddr, named: Option<&str>) -> Result<
     let failed = |source| GuardError::System { what: "the interfaces".to_owned(), source };
     let all = Netlink::open().and_then(|mut netlink| netlink.interfaces()).map_err(failed)?;
     let found = interfaces_of(&all, address, named);
-    let interface = match found.as_slice() {
-        [] => return Err(GuardError::Interfaces { address, found: "none".to_owned() }),
-        [only] => *only,
-        several => {
-            let names: Vec<&str> = several.iter().map(|interface| interface.name.as_str()).collect();
-            return Err(GuardError::Interfaces { address, found: names.join(", ") });
-        }
+    let &[interface] = found.as_slice() else {
+        let names: Vec<&str> = found.iter().map(|interface| interface.name.as_str()).collect();
+        let found = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+        return Err(GuardError::Interfaces { address, found });
     };
     let kind = |found: &str| GuardError::Kind { interface: interface.name.clone(), found: found.to_owned() };
     match interface.kind.as_deref() {

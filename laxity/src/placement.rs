@@ -103,13 +103,11 @@ impl Drop for StopGuard {
 
 /// Gives the calling thread the best scheduling that is permitted, and reports what was not.
 pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
-    let note = match fifo.map(|priority| (priority, sys::real_time(priority))) {
-        Some((priority, Ok(()))) => return (Scheduling::Fifo(priority), None),
-        Some((_, Err(error))) => {
-            Some(format!("no real-time priority ({error}): other threads can delay the executive"))
-        }
-        None => None,
+    let refused = match fifo.map(|priority| sys::real_time(priority).map(|()| priority)).transpose() {
+        Ok(Some(priority)) => return (Scheduling::Fifo(priority), None),
+        other => other.err(),
     };
+    let note = refused.map(|error| format!("no real-time priority ({error}): other threads can delay the executive"));
     match sys::short_slice(Duration::from_micros(100)) {
         Ok(()) => (Scheduling::ShortSlice, note),
         Err(_) => (Scheduling::Ordinary, note),

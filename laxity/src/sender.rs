@@ -70,6 +70,9 @@ impl std::fmt::Debug for ChannelWatch {
 }
 
 impl ChannelWatch {
+    pub(crate) fn new(port: &Arc<Port>, grant: &Grant, home: &Arc<dyn ChannelExecutive>) -> Self {
+        Self { port: Arc::clone(port), grant: Arc::new(grant.clone()), home: Arc::clone(home) }
+    }
     /// True once the channel has ended, for any reason.
     pub fn is_over(&self) -> bool {
         self.port.end().is_some()
@@ -343,10 +346,7 @@ impl Sender {
     /// The error that says how the channel ended, or that the executive has ended or is about to.
     pub fn is_open(&self) -> Result<(), Error> {
         self.channel.home.check_taking()?;
-        match self.port.port.end() {
-            Some(end) => Err(self.channel.home.of_end(end, self.channel.grant.peer)),
-            None => Ok(()),
-        }
+        self.port.port.end().map_or(Ok(()), |end| Err(self.channel.home.of_end(end, self.channel.grant.peer)))
     }
 
     /// Gives the channel to a handler in the kernel, for good: from here on the handler numbers its messages, and sends them in

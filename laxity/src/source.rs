@@ -129,10 +129,8 @@ impl<'t, 'i> Table<'t, 'i> {
     /// If it has another key.
     pub fn only(&self, expected: &str) -> Result<(), FileError> {
         let known = expected.replace(" or ", ", ");
-        match self.entries().into_iter().find(|entry| !known.split(", ").any(|name| name == entry.name)) {
-            Some(entry) => Err(entry.unknown(expected)),
-            None => Ok(()),
-        }
+        let unknown = self.entries().into_iter().find(|entry| !known.split(", ").any(|name| name == entry.name));
+        unknown.map_or(Ok(()), |entry| Err(entry.unknown(expected)))
     }
 
     /// The tables of the array of tables `name`, `most` of them at most; none if there is no such key.

@@ -160,12 +160,8 @@ impl ClaimHolder {
 
     /// Returns the holder unless its contents are not valid.
     pub(super) fn checked(self) -> Result<Self, String> {
-        let link = if let ClaimedLink::Interface { name, .. } = &self.link { Some(name) } else { None };
-        if link
-            .into_iter()
-            .chain([&self.command])
-            .any(|text| text.len() > MOST_TEXT || text.chars().any(char::is_control))
-        {
+        let is_wrong = |text: &str| text.len() > MOST_TEXT || text.chars().any(char::is_control);
+        if is_wrong(&self.command) || matches!(&self.link, ClaimedLink::Interface { name, .. } if is_wrong(name)) {
             return Err(format!("a text with control characters or more than {MOST_TEXT} bytes"));
         }
         if !self.processors.is_sorted_by(|one, next| one < next) || self.processors.len() > MOST_PROCESSORS {

@@ -62,10 +62,8 @@ impl Journal {
         if self.version != VERSION {
             return Err(format!("its version is {}, expected {VERSION}", self.version));
         }
-        match self.changes.iter().find(|change| !change.is_known()) {
-            Some(change) => Err(format!("it names {change:?}, which Laxity never changes")),
-            None => Ok(()),
-        }
+        let unknown = self.changes.iter().find(|change| !change.is_known());
+        unknown.map_or(Ok(()), |change| Err(format!("it names {change:?}, which Laxity never changes")))
     }
 }
 
