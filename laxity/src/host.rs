@@ -164,10 +164,7 @@ impl Host {
 
     /// The connection to the executive of another process, if the host is attached.
     pub(crate) fn attached(&self) -> Option<&Arc<ExecutiveConnection>> {
-        match &self.executive {
-            HostExecutive::Local(_) => None,
-            HostExecutive::Remote(attached, _) => Some(attached),
-        }
+        if let HostExecutive::Remote(attached, _) = &self.executive { Some(attached) } else { None }
     }
 
     /// The executive of this process.
@@ -175,10 +172,7 @@ impl Host {
     /// # Errors
     /// [`Error::Elsewhere`] if the executive is in another process.
     pub(crate) fn local(&self) -> Result<&LocalExecutive, Error> {
-        match &self.executive {
-            HostExecutive::Local(here) => Ok(here),
-            HostExecutive::Remote(..) => Err(Error::Elsewhere),
-        }
+        if let HostExecutive::Local(here) = &self.executive { Ok(here) } else { Err(Error::Elsewhere) }
     }
 
     fn home(&self) -> Arc<dyn ChannelExecutive> {

@@ -49,10 +49,7 @@ impl LinkChoice {
 
     /// The options of AF_XDP, if that is tried.
     pub(crate) fn xdp(&self) -> Option<&XdpOptions> {
-        match self {
-            Self::Udp => None,
-            Self::Xdp(options) | Self::XdpOrUdp(options) => Some(options),
-        }
+        if let Self::Xdp(options) | Self::XdpOrUdp(options) = self { Some(options) } else { None }
     }
 }
 
@@ -175,10 +172,7 @@ impl BoundLink {
 
     /// The link over AF_XDP, whose packets bypass the queueing disciplines; `None` with a UDP socket.
     pub(crate) fn xdp(&self) -> Option<&Xdp> {
-        match &self.wire {
-            LinkWithFrames::Udp(..) => None,
-            LinkWithFrames::Xdp(link, _) => Some(link),
-        }
+        if let LinkWithFrames::Xdp(link, _) = &self.wire { Some(link) } else { None }
     }
 }
 
@@ -218,7 +212,7 @@ impl DropAllowance {
 
 /// Makes packets as short as the interface of the fast path needs them. Shorter packets cost no more than longer ones.
 pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
-    let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
+    let options = config.link.xdp()?;
     // Problems of the interface are reported when it is opened. That another process still drives it is no problem: opening waits
     // for it.
     let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(around_payload(config))?;

@@ -108,10 +108,8 @@ pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
         other => other.err(),
     };
     let note = refused.map(|error| format!("no real-time priority ({error}): other threads can delay the executive"));
-    match sys::short_slice(Duration::from_micros(100)) {
-        Ok(()) => (Scheduling::ShortSlice, note),
-        Err(_) => (Scheduling::Ordinary, note),
-    }
+    let short = sys::short_slice(Duration::from_micros(100)).map(|()| Scheduling::ShortSlice);
+    (short.unwrap_or(Scheduling::Ordinary), note)
 }
 
 impl HostShared {

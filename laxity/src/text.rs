@@ -255,10 +255,7 @@ impl Decimal {
             return Err(Problem::Empty);
         }
         let (whole, rest) = leading_digits(text);
-        let (fraction, rest) = match rest.strip_prefix('.') {
-            Some(rest) => leading_digits(rest),
-            None => ("0", rest),
-        };
+        let (fraction, rest) = rest.strip_prefix('.').map_or(("0", rest), leading_digits);
         if whole.is_empty() || fraction.is_empty() || rest.starts_with(['.', ',', '_']) {
             return Err(Problem::NoNumber);
         }

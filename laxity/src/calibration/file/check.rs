@@ -146,8 +146,6 @@ pub(super) fn platform(calibration: &Calibration) -> Result<(), String> {
 }
 
 fn shown(cost: &Cost) -> String {
-    match cost.packet {
-        Some(bytes) => format!("{} of {}", cost.kind.name(), DisplaySize(bytes.into())),
-        None => cost.kind.name().to_owned(),
-    }
+    let name = cost.kind.name();
+    cost.packet.map_or_else(|| name.to_owned(), |bytes| format!("{name} of {}", DisplaySize(bytes.into())))
 }
