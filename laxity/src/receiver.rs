@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::grant::Grant;
 use crate::handler::{Handler, HandlerFigures, HandlerInstaller, check_may_wait};
 use crate::port::{InboundMessage, MessageInfo, Port, ReceivePort, ReturnedBuffers};
-use crate::sender::ChannelWatch;
+use crate::sender::{ChannelWatch, LOOK};
 use crate::snapshot::{ChannelSnapshot, Direction};
 
 /// Receives the messages of one channel, unchanged and in order; [`Listener::accept`](crate::Listener::accept) returns it. Only one
@@ -210,8 +210,7 @@ impl Receiver {
                 }
                 return Err(Error::WouldBlock);
             }
-            let look = StdDuration::from_millis(100);
-            let limit = left.map_or(look, |left| left.min(look));
+            let limit = left.map_or(LOOK, |left| left.min(LOOK));
             check_may_wait()?;
             if !self.lead(limit) {
                 self.port.port.signal.wait(seen, Some(limit));

@@ -52,7 +52,7 @@ pub struct Sender {
 }
 
 /// The interval at which a waiting thread checks the executive: one that has stopped does not notify.
-const LOOK: StdDuration = StdDuration::from_millis(100);
+pub(crate) const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// Reads a channel's counters from any thread, also while another one waits in its sender or receiver ([`Sender::watch`],
 /// [`Receiver::watch`](crate::Receiver::watch)).

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
-use super::Calibration;
+use super::{Calibration, CalibrationConditions};
 use crate::realtime::Scheduling;
 
 /// The largest number of characters of a name, such as the processor's.
@@ -147,29 +147,19 @@ impl Calibration {
 
     /// Lists the doubts on `host`, at `now` (in seconds since 1970).
     pub fn check_on(&self, host: &HostIdentity, now: u64) -> Vec<Doubt> {
-        let taken = &self.taken;
-        let mut doubts = Vec::new();
-        if taken.kernel != host.kernel {
-            doubts.push(Doubt::Kernel { then: taken.kernel.clone(), now: host.kernel.clone() });
-        }
-        if taken.processor != host.processor {
-            doubts.push(Doubt::Processor { then: taken.processor.clone(), now: host.processor.clone() });
-        }
-        if taken.processors != host.processors {
-            doubts.push(Doubt::Processors { then: taken.processors, now: host.processors });
-        }
-        if !matches!(taken.scheduling, Scheduling::Fifo(_)) {
-            doubts.push(Doubt::NoPriority);
-        }
-        let days = now.saturating_sub(taken.date) / 86_400;
-        if days > OLD_DAYS {
-            doubts.push(Doubt::Old { days });
-        }
-        let ahead = taken.date.saturating_sub(now);
-        if ahead > CLOCK_ERROR {
-            doubts.push(Doubt::Future { hours: ahead.div_ceil(3600) });
-        }
-        doubts
+        let CalibrationConditions { kernel, processor, processors, date, scheduling, .. } = &self.taken;
+        let days = now.saturating_sub(*date) / 86_400;
+        let ahead = date.saturating_sub(now);
+        let doubts = [
+            (*kernel != host.kernel).then(|| Doubt::Kernel { then: kernel.clone(), now: host.kernel.clone() }),
+            (*processor != host.processor)
+                .then(|| Doubt::Processor { then: processor.clone(), now: host.processor.clone() }),
+            (*processors != host.processors).then_some(Doubt::Processors { then: *processors, now: host.processors }),
+            (!matches!(scheduling, Scheduling::Fifo(_))).then_some(Doubt::NoPriority),
+            (days > OLD_DAYS).then_some(Doubt::Old { days }),
+            (ahead > CLOCK_ERROR).then_some(Doubt::Future { hours: ahead.div_ceil(3600) }),
+        ];
+        doubts.into_iter().flatten().collect()
     }
 }
 
