@@ -134,9 +134,8 @@ pub struct WatchedWindow {
 impl WatchedWindow {
     pub(crate) fn new(window: Duration, budget: Duration, claims: &WindowClaims) -> Self {
         // The budget may be the other observer's, and larger.
-        let covers =
-            |((length, claimed), _): &&((Duration, Duration), WindowClaim)| *length == window && *claimed <= budget;
-        let claim = claims.iter().find(covers).map(|(_, claim)| *claim);
+        let covering = claims.iter().find(|((length, claimed), _)| *length == window && *claimed <= budget);
+        let claim = covering.map(|(_, claim)| *claim);
         Self { window, budget, is_counted_on: true, claim, ..Self::default() }
     }
 
