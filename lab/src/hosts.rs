@@ -38,7 +38,6 @@ pub enum Devices {
 }
 
 /// A pair of interfaces to be made.
-#[derive(Clone, Copy, Debug)]
 pub struct InterfacePair<'a> {
     /// The name of each end.
     pub names: [&'a str; 2],

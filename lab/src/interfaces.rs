@@ -21,7 +21,6 @@ const NEW: u16 = NLM_F_CREATE | NLM_F_EXCL;
 const VLANS: std::ops::RangeInclusive<u16> = 1..=4094;
 
 /// A pair of virtual Ethernet interfaces, each of which receives what the other sends.
-#[derive(Clone, Copy, Debug)]
 pub struct Veth<'a> {
     /// The name of the end in this network namespace.
     pub name: &'a str,

@@ -61,7 +61,6 @@ const PORT: u16 = 40_000;
 const UNDISTURBED: Duration = Duration::from_nanos(500);
 
 /// One step with one link.
-#[derive(Clone, Debug)]
 pub struct Row {
     /// One of [`LINKS`].
     pub link: &'static str,
@@ -97,7 +96,6 @@ pub struct Row {
 }
 
 /// The result: a row for each link of each step.
-#[derive(Clone, Debug)]
 pub struct Report {
     /// In the order in which they ran, but those of a step in the order of [`LINKS`].
     pub rows: Vec<Row>,
@@ -371,7 +369,6 @@ fn left_over(over: &AtomicBool, processor: usize) -> Duration {
 }
 
 /// The time between looks in which no other thread ran.
-#[derive(Clone, Copy, Debug)]
 struct LeftOverTime {
     had: Duration,
     last: Instant,

@@ -52,7 +52,6 @@ const BATCH: u64 = 64;
 const SAMPLES: [usize; 3] = [100, 40, 2];
 
 /// One protocol in one case.
-#[derive(Clone, Debug)]
 pub struct Row {
     /// One of [`PROTOCOLS`].
     pub protocol: &'static str,
@@ -63,7 +62,6 @@ pub struct Row {
 }
 
 /// The result.
-#[derive(Clone, Debug)]
 pub struct Report {
     /// By case, and for each in the order of [`PROTOCOLS`].
     pub rows: Vec<Row>,

@@ -52,7 +52,6 @@ impl Samples {
 }
 
 /// The record of one received message.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct ArrivedMessage {
     /// `None` if it was beyond the contract.
     pub(crate) logical_arrival: Option<Instant>,

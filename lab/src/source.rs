@@ -27,7 +27,6 @@ pub(crate) fn seed_of(seed: u64, number: usize) -> u64 {
 
 /// One application's wishes: an endless sequence of bursts. It tells when the next one is due; the caller says when it really
 /// happened, because an application that was held up must not break its contract by catching up.
-#[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// Stamps the messages; `None` for best effort.
     contract: Option<(Contract, Regulator)>,
@@ -38,7 +37,6 @@ pub(crate) struct Source {
     kind: Kind,
 }
 
-#[derive(Clone, Debug)]
 enum Kind {
     /// `messages` are those of the next burst that are within the contract.
     RealTime {

@@ -64,7 +64,6 @@ pub fn table_3() -> Vec<WorkloadRow> {
 }
 
 /// The messages that the applications send, beside best effort.
-#[derive(Clone, Debug)]
 pub enum Workload {
     /// Table 3, whose first channel violates.
     Table3,
@@ -118,7 +117,6 @@ impl Workload {
 }
 
 /// Frames that are shown one after the other, once.
-#[derive(Clone, Debug)]
 pub struct Film {
     /// Its frames, in the order in which they are shown.
     pub(crate) frames: Arc<[Vec<u8>]>,
@@ -181,7 +179,6 @@ pub(crate) fn stamp(message: &[u8]) -> Option<Instant> {
 }
 
 /// Compares what arrives with what was sent.
-#[derive(Debug)]
 pub(crate) struct Checker {
     frames: Option<Arc<[Vec<u8>]>>,
     /// The first frame that may come next.

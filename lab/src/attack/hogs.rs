@@ -12,7 +12,6 @@ pub const HOGS: usize = 4;
 /// Processor-bound processes of normal priority. Dropping them ends them.
 ///
 /// Each ends by itself after its limit, as soon as this process is gone, and after `limit` of processor time at the latest.
-#[derive(Debug)]
 pub struct Hogs(Vec<Child>);
 
 /// Counts. Uses nothing but the shell's own commands: no process is started, so it is one process that only computes. Looks at

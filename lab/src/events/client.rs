@@ -27,7 +27,6 @@ const LOST_AFTER: Duration = Duration::from_millis(500);
 const NUMBER_BYTES: usize = 8;
 
 /// The client that asks.
-#[derive(Debug)]
 pub(super) struct Client {
     /// If its messages are those of a channel: the header of the next one, and what regulates it.
     channel: Option<(DataHeader, Regulator)>,

@@ -38,7 +38,6 @@ const INTERVAL: Duration = Duration::from_millis(1);
 pub type Parts = [u64; PARTS.len()];
 
 /// One server, at real-time priority if that is permitted.
-#[derive(Clone, Debug)]
 pub struct DispatchRow {
     /// The server.
     pub server: Server,

@@ -17,7 +17,6 @@ static ECHO: &[u8] = include_bytes!("echo.bpf.o");
 static WATCHED: &[u8] = include_bytes!("watched.bpf.o");
 
 /// The times at which a handler began with each of the last so many messages, by their numbers.
-#[derive(Debug)]
 pub(super) struct HandlerEntries(Box<[AtomicU64]>);
 
 impl HandlerEntries {

@@ -127,7 +127,6 @@ impl CompetingProcesses {
 }
 
 /// The plan of a run.
-#[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Round trips of a turn: [`TRIALS`] or [`STREAM`].
     pub messages: usize,

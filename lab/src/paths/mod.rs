@@ -47,7 +47,6 @@ const FRAMES: usize = 1024;
 const PRIORITY: u8 = 80;
 
 /// The parameters of a run.
-#[derive(Clone, Copy, Debug)]
 pub struct Setup {
     /// The whole run, at least one round of all paths.
     pub duration: Duration,
@@ -85,7 +84,6 @@ impl PathFigures {
 }
 
 /// The extent of a run.
-#[derive(Clone, Debug)]
 pub struct Details {
     /// Rounds of all paths.
     pub rounds: u64,

@@ -98,7 +98,6 @@ impl Second {
 pub type Bandwidth = Report<Second>;
 
 /// The seconds of a run, and what a receiver had in each.
-#[derive(Debug)]
 struct Seconds {
     begin: Instant,
     bytes: Vec<u64>,

@@ -45,7 +45,6 @@ const MOST_BEYOND_PPM: u64 = 1_000;
 const FEWEST: usize = 1_000;
 
 /// The plan of a run.
-#[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Beside a bulk transfer.
     pub has_bulk: bool,
@@ -65,7 +64,6 @@ pub struct Turn {
 }
 
 /// One path.
-#[derive(Clone, Debug)]
 pub struct Row {
     /// One of [`PATHS`].
     pub path: &'static str,

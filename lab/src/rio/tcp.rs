@@ -17,7 +17,6 @@ pub const BLOCK_BYTES: usize = 8 * 1024;
 const LOOK: StdDuration = StdDuration::from_millis(20);
 
 /// The server's port of one stream.
-#[derive(Debug)]
 pub(super) struct ServicePort {
     listener: TcpListener,
     address: SocketAddr,

@@ -86,7 +86,6 @@ pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Att
 /// The number of turns of each stack under each attack.
 pub const ROUNDS: u64 = 10;
 /// The plan of a run.
-#[derive(Clone, Debug)]
 pub struct Plan {
     /// Some of [`STACKS`] or [`PLACEMENTS`].
     pub stacks: &'static [&'static str],
@@ -192,7 +191,6 @@ impl Row {
 }
 
 /// The time that it takes to open one more channel to the answering end, and to close it, which tells both ends' figures; of plain UDP, a socket `[nps §5.5]`.
-#[derive(Clone, Debug)]
 pub struct OpenCost {
     /// One of the plan's stacks.
     pub stack: &'static str,
@@ -203,7 +201,6 @@ pub struct OpenCost {
 }
 
 /// The result beside the rows.
-#[derive(Clone, Debug)]
 pub struct Details {
     /// In the order of the plan's stacks, if it has them.
     pub openings: Vec<OpenCost>,

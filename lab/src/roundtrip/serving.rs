@@ -19,7 +19,6 @@ use crate::sys::ends_with_its_thread;
 const SERVES: &str = "serving at ";
 
 /// A process that serves, until this is dropped or this process ends, however it does.
-#[derive(Debug)]
 pub(super) struct ServerProcess {
     child: Child,
     /// Read to its end, so that the process can say its last words.

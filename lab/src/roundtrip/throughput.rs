@@ -12,7 +12,6 @@ use crate::report::Report;
 use crate::turns::Turns;
 
 /// One turn.
-#[derive(Clone, Copy, Debug)]
 pub struct Stream {
     /// Messages that the stack took from the sending application.
     pub taken: u64,
@@ -25,7 +24,6 @@ pub struct Stream {
 }
 
 /// One stack with messages of one size.
-#[derive(Clone, Debug)]
 pub struct ThroughputRow {
     /// One of the plan's.
     pub stack: &'static str,

@@ -123,7 +123,6 @@ pub struct Turn {
 }
 
 /// One stack.
-#[derive(Clone, Debug)]
 pub struct StackRow {
     /// Which.
     pub stack: Stack,
@@ -132,7 +131,6 @@ pub struct StackRow {
 }
 
 /// The result beside the rows.
-#[derive(Clone, Debug)]
 pub struct Details {
     /// The real-time streams, with the deadlines that Laxity grants over UDP. Over AF_XDP it may have to grant longer ones, and is judged by these.
     pub streams: Vec<WorkloadRow>,

@@ -104,7 +104,6 @@ pub(crate) trait Inlet: Send {
 }
 
 /// The counters of a receiving end.
-#[derive(Debug)]
 pub(crate) enum ReceivedCounts {
     /// A stack that keeps its own figures, `sent` aside.
     Figures(Box<Figures>),

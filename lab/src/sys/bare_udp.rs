@@ -49,12 +49,6 @@ impl Batch {
     }
 }
 
-impl std::fmt::Debug for BareUdp {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bare").field("socket", &self.socket).finish_non_exhaustive()
-    }
-}
-
 impl AsFd for BareUdp {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()

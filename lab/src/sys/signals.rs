@@ -26,7 +26,6 @@ pub(super) struct Signal {
 }
 
 /// Signals that a descriptor sends, and those of POSIX AIO.
-#[derive(Clone, Copy)]
 pub(super) enum SignalKind {
     Descriptor = 1,
     PosixAio = 2,

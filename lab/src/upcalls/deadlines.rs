@@ -55,7 +55,6 @@ pub enum Scheme {
 }
 
 /// A task that has to be done every period, by its end.
-#[derive(Clone, Copy, Debug)]
 struct Task {
     period: Duration,
     /// The processor time that a run may take.

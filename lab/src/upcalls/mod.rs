@@ -26,7 +26,6 @@ use crate::error::Error;
 use crate::timing::apart;
 
 /// The result of an experiment.
-#[derive(Clone, Debug)]
 pub struct Report<R> {
     /// A row for each scheme of each step, or of each size, without background load and with it.
     pub rows: Vec<R>,

@@ -12,7 +12,6 @@ use laxity_core::units::{Duration, Instant};
 use super::Discipline;
 
 /// A packet in the wire.
-#[derive(Debug)]
 pub(super) struct Packet {
     pub(super) frame: FrameId,
     pub(super) len: usize,
@@ -23,7 +22,6 @@ pub(super) struct Packet {
 }
 
 /// One transmitter with its queues.
-#[derive(Debug)]
 pub(super) struct Bottleneck {
     model: LinkModel,
     discipline: Discipline,

@@ -74,7 +74,6 @@ pub fn is_high(dscp: u8) -> bool {
 }
 
 /// The parameters of a wire.
-#[derive(Clone, Debug)]
 pub struct WireConfig {
     /// The time for which a packet occupies it, by its UDP payload.
     pub model: LinkModel,

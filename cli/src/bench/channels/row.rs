@@ -10,7 +10,6 @@ use crate::bench::shown::fraction;
 use crate::report::{self, with};
 
 /// One run, done.
-#[derive(Debug)]
 pub(super) struct Row {
     pub(super) case: Case,
     /// The real-time channels, then best effort.

@@ -31,7 +31,6 @@ const RECEIVE: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_secs(60);
 
 /// A real-time channel with what admission made of it.
-#[derive(Clone, Debug)]
 pub(super) struct AdmittedChannel {
     pub(super) name: String,
     /// The deadline is that of the sending host, which alone is looked at.

@@ -53,7 +53,6 @@ impl Case {
 }
 
 /// One share in one mode.
-#[derive(Clone, Debug)]
 struct Row {
     utilisation: u64,
     case: Case,
