@@ -11,8 +11,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{golden, text};
-use laxity_lab::interfaces::{Interfaces, Veth};
+use laxity_lab::interfaces::{self, Veth};
 use laxity_lab::sys::namespace::Namespace;
+use laxity_link::netlink::Netlink;
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -140,7 +141,7 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     Namespace::remove_named(&format!("{}-a", standing.name)).unwrap();
     let name = format!("{}-b", standing.name);
     let left = Namespace::named(&name).unwrap().unwrap();
-    let interfaces = || left.within(|| Interfaces::open()?.interfaces()).unwrap();
+    let interfaces = || left.within(|| Netlink::open()?.interfaces()).unwrap();
     until("the interface goes with the other end", || interfaces().iter().all(|found| found.name != "lab0"));
     drop(left);
     assert_eq!(lab(&["up", "--name", &standing.name]).status.code(), Some(2));
@@ -151,7 +152,7 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     // A namespace that another program made stays.
     let others = Namespace::new().unwrap();
     others.give_name(&name).unwrap();
-    others.within(|| Interfaces::open()?.set_up(1, true)).unwrap();
+    others.within(|| interfaces::set_up(&mut Netlink::open()?, 1, true)).unwrap();
     // Not even if what a lab left in its place is still there.
     let directory = Path::new("/run/laxity-lab").join(&name);
     fs::create_dir_all(&directory).unwrap();
@@ -209,9 +210,9 @@ fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
     refused();
     // And with an interface that is called as ours.
     let veth = Veth { name: "lab0", peer: "lab1", peer_namespace: None, queues: 1, mtu: 1500 };
-    empty.within(|| Interfaces::open()?.create_veth(&veth)).unwrap();
+    empty.within(|| interfaces::create_veth(&mut Netlink::open()?, &veth)).unwrap();
     refused();
-    assert!(empty.within(|| Interfaces::open()?.interface_by_name("lab0")).unwrap().is_some());
+    assert!(empty.within(|| Netlink::open()?.interface_by_name("lab0")).unwrap().is_some());
     assert!(!marks(&standing.name, "a").exists());
 }
 
@@ -518,7 +519,7 @@ fn killed(link: &str) {
     until("its processes are gone", || !started.iter().any(lives));
     let inhabited = || processes().filter_map(network).any(|found| networks.contains(&found));
     until("its namespaces are empty", || !inhabited());
-    let interfaces = Interfaces::open().unwrap().interfaces().unwrap();
+    let interfaces = Netlink::open().unwrap().interfaces().unwrap();
     assert!(interfaces.iter().all(|interface| interface.name != "lab0"), "{interfaces:?}");
 }
 

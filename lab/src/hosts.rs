@@ -11,13 +11,13 @@ use std::os::fd::AsFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use laxity_link::netlink::Interface;
+use laxity_link::netlink::{Interface, Netlink};
 use laxity_link::sys;
 use laxity_link::sys::device::Offload;
 use laxity_link::sys::features::{keep_vlan_tags, set_offload};
 
 use crate::error::Error;
-use crate::interfaces::{Interfaces, Veth};
+use crate::interfaces::{self, Veth};
 use crate::sys::namespace::{self, Namespace};
 
 const PORT: u16 = 5709;
@@ -59,13 +59,14 @@ impl InterfacePair<'_> {
     pub fn join(&self, [a, b]: [&Namespace; 2]) -> io::Result<[Interface; 2]> {
         let Self { names: [name, peer], queues, mtu, .. } = *self;
         a.within(|| {
-            Interfaces::open()?.create_veth(&Veth { name, peer, peer_namespace: Some(b.as_fd()), queues, mtu })
+            let veth = Veth { name, peer, peer_namespace: Some(b.as_fd()), queues, mtu };
+            interfaces::create_veth(&mut Netlink::open()?, &veth)
         })?;
         let place = |namespace: &Namespace, end: usize| namespace.within(|| self.place(end));
         place(a, 0)?;
         // The state of either end depends on the other's.
         let b = place(b, 1)?;
-        Ok([a.within(|| Interfaces::open()?.find(name))?, b])
+        Ok([a.within(|| interfaces::find(&mut Netlink::open()?, name))?, b])
     }
 
     /// Sets an end up, in its namespace.
@@ -86,27 +87,27 @@ impl InterfacePair<'_> {
                 set_offload(name, Offload::GenericReceive, true)?;
             }
         }
-        let mut interfaces = Interfaces::open()?;
-        interfaces.set_up(1, true)?;
-        let index = interfaces.find(name)?.index;
-        interfaces.set_up(index, true)?;
-        give(&mut interfaces, index, self.addresses[end])?;
-        interfaces.find(name)
+        let mut netlink = Netlink::open()?;
+        interfaces::set_up(&mut netlink, 1, true)?;
+        let index = interfaces::find(&mut netlink, name)?.index;
+        interfaces::set_up(&mut netlink, index, true)?;
+        give(&mut netlink, index, self.addresses[end])?;
+        interfaces::find(&mut netlink, name)
     }
 }
 
 /// Gives an interface addresses, and waits until the kernel receives for them.
 ///
 /// # Errors
-/// As [`Interfaces::add_address`]; `TimedOut`.
-pub fn give(interfaces: &mut Interfaces, index: u32, addresses: &[(IpAddr, u8)]) -> io::Result<()> {
+/// As [`interfaces::add_address`]; `TimedOut`.
+pub fn give(netlink: &mut Netlink, index: u32, addresses: &[(IpAddr, u8)]) -> io::Result<()> {
     for &(address, network_bits) in addresses {
-        interfaces.add_address(index, address, network_bits)?;
+        interfaces::add_address(netlink, index, address, network_bits)?;
     }
     let asked = Instant::now();
     for &(address, _) in addresses {
         // The kernel takes note of an IPv6 address a moment later.
-        while !interfaces.route(address, None)?.is_local {
+        while !netlink.route(address, None)?.is_local {
             if asked.elapsed() > PATIENCE {
                 let problem = format!("the kernel does not receive for {address}");
                 return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
@@ -176,7 +177,8 @@ impl Hosts {
         });
         for (host, [own, peer]) in [[0, 1], [1, 0]].iter().enumerate() {
             let (own, peer) = (places[*own], places[*peer]);
-            self.on(host, || Interfaces::open()?.set_neighbour(own.interface, peer.address.ip(), peer.mac))?;
+            let address = peer.address.ip();
+            self.on(host, || interfaces::set_neighbour(&mut Netlink::open()?, own.interface, address, peer.mac))?;
         }
         Ok(places)
     }

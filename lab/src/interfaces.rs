@@ -1,9 +1,8 @@
-//! Interfaces of a lab: made, set up, given addresses, removed. Each change needs CAP_NET_ADMIN in the network namespace, and is done
+//! Interfaces of a lab: made, set up, given addresses, removed, by way of the kernel's tables of their network namespace. Each change needs CAP_NET_ADMIN in the network namespace, and is done
 //! when the call returns.
 
 use std::io;
 use std::net::IpAddr;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use laxity_link::netlink::{Interface, Netlink, check_name};
@@ -34,158 +33,131 @@ pub struct Veth<'a> {
     pub mtu: u32,
 }
 
-/// The kernel's tables of one network namespace, to be read as [`Netlink`] and to be changed.
-pub struct Interfaces(Netlink);
-
-impl Deref for Interfaces {
-    type Target = Netlink;
-
-    fn deref(&self) -> &Netlink {
-        &self.0
-    }
+/// The interface of this name.
+///
+/// # Errors
+/// `NotFound`, and the kernel's.
+pub fn find(netlink: &mut Netlink, name: &str) -> io::Result<Interface> {
+    let gone = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone"));
+    netlink.interface_by_name(name)?.ok_or_else(gone)
 }
 
-impl DerefMut for Interfaces {
-    fn deref_mut(&mut self) -> &mut Netlink {
-        &mut self.0
-    }
-}
-
-impl Interfaces {
-    /// Those of the calling thread's network namespace.
-    ///
-    /// # Errors
-    /// The kernel gives no socket.
-    pub fn open() -> io::Result<Self> {
-        Netlink::open().map(Self)
-    }
-
-    /// The interface of this name.
-    ///
-    /// # Errors
-    /// `NotFound`, and the kernel's.
-    pub fn find(&mut self, name: &str) -> io::Result<Interface> {
-        let gone = || io::Error::new(io::ErrorKind::NotFound, format!("{name} is gone"));
-        self.interface_by_name(name)?.ok_or_else(gone)
-    }
-
-    /// Makes a pair of interfaces. Both are down, and have random addresses at the link layer.
-    ///
-    /// # Errors
-    /// `PermissionDenied`; `AlreadyExists` if there is an interface of one of the names; `InvalidInput`, and `Unsupported` where
-    /// the kernel has no such interfaces.
-    pub fn create_veth(&mut self, veth: &Veth<'_>) -> io::Result<()> {
-        let end = |name: &str| -> io::Result<LinkMessage> {
-            check_name(name)?;
-            let mut end = LinkMessage::default();
-            end.attributes = vec![
-                LinkAttribute::IfName(name.to_owned()),
-                LinkAttribute::Mtu(veth.mtu),
-                LinkAttribute::NumRxQueues(veth.queues),
-                LinkAttribute::NumTxQueues(veth.queues),
-            ];
-            Ok(end)
-        };
-        let mut peer = end(veth.peer)?;
-        if let Some(namespace) = veth.peer_namespace {
-            peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
-        }
-        let mut message = end(veth.name)?;
-        message.attributes.push(LinkAttribute::LinkInfo(vec![
-            LinkInfo::Kind(InfoKind::Veth),
-            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
-        ]));
-        self.0.change(Message::NewLink(message), NEW)
-    }
-
-    /// Makes the interface of a VLAN on another interface. It is down.
-    ///
-    /// # Errors
-    /// As [`create_veth`](Self::create_veth).
-    pub fn create_vlan(&mut self, name: &str, on: u32, vlan: u16) -> io::Result<()> {
+/// Makes a pair of interfaces. Both are down, and have random addresses at the link layer.
+///
+/// # Errors
+/// `PermissionDenied`; `AlreadyExists` if there is an interface of one of the names; `InvalidInput`, and `Unsupported` where
+/// the kernel has no such interfaces.
+pub fn create_veth(netlink: &mut Netlink, veth: &Veth<'_>) -> io::Result<()> {
+    let end = |name: &str| -> io::Result<LinkMessage> {
         check_name(name)?;
-        if !VLANS.contains(&vlan) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a VLAN is 1 to 4094"));
-        }
-        let mut message = LinkMessage::default();
-        message.attributes = vec![
+        let mut end = LinkMessage::default();
+        end.attributes = vec![
             LinkAttribute::IfName(name.to_owned()),
-            LinkAttribute::Link(on),
-            LinkAttribute::LinkInfo(vec![
-                LinkInfo::Kind(InfoKind::Vlan),
-                LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(vlan)])),
-            ]),
+            LinkAttribute::Mtu(veth.mtu),
+            LinkAttribute::NumRxQueues(veth.queues),
+            LinkAttribute::NumTxQueues(veth.queues),
         ];
-        self.0.change(Message::NewLink(message), NEW)
+        Ok(end)
+    };
+    let mut peer = end(veth.peer)?;
+    if let Some(namespace) = veth.peer_namespace {
+        peer.attributes.push(LinkAttribute::NetNsFd(namespace.as_raw_fd()));
     }
+    let mut message = end(veth.name)?;
+    message.attributes.push(LinkAttribute::LinkInfo(vec![
+        LinkInfo::Kind(InfoKind::Veth),
+        LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+    ]));
+    netlink.change(Message::NewLink(message), NEW)
+}
 
-    /// Removes an interface that can be, and with it what stands on it and, of a pair, the other end.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, no such interface, `Unsupported` for one that stays.
-    pub fn delete_interface(&mut self, index: u32) -> io::Result<()> {
-        self.0.change(Message::DelLink(numbered(index)?), 0)
+/// Makes the interface of a VLAN on another interface. It is down.
+///
+/// # Errors
+/// As [`create_veth`].
+pub fn create_vlan(netlink: &mut Netlink, name: &str, on: u32, vlan: u16) -> io::Result<()> {
+    check_name(name)?;
+    if !VLANS.contains(&vlan) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a VLAN is 1 to 4094"));
     }
+    let mut message = LinkMessage::default();
+    message.attributes = vec![
+        LinkAttribute::IfName(name.to_owned()),
+        LinkAttribute::Link(on),
+        LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Vlan),
+            LinkInfo::Data(InfoData::Vlan(vec![InfoVlan::Id(vlan)])),
+        ]),
+    ];
+    netlink.change(Message::NewLink(message), NEW)
+}
 
-    /// Sets an interface up or down.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, no such interface.
-    pub fn set_up(&mut self, index: u32, up: bool) -> io::Result<()> {
-        let mut message = numbered(index)?;
-        message.header.change_mask = LinkFlags::Up;
-        message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
-        self.0.change(Message::SetLink(message), 0)
-    }
+/// Removes an interface that can be, and with it what stands on it and, of a pair, the other end.
+///
+/// # Errors
+/// `PermissionDenied`, no such interface, `Unsupported` for one that stays.
+pub fn delete_interface(netlink: &mut Netlink, index: u32) -> io::Result<()> {
+    netlink.change(Message::DelLink(numbered(index)?), 0)
+}
 
-    /// Sets how large an IP packet may be, bytes.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, no such interface, `InvalidInput` for what it cannot carry.
-    pub fn set_mtu(&mut self, index: u32, mtu: u32) -> io::Result<()> {
-        let mut message = numbered(index)?;
-        message.attributes.push(LinkAttribute::Mtu(mtu));
-        self.0.change(Message::SetLink(message), 0)
-    }
+/// Sets an interface up or down.
+///
+/// # Errors
+/// `PermissionDenied`, no such interface.
+pub fn set_up(netlink: &mut Netlink, index: u32, up: bool) -> io::Result<()> {
+    let mut message = numbered(index)?;
+    message.header.change_mask = LinkFlags::Up;
+    message.header.flags = if up { LinkFlags::Up } else { LinkFlags::empty() };
+    netlink.change(Message::SetLink(message), 0)
+}
 
-    /// Gives an interface an address, in a network of so many bits. An IPv6 address is not looked for on the link first; on an
-    /// interface that is up the kernel receives for it a moment later, when its route is local.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, `AlreadyExists`, no such interface, `InvalidInput` for more bits than the address has.
-    pub fn add_address(&mut self, index: u32, address: IpAddr, network_bits: u8) -> io::Result<()> {
-        if network_bits > if address.is_ipv4() { 32 } else { 128 } {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a network has no more bits than its addresses"));
-        }
-        let mut message = address_of(index, address, network_bits)?;
-        if address.is_ipv6() {
-            message.header.flags = AddressHeaderFlags::Nodad;
-            message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
-        }
-        self.0.change(Message::NewAddress(message), NEW)
-    }
+/// Sets how large an IP packet may be, bytes.
+///
+/// # Errors
+/// `PermissionDenied`, no such interface, `InvalidInput` for what it cannot carry.
+pub fn set_mtu(netlink: &mut Netlink, index: u32, mtu: u32) -> io::Result<()> {
+    let mut message = numbered(index)?;
+    message.attributes.push(LinkAttribute::Mtu(mtu));
+    netlink.change(Message::SetLink(message), 0)
+}
 
-    /// Takes an address from an interface, which has it in a network of so many bits.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, no such interface, `AddrNotAvailable` if it has no such address.
-    pub fn remove_address(&mut self, index: u32, address: IpAddr, network_bits: u8) -> io::Result<()> {
-        self.0.change(Message::DelAddress(address_of(index, address, network_bits)?), 0)
+/// Gives an interface an address, in a network of so many bits. An IPv6 address is not looked for on the link first; on an
+/// interface that is up the kernel receives for it a moment later, when its route is local.
+///
+/// # Errors
+/// `PermissionDenied`, `AlreadyExists`, no such interface, `InvalidInput` for more bits than the address has.
+pub fn add_address(netlink: &mut Netlink, index: u32, address: IpAddr, network_bits: u8) -> io::Result<()> {
+    if network_bits > if address.is_ipv4() { 32 } else { 128 } {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a network has no more bits than its addresses"));
     }
+    let mut message = address_of(index, address, network_bits)?;
+    if address.is_ipv6() {
+        message.header.flags = AddressHeaderFlags::Nodad;
+        message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
+    }
+    netlink.change(Message::NewAddress(message), NEW)
+}
 
-    /// Says for good which address at the link layer a neighbour has.
-    ///
-    /// # Errors
-    /// `PermissionDenied`, no such interface.
-    pub fn set_neighbour(&mut self, interface: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
-        let mut message = NeighbourMessage::default();
-        message.header.family = family(address);
-        message.header.ifindex = interface;
-        message.header.state = NeighbourState::Permanent;
-        message.attributes.push(NeighbourAttribute::Destination(address.into()));
-        message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
-        self.0.change(Message::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
-    }
+/// Takes an address from an interface, which has it in a network of so many bits.
+///
+/// # Errors
+/// `PermissionDenied`, no such interface, `AddrNotAvailable` if it has no such address.
+pub fn remove_address(netlink: &mut Netlink, index: u32, address: IpAddr, network_bits: u8) -> io::Result<()> {
+    netlink.change(Message::DelAddress(address_of(index, address, network_bits)?), 0)
+}
+
+/// Says for good which address at the link layer a neighbour has.
+///
+/// # Errors
+/// `PermissionDenied`, no such interface.
+pub fn set_neighbour(netlink: &mut Netlink, interface: u32, address: IpAddr, mac: [u8; 6]) -> io::Result<()> {
+    let mut message = NeighbourMessage::default();
+    message.header.family = family(address);
+    message.header.ifindex = interface;
+    message.header.state = NeighbourState::Permanent;
+    message.attributes.push(NeighbourAttribute::Destination(address.into()));
+    message.attributes.push(NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+    netlink.change(Message::NewNeighbour(message), NLM_F_CREATE | NLM_F_REPLACE)
 }
 
 /// A message about an interface of which a number is known. 0 would mean any.

@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use laxity_lab::interfaces::{Interfaces, Veth};
+use laxity_lab::interfaces::{self, Veth};
 use laxity_lab::sys::namespace::Namespace;
-use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, NetlinkWatch, Route, StreamClasses};
+use laxity_link::netlink::{GuardClasses, Neighbour, NeighbourState, Netlink, NetlinkWatch, Route, StreamClasses};
 use laxity_link::sys::device::{Offload, offload};
 use laxity_link::sys::features::{keep_vlan_tags, queues, set_offload, set_queues};
 
@@ -33,10 +33,10 @@ fn namespace() -> Option<Namespace> {
 fn pair() -> Option<(Namespace, Namespace)> {
     let (a, b) = (namespace()?, namespace()?);
     let made = a.within(|| {
-        let mut netlink = Interfaces::open()?;
+        let mut netlink = Netlink::open()?;
         let veth = Veth { name: "va", peer: "vb", peer_namespace: Some(b.as_fd()), queues: 2, mtu: 1400 };
-        netlink.create_veth(&veth)?;
-        assert_eq!(netlink.create_veth(&veth).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        interfaces::create_veth(&mut netlink, &veth)?;
+        assert_eq!(interfaces::create_veth(&mut netlink, &veth).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         Ok(())
     });
     match made {
@@ -48,12 +48,12 @@ fn pair() -> Option<(Namespace, Namespace)> {
     }
     for (namespace, name, addresses) in [(&a, "va", [A, A6]), (&b, "vb", [B, B6])] {
         let ready = namespace.within(|| {
-            let mut netlink = Interfaces::open()?;
+            let mut netlink = Netlink::open()?;
             let index = netlink.interface_by_name(name)?.unwrap().index;
-            netlink.add_address(index, addresses[0], 24)?;
-            netlink.add_address(index, addresses[1], 64)?;
-            netlink.set_up(1, true)?;
-            netlink.set_up(index, true)
+            interfaces::add_address(&mut netlink, index, addresses[0], 24)?;
+            interfaces::add_address(&mut netlink, index, addresses[1], 64)?;
+            interfaces::set_up(&mut netlink, 1, true)?;
+            interfaces::set_up(&mut netlink, index, true)
         });
         ready.unwrap();
     }
@@ -75,7 +75,7 @@ fn a_pair_has_what_it_was_given() {
     let ends = [(&a, "va", A, A6, B), (&b, "vb", B, B6, A)];
     for (namespace, name, own, own6, other) in ends {
         let checked = namespace.within(|| {
-            let mut netlink = Interfaces::open()?;
+            let mut netlink = Netlink::open()?;
             let found = netlink.interface_by_name(name)?.unwrap();
             assert!(found.is_up && found.runs && found.mtu == 1400 && found.mac != [0; 6], "{found:?}");
             assert!(found.addresses.contains(&(own, 24)) && found.addresses.contains(&(own6, 64)), "{found:?}");
@@ -106,11 +106,20 @@ fn a_pair_has_what_it_was_given() {
             let error = netlink.route(IpAddr::from([198, 51, 100, 1]), None).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
 
-            netlink.set_mtu(found.index, 1300)?;
+            interfaces::set_mtu(&mut netlink, found.index, 1300)?;
             assert_eq!(netlink.interface_by_index(found.index)?.unwrap().mtu, 1300);
-            assert_eq!(netlink.add_address(found.index, own, 33).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-            assert_eq!(netlink.add_address(found.index, own, 24).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-            assert!(netlink.set_up(0, true).is_err() && netlink.delete_interface(0x7fff_fff0).is_err());
+            assert_eq!(
+                interfaces::add_address(&mut netlink, found.index, own, 33).unwrap_err().kind(),
+                io::ErrorKind::InvalidInput
+            );
+            assert_eq!(
+                interfaces::add_address(&mut netlink, found.index, own, 24).unwrap_err().kind(),
+                io::ErrorKind::AlreadyExists
+            );
+            assert!(
+                interfaces::set_up(&mut netlink, 0, true).is_err()
+                    && interfaces::delete_interface(&mut netlink, 0x7fff_fff0).is_err()
+            );
             Ok(())
         });
         checked.unwrap();
@@ -121,10 +130,13 @@ fn a_pair_has_what_it_was_given() {
 fn a_vlan_stands_on_its_interface() {
     let Some((a, _b)) = pair() else { return };
     let checked = a.within(|| {
-        let mut netlink = Interfaces::open()?;
+        let mut netlink = Netlink::open()?;
         let below = netlink.interface_by_name("va")?.unwrap().index;
-        assert_eq!(netlink.create_vlan("va.0", below, 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        match netlink.create_vlan("va.42", below, 42) {
+        assert_eq!(
+            interfaces::create_vlan(&mut netlink, "va.0", below, 0).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        match interfaces::create_vlan(&mut netlink, "va.42", below, 42) {
             Err(error) if error.kind() == io::ErrorKind::Unsupported => {
                 println!("skipped: no VLANs in this kernel: {error}");
                 return Ok(());
@@ -134,10 +146,10 @@ fn a_vlan_stands_on_its_interface() {
         let vlan = netlink.interface_by_name("va.42")?.unwrap();
         assert_eq!(vlan.vlan, Some((below, 42)));
         assert!(!vlan.is_up && !vlan.runs);
-        netlink.set_up(vlan.index, true)?;
+        interfaces::set_up(&mut netlink, vlan.index, true)?;
         assert!(netlink.interface_by_name("va.42")?.unwrap().is_up);
         // It goes with what it stands on, and the other end goes, too.
-        netlink.delete_interface(below)?;
+        interfaces::delete_interface(&mut netlink, below)?;
         assert_eq!(netlink.interface_by_name("va.42")?, None);
         assert_eq!(netlink.interfaces()?.iter().filter(|interface| interface.name.starts_with("va")).count(), 0);
         Ok(())
@@ -165,7 +177,7 @@ fn offloads_go_off() {
 fn neighbours_are_looked_for_and_told() {
     let Some((a, _b)) = pair() else { return };
     let checked = a.within(|| {
-        let mut netlink = Interfaces::open()?;
+        let mut netlink = Netlink::open()?;
         let mut watch = NetlinkWatch::open()?;
         let index = netlink.interface_by_name("va")?.unwrap().index;
         assert_eq!(netlink.neighbour(index, B)?, None);
@@ -186,7 +198,7 @@ fn neighbours_are_looked_for_and_told() {
         });
         // By hand, and it stays so.
         let mac = [2, 0, 0, 0, 0, 9];
-        netlink.set_neighbour(index, ABSENT, mac)?;
+        interfaces::set_neighbour(&mut netlink, index, ABSENT, mac)?;
         let set = Neighbour { mac: Some(mac), state: NeighbourState::Permanent };
         assert_eq!(netlink.neighbour(index, ABSENT)?, Some(set));
         netlink.refresh_neighbour(index, ABSENT)?;
@@ -202,18 +214,18 @@ fn neighbours_are_looked_for_and_told() {
 fn a_watch_hears_of_its_own_namespace_only() {
     let (Some(here), Some(there)) = (namespace(), namespace()) else { return };
     let mut watch = here.within(NetlinkWatch::open).unwrap();
-    let mut netlink = here.within(Interfaces::open).unwrap();
+    let mut netlink = here.within(Netlink::open).unwrap();
     assert!(!watch.drain().unwrap());
-    there.within(|| Interfaces::open()?.set_up(1, true)).unwrap();
+    there.within(|| interfaces::set_up(&mut Netlink::open()?, 1, true)).unwrap();
     assert!(!watch.drain().unwrap());
-    netlink.set_up(1, true).unwrap();
+    interfaces::set_up(&mut netlink, 1, true).unwrap();
     assert!(watch.drain().unwrap());
     assert!(!watch.drain().unwrap());
-    netlink.add_address(1, A, 32).unwrap();
+    interfaces::add_address(&mut netlink, 1, A, 32).unwrap();
     assert!(watch.drain().unwrap());
-    netlink.remove_address(1, A, 32).unwrap();
+    interfaces::remove_address(&mut netlink, 1, A, 32).unwrap();
     assert!(watch.drain().unwrap());
-    assert_eq!(netlink.remove_address(1, A, 32).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+    assert_eq!(interfaces::remove_address(&mut netlink, 1, A, 32).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
     assert!(!netlink.interface_by_index(1).unwrap().unwrap().addresses.iter().any(|(found, _)| *found == A));
 }
 
@@ -221,11 +233,11 @@ fn a_watch_hears_of_its_own_namespace_only() {
 fn what_was_lost_may_be_anything() {
     let Some(here) = namespace() else { return };
     let mut watch = here.within(NetlinkWatch::open).unwrap();
-    let mut netlink = here.within(Interfaces::open).unwrap();
+    let mut netlink = here.within(Netlink::open).unwrap();
     rustix::net::sockopt::set_socket_recv_buffer_size(&watch, 1).unwrap();
     for _ in 0..50 {
-        netlink.set_up(1, true).unwrap();
-        netlink.set_up(1, false).unwrap();
+        interfaces::set_up(&mut netlink, 1, true).unwrap();
+        interfaces::set_up(&mut netlink, 1, false).unwrap();
     }
     assert!(watch.drain().unwrap());
     assert!(!watch.drain().unwrap());
@@ -295,7 +307,7 @@ fn what_any_host_may_say_of_a_path_is_no_limit() {
             let _ = sendto(&forged, &message, SendFlags::DONTWAIT, &SocketAddr::new(own, 0));
             known().unwrap() == u32::from(mtu)
         });
-        let route = a.within(|| Interfaces::open()?.route(other, Some(own))).unwrap();
+        let route = a.within(|| Netlink::open()?.route(other, Some(own))).unwrap();
         assert_eq!(route.mtu, None, "{route:?}");
     }
 }
@@ -304,8 +316,8 @@ fn what_any_host_may_say_of_a_path_is_no_limit() {
 fn an_interface_is_guarded_once_and_nothing_else_is_removed() {
     let Some((a, _b)) = pair() else { return };
     a.within(|| {
-        let mut netlink = Interfaces::open()?;
-        let index = netlink.find("va")?.index;
+        let mut netlink = Netlink::open()?;
+        let index = interfaces::find(&mut netlink, "va")?.index;
         let before = netlink.root_discipline(index)?.unwrap();
         assert_eq!(before.handle, 0, "the kernel's own: {before:?}");
         assert!(!netlink.unguard(index)?);

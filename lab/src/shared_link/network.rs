@@ -4,9 +4,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
+use laxity_link::netlink::Netlink;
+
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, InterfacePair, MTU};
-use crate::interfaces::Interfaces;
+use crate::interfaces::set_neighbour;
 use crate::sys::namespace::Namespace;
 
 /// The interface of the sending host.
@@ -46,7 +48,7 @@ impl Network {
             ends.push(joined.map_err(failed("a pair of virtual Ethernet interfaces"))?[0].clone());
         }
         for ([own, peer], host) in [[0, 1], [1, 0]].into_iter().zip(hosts.namespaces()) {
-            let set = || Interfaces::open()?.set_neighbour(ends[own].index, ADDRESSES[peer], ends[peer].mac);
+            let set = || set_neighbour(&mut Netlink::open()?, ends[own].index, ADDRESSES[peer], ends[peer].mac);
             host.within(set).map_err(failed("telling a host its neighbour"))?;
         }
         let network = Self { hosts, bridge };

@@ -4,14 +4,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
 
-use laxity_link::netlink::Interface;
+use laxity_link::netlink::{Interface, Netlink};
 use rustix::io::Errno;
 use serde::Serialize;
 
 use super::HostName;
 use crate::error::Error;
 use crate::hosts::{Devices, InterfacePair, give};
-use crate::interfaces::Interfaces;
+use crate::interfaces;
 use crate::sys::namespace::Namespace;
 
 /// The interface of either host.
@@ -122,25 +122,25 @@ fn processors() -> u32 {
 
 /// Adds the interface of the VLAN in this namespace; false where the kernel has no VLANs.
 fn add_vlan(host: HostName) -> io::Result<bool> {
-    let mut interfaces = Interfaces::open()?;
-    let below = interfaces.find(INTERFACE)?.index;
-    match interfaces.create_vlan(VLAN_INTERFACE, below, VLAN) {
+    let mut netlink = Netlink::open()?;
+    let below = interfaces::find(&mut netlink, INTERFACE)?.index;
+    match interfaces::create_vlan(&mut netlink, VLAN_INTERFACE, below, VLAN) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(false),
         made => made?,
     }
-    let above = interfaces.find(VLAN_INTERFACE)?.index;
-    interfaces.set_up(above, true)?;
-    give(&mut interfaces, above, &on(host, true))?;
+    let above = interfaces::find(&mut netlink, VLAN_INTERFACE)?.index;
+    interfaces::set_up(&mut netlink, above, true)?;
+    give(&mut netlink, above, &on(host, true))?;
     Ok(true)
 }
 
 /// Removes the pair from one end, if it is there.
 pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
     namespace.within(|| {
-        let mut interfaces = Interfaces::open()?;
-        match interfaces.interface_by_name(INTERFACE)? {
+        let mut netlink = Netlink::open()?;
+        match netlink.interface_by_name(INTERFACE)? {
             // It goes with its other end, whose namespace may be going at this moment.
-            Some(interface) => match interfaces.delete_interface(interface.index) {
+            Some(interface) => match interfaces::delete_interface(&mut netlink, interface.index) {
                 Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(()),
                 deleted => deleted,
             },

@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use laxity_lab::hosts::{Devices, Hosts, InterfacePair};
-use laxity_lab::interfaces::Interfaces;
+use laxity_lab::interfaces;
+use laxity_link::netlink::Netlink;
 use laxity_link::sys::features::set_queues;
 
 /// One of the two hosts.
@@ -65,16 +66,16 @@ impl Lab {
 
     /// Sets an interface up or down.
     pub fn set_up(&self, side: Side, up: bool) {
-        self.change(side, |interfaces, index| interfaces.set_up(index, up));
+        self.change(side, |netlink, index| interfaces::set_up(netlink, index, up));
     }
 
     pub fn set_mtu(&self, side: Side, mtu: u32) {
-        self.change(side, |interfaces, index| interfaces.set_mtu(index, mtu));
+        self.change(side, |netlink, index| interfaces::set_mtu(netlink, index, mtu));
     }
 
     /// Deletes both ends.
     pub fn delete(&self, side: Side) {
-        self.change(side, Interfaces::delete_interface);
+        self.change(side, interfaces::delete_interface);
     }
 
     /// Sets how many queues an interface receives and sends with; at most as many as it was made with.
@@ -83,23 +84,23 @@ impl Lab {
     }
 
     pub fn add_address(&self, side: Side, address: IpAddr) {
-        self.change(side, |interfaces, index| interfaces.add_address(index, address, network_bits(address)));
+        self.change(side, |netlink, index| interfaces::add_address(netlink, index, address, network_bits(address)));
     }
 
     pub fn remove_address(&self, side: Side, address: IpAddr) {
-        self.change(side, |interfaces, index| interfaces.remove_address(index, address, network_bits(address)));
+        self.change(side, |netlink, index| interfaces::remove_address(netlink, index, address, network_bits(address)));
     }
 
     /// The program that is attached to an interface.
     pub fn program(&self, side: Side) -> Option<u32> {
-        self.on(side, || Interfaces::open()?.find(side.interface())).unwrap().program
+        self.on(side, || interfaces::find(&mut Netlink::open()?, side.interface())).unwrap().program
     }
 
-    fn change(&self, side: Side, change: impl FnOnce(&mut Interfaces, u32) -> io::Result<()> + Send) {
+    fn change(&self, side: Side, change: impl FnOnce(&mut Netlink, u32) -> io::Result<()> + Send) {
         let changed = self.on(side, || {
-            let mut interfaces = Interfaces::open()?;
-            let index = interfaces.interface_by_name(side.interface())?.map_or(0, |interface| interface.index);
-            change(&mut interfaces, index)
+            let mut netlink = Netlink::open()?;
+            let index = netlink.interface_by_name(side.interface())?.map_or(0, |interface| interface.index);
+            change(&mut netlink, index)
         });
         changed.unwrap();
     }
