@@ -26,7 +26,6 @@ mod bottleneck;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use laxity_core::frames::{Frames, HeapFrames};
@@ -161,14 +160,9 @@ pub struct WireFigures {
 pub struct Wire {
     /// Of the targets, then the foreign one.
     ingress: Vec<SocketAddr>,
-    stop: Arc<StopRequest>,
+    /// Rings once it is to stop.
+    stop: Arc<Wake>,
     thread: Option<JoinHandle<WireFigures>>,
-}
-
-#[derive(Debug)]
-struct StopRequest {
-    asked: AtomicBool,
-    wake: Wake,
 }
 
 impl Wire {
@@ -199,8 +193,7 @@ impl Wire {
             })
             .collect::<Result<Vec<Route>, LinkError>>()?;
         let ingress: Vec<SocketAddr> = routes.iter().map(|route| route.ingress.local_address()).collect();
-        let wake = Wake::new().map_err(Error::system("creating the wire's wake-up event"))?;
-        let stop = Arc::new(StopRequest { asked: AtomicBool::new(false), wake });
+        let stop = Arc::new(Wake::new().map_err(Error::system("creating the wire's wake-up event"))?);
         // Both queues full, and beside them a batch on its way in and one on its way out at every socket.
         let frames = 2 * config.queue_packets + 4 * BATCH * routes.len() + 1;
         let running = WireThread {
@@ -238,22 +231,17 @@ impl Wire {
     /// # Errors
     /// Its thread panicked, a bug.
     pub fn stop(mut self) -> Result<WireFigures, Error> {
-        self.ask_to_stop();
+        self.stop.wake();
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok(figures)) => Ok(figures),
             _ => Err(Error::panicked("the wire")),
         }
     }
-
-    fn ask_to_stop(&self) {
-        self.stop.asked.store(true, Ordering::SeqCst);
-        self.stop.wake.wake();
-    }
 }
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        self.ask_to_stop();
+        self.stop.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -277,19 +265,16 @@ struct WireThread {
     /// The time at which it last looked at the ingress sockets.
     looked: Instant,
     figures: WireFigures,
-    stop: Arc<StopRequest>,
+    stop: Arc<Wake>,
 }
 
 impl WireThread {
     fn run(mut self, priority: Option<u8>) -> WireFigures {
         self.figures.realtime = timing::prepare(priority);
-        while !self.stop.asked.load(Ordering::SeqCst) {
+        while self.sleep() {
             self.take();
             self.reply();
             self.release();
-            if self.sleep().is_err() {
-                break;
-            }
         }
         let Self { bottleneck, frames, figures, routes, .. } = &mut self;
         bottleneck.clear(|packet| frames.free(packet.frame));
@@ -383,10 +368,10 @@ impl WireThread {
         }
     }
 
-    /// Sleeps until the transmission ends; or, if there is none, until a packet comes.
-    fn sleep(&self) -> std::io::Result<()> {
+    /// Sleeps until the transmission ends; or, if there is none, until a packet comes. False if it is to stop.
+    fn sleep(&self) -> bool {
         // Each route has two sockets to wait for, and there is the stop.
-        let mut fds: [_; 1 + 2 * MAX_ROUTES] = std::array::from_fn(|_| readable(self.stop.wake.as_fd()));
+        let mut fds: [_; 1 + 2 * MAX_ROUTES] = std::array::from_fn(|_| readable(self.stop.as_fd()));
         let mut count = 1;
         let mut add = |fd| {
             fds[count] = fd;
@@ -402,6 +387,6 @@ impl WireThread {
             }
         }
         let span = end.map(|end| end.since(now()));
-        sys::wait(&mut fds[..count], span).map(drop)
+        sys::wait(&mut fds[..count], span).is_ok() && fds[0].revents().is_empty()
     }
 }
