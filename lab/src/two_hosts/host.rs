@@ -128,7 +128,7 @@ impl<'a> StartedHost<'a> {
         let config = HostConfig { bind: ends.bind, ..HostConfig::default() }.advanced(|advanced| {
             // Two emulated hosts share the processors of this one.
             advanced.claims = None;
-            advanced.command = Some(format!("lab {}", name.letter()));
+            advanced.command = Some(format!("lab {name}"));
             advanced.lease = LEASE.into();
             advanced.fifo_priority = advanced.fifo_priority.filter(|_| ends.realtime);
             advanced.lock_memory = ends.realtime;
@@ -142,7 +142,7 @@ impl<'a> StartedHost<'a> {
     fn report(&self, elapsed: Duration) -> HostReport {
         let mut report = self.command.report(&self.host, elapsed);
         for line in report.violations.iter_mut().chain(&mut report.notes) {
-            *line = format!("{}: {line}", self.name.letter());
+            *line = format!("{}: {line}", self.name);
         }
         report
     }

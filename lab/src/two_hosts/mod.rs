@@ -26,8 +26,10 @@ pub use outcome::Outcome;
 pub use story::{ShownProgress, Story};
 pub use talk::{HostReport, Promise, ReceivedChannel};
 
-/// One of the two hosts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// One of the two hosts, as it is written: `a` or `b`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, serde::Serialize)]
+#[strum(serialize_all = "lowercase")]
+#[serde(rename_all = "lowercase")]
 pub enum HostName {
     /// The one that sends.
     A,
@@ -38,12 +40,4 @@ pub enum HostName {
 impl HostName {
     /// Both.
     pub const BOTH: [Self; 2] = [Self::A, Self::B];
-
-    /// As it is written.
-    pub fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
-        }
-    }
 }

@@ -28,7 +28,7 @@ const ROOTS: &str = "/run/laxity";
 const NAME_MAX: usize = 32;
 
 fn namespace_name(lab: &str, host: HostName) -> String {
-    format!("{lab}-{}", host.letter())
+    format!("{lab}-{host}")
 }
 
 fn directory(lab: &str, host: HostName) -> PathBuf {

@@ -60,7 +60,7 @@ pub struct Size {
 #[derive(Clone, Debug, Serialize)]
 pub struct End {
     /// a or b.
-    pub host: char,
+    pub host: HostName,
     /// The name of its namespace, if it has one.
     pub namespace: Option<String>,
     /// The name of its interface.
@@ -95,7 +95,7 @@ pub fn join(namespaces: [&Namespace; 2], size: Size) -> io::Result<[End; 2]> {
     let end = |namespace: &Namespace, host, interface: Interface| -> io::Result<End> {
         let has_vlan = namespace.within(|| add_vlan(host))?;
         Ok(End {
-            host: host.letter(),
+            host,
             namespace: None,
             interface: INTERFACE,
             vlan_interface: has_vlan.then_some(VLAN_INTERFACE),
