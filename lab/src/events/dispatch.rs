@@ -12,9 +12,8 @@ use laxity::handler::kernel::Notices;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
-use super::channels::RowChannels;
+use super::channels::{HandlerEntries, HandlerWatchPoint, RowChannels};
 use super::client::called_at;
-use super::handlers::{HandlerEntries, HandlerWatchPoint};
 use super::pair::{Pair, ServingEnd, TurnClient};
 use super::servers::{Server, Wait};
 use super::{MESSAGE_BYTES, Plan, Priority, TRIALS, conditions, open};

@@ -23,15 +23,13 @@
 //! |---|---|
 //! | `client` | the client |
 //! | `servers` | the servers |
-//! | `channels` | hosts of Laxity, and the channels that a handler's messages and answers come on |
-//! | `handlers` | that handler, in its program or in the kernel |
+//! | `channels` | hosts of Laxity, the channels that a handler's messages and answers come on, and that handler, in its program or in the kernel |
 //! | `pair` | a server and its client on two hosts, and their turns |
 //! | `dispatch` | where the time goes from the client's call until the handler runs `[events Figs. 1, 2]` |
 
 mod channels;
 mod client;
 mod dispatch;
-mod handlers;
 mod pair;
 mod servers;
 

@@ -10,9 +10,8 @@ use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
-use super::channels::RowChannels;
+use super::channels::{HandlerWatchPoint, RowChannels, install};
 use super::client::{self, Client};
-use super::handlers::{self, HandlerWatchPoint};
 use super::{BATCH, Plan, Priority, Server, Turn};
 use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
@@ -67,7 +66,7 @@ impl Pair {
         let (serving, client) = if server.is_laxity() {
             let name = format!("{server} ({priority})");
             let (mut channels, reply, client) = RowChannels::open(lab, conditions, places, name, server, manner)?;
-            let entries = handlers::install(&mut channels, reply, server, is_watched)?;
+            let entries = install(&mut channels, reply, server, is_watched)?;
             (ServingEnd::Handler { channels: Box::new(channels), entries }, client)
         } else {
             let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
