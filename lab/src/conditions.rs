@@ -1,4 +1,4 @@
-//! The conditions of benchmarks with two ends on this host: which processors there are, what threads may run as, how deeply processors idle.
+//! The conditions of benchmarks with two ends on this host: which processors there are, what threads may run as, how deeply processors idle; and the result under them.
 
 use std::fs::File;
 use std::sync::atomic::AtomicBool;
@@ -7,7 +7,6 @@ use std::thread;
 use laxity_core::figures::Figures;
 use laxity_link::sys;
 
-use crate::report::Report;
 use crate::timing::{self, FlagGuard, apart, joined};
 
 /// Of the applications' threads where a stack wants them real-time: below Laxity's executive (70) and the wire.
@@ -104,4 +103,21 @@ impl HostConditions {
         let Self { priority, awake, notes, .. } = self;
         Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_some(), notes, details }
     }
+}
+
+/// The result of a bench with two ends, whose rows are compared: what was measured, and under which conditions.
+#[derive(Clone, Debug)]
+pub struct Report<R, D = ()> {
+    /// In the order of the bench.
+    pub rows: Vec<R>,
+    /// The figures of Laxity's channels, if they are told.
+    pub channels: Vec<Figures>,
+    /// True if the threads that were measured ran as SCHED_FIFO, where they are to.
+    pub is_real_time: bool,
+    /// True if processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// Remarks on all.
+    pub notes: Vec<String>,
+    /// What only this bench tells.
+    pub details: D,
 }

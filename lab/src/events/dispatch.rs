@@ -20,7 +20,7 @@ use super::{MESSAGE_BYTES, Plan, Priority, TRIALS, conditions, open};
 use crate::error::{Error, or_none};
 use crate::figures::sorted;
 use crate::hosts::Hosts;
-use crate::report::Report;
+use crate::conditions::Report;
 use crate::sys::{is_nothing, or_nothing, stamped};
 use crate::timing;
 use crate::turns::Turns;

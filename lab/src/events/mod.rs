@@ -230,7 +230,7 @@ impl Figure {
 
 /// The result: rows in the order of [`CompetingProcesses::each`], and for each by priority and in the order of [`Server::EACH`]. A server that this host does not have is
 /// missing, and among the notes.
-pub type Report = crate::report::Report<Row>;
+pub type Report = crate::conditions::Report<Row>;
 
 impl Report {
     /// The row of a server beside some competing processes.

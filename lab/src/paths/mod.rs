@@ -92,7 +92,7 @@ pub struct Details {
 }
 
 /// The result. Rows are in the order of [`PATHS`]; both ends are to run as SCHED_FIFO; there are no channels.
-pub type Report = crate::report::Report<PathFigures, Details>;
+pub type Report = crate::conditions::Report<PathFigures, Details>;
 
 /// Runs all four in turns. `progress` is told how many of how many rounds are done.
 ///

@@ -14,10 +14,9 @@ use laxity_link::xdp::steer::PolicingRate;
 
 use super::steered::{self, SteeredEnds};
 use super::tcp::{self, BLOCK_BYTES, ServicePort};
-use crate::conditions::{HostConditions, ThreadSetup};
+use crate::conditions::{HostConditions, Report, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, MTU};
-use crate::report::Report;
 use crate::timing::{FlagGuard, joined, sleep_until};
 
 /// In which a stream sends the blocks that it asked for `[rio §3.2.4]`.

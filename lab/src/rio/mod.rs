@@ -110,7 +110,7 @@ impl Figure {
 }
 
 /// The result: rows in the order of [`PATHS`]; one that this host does not have is missing, and among the notes.
-pub type Report = crate::report::Report<Row>;
+pub type Report = crate::conditions::Report<Row>;
 
 impl Report {
     /// The figure that stands for the largest round trips, which single disturbances of the machine decide: p99.9; p99 if in most rounds the machine decided that, too.

@@ -211,7 +211,7 @@ pub struct Details {
 
 /// The result. Rows are by attack and size, and for each in the order of the plan's stacks; channels are Laxity's four, to the answering end and back;
 /// the experts, and applications over Laxity, are to run as SCHED_FIFO.
-pub type Report = crate::report::Report<Row, Details>;
+pub type Report = crate::conditions::Report<Row, Details>;
 
 /// For how long it is measured what hosts take that only stand.
 const AT_REST: Duration = Duration::from_secs(1);

@@ -5,10 +5,9 @@ use laxity_link::sys::{self, now};
 
 use super::ends::Pair;
 use super::{Meter, Plan, ROUNDS, RoundtripBench};
-use crate::conditions::both_ends;
+use crate::conditions::{Report, both_ends};
 use crate::error::Error;
 use crate::figures::{per_second, sorted};
-use crate::report::Report;
 use crate::turns::Turns;
 
 /// One turn.

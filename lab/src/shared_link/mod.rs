@@ -140,7 +140,7 @@ pub struct Details {
 
 /// The result. Rows are in the order of [`Stack::EACH`]; one that this host does not have is missing, and among the notes. Channels are Laxity's, turn by
 /// turn; applications are to run as SCHED_FIFO.
-pub type Report = crate::report::Report<StackRow, Details>;
+pub type Report = crate::conditions::Report<StackRow, Details>;
 
 impl Report {
     /// The largest p99 of a turn's streams to their deadlines, in ppm; `None` if a stream has none.

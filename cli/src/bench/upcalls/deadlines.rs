@@ -6,8 +6,7 @@ use laxity_lab::upcalls::deadlines::{self, PERIODS_MS, PROCESSES, Periodic, Repo
 use serde_json::{Value, json};
 use strum::VariantArray;
 
-use super::set::UpcallDefaults;
-use super::{beside, share};
+use super::{UpcallDefaults, beside, share};
 use crate::bench::arguments::BenchArguments;
 use crate::bench::shown::{Outcome, fraction, with_bar};
 use crate::bench::sweep::{sweep, threads};

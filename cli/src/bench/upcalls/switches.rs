@@ -6,8 +6,7 @@ use laxity_core::units::Duration;
 use laxity_lab::figures::per_second;
 use serde_json::{Value, json};
 
-use super::set::{BATCH, UpcallDefaults, missed};
-use super::share;
+use super::{BATCH, UpcallDefaults, missed, share};
 use crate::bench::arguments::BenchArguments;
 use crate::bench::shown::{Outcome, fraction};
 use crate::bench::sweep::{sweep, threads};
