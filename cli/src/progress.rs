@@ -11,7 +11,7 @@ use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_lab::figures::per_second;
-use laxity_lab::{ScenarioOutcome, Setup, Workload, run_with};
+use laxity_lab::{ScenarioOutcome, Setup, Workload};
 
 use crate::report::escaped;
 
@@ -121,7 +121,7 @@ impl RunsProgress {
         is_stopped: impl Fn() -> bool,
     ) -> Result<ScenarioOutcome, laxity_lab::Error> {
         self.show(number, name, Duration::ZERO);
-        run_with(setup, workload, &mut |elapsed| {
+        laxity_lab::run(setup, workload, &mut |elapsed| {
             self.show(number, name, elapsed);
             !is_stopped()
         })

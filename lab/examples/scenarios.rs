@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use laxity_core::platform::Platform;
-use laxity_lab::{Attack, FloodPath, Setup, Stack, run};
+use laxity_lab::{Attack, FloodPath, Setup, Stack, Workload, run};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 keep_awake: false,
                 costs: Platform::assumed_host().into(),
             };
-            let outcome = match run(&setup, &mut |_| true) {
+            let outcome = match run(&setup, &Workload::Table3, &mut |_| true) {
                 Ok(outcome) => outcome,
                 Err(error) => {
                     println!("{attack:9} {stack:10} {error}");

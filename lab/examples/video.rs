@@ -11,7 +11,7 @@ use std::time::Duration as StdDuration;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::workload::VIDEO;
-use laxity_lab::{Attack, ChannelOutcome, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run_with};
+use laxity_lab::{Attack, ChannelOutcome, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -117,7 +117,7 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
             keep_awake: false,
             costs: Platform::assumed_host().into(),
         };
-        let outcome = run_with(&setup, &workload, &mut |_| true)?;
+        let outcome = run(&setup, &workload, &mut |_| true)?;
         let video = outcome.channels.iter().find(|channel| channel.figures.name == VIDEO);
         let video = video.ok_or("there is no channel of the film")?;
         println!("{}", line(&outcome, video));

@@ -61,6 +61,6 @@ pub use conditions::Report;
 pub use error::Error;
 pub use experiment::Experiment;
 pub use record::Sample;
-pub use scenario::{ChannelOutcome, ScenarioOutcome, host_status, run, run_with};
+pub use scenario::{ChannelOutcome, ScenarioOutcome, host_status, run};
 pub use stack::{Setup, Stack};
 pub use workload::{Film, Workload};

@@ -361,27 +361,17 @@ fn left_over(over: &AtomicBool, processor: usize) -> Duration {
     stay_on(Some(processor));
     // Of this thread alone. Who may not do it takes a share of those that it waits for.
     let _ = rustix::process::setpriority_process(None, 19);
-    let mut count = LeftOverTime { had: Duration::ZERO, last: now() };
+    let (mut had, mut last) = (Duration::ZERO, now());
     while !over.load(Ordering::Relaxed) {
-        count.look(now());
+        had += undisturbed(&mut last, now());
     }
-    count.had
+    had
 }
 
-/// The time between looks in which no other thread ran.
-struct LeftOverTime {
-    had: Duration,
-    last: Instant,
-}
-
-impl LeftOverTime {
-    fn look(&mut self, time: Instant) {
-        let step = time.since(self.last);
-        if step < UNDISTURBED {
-            self.had += step;
-        }
-        self.last = time;
-    }
+/// The time since the `last` look if no other thread ran in it, else none. The last look is this one then.
+fn undisturbed(last: &mut Instant, time: Instant) -> Duration {
+    let step = time.since(std::mem::replace(last, time));
+    if step < UNDISTURBED { step } else { Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -407,11 +397,10 @@ mod tests {
 
     #[test]
     fn what_others_took_is_not_counted() {
-        let mut count = LeftOverTime { had: Duration::ZERO, last: Instant::from_nanos(1_000) };
-        for at in [1_040, 1_539, 2_039, 2_079, 90_000, 90_040] {
-            count.look(Instant::from_nanos(at));
-        }
+        let mut last = Instant::from_nanos(1_000);
+        let looks = [1_040, 1_539, 2_039, 2_079, 90_000, 90_040];
+        let had = looks.map(|at| undisturbed(&mut last, Instant::from_nanos(at)).as_nanos());
         // Not the 500 ns before 2,039, nor what came between 2,079 and 90,000.
-        assert_eq!(count.had, Duration::from_nanos(40 + 499 + 40 + 40));
+        assert_eq!(had, [40, 499, 0, 40, 0, 40]);
     }
 }

@@ -100,20 +100,12 @@ pub struct ChannelOutcome {
     pub contract: Option<Contract>,
 }
 
-/// Runs one scenario with Table 3. `progress` is told now and then how long the sources have been running; false ends the run.
-///
-/// # Errors
-/// As [`run_with`].
-pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration) -> bool) -> Result<ScenarioOutcome, Error> {
-    run_with(setup, &Workload::Table3, progress)
-}
-
 /// Runs one scenario with `workload`. `progress` is told now and then how long the sources have been running; false ends the run.
 ///
 /// # Errors
 /// A set-up that cannot be; channels that are refused at any deadline; what the system refuses; figures that do not add up
 /// (a bug); [`Error::Interrupted`].
-pub fn run_with(
+pub fn run(
     setup: &Setup,
     workload: &Workload,
     progress: &mut dyn FnMut(Duration) -> bool,

@@ -5,11 +5,11 @@ mod common;
 
 use common::{alone, setup};
 use laxity_core::processor::Preemption;
-use laxity_lab::{Attack, Experiment, ScenarioOutcome, Stack, Workload, run_with};
+use laxity_lab::{Attack, Experiment, ScenarioOutcome, Stack, Workload, run};
 
 /// Runs one, and checks that everything adds up.
 fn experiment(attack: Attack, experiment: Experiment) -> ScenarioOutcome {
-    let outcome = run_with(&setup(Stack::Laxity, attack), &Workload::Experiment(experiment), &mut |_| true).unwrap();
+    let outcome = run(&setup(Stack::Laxity, attack), &Workload::Experiment(experiment), &mut |_| true).unwrap();
     for channel in &outcome.channels {
         let (figures, m) = (&channel.figures, channel.figures.misses);
         assert_eq!(figures.sent, figures.delivered + figures.lost + figures.dropped, "{figures:?}");
@@ -62,6 +62,6 @@ fn a_host_without_cooperative_preemption_says_so_and_accounts_for_everything() {
     }
     let cooperative = experiment(Attack::Idle, PAPER);
     assert!(!cooperative.notes.iter().any(|note| note.contains("no grant holds")), "{:?}", cooperative.notes);
-    let plain = run_with(&setup(Stack::PlainUdp, Attack::Idle), &Workload::Experiment(PAPER), &mut |_| true);
+    let plain = run(&setup(Stack::PlainUdp, Attack::Idle), &Workload::Experiment(PAPER), &mut |_| true);
     assert!(plain.is_err_and(|error| error.to_string().starts_with("the stack is plain-udp, expected ")));
 }

@@ -13,7 +13,7 @@ use common::{alone, setup};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
 use laxity_lab::attack::{Content, HOGS, Hogs, Load, LoadTargets, unknown_peers};
-use laxity_lab::{Attack, Error, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run, run_with};
+use laxity_lab::{Attack, Error, Film, FloodPath, ScenarioOutcome, Setup, Stack, Workload, run};
 use laxity_link::sys::now;
 
 /// Runs it and checks what must hold whatever the machine does.
@@ -24,7 +24,7 @@ fn sound(setup: &Setup) -> ScenarioOutcome {
         told.push(elapsed);
         true
     };
-    let outcome = run(setup, &mut tell).unwrap();
+    let outcome = run(setup, &Workload::Table3, &mut tell).unwrap();
     let duration = Duration::from_nanos(setup.duration.as_nanos() as u64);
     // Opening and closing through a flooded wire has its time limits too; this is far beyond them.
     assert!(start.elapsed() < setup.duration + StdDuration::from_secs(20), "{:?}", start.elapsed());
@@ -61,7 +61,7 @@ fn a_film_arrives_as_it_was_sent_or_not_at_all() {
     for (stack, attack) in
         [(Stack::Laxity, Attack::All), (Stack::PlainUdp, Attack::Idle), (Stack::TunedUdp, Attack::All)]
     {
-        let outcome = run_with(&setup(stack, attack), &workload, &mut |_| true).unwrap();
+        let outcome = run(&setup(stack, attack), &workload, &mut |_| true).unwrap();
         let names: Vec<&str> = outcome.channels.iter().map(|channel| channel.figures.name.as_str()).collect();
         assert_eq!(names, ["violator", "video", "best-effort"]);
         for channel in &outcome.channels {
@@ -143,7 +143,7 @@ fn without_real_time_it_works_as_well() {
 
 #[test]
 fn what_cannot_be_is_refused() {
-    let refused = |setup: &Setup| run(setup, &mut |_| true).unwrap_err().exit_status();
+    let refused = |setup: &Setup| run(setup, &Workload::Table3, &mut |_| true).unwrap_err().exit_status();
     let good = setup(Stack::Laxity, Attack::Idle);
     assert_eq!(refused(&Setup { duration: StdDuration::ZERO, ..good.clone() }), 2);
     assert_eq!(refused(&Setup { duration: StdDuration::from_secs(3601), ..good.clone() }), 2);
@@ -159,7 +159,7 @@ fn a_run_ends_when_its_caller_wants() {
         [(Stack::Laxity, Attack::All), (Stack::PlainUdp, Attack::Idle), (Stack::TunedUdp, Attack::Flood)]
     {
         let setup = Setup { duration: StdDuration::from_secs(3600), ..setup(stack, attack) };
-        let ended = run(&setup, &mut |_| false);
+        let ended = run(&setup, &Workload::Table3, &mut |_| false);
         assert!(matches!(ended, Err(Error::Interrupted)), "{ended:?}");
     }
 }

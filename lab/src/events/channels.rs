@@ -9,7 +9,7 @@ use laxity::handler::{Disposition, Handler, HandlerSpec, HandlerState};
 use laxity::{Host, HostConfig, LinkChoice, ListenConfig, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::figures::Figures;
 use laxity_core::platform::{LinkModel, Platform};
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Duration;
 use laxity_link::sys::now;
 use laxity_link::xdp::Mode;
 
@@ -136,12 +136,9 @@ static WATCHED: &[u8] = include_bytes!("watched.bpf.o");
 pub(super) struct HandlerEntries(Box<[AtomicU64]>);
 
 impl HandlerEntries {
-    fn of(&self, sequence: u64) -> &AtomicU64 {
+    /// ns at which it began with that message.
+    pub(super) fn at(&self, sequence: u64) -> &AtomicU64 {
         &self.0[(sequence % BURST) as usize]
-    }
-    /// The time at which it began with that message.
-    pub(super) fn at(&self, sequence: u64) -> Instant {
-        Instant::from_nanos(self.of(sequence).load(Ordering::Acquire))
     }
 }
 
@@ -174,7 +171,7 @@ pub(super) fn install(
         }),
         Some(written) => Handler::new(move |event| {
             let began = now().as_nanos();
-            written.of(event.sequence()).store(began, Ordering::Release);
+            written.at(event.sequence()).store(began, Ordering::Release);
             let _ = event.reply(event.message());
             Disposition::Deliver
         }),

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::net::UdpSocket;
+use std::sync::atomic::Ordering;
 use std::time::Duration as StdDuration;
 
 use laxity::handler::kernel::Notices;
@@ -142,7 +143,8 @@ fn handled(channels: &mut RowChannels, entries: &HandlerEntries) -> Result<Vec<P
     let mut messages = Vec::new();
     while let Some(message) = or_none(channels.receiver.recv_timeout(StdDuration::ZERO))? {
         let Some(found) = message.segments() else { continue };
-        let waited = entries.at(message.sequence()).since(message.completion());
+        let began = Instant::from_nanos(entries.at(message.sequence()).load(Ordering::Acquire));
+        let waited = began.since(message.completion());
         let parts = [found.sending + found.transit, found.waiting, found.receiving + waited];
         messages.push(parts.map(Duration::as_nanos));
     }

@@ -17,7 +17,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now, readable};
 
 use super::serving::ServerProcess;
-use super::{LOST_AFTER, OpenCost, REQUEST_BYTES, RoundtripBench, SEGMENTS, ThreadSetup};
+use super::{AT_REST, LOST_AFTER, OpenCost, REQUEST_BYTES, RoundtripBench, SEGMENTS, ThreadSetup};
 use crate::conditions::stay_on;
 use crate::error::{Error, or_none};
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
@@ -332,6 +332,12 @@ impl Pair {
     pub(super) fn processor_time(&self) -> Duration {
         let outside = self.outside.iter().filter_map(|&process| sys::processor_time_of_process(process).ok());
         outside.fold(sys::process_processor_time(), |sum, time| sum + time)
+    }
+
+    /// The same since it was `before`, at `begin`, without what it would have taken at rest.
+    pub(super) fn processor_time_since(&self, (before, begin): (Duration, Instant), at_rest: Duration) -> Duration {
+        let used = self.processor_time().saturating_sub(before);
+        used.saturating_sub(at_rest.mul_ratio(now().since(begin).as_nanos(), AT_REST.as_nanos()))
     }
 
     /// Opens one more channel to the answering end and closes it, again and again; of plain UDP, a socket that is bound and connected.

@@ -263,23 +263,6 @@ impl Drop for SocketDirectory {
     }
 }
 
-/// A pair's processor time, without what it would have taken at rest.
-struct Meter {
-    before: Duration,
-    begin: Instant,
-}
-
-impl Meter {
-    fn start(pair: &Pair) -> Self {
-        Self { before: pair.processor_time(), begin: now() }
-    }
-
-    fn stop(self, pair: &Pair, at_rest: Duration) -> Duration {
-        let used = pair.processor_time().saturating_sub(self.before);
-        used.saturating_sub(at_rest.mul_ratio(now().since(self.begin).as_nanos(), AT_REST.as_nanos()))
-    }
-}
-
 /// Runs all of it. `progress` is told how many of how many turns are done.
 ///
 /// # Errors
@@ -336,7 +319,7 @@ fn turn(
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
     let [flood_over, flood_begun] = [false, !attack.floods()].map(AtomicBool::new);
     let target = pair.flooded();
-    let meter = Meter::start(pair);
+    let begin = (pair.processor_time(), now());
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
     let (turn, flooded) = thread::scope(|scope| -> Result<_, Error> {
@@ -362,7 +345,7 @@ fn turn(
         answered?;
         Ok((asked?, flooded))
     })?;
-    let processor = meter.stop(pair, at_rest);
+    let processor = pair.processor_time_since(begin, at_rest);
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 

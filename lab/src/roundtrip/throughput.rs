@@ -4,7 +4,7 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
 use super::ends::Pair;
-use super::{Meter, Plan, ROUNDS, RoundtripBench};
+use super::{Plan, ROUNDS, RoundtripBench};
 use crate::conditions::{Report, both_ends};
 use crate::error::Error;
 use crate::figures::{per_second, sorted};
@@ -76,12 +76,12 @@ pub fn throughput(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Through
 }
 
 fn turn(pair: &mut Pair, bytes: usize, span: Duration, at_rest: Duration) -> Result<Stream, Error> {
-    let meter = Meter::start(pair);
+    let begin = (pair.processor_time(), now());
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
     let until = now() + span;
     let (taken, in_hand) = both_ends(pair.manners, || asks.push(bytes, until), |_| answers.count(bytes, until));
     let (taken, in_hand) = (taken?, in_hand?);
-    let processor = meter.stop(pair, at_rest);
+    let processor = pair.processor_time_since(begin, at_rest);
     // What is on its way belongs to no turn.
     let _ = sys::wait(&mut [], Some(Duration::from_millis(5)));
     pair.answers.forget()?;
