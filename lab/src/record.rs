@@ -77,11 +77,12 @@ impl ArrivedMessage {
 /// The records of one channel's receiver.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    start: Instant,
-    /// From when on throughput is counted.
-    from: Instant,
-    until: Instant,
-    deadline: Option<Duration>,
+    /// From when on everything else is counted.
+    pub(crate) start: Instant,
+    /// From when on throughput is counted, and until when.
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) latency: Histogram,
     pub(crate) in_hand: Histogram,
     pub(crate) samples: Samples,
@@ -91,24 +92,14 @@ pub(crate) struct Recorder {
     /// The largest from a logical arrival until completion.
     pub(crate) response: Option<Duration>,
     /// Of all responses, ns, and how many there were.
-    sum: (u128, u64),
+    pub(crate) sum: (u128, u64),
     /// The evidence about the first messages whose lateness is Laxity's own fault.
     pub(crate) evidence: Vec<String>,
     /// Bytes of messages that were complete while throughput was counted.
-    bytes_in_time: u64,
+    pub(crate) bytes_in_time: u64,
 }
 
 impl Recorder {
-    /// Throughput is counted from `from` until `until`, everything else from `start` on.
-    pub(crate) fn new(
-        start: Instant,
-        (from, until): (Instant, Instant),
-        deadline: Option<Duration>,
-        samples: usize,
-    ) -> Self {
-        Self { start, from, until, deadline, samples: Samples::new(samples), ..Self::default() }
-    }
-
     /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
     fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
         let Evidence { cause, lateness, network, platform, laxity, sender, unknown } = evidence;
@@ -175,7 +166,14 @@ mod tests {
     #[test]
     fn late_is_after_the_deadline_and_what_was_not_promised_is_neither() {
         let at = Instant::from_nanos;
-        let mut recorder = Recorder::new(at(100), (at(100), at(1_000)), Some(Duration::from_nanos(50)), 10);
+        let mut recorder = Recorder {
+            start: at(100),
+            from: at(100),
+            until: at(1_000),
+            deadline: Some(Duration::from_nanos(50)),
+            samples: Samples::new(10),
+            ..Recorder::default()
+        };
         let mut arrive = |sent: u64, logical: Option<u64>, completion| {
             let stamp = logical.map_or(u64::MAX, |_| sent);
             let message = [&stamp.to_be_bytes()[..], &[0]].concat();

@@ -21,7 +21,7 @@ use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Hogs, Load, LoadTa
 use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
 use crate::experiment::WARM_UP;
-use crate::record::{ArrivedMessage, Recorder, Sample};
+use crate::record::{ArrivedMessage, Recorder, Sample, Samples};
 use crate::source::{Source, seed_of};
 use crate::stack::{
     self, Assembly, Inlet, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
@@ -140,18 +140,9 @@ pub fn run(
     let Assembly { channels, hosts, wire, .. } = assembly;
     let start = now() + HEAD_START;
     let from = start + if workload.experiment().is_some() { WARM_UP } else { Duration::ZERO };
-    let plan = ScenarioPlan {
-        workload,
-        attack: setup.attack,
-        flood,
-        left: workload::left_bytes_per_second(&rows, &setup.costs.platform),
-        packet: setup.costs.platform.packet as usize,
-        seed: setup.seed,
-        realtime: setup.realtime,
-        start,
-        from,
-        until: from + Duration::from_nanos(setup.duration.as_nanos() as u64),
-    };
+    let left = workload::left_bytes_per_second(&rows, &setup.costs.platform);
+    let until = from + Duration::from_nanos(setup.duration.as_nanos() as u64);
+    let plan = ScenarioPlan { setup, workload, flood, left, start, from, until };
     let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
     let gaps = hosts.iter().map(|host| host.gaps());
     let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), of| (sum + of.count, longest.max(of.longest)));
@@ -187,7 +178,7 @@ pub fn run(
         attack: setup.attack,
         stack: setup.stack,
         flood,
-        elapsed: plan.until.since(start),
+        elapsed: until.since(start),
         channels: channels.collect::<Result<_, _>>()?,
         wire,
         gaps,
@@ -207,14 +198,12 @@ pub fn host_status(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Ho
 
 /// The time and the rate.
 struct ScenarioPlan<'a> {
+    setup: &'a Setup,
     workload: &'a Workload,
-    attack: Attack,
+    /// The way that the flood takes.
     flood: FloodPath,
     /// Payload bytes a second that the real-time channels leave.
     left: u64,
-    packet: usize,
-    seed: u64,
-    realtime: bool,
     start: Instant,
     /// From when on throughput is counted.
     from: Instant,
@@ -223,16 +212,16 @@ struct ScenarioPlan<'a> {
 
 impl ScenarioPlan<'_> {
     fn source(&self, number: usize, contract: Option<Contract>) -> Source {
-        let floods = self.flood == FloodPath::Through;
+        let (Setup { attack, seed, .. }, floods) = (self.setup, self.flood == FloodPath::Through);
         if let Some(experiment) = self.workload.experiment() {
             let flood = if floods { self.left.saturating_mul(EXCESS) } else { 0 };
-            return experiment.source(number, contract, self.attack, flood, self.seed, self.start);
+            return experiment.source(number, contract, *attack, flood, *seed, self.start);
         }
         match contract {
             Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),
             Some(contract) => {
-                let violates = number == 0 && self.attack.violates();
-                Source::real_time(contract, seed_of(self.seed, number), self.start, violates)
+                let violates = number == 0 && attack.violates();
+                Source::real_time(contract, seed_of(*seed, number), self.start, violates)
             }
             None => {
                 let rate = if floods { self.left.saturating_mul(EXCESS) } else { self.left / 2 };
@@ -268,14 +257,16 @@ fn perform(
         let ending = [abort, stop].map(FlagGuard);
         let span = plan.until.since(now());
         // They end by themselves some seconds after the sources, should no process be left to end them.
-        let hogs = plan.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
+        let hogs =
+            plan.setup.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
         let mut running = Vec::new();
         for (number, ready) in channels.into_iter().enumerate() {
             let ReadyChannel { name, contract, real_time_threads, outlet, inlet } = ready;
-            let priority = (plan.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
+            let priority = (plan.setup.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
-            let deadline = contract.map(|contract| contract.deadline());
-            let recorder = Recorder::new(plan.start, (plan.from, plan.until), deadline, most);
+            let ScenarioPlan { start, from, until, .. } = *plan;
+            let (deadline, samples) = (contract.map(|contract| contract.deadline()), Samples::new(most));
+            let recorder = Recorder { start, from, until, deadline, samples, ..Recorder::default() };
             let film = plan.workload.film(number);
             let (writer, checker) = (Writer::new(film), Checker::new(film));
             let sink = move || sink(inlet, (recorder, checker), priority, arrived, stop);
@@ -287,13 +278,14 @@ fn perform(
         }
         let flood = || {
             spawn(scope, "flood".to_owned(), move || {
-                let rate = plan.left.saturating_mul(EXCESS);
+                let (rate, packet) = (plan.left.saturating_mul(EXCESS), plan.setup.costs.platform.packet);
                 timing::prepare(None);
                 timing::sleep_until(plan.start, abort);
-                let (per_second, span) = (rate / plan.packet as u64, plan.until.since(plan.start));
+                let (per_second, span) = (rate / u64::from(packet), plan.until.since(plan.start));
                 let load = Load { per_second: Some(per_second), packets: u64::MAX, span };
                 let (content, ground) = (Content::Garbage, LoadTargets::loopback());
-                let offered = attack::unknown_peers(&[foreign], content, plan.packet, &load, &ground, abort, |_| ());
+                let offered =
+                    attack::unknown_peers(&[foreign], content, packet as usize, &load, &ground, abort, |_| ());
                 offered.map(|offered| offered.packets)
             })
         };
@@ -339,14 +331,15 @@ fn perform(
                 return Err(Error::conservation(&name, &detail));
             }
             real_time &= permitted;
-            let violator = plan.workload.violates(number, plan.attack);
+            let violator = plan.workload.violates(number, plan.setup.attack);
             finished.push(ChannelRecords { name, contract, violator, offered, sent, received, recorder, altered });
         }
         if !real_time {
             notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
         }
         if let Some(packets) = flooded {
-            notes.push(format!("an unknown peer sent {packets} packets of {} bytes into the wire", plan.packet));
+            let bytes = plan.setup.costs.platform.packet;
+            notes.push(format!("an unknown peer sent {packets} packets of {bytes} bytes into the wire"));
         }
         Ok(finished)
     })

@@ -11,7 +11,9 @@ use super::network::{ADDRESSES, Network, each};
 use super::{RATE_KBIT, Stack, by_deadline};
 use crate::error::Error;
 use crate::record::ArrivedMessage;
-use crate::stack::datagram::{Cutter, DatagramSource, HEADER_BYTES, Receiver, ReceivingSocket, Sender, SendingSocket};
+use crate::stack::datagram::{
+    Assembler, Cutter, DatagramSource, HEADER_BYTES, Receiver, ReceivingSocket, Sender, SendingSocket,
+};
 use crate::stack::{Inlet, ReadyChannel, ReceivedCounts};
 use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, WorkloadRow};
 
@@ -114,10 +116,10 @@ pub(super) fn open<'a>(
         outgoing.link.set_class(priority)?;
         let cutter = Cutter { channel: number as u32, message_bytes: MESSAGE_BYTES as usize, payload };
         let inlet: Box<dyn Inlet> = match contract {
-            Some(_) => Box::new(Receiver::new(incoming, cutter)),
+            Some(_) => Box::new(Receiver { incoming, assembler: Assembler::new(cutter) }),
             None => Box::new(Counting { incoming, bytes: Arc::clone(best_effort) }),
         };
-        let outlet = Box::new(Sender::new(outgoing, cutter, contract.is_some()));
+        let outlet = Box::new(Sender { outgoing, cutter, paced: contract.is_some(), sent: 0 });
         channels.push(ReadyChannel { name, contract, real_time_threads: contract.is_some(), outlet, inlet });
     }
     Ok((channels, set_up))

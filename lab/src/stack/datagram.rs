@@ -173,16 +173,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(50);
 
 /// Sends messages in datagrams, paced or at once.
 pub(crate) struct Sender<S> {
-    outgoing: S,
-    cutter: Cutter,
-    paced: bool,
-    sent: u64,
-}
-
-impl<S> Sender<S> {
-    pub(crate) fn new(outgoing: S, cutter: Cutter, paced: bool) -> Self {
-        Self { outgoing, cutter, paced, sent: 0 }
-    }
+    pub(crate) outgoing: S,
+    pub(crate) cutter: Cutter,
+    pub(crate) paced: bool,
+    /// Messages so far.
+    pub(crate) sent: u64,
 }
 
 impl<S: DatagramSink> Outlet for Sender<S> {
@@ -206,14 +201,8 @@ impl<S: DatagramSink> Outlet for Sender<S> {
 
 /// Puts messages together.
 pub(crate) struct Receiver<S> {
-    incoming: S,
-    assembler: Assembler,
-}
-
-impl<S> Receiver<S> {
-    pub(crate) fn new(incoming: S, cutter: Cutter) -> Self {
-        Self { incoming, assembler: Assembler::new(cutter) }
-    }
+    pub(crate) incoming: S,
+    pub(crate) assembler: Assembler,
 }
 
 impl<S: DatagramSource> Inlet for Receiver<S> {

@@ -75,13 +75,9 @@ pub(crate) fn ready(
     manner: FullQueuePolicy,
     host: &Arc<Host>,
 ) -> ReadyChannel {
-    ReadyChannel {
-        name,
-        contract,
-        real_time_threads: contract.is_some(),
-        outlet: Box::new(Sender::new(sender, manner, host)),
-        inlet: Box::new(Receiver(receiver)),
-    }
+    let (host, gaps) = (Arc::clone(host), host.gaps().count);
+    let outlet = Box::new(Sender { sender, manner, host, gaps, no_room: Misses::default(), taken: 0, end: None });
+    ReadyChannel { name, contract, real_time_threads: contract.is_some(), outlet, inlet: Box::new(Receiver(receiver)) }
 }
 
 /// The treatment by an application of a message for which there is no room now.
@@ -98,7 +94,7 @@ pub(crate) enum FullQueuePolicy {
 }
 
 /// The sending end of a channel.
-pub(crate) struct Sender {
+struct Sender {
     sender: laxity::Sender,
     manner: FullQueuePolicy,
     /// The sending host, and how many gaps it had seen when there was room last.
@@ -112,11 +108,6 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    pub(crate) fn new(sender: laxity::Sender, manner: FullQueuePolicy, host: &Arc<Host>) -> Self {
-        let host = Arc::clone(host);
-        Self { sender, manner, gaps: host.gaps().count, host, no_room: Misses::default(), taken: 0, end: None }
-    }
-
     /// The cause if a channel that keeps its contract has no room: the platform's if it took more than it may since
     /// there was room last.
     fn blame(&mut self) {
@@ -187,7 +178,7 @@ impl Outlet for Sender {
 }
 
 /// The receiving end of a channel.
-pub(crate) struct Receiver(pub(crate) laxity::Receiver);
+struct Receiver(laxity::Receiver);
 
 impl Inlet for Receiver {
     fn run(

@@ -25,7 +25,7 @@ use crate::error::Error;
 use crate::record::ArrivedMessage;
 use crate::wire::{Discipline, Wire, WireConfig};
 use crate::workload::{BEST_EFFORT, Workload, WorkloadRow};
-use datagram::{Cutter, DatagramSink, DatagramSource};
+use datagram::{Assembler, Cutter, DatagramSink, DatagramSource, Receiver, Sender};
 
 /// The stack that carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
@@ -170,8 +170,8 @@ fn of_sockets<I: DatagramSource + 'static, O: DatagramSink + 'static>(
             name,
             contract,
             real_time_threads: is_tuned,
-            outlet: Box::new(datagram::Sender::new(outgoing, cutter, paced)),
-            inlet: Box::new(datagram::Receiver::new(incoming, cutter)),
+            outlet: Box::new(Sender { outgoing, cutter, paced, sent: 0 }),
+            inlet: Box::new(Receiver { incoming, assembler: Assembler::new(cutter) }),
         });
     }
     Ok(Assembly { channels, hosts: Vec::new(), wire, notes: Vec::new() })
