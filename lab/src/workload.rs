@@ -206,14 +206,6 @@ impl Checker {
     }
 }
 
-/// The rows of Table 3 as admission grants them on `platform`; see [`granted`].
-///
-/// # Errors
-/// If a row is refused whatever its deadline.
-pub fn admitted(platform: &Platform) -> Result<(Vec<WorkloadRow>, Vec<String>), Error> {
-    granted(platform, table_3())
-}
-
 /// `rows` as admission grants them on `platform`: with the least deadline that it offers where a deadline is refused; and where it
 /// offers none, because what was granted before leaves no room, with longer deadlines for all of them. Says what was refused. Starts
 /// two hosts for it, without real-time threads, and stops them.

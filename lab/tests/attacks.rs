@@ -21,6 +21,7 @@ use laxity_core::units::{Duration, Rate};
 use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open, SenderPace};
 use laxity_lab::Error;
 use laxity_lab::attack::{Content, Load, LoadTargets, OfferedLoad, unknown_peers};
+use laxity_lab::figures::per_second;
 use laxity_link::sys::{self, now};
 use laxity_link::xdp::{EarlyDrops, XdpError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -159,10 +160,10 @@ fn violator(scene: &AttackFixture, sender: Sender) -> Option<(Sender, Violator)>
 }
 
 /// Sends at this pace as long as an attack lasts.
-fn violate(violator: &mut Violator, per_second: u64) -> OfferedLoad {
-    let load = Load { per_second: Some(per_second), packets: u64::MAX, span: SPAN };
+fn violate(violator: &mut Violator, pace: u64) -> OfferedLoad {
+    let load = Load { per_second: Some(pace), packets: u64::MAX, span: SPAN };
     let offered = violator.run(&load, &AtomicBool::new(false)).unwrap();
-    println!("{offered:?}, {} a second", offered.per_second());
+    println!("{offered:?}, {} a second", per_second(offered.packets, offered.elapsed));
     offered
 }
 
@@ -287,7 +288,7 @@ fn unknown_peers_take_no_more_of_the_processor_than_looks_are_charged() {
     let offered = unknown_peers(&to, Content::Garbage, 60, &load, &LoadTargets::loopback(), &stop, |_| ()).unwrap();
     let took = executives_time() - begin;
     println!("{offered:?}, the executives ran for {took}");
-    assert!(offered.per_second() > 50_000, "{offered:?}");
+    assert!(per_second(offered.packets, offered.elapsed) > 50_000, "{offered:?}");
     // By the costs that are assumed a look takes 14 % of a round; what is measured contains waking up, too, and where the test is not
     // optimised a look takes longer than the longest rest allows for. Without rests it was 82 to 90 %, as fast as frames came.
     assert!(took < offered.elapsed.mul_ratio(55, 100), "{took} of {}", offered.elapsed);
@@ -554,7 +555,7 @@ fn unknown_peers_end_in_the_driver() {
     });
     std::thread::sleep(StdDuration::from_millis(250));
     let early = scene.there.early().expect("it is the fast path").early();
-    println!("{offered:?}\n{:?} a second\n{early:?}", offered.map(|some| some.per_second()));
+    println!("{offered:?}\n{:?} a second\n{early:?}", offered.map(|some| per_second(some.packets, some.elapsed)));
     assert!(offered.iter().all(|some| some.packets > 1_000), "{offered:?}");
     let EarlyDrops { malformed, unknown, too_large, over_rate, over_control } = early.dropped;
     assert!(malformed > 1_000 && unknown > 1_000 && over_control > 500, "{early:?}");

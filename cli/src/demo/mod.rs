@@ -25,7 +25,7 @@ use std::path::PathBuf;
 
 use laxity::{Costs, HostStatus, LinkKind};
 use laxity_core::units::Duration;
-use laxity_lab::workload::{WorkloadRow, admitted, table_3};
+use laxity_lab::workload::{WorkloadRow, granted, table_3};
 use laxity_lab::{Attack, FloodPath, Setup, Stack, Workload, scenario};
 use serde_json::{Value, json};
 
@@ -127,7 +127,7 @@ struct DemoConditions {
 fn preface(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<DemoConditions, Failure> {
     let failed = |source| Failure::Scenario { scenario: "preparing".to_owned(), source: Box::new(source) };
     let status = scenario::host_status(costs, realtime, keep_awake).map_err(failed)?;
-    let (admitted, refusals) = admitted(&costs.platform).map_err(failed)?;
+    let (admitted, refusals) = granted(&costs.platform, table_3()).map_err(failed)?;
     let mut notes = status.notes.clone();
     notes.extend(refusals);
     if !realtime {

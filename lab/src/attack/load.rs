@@ -42,13 +42,6 @@ pub struct OfferedLoad {
     pub elapsed: Duration,
 }
 
-impl OfferedLoad {
-    /// Datagrams a second that the kernel took.
-    pub fn per_second(&self) -> u64 {
-        crate::figures::per_second(self.packets, self.elapsed)
-    }
-}
-
 /// Calls `send` with how many datagrams it may send, again and again, as `load` says. A load that was held up makes up for a second
 /// at most. The time that `send` reports is not looked at.
 pub fn offer(

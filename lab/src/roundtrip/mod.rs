@@ -30,7 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use laxity::ChannelSpec;
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
 use crate::Attack;

@@ -6,7 +6,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::attack::EXCESS;
 use laxity_lab::experiment::WARM_UP;
-use laxity_lab::workload::{MESSAGE_BYTES, admitted, left_bytes_per_second, table_3};
+use laxity_lab::workload::{MESSAGE_BYTES, granted, left_bytes_per_second, table_3};
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, ScenarioOutcome, Setup, Stack, Workload, scenario};
 use serde_json::json;
 
@@ -37,7 +37,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
     let status =
         scenario::host_status(&costs, realtime, arguments.keep_awake).map_err(failed("preparing".to_owned()))?;
     // Channels that are refused with any deadline are known before the first run.
-    let (rows, _) = admitted(platform).map_err(failed("Table 3".to_owned()))?;
+    let (rows, _) = granted(platform, table_3()).map_err(failed("Table 3".to_owned()))?;
     let guarantee = costs::of_both_ends(&status.backing, platform, &rows);
     let left = left_bytes_per_second(&table_3(), platform);
     let cases = experiment.live_cases(left);
