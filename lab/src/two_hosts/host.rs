@@ -28,6 +28,7 @@ use crate::attack::{Content, Load, LoadTargets, unknown_peers};
 use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
 use crate::sys::namespace::{self, Namespace};
+use crate::timing;
 use crate::workload::{WorkloadRow, with_room};
 
 /// The port to which unknown peers send, and which no program reads.
@@ -150,10 +151,7 @@ impl<'a> StartedHost<'a> {
 
 /// A thread of an application with a real-time channel.
 fn prepare(ends: &ChannelEnds, stream: &Stream) {
-    let _ = sys::precise_timers();
-    if ends.realtime && stream.deadline_ns.is_some() {
-        let _ = sys::real_time(APPLICATION_PRIORITY);
-    }
+    timing::prepare((ends.realtime && stream.deadline_ns.is_some()).then_some(APPLICATION_PRIORITY));
 }
 
 fn receive(ends: &ChannelEnds, command: &dyn Command, over: &AtomicBool) -> Result<(), Error> {

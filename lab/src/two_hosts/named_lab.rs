@@ -93,13 +93,13 @@ impl UnfinishedLab<'_> {
                 named(self.lab),
                 self.lab
             )),
-            _ => failed(&format!("making the network namespace {name}"), &error),
+            _ => failed(format!("making the network namespace {name}"))(error),
         };
-        let namespace = Namespace::new().map_err(trouble)?;
+        let namespace = Namespace::new().map_err(&trouble)?;
         self.made.push((host, namespace, false));
         let (_, namespace, is_named) = self.made.last_mut().expect("it was pushed");
-        mark(&directory(self.lab, host), namespace).map_err(|error| failed("making its directory", &error))?;
-        namespace.give_name(&name).map_err(trouble)?;
+        mark(&directory(self.lab, host), namespace).map_err(failed("making its directory"))?;
+        namespace.give_name(&name).map_err(&trouble)?;
         *is_named = true;
         Ok(())
     }
@@ -121,7 +121,7 @@ pub fn up(lab: &str, size: Size, stopped: impl Fn() -> bool) -> Result<MadeLab<'
         go_on()?;
     }
     let [(_, a, _), (_, b, _)] = half.made.as_slice() else { unreachable!("both were made") };
-    let mut hosts = pair::join([a, b], size).map_err(|error| failed("joining two hosts", &error))?;
+    let mut hosts = pair::join([a, b], size).map_err(failed("joining two hosts"))?;
     go_on()?;
     half.made.clear();
     for (end, host) in hosts.iter_mut().zip(HostName::BOTH) {
@@ -154,9 +154,7 @@ pub fn down(lab: &str) -> Result<RemovedLab<'_>, Error> {
         let directory = directory(lab, host);
         match Namespace::named(&name) {
             Ok(Some(namespace)) => {
-                if !is_marked(&directory, &namespace)
-                    .map_err(|error| failed(&format!("looking into {name}"), &error))?
-                {
+                if !is_marked(&directory, &namespace).map_err(failed(format!("looking into {name}")))? {
                     let advice = format!("`ip netns del {name}` removes it");
                     return Err(no_host(&name, &advice));
                 }
@@ -168,12 +166,12 @@ pub fn down(lab: &str) -> Result<RemovedLab<'_>, Error> {
                 found.push((host, name, None));
             }
             Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(no_host(&name, &error.to_string())),
-            Err(error) => return Err(failed(&format!("looking for the network namespace {name}"), &error)),
+            Err(error) => return Err(failed(format!("looking for the network namespace {name}"))(error)),
         }
     }
     // Of a host that has lost its name otherwise, or never had one.
     for host in HostName::BOTH.into_iter().filter(|host| !found.iter().any(|(found, ..)| found == host)) {
-        remove_directory(&directory(lab, host)).map_err(|error| failed("removing its directory", &error))?;
+        remove_directory(&directory(lab, host)).map_err(failed("removing its directory"))?;
     }
     if found.is_empty() {
         let (a, b) = (namespace_name(lab, HostName::A), namespace_name(lab, HostName::B));
@@ -190,7 +188,7 @@ pub fn down(lab: &str) -> Result<RemovedLab<'_>, Error> {
             Namespace::remove_named(&name)?;
             remove_directory(&directory(lab, host))
         };
-        remove().map_err(|error| failed(&format!("removing {name}"), &error))?;
+        remove().map_err(failed(format!("removing {name}")))?;
         removed.push(name);
     }
     Ok(RemovedLab { name: lab, removed, processes: inside })
@@ -217,17 +215,17 @@ fn inhabitants<'a>(namespaces: impl Iterator<Item = &'a Namespace>) -> Vec<u32> 
 pub fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<Infallible, Error> {
     check_name(lab)?;
     let name = namespace_name(lab, host);
-    let Some(namespace) = Namespace::named(&name).map_err(|error| failed(&format!("entering {name}"), &error))? else {
+    let Some(namespace) = Namespace::named(&name).map_err(failed(format!("entering {name}")))? else {
         let problem =
             format!("there is no lab {lab}: no network namespace {name}; `laxity lab up{}` makes it", named(lab));
         return Err(Error::usage(problem));
     };
-    let trouble = |error: io::Error| failed(&format!("entering {name}"), &error);
-    if !is_marked(&directory(lab, host), &namespace).map_err(trouble)? {
+    let trouble = failed(format!("entering {name}"));
+    if !is_marked(&directory(lab, host), &namespace).map_err(&trouble)? {
         return Err(no_host(&name, &format!("`ip netns exec {name}` runs a command in it")));
     }
-    namespace.enter().map_err(trouble)?;
-    settle(&directory(lab, host)).map_err(trouble)?;
+    namespace.enter().map_err(&trouble)?;
+    settle(&directory(lab, host)).map_err(&trouble)?;
     let (program, arguments) = command.split_first().expect("the command line demands one");
     // Only if this fails we are still here.
     let source = Command::new(program).args(arguments).exec();

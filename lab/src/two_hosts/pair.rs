@@ -1,5 +1,6 @@
 //! The two interfaces of a lab, and their addresses.
 
+use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::thread;
@@ -149,10 +150,10 @@ pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
     })
 }
 
-/// The system's error about a lab.
-pub(super) fn failed(what: &str, error: &io::Error) -> Error {
+/// The system's error about a lab, for `map_err`.
+pub(super) fn failed(what: impl Display) -> impl Fn(io::Error) -> Error {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, Unsupported};
-    match error.kind() {
+    move |error| match error.kind() {
         PermissionDenied | ReadOnlyFilesystem => Error::not_permitted(format!(
             "a lab needs root (CAP_SYS_ADMIN, CAP_NET_ADMIN) on a host that lets it make network namespaces, so try sudo; \
              {what}: {error}"

@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -19,7 +19,6 @@ use laxity::DEFAULT_PORT;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use serde_json::Value;
 
-use super::HostName;
 use super::clocks::Clocks;
 use super::host::SINK_PORT;
 use super::outcome::{FloodReport, Outcome};
@@ -69,10 +68,7 @@ enum ProcessName {
 }
 
 /// A process of the lab. Dropping it ends it.
-struct Process {
-    child: Child,
-    input: Option<ChildStdin>,
-}
+struct Process(Child);
 
 impl Process {
     /// Starts one in a host. Its events come with its name; `None` is its end.
@@ -92,10 +88,10 @@ impl Process {
             .process_group(0)
             .spawn()
             .map_err(trouble)?;
-        let (input, output) = (child.stdin.take(), child.stdout.take());
-        let mut process = Self { child, input };
+        let output = child.stdout.take();
+        let mut process = Self(child);
         let task = Task { parent: std::process::id(), namespace: home.as_fd().as_raw_fd(), role };
-        if let Some(input) = &mut process.input {
+        if let Some(input) = &mut process.0.stdin {
             writeln!(input, "{}", json(&task)).map_err(trouble)?;
         }
         let said = said.clone();
@@ -113,22 +109,21 @@ impl Process {
     }
 
     fn go(&mut self) {
-        if let Some(input) = &mut self.input {
+        if let Some(input) = &mut self.0.stdin {
             let _ = writeln!(input, "go");
         }
     }
 
     /// Lets it end its work.
     fn end(&mut self) {
-        self.input = None;
+        self.0.stdin = None;
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 
@@ -254,174 +249,144 @@ pub struct Story<'a> {
 /// # Errors
 /// Not permitted; refused; stopped before it began; a host is lost.
 pub fn run(story: &Story<'_>) -> Result<Outcome, Error> {
-    let make = || Namespace::new().map_err(|error| failed("making a network namespace", &error));
+    let make = || Namespace::new().map_err(failed("making a network namespace"));
     let homes = [make()?, make()?];
-    let ends = pair::join([&homes[0], &homes[1]], story.pair).map_err(|error| failed("joining two hosts", &error))?;
-    StorySetting { story, homes: &homes, ends: &ends }.play()
+    let ends = pair::join([&homes[0], &homes[1]], story.pair).map_err(failed("joining two hosts"))?;
+    let has_vlan = ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan));
+    // The link tags packets itself.
+    let tags = story.vlan && story.can_tag && !has_vlan;
+    let vlan = story.vlan && !tags;
+    let address = |end: &End| {
+        let found = end.addresses.iter().find(|found| found.address.is_ipv6() == story.ipv6 && found.vlan == vlan);
+        let missing = "--vlan: this kernel has no VLANs (8021q); do without it";
+        found.map(|found| found.address).ok_or_else(|| Error::not_permitted(missing))
+    };
+    // With a number of messages, as long as they take, and as much again, and a minute.
+    let nanos = match story.messages {
+        Some(messages) => (story.interval * messages * 2 + Duration::from_secs(60)).as_nanos(),
+        None => story.seconds * NANOS_PER_SECOND,
+    };
+    let span = SendSpan { messages: story.messages, nanos };
+    let (a, b) = (address(&ends[0])?, address(&ends[1])?);
+    let peer = SocketAddr::new(b, DEFAULT_PORT);
+    let attack = story.attack;
+    let streams = streams(story.interval, attack.violates());
+    let settings = (story.settings)(tags.then_some(pair::VLAN));
+    let side = |bind| ChannelEnds {
+        bind,
+        peer,
+        streams: streams.clone(),
+        realtime: story.realtime,
+        clocks: story.clocks,
+        settings: settings.clone(),
+    };
+    let (said, heard) = channel();
+    let shown = Arc::new(Mutex::new(ShownProgress::default()));
+    let mut ears = EventQueue {
+        heard,
+        kept: VecDeque::new(),
+        finished: Vec::new(),
+        shown: Arc::clone(&shown),
+        stopped: story.stopped,
+    };
+
+    let mut receiver = Process::start(ProcessName::B, &homes[1], Role::Receive(side(peer)), &said)?;
+    ears.next(ProcessName::B, false)?;
+    let mut sender =
+        Process::start(ProcessName::A, &homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
+    let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false)? else {
+        return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
+    };
+    if attack.floods() && tags {
+        notes.push(
+            "unknown peers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
+                .to_owned(),
+        );
+    }
+    if (story.begins)(&promise, &notes) {
+        notes.clear();
+    }
+
+    // Longer than the story, so that it ends even if no process is there to end it.
+    let limit = Duration::from_nanos(span.nanos) + Duration::from_secs(60);
+    let mut hogs = attack.hogs().then(|| Hogs::start(HOGS, limit)).transpose()?;
+    let mut flooding = None;
+    if attack.floods() {
+        let flood = Flood {
+            to: vec![peer, SocketAddr::new(b, SINK_PORT)],
+            packets_s: story.flood_rate,
+            packet_bytes: FLOOD_BYTES,
+            nanos: limit.as_nanos(),
+        };
+        flooding = Some(Process::start(ProcessName::UnknownPeers, &homes[0], Role::Flood(flood), &said)?);
+        ears.next(ProcessName::UnknownPeers, false)?;
+    }
+
+    if (story.stopped)() {
+        return Err(Error::Other {
+            status: 1,
+            text: "interrupted before the first message: nothing was tested".to_owned(),
+        });
+    }
+    let playing = (story.plays)(shown);
+    sender.go();
+    let sent = match ears.next(ProcessName::A, true)? {
+        Some(sent) => sent,
+        None => {
+            sender.end();
+            ears.next(ProcessName::A, false)?.expect("it waits for an event")
+        }
+    };
+    drop(playing);
+    let Event::Sent { streams: sent, elapsed_ns, host: a } = sent else {
+        return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
+    };
+    notes.extend(a.broken());
+    if let Some(hogs) = &mut hogs
+        && hogs.running() < HOGS
+    {
+        notes.push("processor-bound processes ended before the story did".to_owned());
+    }
+    drop(hogs);
+    let flood = flooding.map(|flooding| end_flood(flooding, &mut ears, story.flood_rate)).transpose()?;
+    // Channels that were lost have no process left that would end them.
+    if sent.iter().any(|stream| stream.ended.is_some()) {
+        receiver.end();
+    }
+    let Some(Event::Received { mut channels, overflow, host: mut b }) = ears.next(ProcessName::B, false)? else {
+        return Err(Error::Other { status: 5, text: "host b said something else than expected".to_owned() });
+    };
+    notes.extend(b.broken());
+    notes.extend(channels.iter_mut().filter_map(|channel| channel.note.take()));
+    notes.append(&mut b.notes);
+    let mut outcome = Outcome {
+        elapsed: Duration::from_nanos(elapsed_ns),
+        promise,
+        flood,
+        altered: channels.iter().map(|channel| channel.altered).sum(),
+        channels,
+        hosts: [a, b],
+        notes,
+        is_whole: true,
+        is_lost: false,
+    };
+    outcome.add_up(&streams, &sent, overflow > 0);
+    Ok(outcome)
 }
 
-/// The hosts in which it happens.
-struct StorySetting<'a> {
-    story: &'a Story<'a>,
-    homes: &'a [Namespace; 2],
-    ends: &'a [End; 2],
-}
-
-impl StorySetting<'_> {
-    /// The address of a host that the channels use.
-    fn address(&self, host: HostName) -> Result<std::net::IpAddr, Error> {
-        let end = &self.ends[usize::from(host == HostName::B)];
-        let vlan = self.story.vlan && (self.has_vlan() || !self.story.can_tag);
-        let found = end.addresses.iter().find(|found| found.address.is_ipv6() == self.story.ipv6 && found.vlan == vlan);
-        found
-            .map(|found| found.address)
-            .ok_or_else(|| Error::not_permitted("--vlan: this kernel has no VLANs (8021q); do without it"))
-    }
-
-    fn play(&self) -> Result<Outcome, Error> {
-        let (a, b) = (self.address(HostName::A)?, self.address(HostName::B)?);
-        let peer = SocketAddr::new(b, DEFAULT_PORT);
-        let attack = self.story.attack;
-        let streams = streams(self.story.interval, attack.violates());
-        let settings = (self.story.settings)(self.tags().then_some(pair::VLAN));
-        let side = |bind| ChannelEnds {
-            bind,
-            peer,
-            streams: streams.clone(),
-            realtime: self.story.realtime,
-            clocks: self.story.clocks,
-            settings: settings.clone(),
-        };
-        let (said, heard) = channel();
-        let shown = Arc::new(Mutex::new(ShownProgress::default()));
-        let mut ears = EventQueue {
-            heard,
-            kept: VecDeque::new(),
-            finished: Vec::new(),
-            shown: Arc::clone(&shown),
-            stopped: self.story.stopped,
-        };
-
-        let mut receiver = Process::start(ProcessName::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
-        ears.next(ProcessName::B, false)?;
-        let span = self.span();
-        let mut sender = Process::start(
-            ProcessName::A,
-            &self.homes[0],
-            Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span),
-            &said,
-        )?;
-        let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false)? else {
-            return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
-        };
-        if attack.floods() && self.tags() {
-            notes.push(
-                "unknown peers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
-                    .to_owned(),
-            );
-        }
-        if (self.story.begins)(&promise, &notes) {
-            notes.clear();
-        }
-
-        // Longer than the story, so that it ends even if no process is there to end it.
-        let limit = Duration::from_nanos(span.nanos) + Duration::from_secs(60);
-        let mut hogs = attack.hogs().then(|| Hogs::start(HOGS, limit)).transpose()?;
-        let mut flooding = None;
-        if attack.floods() {
-            let flood = Flood {
-                to: vec![peer, SocketAddr::new(b, SINK_PORT)],
-                packets_s: self.story.flood_rate,
-                packet_bytes: FLOOD_BYTES,
-                nanos: limit.as_nanos(),
-            };
-            flooding = Some(Process::start(ProcessName::UnknownPeers, &self.homes[0], Role::Flood(flood), &said)?);
-            ears.next(ProcessName::UnknownPeers, false)?;
-        }
-
-        if (self.story.stopped)() {
-            return Err(Error::Other {
-                status: 1,
-                text: "interrupted before the first message: nothing was tested".to_owned(),
-            });
-        }
-        let playing = (self.story.plays)(shown);
-        sender.go();
-        let sent = match ears.next(ProcessName::A, true)? {
-            Some(sent) => sent,
-            None => {
-                sender.end();
-                ears.next(ProcessName::A, false)?.expect("it waits for an event")
-            }
-        };
-        drop(playing);
-        let Event::Sent { streams: sent, elapsed_ns, host: a } = sent else {
-            return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
-        };
-        notes.extend(a.broken());
-        if let Some(hogs) = &mut hogs
-            && hogs.running() < HOGS
-        {
-            notes.push("processor-bound processes ended before the story did".to_owned());
-        }
-        drop(hogs);
-        let flood = flooding.map(|flooding| self.end_flood(flooding, &mut ears)).transpose()?;
-        // Channels that were lost have no process left that would end them.
-        if sent.iter().any(|stream| stream.ended.is_some()) {
-            receiver.end();
-        }
-        let Some(Event::Received { mut channels, overflow, host: mut b }) = ears.next(ProcessName::B, false)? else {
-            return Err(Error::Other { status: 5, text: "host b said something else than expected".to_owned() });
-        };
-        notes.extend(b.broken());
-        notes.extend(channels.iter_mut().filter_map(|channel| channel.note.take()));
-        notes.append(&mut b.notes);
-        let mut outcome = Outcome {
-            elapsed: Duration::from_nanos(elapsed_ns),
-            promise,
-            flood,
-            altered: channels.iter().map(|channel| channel.altered).sum(),
-            channels,
-            hosts: [a, b],
-            notes,
-            is_whole: true,
-            is_lost: false,
-        };
-        outcome.add_up(&streams, &sent, overflow > 0);
-        Ok(outcome)
-    }
-
-    /// True if the link tags packets itself.
-    fn tags(&self) -> bool {
-        self.story.vlan && self.story.can_tag && !self.has_vlan()
-    }
-
-    fn has_vlan(&self) -> bool {
-        self.ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan))
-    }
-
-    fn span(&self) -> SendSpan {
-        // With a number of messages, as long as they take, and as much again, and a minute.
-        let nanos = match self.story.messages {
-            Some(messages) => (self.story.interval * messages * 2 + Duration::from_secs(60)).as_nanos(),
-            None => self.story.seconds * NANOS_PER_SECOND,
-        };
-        SendSpan { messages: self.story.messages, nanos }
-    }
-
-    fn end_flood(&self, mut flooding: Process, ears: &mut EventQueue<'_>) -> Result<FloodReport, Error> {
-        flooding.end();
-        match ears.next(ProcessName::UnknownPeers, false)? {
-            Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
-                offered_packets_s: self.story.flood_rate,
-                packet_bytes: FLOOD_BYTES,
-                packets,
-                bytes,
-                elapsed_ns,
-                packets_s: per_second(packets, Duration::from_nanos(elapsed_ns)),
-            }),
-            _ => Err(Error::Other { status: 5, text: "the flood said something else than expected".to_owned() }),
-        }
+/// Ends the flood, of which so many packets a second were asked for.
+fn end_flood(mut flooding: Process, ears: &mut EventQueue<'_>, offered_packets_s: u64) -> Result<FloodReport, Error> {
+    flooding.end();
+    match ears.next(ProcessName::UnknownPeers, false)? {
+        Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
+            offered_packets_s,
+            packet_bytes: FLOOD_BYTES,
+            packets,
+            bytes,
+            elapsed_ns,
+            packets_s: per_second(packets, Duration::from_nanos(elapsed_ns)),
+        }),
+        _ => Err(Error::Other { status: 5, text: "the flood said something else than expected".to_owned() }),
     }
 }
 
