@@ -4,8 +4,10 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use laxity_lab::Attack;
+use laxity_lab::roundtrip::PriorityPaths;
 
 pub(crate) const HELP: &str = "\
 Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
@@ -169,8 +171,8 @@ pub(crate) struct BenchArguments {
     pub(crate) interval: Option<String>,
     /// roundtrip, over xdp: kernel threads that process packets before the executive. For Laxity's packets a real-time thread just above
     /// the executive (thread), for all other packets an ordinary thread (others), or both
-    #[arg(long, value_enum, value_name = "thread|others|both", conflicts_with = "simulated")]
-    pub(crate) prioritised: Option<PrioritisedArgument>,
+    #[arg(long, value_parser = prioritised(), value_name = "thread|others|both", conflicts_with = "simulated")]
+    pub(crate) prioritised: Option<PriorityPaths>,
     /// xdp-path: put both ends on one processor. Without it each has its own
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) one_processor: bool,
@@ -179,24 +181,20 @@ pub(crate) struct BenchArguments {
     pub(crate) spin: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PrioritisedArgument {
-    Thread,
-    Others,
-    Both,
+/// Which packets have a thread of their own.
+fn prioritised() -> impl TypedValueParser<Value = PriorityPaths> {
+    PossibleValuesParser::new(["thread", "others", "both"])
+        .map(|name| PriorityPaths { thread: name != "others", others: name != "thread" })
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchName {
     /// Real-time channels beside more and more best effort (Fig. 7 of the paper on real-time channels)
-    #[value(name = "channels-guarantee")]
-    Guarantee,
+    ChannelsGuarantee,
     /// A channel that offers more than its contract (Fig. 8)
-    #[value(name = "channels-violation")]
-    Violation,
+    ChannelsViolation,
     /// Runs without cooperative preemption, to show its use (Fig. 9)
-    #[value(name = "channels-preemption")]
-    Preemption,
+    ChannelsPreemption,
     /// The links over AF_XDP and UDP beside bare loops over both: round trips, and packets in one direction
     XdpPath,
     /// Channels of a host while unknown peers send more and more packets, over UDP and over AF_XDP

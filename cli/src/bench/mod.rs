@@ -59,9 +59,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let upcalls_take = if arguments.simulated { upcalls::SIMULATED } else { upcalls::DEADLINES };
     // How long it takes by default; at least, in ms: some have many turns; and what runs.
     let (default, least, run): (Duration, u64, ScenarioRun) = match arguments.name {
-        BenchName::Guarantee => (of_channels, 100, |of, span| channels::run(Experiment::Guarantee, of, span)),
-        BenchName::Violation => (of_channels, 100, |of, span| channels::run(Experiment::Violation, of, span)),
-        BenchName::Preemption => (of_channels, 100, |of, span| channels::run(Experiment::Preemption, of, span)),
+        BenchName::ChannelsGuarantee => (of_channels, 100, |of, span| channels::run(Experiment::Guarantee, of, span)),
+        BenchName::ChannelsViolation => (of_channels, 100, |of, span| channels::run(Experiment::Violation, of, span)),
+        BenchName::ChannelsPreemption => (of_channels, 100, |of, span| channels::run(Experiment::Preemption, of, span)),
         BenchName::XdpPath => (paths::DURATION, 100, paths::run),
         BenchName::Livelock => (livelock::DURATION, 100, |_, span| livelock::run(span)),
         BenchName::Roundtrip => (roundtrip::DURATION, 100, roundtrip::run),
@@ -98,11 +98,11 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
 /// Refuses an option that belongs to other experiments.
 fn refuse_foreign_options(arguments: &BenchArguments) -> Result<(), Failure> {
     use BenchName::{
-        Guarantee, Preemption, Roundtrip, StackRoundtrip, StackThroughput, UpcallDeadlines, UpcallSwitches, Violation,
-        XdpPath,
+        ChannelsGuarantee, ChannelsPreemption, ChannelsViolation, Roundtrip, StackRoundtrip, StackThroughput,
+        UpcallDeadlines, UpcallSwitches, XdpPath,
     };
     let name = arguments.name;
-    let is_of_channels = matches!(name, Guarantee | Violation | Preemption);
+    let is_of_channels = matches!(name, ChannelsGuarantee | ChannelsViolation | ChannelsPreemption);
     let is_simulated = is_of_channels || matches!(name, UpcallDeadlines | UpcallSwitches);
     let is_sized = matches!(name, Roundtrip | StackRoundtrip | StackThroughput);
     let (of_channels, of_roundtrip, of_paths) = ("the experiments on channels", "roundtrip", "xdp-path");

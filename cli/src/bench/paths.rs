@@ -3,6 +3,7 @@
 //! What runs, and in which order, is [`laxity_lab::paths`]'; here stands what is expected of it and how it is shown.
 
 use laxity_core::units::Duration;
+use laxity_lab::figures::quantile;
 use laxity_lab::paths::{self, PACKET_BYTES, PATHS, PathFigures, Report, Setup};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -23,7 +24,7 @@ pub(super) const DURATION: Duration = Duration::from_secs(20);
 type Ratio = (&'static str, [usize; 2], fn(&PathFigures) -> Option<u64>, [Option<u64>; 2]);
 
 fn trip(path: &PathFigures) -> Option<u64> {
-    path.quantile(500_000)
+    quantile(&path.round_trips, 500_000)
 }
 
 const PACKETS: fn(&PathFigures) -> Option<u64> = PathFigures::median_packets_s;
@@ -117,15 +118,15 @@ fn row((name, path): (&&str, &PathFigures)) -> Value {
 
 /// For people.
 fn table(report: &Report) -> String {
-    let micros = |nanos| decimal(nanos, 1000, 2, "\u{a0}µs");
+    let at = |path: &PathFigures, ppm| decimal(quantile(&path.round_trips, ppm), 1000, 2, "\u{a0}µs");
     let columns: &[Column<'_, (&&str, &PathFigures)>] = &[
         ("path", &|(name, _)| (**name).to_owned()),
         ("round trips", &|(_, path)| count(path.round_trips.len() as u64)),
-        ("least", &|(_, path)| micros(path.quantile(0))),
-        ("p50", &|(_, path)| micros(path.quantile(500_000))),
-        ("p99", &|(_, path)| micros(path.quantile(990_000))),
-        ("p99.9", &|(_, path)| micros(path.quantile(999_000))),
-        ("longest", &|(_, path)| micros(path.quantile(1_000_000))),
+        ("least", &|(_, path)| at(path, 0)),
+        ("p50", &|(_, path)| at(path, 500_000)),
+        ("p99", &|(_, path)| at(path, 990_000)),
+        ("p99.9", &|(_, path)| at(path, 999_000)),
+        ("longest", &|(_, path)| at(path, 1_000_000)),
         ("lost", &|(_, path)| count(path.lost)),
         ("packets/s one way", &|(_, path)| path.median_packets_s().map_or_else(|| NONE.to_owned(), count)),
         ("lost", &|(_, path)| count(path.one_way.0.saturating_sub(path.one_way.1))),

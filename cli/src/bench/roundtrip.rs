@@ -9,18 +9,17 @@ use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{beyond, quantile};
 use laxity_lab::roundtrip::{
-    self, ATTACKS, FLOOD_PACKETS_S, INTERVALS, Plan, PriorityPaths, REQUEST_BYTES, ROUNDS, Report, Row, SEGMENTS,
-    STACKS, USUAL,
+    self, ATTACKS, FLOOD_PACKETS_S, INTERVALS, Plan, REQUEST_BYTES, ROUNDS, Report, Row, SEGMENTS, STACKS, USUAL,
 };
 use serde_json::{Value, json};
 
-use super::arguments::{BenchArguments, PrioritisedArgument};
+use super::arguments::BenchArguments;
 use super::shown::{Outcome, by_round, class, distribution, micros, threads, told, with_turns};
 use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
 use crate::numbers::count;
 use crate::report::{distinct, with};
-use crate::table::{self, Column};
+use crate::table::{self, Column, of_cells};
 use crate::values::{option, span_within};
 
 /// Of each turn, by default.
@@ -48,10 +47,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
         attacks,
         span: duration,
         openings: false,
-        prioritised: PriorityPaths {
-            thread: matches!(arguments.prioritised, Some(PrioritisedArgument::Thread | PrioritisedArgument::Both)),
-            others: matches!(arguments.prioritised, Some(PrioritisedArgument::Others | PrioritisedArgument::Both)),
-        },
+        prioritised: arguments.prioritised.unwrap_or_default(),
         laxity: this_command()?,
     };
     let report = with_turns(|progress| roundtrip::run(&plan, progress))?;
@@ -173,18 +169,12 @@ fn table(report: &Report, interval: Duration) -> String {
 
 /// Where the time of an answer goes, for people.
 pub(super) fn by_segment(report: &Report) -> String {
-    type RoundRow<'a> = (&'a Row, (usize, [Option<u64>; SEGMENTS.len()]));
-    let of = |segment: usize| move |(_, (_, found)): &RoundRow<'_>| micros(found[segment]);
-    let columns: &[Column<'_, RoundRow<'_>>] = &[
-        ("an answer at rest, p50, behind the other turns", &|(row, _)| row.stack.to_owned()),
-        ("answers", &|(_, (answers, _))| count(*answers as u64)),
-        (SEGMENTS[0], &of(0)),
-        (SEGMENTS[1], &of(1)),
-        (SEGMENTS[2], &of(2)),
-        (SEGMENTS[3], &of(3)),
-        (SEGMENTS[4], &of(4)),
-    ];
-    table::table(columns, 1.., report.details.segments.iter().map(|row| (row, medians(row))))
+    let heading = ["an answer at rest, p50, behind the other turns", "answers"].into_iter().chain(SEGMENTS);
+    let rows = report.details.segments.iter().map(|row| {
+        let (answers, found) = medians(row);
+        [row.stack.to_owned(), count(answers as u64)].into_iter().chain(found.map(micros)).collect()
+    });
+    of_cells(1.., std::iter::once(heading.map(str::to_owned).collect()).chain(rows))
 }
 
 /// How far an answer is after so many µs: the medians of its segments, one after the other.

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, now};
+use laxity_link::sys::now;
 
 use super::end::{BATCH, PathEnd};
 use crate::conditions::{ThreadSetup, both_ends};
@@ -184,9 +184,4 @@ fn absorb(
     let packets_s = begin
         .map_or(0, |(begin, before)| per_second(last.1 - before, last.0.since(begin).max(Duration::from_nanos(1))));
     Ok((received, packets_s))
-}
-
-/// Lets whatever else wants the processors run, so that the kernel has no reason to stop real-time threads.
-pub(super) fn rest(span: Duration) {
-    let _ = sys::wait(&mut [], Some(span));
 }

@@ -20,13 +20,15 @@ use std::io;
 use laxity_core::frames::HeapFrames;
 use laxity_core::units::Duration;
 use laxity_link::Link as _;
-use laxity_link::sys::now;
+use laxity_link::sys::{self, now};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 
 use crate::conditions::{ThreadSetup, keep_awake, permitted, processors};
 use crate::error::Error;
-use crate::figures::{median, quantile};
+use crate::figures::median;
+#[cfg(test)]
+use crate::figures::quantile;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::bare_udp::BareUdp;
 use crate::sys::bare_xdp::BareXdp;
@@ -41,7 +43,7 @@ pub const PACKET_BYTES: usize = PACKET;
 
 /// The duration of one path's turn.
 const SLICE: Duration = Duration::from_millis(40);
-/// Between slices: real-time threads may take 95 % of a second by default, and are stopped for the rest of it if they take more.
+/// Between slices, so that whatever else wants the processors runs: real-time threads may take 95 % of a second by default, and are stopped for the rest of it if they take more.
 const REST: Duration = Duration::from_millis(5);
 const FRAMES: usize = 1024;
 const PRIORITY: u8 = 80;
@@ -72,11 +74,6 @@ pub struct PathFigures {
 }
 
 impl PathFigures {
-    /// The round trip that `ppm` of all do not exceed, ns; `None` if there is none.
-    pub fn quantile(&self, ppm: u64) -> Option<u64> {
-        quantile(&self.round_trips, ppm)
-    }
-
     /// The median round of one direction.
     pub fn median_packets_s(&self) -> Option<u64> {
         median(self.packets_s.clone())
@@ -132,7 +129,7 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64)) -> Result<Report, 
 
 fn manner(setup: &Setup, notes: &mut Vec<String>) -> ThreadsSetup {
     let processors = match setup.one_processor {
-        true => [laxity_link::sys::processors().first().copied(); 2],
+        true => [sys::processors().first().copied(); 2],
         false => processors("both ends", notes),
     };
     let priority = permitted(PRIORITY, "both ends", notes);
@@ -251,11 +248,11 @@ fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigu
     let before = to.round_trips.len();
     to.lost += drive::round_trips(manner, SLICE, [a, b], &mut to.round_trips)?;
     to.medians.extend(median(to.round_trips[before..].to_vec()));
-    drive::rest(REST);
+    let _ = sys::wait(&[], Some(REST));
     let DirectionFigures { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
     to.packets_s.push(packets_s);
     to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
-    drive::rest(REST);
+    let _ = sys::wait(&[], Some(REST));
     Ok(())
 }
 
@@ -268,10 +265,10 @@ mod tests {
         let path =
             PathFigures { round_trips: (1..=1000).collect(), packets_s: vec![5, 1, 9, 7], ..PathFigures::default() };
         assert_eq!(
-            [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm).unwrap()),
+            [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| quantile(&path.round_trips, ppm).unwrap()),
             [1, 500, 990, 999, 1000]
         );
         assert_eq!(path.median_packets_s(), Some(5));
-        assert_eq!((PathFigures::default().quantile(1), PathFigures::default().median_packets_s()), (None, None));
+        assert_eq!((quantile(&[], 1), PathFigures::default().median_packets_s()), (None, None));
     }
 }

@@ -58,14 +58,15 @@ impl Runs<'_> {
         let micros = |nanos: Option<i64>| nanos.map(|nanos| nanos.div_euclid(1_000) as f64);
         let least = self.lines(Look::Number, |channel| micros(channel.min_laxity()));
         let mean = self.lines(Look::Dotted, |channel| micros(channel.mean_laxity()));
-        self.diagram("Laxity", ("ms", 1_000), 0, least.into_iter().chain(mean))
+        self.diagram("Laxity", ("ms", 1_000), 0, [least, mean].concat())
     }
 
     /// Packets, or messages, of the first `channels`.
     fn counts(&self, name: &str, value: Count, most: u64, channels: usize) -> Diagram {
         let (unit, least_top) = if self.is_simulated { ("packets", 100) } else { ("messages", 10) };
-        let lines = self.lines(Look::Number, |channel| Some(value(channel) as f64));
-        self.diagram(name, (unit, 1), most.max(least_top), lines.into_iter().take(channels))
+        let mut lines = self.lines(Look::Number, |channel| Some(value(channel) as f64));
+        lines.truncate(channels);
+        self.diagram(name, (unit, 1), most.max(least_top), lines)
     }
 
     /// A line for each channel.
@@ -79,13 +80,7 @@ impl Runs<'_> {
         (0..self.rows.first().map_or(0, |row| row.channels.len())).map(line).collect()
     }
 
-    fn diagram(
-        &self,
-        heading: &str,
-        up: (&str, u32),
-        least_top: u64,
-        lines: impl IntoIterator<Item = Series>,
-    ) -> Diagram {
+    fn diagram(&self, heading: &str, up: (&str, u32), least_top: u64, lines: Vec<Series>) -> Diagram {
         let across = match self.experiment {
             Experiment::Violation => ("channel 0 offers, times its rate", 100),
             _ => ("best effort offers, KiB/s", 1),
