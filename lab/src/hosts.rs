@@ -120,7 +120,10 @@ pub fn give(netlink: &mut Netlink, index: u32, addresses: &[(IpAddr, u8)]) -> io
 
 /// Two hosts.
 #[derive(Debug)]
-pub struct Hosts([Namespace; 2]);
+pub struct Hosts {
+    /// Their namespaces.
+    pub namespaces: [Namespace; 2],
+}
 
 impl Hosts {
     /// Two, of which neither has an interface but loopback's.
@@ -128,12 +131,7 @@ impl Hosts {
     /// # Errors
     /// `PermissionDenied` without CAP_SYS_ADMIN; the kernel has no namespaces left.
     pub fn new() -> io::Result<Self> {
-        Ok(Self([Namespace::new()?, Namespace::new()?]))
-    }
-
-    /// Their namespaces.
-    pub fn namespaces(&self) -> [&Namespace; 2] {
-        self.0.each_ref()
+        Ok(Self { namespaces: [Namespace::new()?, Namespace::new()?] })
     }
 
     /// Does something on one host.
@@ -141,7 +139,7 @@ impl Hosts {
     /// # Errors
     /// As [`Namespace::within`].
     pub fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
-        self.0[host].within(work)
+        self.namespaces[host].within(work)
     }
 
     /// The same, for work with errors of its own.
@@ -169,7 +167,7 @@ impl Hosts {
             addresses: addresses.each_ref().map(|addresses| addresses.as_slice()),
             devices,
         };
-        let ends = wire.join(self.namespaces())?;
+        let ends = wire.join(self.namespaces.each_ref())?;
         let places = [0, 1].map(|host: usize| InterfaceEnd {
             interface: ends[host].index,
             mac: ends[host].mac,

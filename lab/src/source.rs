@@ -267,7 +267,7 @@ mod tests {
     fn a_film_is_shown_once_at_its_rate_and_keeps_its_contract() {
         let film = film();
         let start = Instant::from_nanos(1_000);
-        let mut source = Source::film(&film, film.contract(), start);
+        let mut source = Source::film(&film, film.contract, start);
         let mut at = Vec::new();
         while source.next.messages > 0 {
             // The second and the third come late, together.
@@ -278,7 +278,7 @@ mod tests {
         }
         assert_eq!(at, [0, 40, 80, 120]);
         assert_eq!(source.next.at, Instant::MAX);
-        let contract = film.contract();
+        let contract = film.contract;
         assert_eq!((contract.max_message(), contract.min_message()), (5008, 908));
         let rows = Workload::Film(film).rows();
         let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();

@@ -122,7 +122,8 @@ pub struct Film {
     pub(crate) frames: Arc<[Vec<u8>]>,
     /// The time between them.
     pub(crate) interval: Duration,
-    contract: Contract,
+    /// The contract that its channel declares.
+    pub(crate) contract: Contract,
 }
 
 impl Film {
@@ -137,11 +138,6 @@ impl Film {
         let min = message(frames.iter().map(Vec::len).min());
         let contract = Contract::new(max, min, interval.mul_ratio(9, 10), burst, deadline);
         Ok(Self { frames: frames.into(), interval, contract: contract.map_err(laxity::Error::from)? })
-    }
-
-    /// The contract that its channel declares.
-    pub fn contract(&self) -> Contract {
-        self.contract
     }
 }
 

@@ -39,19 +39,19 @@ fn packets_cross_and_replies_come_back_from_where_the_client_sent() {
         let (target, other, client) = (socket(host), socket(host), socket(host));
         let targets = vec![target.local_addr().unwrap(), other.local_addr().unwrap()];
         let wire = Wire::start(&WireConfig::new(model(12_500_000), targets)).unwrap();
-        client.send_to(b"question", wire.ingress(0)).unwrap();
+        client.send_to(b"question", wire.ingress[0]).unwrap();
         let (bytes, from) = received(&target);
         assert_eq!((&bytes[..], from == client.local_addr().unwrap()), (&b"question"[..], false));
         target.send_to(b"answer", from).unwrap();
-        assert_eq!(received(&client), (b"answer".to_vec(), wire.ingress(0)));
-        client.send_to(b"elsewhere", wire.ingress(1)).unwrap();
+        assert_eq!(received(&client), (b"answer".to_vec(), wire.ingress[0]));
+        client.send_to(b"elsewhere", wire.ingress[1]).unwrap();
         assert_eq!(received(&other).0, b"elsewhere");
         // The last sender is the client.
         let second = socket(host);
-        second.send_to(b"mine", wire.ingress(0)).unwrap();
+        second.send_to(b"mine", wire.ingress[0]).unwrap();
         assert_eq!(received(&target).0, b"mine");
         target.send_to(b"yours", from).unwrap();
-        assert_eq!(received(&second), (b"yours".to_vec(), wire.ingress(0)));
+        assert_eq!(received(&second), (b"yours".to_vec(), wire.ingress[0]));
         let figures = wire.stop().unwrap();
         assert_eq!((figures.low.forwarded, figures.low.bytes, figures.reverse, figures.high.forwarded), (3, 21, 2, 0));
     }
@@ -64,7 +64,7 @@ fn the_rate_is_the_models_and_never_more() {
     // A millisecond each.
     let config = WireConfig::new(model(1_000_000), vec![target.local_addr().unwrap()]);
     let wire = Wire::start(&config).unwrap();
-    client.connect(wire.ingress(0)).unwrap();
+    client.connect(wire.ingress[0]).unwrap();
     let start = StdInstant::now();
     for number in 0..PACKETS {
         let mut bytes = [0; 900];
@@ -94,7 +94,7 @@ fn what_finds_the_queue_full_is_dropped_and_counted() {
     let wire = Wire::start(&config).unwrap();
     let start = StdInstant::now();
     for _ in 0..PACKETS {
-        client.send_to(&[0; 100], wire.ingress(0)).unwrap();
+        client.send_to(&[0; 100], wire.ingress[0]).unwrap();
     }
     let sent_in = start.elapsed();
     target.set_read_timeout(Some(StdDuration::from_millis(500))).unwrap();
@@ -117,10 +117,10 @@ fn the_high_class_overtakes_by_its_code_point() {
         // 5 ms each.
         let wire = Wire::start(&WireConfig { discipline, ..WireConfig::new(model(40_000), targets) }).unwrap();
         for _ in 0..10 {
-            low.send_to(&[b'L'; 100], wire.ingress(0)).unwrap();
+            low.send_to(&[b'L'; 100], wire.ingress[0]).unwrap();
         }
         for _ in 0..10 {
-            high.send_to(&[b'H'; 100], wire.ingress(0)).unwrap();
+            high.send_to(&[b'H'; 100], wire.ingress[0]).unwrap();
         }
         let order: String = (0..20).map(|_| char::from(received(&target).0[0])).collect();
         let figures = wire.stop().unwrap();
@@ -143,7 +143,7 @@ fn unknown_peers_share_the_bottleneck_and_end_in_a_sink() {
         client.send_to(&[1; 900], wire.foreign()).unwrap();
     }
     let start = StdInstant::now();
-    client.send_to(&[2; 100], wire.ingress(0)).unwrap();
+    client.send_to(&[2; 100], wire.ingress[0]).unwrap();
     assert_eq!(received(&target).0, [2; 100]);
     println!("behind an unknown peer's 50 ms: {:?}", start.elapsed());
     // Sooner or later all of them have crossed.

@@ -455,7 +455,7 @@ mod tests {
             let address = [("192.0.2.1".parse().unwrap(), 24)];
             let (names, addresses): (_, [&[_]; 2]) = (["va", "vb"], [&address, &[]]);
             InterfacePair { names, queues: 2, mtu: 1400, addresses, devices: Devices::Default }
-                .join(hosts.namespaces())?;
+                .join(hosts.namespaces.each_ref())?;
             hosts.on(0, || {
                 let _kept = prepare()?;
                 let fake = Fake::new("fast-path");

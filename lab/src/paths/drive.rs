@@ -31,7 +31,6 @@ pub(super) struct ThreadsSetup {
 }
 
 /// The result of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DirectionFigures {
     pub(super) sent: u64,
     pub(super) received: u64,

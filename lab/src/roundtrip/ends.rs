@@ -60,6 +60,13 @@ pub(super) struct Pair {
     _served: Vec<ServerProcess>,
 }
 
+/// What `work` returned, and how long it took, ns.
+fn timed<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<(T, u64), Error> {
+    let begin = now();
+    let done = work()?;
+    Ok((done, now().since(begin).as_nanos()))
+}
+
 /// The message is the answer to this request.
 fn answers(request: &[u8], message: &[u8]) -> bool {
     message.len() == request.len() && message[..8] == request[..8]
@@ -344,41 +351,38 @@ impl Pair {
     pub(super) fn openings(&self, bench: &RoundtripBench<'_>, spec: ChannelSpec) -> Result<OpenCost, Error> {
         let (mut opened, mut closed) = (Vec::with_capacity(OPENINGS), Vec::with_capacity(OPENINGS));
         let [own, peer] = self.places.map(|place| place.address);
-        // Before and after it is opened, before and after it is closed.
-        type Once<'a> = Box<dyn FnMut() -> Result<[Instant; 4], Error> + Send + 'a>;
+        // How long it took to open it, and to close it.
+        type Once<'a> = Box<dyn FnMut() -> Result<[u64; 2], Error> + Send + 'a>;
         let mut once: Once<'_> = match &self.hosts[..] {
             [a, b] => {
                 let listener = b.listen("opened")?;
                 Box::new(move || {
-                    let before = now();
-                    let sender = a.open(b.address(), "opened", spec)?;
-                    let between = now();
+                    let (sender, opened) = timed(|| Ok(a.open(b.address(), "opened", spec)?))?;
                     let _receiver = listener.accept(Some(ACCEPT))?;
-                    let closing = now();
-                    sender.close()?;
-                    Ok([before, between, closing, now()])
+                    Ok([opened, timed(|| Ok(sender.close()?))?.1])
                 })
             }
             _ => Box::new(|| {
-                let before = now();
-                let connected = UdpSocket::bind(SocketAddr::new(own.ip(), 0)).and_then(|socket| {
+                let connected = || {
+                    let socket = UdpSocket::bind(SocketAddr::new(own.ip(), 0))?;
                     socket.connect(peer)?;
                     Ok(socket)
-                });
-                let between = now();
-                let socket = connected.map_err(Error::system("a UDP socket"))?;
-                let closing = now();
-                drop(socket);
-                Ok([before, between, closing, now()])
+                };
+                let (socket, opened) = timed(|| connected().map_err(Error::system("a UDP socket")))?;
+                let close = || {
+                    drop(socket);
+                    Ok(())
+                };
+                Ok([opened, timed(close)?.1])
             }),
         };
         let manner = self.manners[0];
         bench.lab.run(0, || {
             manner.take();
             for _ in 0..OPENINGS {
-                let [before, between, closing, after] = once()?;
-                opened.push(between.since(before).as_nanos());
-                closed.push(after.since(closing).as_nanos());
+                let [open, close] = once()?;
+                opened.push(open);
+                closed.push(close);
             }
             Ok(())
         })?;

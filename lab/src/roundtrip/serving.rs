@@ -44,7 +44,7 @@ impl ServerProcess {
         command.arg("--socket").arg(socket);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         ends_with_its_thread(&mut command);
-        let namespace = lab.namespaces()[host].try_clone().map_err(Error::system("a network namespace"))?;
+        let namespace = lab.namespaces[host].try_clone().map_err(Error::system("a network namespace"))?;
         let (started, starts) = mpsc::channel();
         let (owner, ends) = mpsc::channel::<()>();
         let owns = thread::spawn(move || {

@@ -44,10 +44,10 @@ impl Network {
             let address = [(ADDRESSES[host], NETWORK_BITS)];
             let (addresses, devices) = ([&address[..], &[]], Devices::Whole);
             let wire = InterfacePair { names, queues: 1, mtu: MTU, addresses, devices };
-            let joined = wire.join([hosts.namespaces()[host], &bridge]);
+            let joined = wire.join([&hosts.namespaces[host], &bridge]);
             ends.push(joined.map_err(failed("a pair of virtual Ethernet interfaces"))?[0].clone());
         }
-        for ([own, peer], host) in [[0, 1], [1, 0]].into_iter().zip(hosts.namespaces()) {
+        for ([own, peer], host) in [[0, 1], [1, 0]].into_iter().zip(&hosts.namespaces) {
             let set = || set_neighbour(&mut Netlink::open()?, ends[own].index, ADDRESSES[peer], ends[peer].mac);
             host.within(set).map_err(failed("telling a host its neighbour"))?;
         }
@@ -58,7 +58,7 @@ impl Network {
 
     /// The calling thread is on that host from here on.
     pub(super) fn enter(&self, host: usize) -> Result<(), Error> {
-        self.hosts.namespaces()[host].enter().map_err(Error::system("entering a network namespace"))
+        self.hosts.namespaces[host].enter().map_err(Error::system("entering a network namespace"))
     }
 }
 

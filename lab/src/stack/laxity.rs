@@ -58,11 +58,11 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<WorkloadRow
             None => FullQueuePolicy::Waits,
         };
         let overload = if manner == FullQueuePolicy::Violates { Overload::Drop } else { Overload::Block };
-        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overload, &mut notes)?;
+        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress[0], row, overload, &mut notes)?;
         channels.push(ready(row.name, Some(row.contract), (sender, receiver), manner, &here));
     }
     let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
-    let ends = workload::open(&here, &there, wire.ingress(0), BEST_EFFORT, spec, ListenConfig::default())?;
+    let ends = workload::open(&here, &there, wire.ingress[0], BEST_EFFORT, spec, ListenConfig::default())?;
     channels.push(ready(BEST_EFFORT.to_owned(), None, ends, FullQueuePolicy::Tries, &here));
     Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
 }

@@ -162,7 +162,7 @@ fn of_sockets<I: DatagramSource + 'static, O: DatagramSink + 'static>(
     let wire = wire(setup, discipline, sockets.iter().map(|(_, address)| *address).collect())?;
     let mut channels = Vec::new();
     for (number, ((name, contract), (incoming, _))) in contracts.into_iter().zip(sockets).enumerate() {
-        let outgoing = outbound(wire.ingress(number), contract.is_some())?;
+        let outgoing = outbound(wire.ingress[number], contract.is_some())?;
         let cutter = Cutter { channel: number as u32, message_bytes, payload };
         let is_tuned = setup.stack == Stack::TunedUdp && contract.is_some();
         let paced = is_tuned && !(number == 0 && setup.attack.violates());

@@ -415,7 +415,6 @@ fn produce(
     }
     let known = sender.counters();
     let (counters, ended) = match (sender.close(), ended) {
-        (Ok((counters, _)), None) => (counters, None),
         (Ok((counters, _)), ended) => (counters, ended),
         (Err(error), ended) => (known, ended.or_else(|| Some(error.to_string()))),
     };

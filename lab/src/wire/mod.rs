@@ -158,8 +158,8 @@ pub struct WireFigures {
 /// A running wire. Dropping it stops it.
 #[derive(Debug)]
 pub struct Wire {
-    /// Of the targets, then the foreign one.
-    ingress: Vec<SocketAddr>,
+    /// The addresses to which clients of each route send, in the order of the targets; and the [`foreign`](Self::foreign) one.
+    pub ingress: Vec<SocketAddr>,
     /// Rings once it is to stop.
     stop: Arc<Wake>,
     thread: Option<JoinHandle<WireFigures>>,
@@ -211,14 +211,6 @@ impl Wire {
             .spawn(move || running.run(priority))
             .map_err(Error::system("starting the wire's thread"))?;
         Ok(Self { ingress, stop, thread: Some(thread) })
-    }
-
-    /// The address to which clients of the route to `targets[route]` send.
-    ///
-    /// # Panics
-    /// If there is no such route.
-    pub fn ingress(&self, route: usize) -> SocketAddr {
-        self.ingress[route]
     }
 
     /// The address to which unknown peers send that share the bottleneck: the last route, whose packets end in a sink behind it.

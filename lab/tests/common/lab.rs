@@ -60,7 +60,7 @@ impl Lab {
             devices: Devices::Whole,
         };
         let hosts = Hosts::new()?;
-        wire.join(hosts.namespaces())?;
+        wire.join(hosts.namespaces.each_ref())?;
         Ok(Self(hosts))
     }
 

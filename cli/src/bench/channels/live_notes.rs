@@ -77,7 +77,10 @@ pub(super) fn notes(ran: &FinishedRun<'_>, common: Vec<String>) -> Vec<String> {
     ];
     notes.extend(common);
     match experiment {
-        Experiment::Guarantee => notes.push(guarantee(ran)),
+        Experiment::Guarantee => notes.push(format!(
+            "Best effort levels off where the link is full: the real-time channels leave {} KiB/s of it.",
+            count(ran.left / KIB)
+        )),
         Experiment::Violation => notes.push(
             "What channel 0 offers beyond its contract is refused at the sending host, and counted as dropped: it alone pays for its \
              violation."
@@ -148,13 +151,6 @@ fn disturbances(ran: &FinishedRun<'_>) -> String {
         ran.costs.platform.interference.within(Duration::ZERO),
         count(all),
         count(late),
-    )
-}
-
-fn guarantee(ran: &FinishedRun<'_>) -> String {
-    format!(
-        "Best effort levels off where the link is full: the real-time channels leave {} KiB/s of it.",
-        count(ran.left / KIB)
     )
 }
 

@@ -29,7 +29,10 @@ pub(super) fn notes<'a>(
     ];
     match experiment {
         Experiment::Guarantee => notes.extend(guarantee()),
-        Experiment::Violation => notes.push(violation()),
+        Experiment::Violation => notes.push(
+            "What channel 0 offers beyond its contract finds its message queue full and is dropped: it alone pays for its violation."
+                .to_owned(),
+        ),
         Experiment::Preemption => notes.extend(preemption(rows, &bounds(admitted(Preemption::MessageBoundary)))),
     }
     notes
@@ -54,11 +57,6 @@ fn guarantee() -> [String; 2] {
          a message and dropping it take no processor time here."
             .to_owned(),
     ]
-}
-
-fn violation() -> String {
-    "What channel 0 offers beyond its contract finds its message queue full and is dropped: it alone pays for its violation."
-        .to_owned()
 }
 
 fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {

@@ -46,7 +46,6 @@ fn beside(background: bool) -> String {
 const BATCH: u32 = 200;
 
 /// What all upcalls have in common.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UpcallDefaults {
     processes: u64,
     /// That all take together, in thousandths of the processor.
