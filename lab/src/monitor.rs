@@ -61,24 +61,14 @@ pub struct Row {
     pub samples: Vec<u64>,
 }
 
-/// The result.
-pub struct Report {
-    /// By case, and for each in the order of [`PROTOCOLS`].
-    pub rows: Vec<Row>,
-}
-
-impl Report {
-    /// The median of a row, ns; `None` if there is none.
-    pub fn median(&self, case: &str, protocol: &str) -> Option<u64> {
-        let row = self.rows.iter().find(|row| row.case == case && row.protocol == protocol)?;
+/// The part of the contended lock's cost that a protocol removes, beside `other`, in ppm; `None` if that costs nothing.
+pub fn removed(rows: &[Row], protocol: &str, other: &str) -> Option<u64> {
+    let median = |protocol| {
+        let row = rows.iter().find(|row| row.case == "contended" && row.protocol == protocol)?;
         quantile(&row.samples, 500_000)
-    }
-
-    /// The part of the contended lock's cost that a protocol removes, beside `other`, in ppm; `None` if that costs nothing.
-    pub fn removed(&self, protocol: &str, other: &str) -> Option<u64> {
-        let [cost, whole] = [protocol, other].map(|protocol| self.median("contended", protocol));
-        (whole?.saturating_sub(cost?) * 1_000_000).checked_div(whole?)
-    }
+    };
+    let [cost, whole] = [protocol, other].map(median);
+    (whole?.saturating_sub(cost?) * 1_000_000).checked_div(whole?)
 }
 
 /// The state that is shared by a thread that waits to be asked and the one that asks it.
@@ -132,15 +122,15 @@ fn work() {
     }
 }
 
-/// Runs all cases under all protocols, in rounds, until `span` is over. `progress` is told how much of how much is, ns.
+/// Runs all cases under all protocols, in rounds, until `span` is over: a row for each, by case, and for each in the order of [`PROTOCOLS`]. `progress` is told how much of how much is, ns.
 ///
 /// # Errors
 /// SCHED_FIFO or the protocols are not available here.
-pub fn run(span: Duration, progress: impl FnMut(u64, u64) + Send) -> Result<Report, Error> {
+pub fn run(span: Duration, progress: impl FnMut(u64, u64) + Send) -> Result<Vec<Row>, Error> {
     apart(|| rounds(span, progress))
 }
 
-fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Vec<Row>, Error> {
     if let Some(&processor) = sys::processors().first() {
         sys::pin(processor).map_err(Error::system("a processor of its own"))?;
     }
@@ -161,7 +151,7 @@ fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, 
         owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress)
     })?;
     rows.iter_mut().for_each(|row| row.samples.sort_unstable());
-    Ok(Report { rows })
+    Ok(rows)
 }
 
 /// The owner's part: has the others started, and takes the samples.

@@ -4,7 +4,7 @@
 
 use laxity_core::units::Duration;
 use laxity_lab::figures::quantile;
-use laxity_lab::monitor::{self, BETWEEN, CASES, PROTOCOLS, Report, Row};
+use laxity_lab::monitor::{self, BETWEEN, CASES, PROTOCOLS, Row};
 use serde_json::{Value, json};
 
 use super::shown::{Outcome, by_percent, with_bar};
@@ -20,8 +20,8 @@ const LEAST_REMOVED: u64 = 700_000;
 
 /// Runs it; the ceiling has to remove what it is for.
 pub(super) fn run(duration: Duration) -> Result<Outcome, Failure> {
-    let report = with_bar("{percent} %", |progress| monitor::run(duration, progress))?;
-    let removed = report.removed("ceiling-held", "inheritance");
+    let rows = with_bar("{percent} %", |progress| monitor::run(duration, progress))?;
+    let removed = monitor::removed(&rows, "ceiling-held", "inheritance");
     let is_met = removed.is_some_and(|removed| removed >= LEAST_REMOVED);
     let said = removed.map_or_else(|| NONE.to_owned(), |ppm| format!("{} %", ppm / 10_000));
     let broken =
@@ -33,17 +33,17 @@ pub(super) fn run(duration: Duration) -> Result<Outcome, Failure> {
         ),
         json: json!({
             "between_ns": BETWEEN,
-            "rows": report.rows.iter().map(row).collect::<Value>(),
+            "rows": rows.iter().map(row).collect::<Value>(),
             "removed_ppm": removed,
             "least_removed_ppm": LEAST_REMOVED,
             "met": is_met,
         }),
         tables: format!(
             "{}\nA contended lock costs {said} less where its owner holds the ceiling already than with inheritance.",
-            table(&report)
+            table(&rows)
         ),
         legend: names(PROTOCOLS),
-        diagrams: diagrams(&report),
+        diagrams: diagrams(&rows),
         broken: (!is_met).then_some(broken).into_iter().collect(),
         ..Outcome::default()
     })
@@ -62,7 +62,7 @@ fn row(row: &Row) -> Value {
 }
 
 /// For people.
-fn table(report: &Report) -> String {
+fn table(rows: &[Row]) -> String {
     let nanos = |row: &Row, ppm| span(quantile(&row.samples, ppm).map(Duration::from_nanos));
     let columns: &[Column<'_, &Row>] = &[
         ("case", &|row| if row.protocol == PROTOCOLS[0] { row.case.to_owned() } else { String::new() }),
@@ -72,13 +72,13 @@ fn table(report: &Report) -> String {
         ("p99", &|row| nanos(row, 990_000)),
         ("longest", &|row| nanos(row, 1_000_000)),
     ];
-    table::table(columns, 2.., report.rows.iter())
+    table::table(columns, 2.., rows)
 }
 
 /// The three cases side by side, each from its quickest to its longest sample.
-fn diagrams(report: &Report) -> Vec<Diagram> {
+fn diagrams(all: &[Row]) -> Vec<Diagram> {
     let diagram = |case: &&str| {
-        let rows = report.rows.iter().filter(|row| row.case == *case).enumerate();
+        let rows = all.iter().filter(|row| row.case == *case).enumerate();
         let lines = rows.map(|(class, row)| by_percent(class, |ppm| quantile(&row.samples, ppm)));
         Diagram::of_lines(*case, ("samples, %", 1), ("ns", 1), 0, lines)
     };

@@ -132,11 +132,9 @@ fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
 
 /// Every round, for the report.
 fn rounds(report: &Report) -> String {
-    let of_row = |row: &Row| {
-        let turns = (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.path, round.to_string(), turn.clone()));
-        turns.collect::<Vec<_>>()
-    };
-    shown(report.rows.iter().flat_map(of_row))
+    shown(report.rows.iter().flat_map(|row| {
+        (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.path, round.to_string(), turn.clone()))
+    }))
 }
 
 /// The distribution, and round by round what a disturbance does to all paths and what lies between them.

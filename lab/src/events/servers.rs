@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::MESSAGE_BYTES;
 use crate::error::Error;
-use crate::sys::{or_nothing, posix_aio, signals, uring};
+use crate::sys::{or_nothing, signals, uring};
 
 /// The server that answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
@@ -85,7 +85,7 @@ impl Server {
         match self.wait(socket)? {
             Some(wait) => echo(socket, wait),
             None if self == Self::IoUring => uring::echo(socket, MESSAGE_BYTES),
-            None => posix_aio::echo(socket, MESSAGE_BYTES),
+            None => signals::echo_by_aio(socket, MESSAGE_BYTES),
         }
     }
 }

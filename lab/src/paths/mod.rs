@@ -248,11 +248,11 @@ fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigu
     let before = to.round_trips.len();
     to.lost += drive::round_trips(manner, SLICE, [a, b], &mut to.round_trips)?;
     to.medians.extend(median(to.round_trips[before..].to_vec()));
-    let _ = sys::wait(&[], Some(REST));
+    let _ = sys::wait(&mut [], Some(REST));
     let DirectionFigures { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
     to.packets_s.push(packets_s);
     to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
-    let _ = sys::wait(&[], Some(REST));
+    let _ = sys::wait(&mut [], Some(REST));
     Ok(())
 }
 

@@ -5,7 +5,6 @@
 pub mod bare_udp;
 pub mod bare_xdp;
 pub mod namespace;
-pub(crate) mod posix_aio;
 pub(crate) mod signals;
 pub(crate) mod stamped;
 pub(crate) mod uring;

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::zeroed;
+use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -20,19 +21,19 @@ struct DescriptorOwner {
 }
 
 /// A queued signal of this crate that the calling thread blocks and takes by itself.
-pub(super) struct Signal {
-    pub(super) number: libc::c_int,
+struct Signal {
+    number: libc::c_int,
     set: libc::sigset_t,
 }
 
 /// Signals that a descriptor sends, and those of POSIX AIO.
-pub(super) enum SignalKind {
+enum SignalKind {
     Descriptor = 1,
     PosixAio = 2,
 }
 
 impl Signal {
-    pub(super) fn blocked(of: SignalKind) -> io::Result<Self> {
+    fn blocked(of: SignalKind) -> io::Result<Self> {
         let number = libc::SIGRTMIN() + of as libc::c_int;
         // SAFETY: a set of signals is plain data, for which zero is a value; sigemptyset makes it one of libc's.
         let mut set: libc::sigset_t = unsafe { zeroed() };
@@ -46,7 +47,7 @@ impl Signal {
     }
 
     /// Waits for the next one, or for less: the caller looks whether there is what it waits for.
-    pub(super) fn wait(&self) {
+    fn wait(&self) {
         // SAFETY: the set is valid for the length of the call; nothing of the signal is asked for.
         unsafe { libc::sigwaitinfo(&raw const self.set, ptr::null_mut()) };
     }
@@ -85,4 +86,53 @@ pub(crate) fn of_descriptor(socket: BorrowedFd<'_>) -> io::Result<impl FnMut() -
         }
         Ok(())
     })
+}
+
+/// Sends back each datagram of `bytes` bytes that comes to a socket that blocks, until one of another length comes. By POSIX AIO, as glibc has it: a thread of the library reads, and a signal
+/// tells that it has. The signal was [reserved](reserve).
+///
+/// # Errors
+/// The kernel's or the library's.
+pub(crate) fn echo_by_aio(socket: &UdpSocket, bytes: usize) -> io::Result<()> {
+    let signal = Signal::blocked(SignalKind::PosixAio)?;
+    // One more, so that a longer datagram is seen to be that.
+    let mut message = vec![0u8; bytes + 1].into_boxed_slice();
+    // SAFETY: an aiocb is plain data, for which zero is a value.
+    let mut request: Box<libc::aiocb> = Box::new(unsafe { zeroed() });
+    request.aio_fildes = socket.as_raw_fd();
+    request.aio_buf = message.as_mut_ptr().cast();
+    request.aio_nbytes = message.len();
+    request.aio_sigevent.sigev_notify = libc::SIGEV_SIGNAL;
+    request.aio_sigevent.sigev_signo = signal.number;
+    let request = Box::into_raw(request);
+    let echoed = loop {
+        // SAFETY: request and message stay where they are until the read is over, which is waited for below; no other read has them.
+        if unsafe { libc::aio_read(request) } != 0 {
+            break Err(io::Error::last_os_error());
+        }
+        let error = loop {
+            // SAFETY: the request is one that was submitted.
+            match unsafe { libc::aio_error(request) } {
+                libc::EINPROGRESS => signal.wait(),
+                error => break error,
+            }
+        };
+        // SAFETY: the request is over, and this is the only call that asks what it returned.
+        let returned = unsafe { libc::aio_return(request) };
+        if error == libc::ECONNREFUSED {
+            continue;
+        }
+        match usize::try_from(returned) {
+            Ok(found) if found == bytes => {
+                if let Err(error) = socket.send(&message[..bytes]) {
+                    break Err(error);
+                }
+            }
+            Ok(_) => break Ok(()),
+            Err(_) => break Err(io::Error::from_raw_os_error(error)),
+        }
+    };
+    // SAFETY: it came from a box, and no read goes on.
+    drop(unsafe { Box::from_raw(request) });
+    echoed
 }

@@ -152,7 +152,17 @@ pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Err
             let whole = (span + Duration::from_secs(2)) * Scheme::VARIANTS.len() as u64;
             let _hogs = has_background.then(|| background(HOGS, processor, whole)).transpose()?;
             let found = turns.round(number, Scheme::VARIANTS.len(), |at| {
-                one(Scheme::VARIANTS[at], utilisation, has_background, &tasks, processor, span)
+                let (scheme, background) = (Scheme::VARIANTS[at], has_background);
+                let row =
+                    |upcalls, accepted, reason| Row { utilisation, background, scheme, accepted, upcalls, reason };
+                if scheme == Scheme::Upcalls {
+                    let (upcalls, note) = by_upcalls(&tasks, processor, span)?;
+                    return Ok((row(upcalls, Some(true), None), note));
+                }
+                Ok(match on_threads(scheme, &tasks, processor, span) {
+                    Ok(seen) => (row(seen, None, None), None),
+                    Err(error) => (row(Vec::new(), None, Some(error.to_string())), None),
+                })
             })?;
             for (row, note) in found {
                 rows.push(row);
@@ -193,27 +203,7 @@ fn refused(tasks: &[Task], processor: Option<usize>) -> Result<Option<laxity::Er
     }
 }
 
-/// One scheme; and what is to be said of it.
-fn one(
-    scheme: Scheme,
-    utilisation: u64,
-    background: bool,
-    tasks: &[Task],
-    processor: Option<usize>,
-    span: Duration,
-) -> Result<(Row, Option<String>), Error> {
-    let row = |upcalls, accepted, reason| Row { utilisation, background, scheme, accepted, upcalls, reason };
-    if scheme == Scheme::Upcalls {
-        let (upcalls, note) = by_upcalls(tasks, processor, span)?;
-        return Ok((row(upcalls, Some(true), None), note));
-    }
-    Ok(match on_threads(scheme, tasks, processor, span) {
-        Ok(seen) => (row(seen, None, None), None),
-        Err(error) => (row(Vec::new(), None, Some(error.to_string())), None),
-    })
-}
-
-/// The upcalls, for `span`.
+/// The upcalls, for `span`; and what is to be said of them.
 fn by_upcalls(
     tasks: &[Task],
     processor: Option<usize>,

@@ -96,19 +96,15 @@ impl WireConfig {
     }
 
     fn validate(&self) -> Result<(), Error> {
-        let range = |what, found: usize, least: usize, most: usize, expected| {
-            if (least..=most).contains(&found) { Ok(()) } else { Err(Error::setup(what, found, expected)) }
+        let up_to = |what, found: usize, most: usize, expected| {
+            (1..=most).contains(&found).then_some(()).ok_or_else(|| Error::setup(what, found, expected))
         };
-        range("queue_packets", self.queue_packets, 1, 100_000, "1 to 100000")?;
-        range("packet_bytes", self.packet_bytes, 1, 65_507, "1 to 65507")?;
-        let routes = self.targets.len() + 1;
-        range("the number of routes", routes, 1, MAX_ROUTES, "1 to 7, the foreign one included")?;
-        match self.targets.iter().find(|target| !target.ip().is_loopback()) {
-            Some(target) => {
-                Err(Error::usage(format!("{target} is not a loopback address: the wire stays on this host")))
-            }
-            None => Ok(()),
-        }
+        up_to("queue_packets", self.queue_packets, 100_000, "1 to 100000")?;
+        up_to("packet_bytes", self.packet_bytes, 65_507, "1 to 65507")?;
+        up_to("the number of routes", self.targets.len() + 1, MAX_ROUTES, "1 to 7, the foreign one included")?;
+        let far = self.targets.iter().find(|target| !target.ip().is_loopback());
+        let told = |target| format!("{target} is not a loopback address: the wire stays on this host");
+        far.map_or(Ok(()), |target| Err(Error::usage(told(target))))
     }
 }
 
