@@ -26,7 +26,7 @@ use crate::source::{Source, seed_of};
 use crate::stack::{
     self, Assembly, Inlet, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
 };
-use crate::timing::{self, FlagGuard};
+use crate::timing::{self, Finally, FlagGuard};
 use crate::wire::WireFigures;
 use crate::workload::{self, Checker, MESSAGE_BYTES, Workload, WorkloadRow, Writer};
 
@@ -119,7 +119,7 @@ pub fn run(
     if workload.experiment().is_some() && setup.stack != Stack::Laxity {
         return Err(Error::setup("the stack", setup.stack, "laxity, which the experiments are about"));
     }
-    let _memory = UnlockGuard;
+    let _memory = Finally(|| _ = rustix::mm::munlockall());
     // Every stack has the deadlines that Laxity can have here. The experiments have hosts of their own kind, which say themselves.
     let (rows, mut notes) = match workload.experiment() {
         Some(_) => (workload.rows(), Vec::new()),
@@ -192,7 +192,7 @@ pub fn run(
 /// # Errors
 /// Whatever the system refuses.
 pub fn host_status(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<HostStatus, Error> {
-    let _memory = UnlockGuard;
+    let _memory = Finally(|| _ = rustix::mm::munlockall());
     Ok(Host::start(stack::laxity::config(costs, realtime, keep_awake))?.status().clone())
 }
 
@@ -478,14 +478,5 @@ impl ChannelRecords {
             samples: recorder.samples.kept,
             contract,
         })
-    }
-}
-
-/// Unlocks the process's memory when it goes.
-struct UnlockGuard;
-
-impl Drop for UnlockGuard {
-    fn drop(&mut self) {
-        let _ = rustix::mm::munlockall();
     }
 }

@@ -33,6 +33,15 @@ impl Drop for FlagGuard<'_> {
     }
 }
 
+/// Calls it when it is dropped: also if its thread panics.
+pub(crate) struct Finally<F: FnMut()>(pub(crate) F);
+
+impl<F: FnMut()> Drop for Finally<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
 /// Calls it in a thread of its own, so that the caller stays what it is.
 pub(crate) fn apart<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| joined(scope.spawn(work)))

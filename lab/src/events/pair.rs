@@ -17,7 +17,7 @@ use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::is_nothing;
-use crate::timing::{FlagGuard, joined};
+use crate::timing::{Finally, FlagGuard, joined};
 
 /// Messages at the beginning of a turn, before anything competes, whose time is not counted.
 const WARM_UP: u64 = 16;
@@ -117,7 +117,15 @@ impl Pair {
                     serve(socket)
                 })
             });
-            let ends = served.as_ref().map(|_| EndOfTurn { socket, over });
+            let end = move || {
+                while !over.load(Ordering::Acquire) {
+                    // It is no message. More than once, for it may be lost.
+                    let _ = socket.send(&[0]);
+                    let _ = sys::wait(&mut [], Some(Duration::from_millis(1)));
+                }
+            };
+            // A server with a socket.
+            let ends = served.as_ref().map(|_| Finally(end));
             let asked = scope.spawn(move || {
                 let _ends = ends;
                 manner.take();
@@ -138,23 +146,6 @@ impl Pair {
         match self.serving {
             ServingEnd::Socket(_) => None,
             ServingEnd::Handler { channels, .. } => Some(channels.close(notes)),
-        }
-    }
-}
-
-/// Ends a turn of a server with a socket when it is dropped: also if the client panics.
-struct EndOfTurn<'a> {
-    socket: &'a UdpSocket,
-    /// The server has ended.
-    over: &'a AtomicBool,
-}
-
-impl Drop for EndOfTurn<'_> {
-    fn drop(&mut self) {
-        while !self.over.load(Ordering::Acquire) {
-            // It is no message. More than once, for it may be lost.
-            let _ = self.socket.send(&[0]);
-            let _ = sys::wait(&mut [], Some(Duration::from_millis(1)));
         }
     }
 }

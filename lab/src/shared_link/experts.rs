@@ -15,6 +15,7 @@ use crate::stack::datagram::{
     Assembler, Cutter, DatagramSource, HEADER_BYTES, Receiver, ReceivingSocket, Sender, SendingSocket,
 };
 use crate::stack::{Inlet, ReadyChannel, ReceivedCounts};
+use crate::timing::Finally;
 use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, WorkloadRow};
 
 /// The major number of the classes.
@@ -34,15 +35,6 @@ const OF_OTHERS: u32 = 0x30;
 const FIRST_BAND: u32 = 6;
 /// Bytes of the headers of UDP, IPv4 and Ethernet, as the kernel counts a packet.
 const HEADERS: u64 = 42;
-
-/// Takes the disciplines away again when it goes.
-pub(super) struct DisciplineGuard<'a>(&'a Network);
-
-impl Drop for DisciplineGuard<'_> {
-    fn drop(&mut self) {
-        let _ = self.0.hosts.run(0, || each(&["tc qdisc del dev a0 root"]));
-    }
-}
 
 /// The commands of a set-up, for streams with these contracts and packets of at most so much payload.
 pub(super) fn commands(stack: Stack, rows: &[WorkloadRow], payload: usize) -> Vec<String> {
@@ -89,15 +81,15 @@ pub(super) fn wire_bytes(message: u32, payload: u32) -> u64 {
     u64::from(message) + u64::from(message.div_ceil(payload)) * (HEADERS + HEADER_BYTES as u64)
 }
 
-/// Sets the queues up, and opens sockets for the streams and for best effort.
-pub(super) fn open<'a>(
-    network: &'a Network,
+/// Sets the queues up, and opens sockets for the streams and for best effort. What comes with these takes the queues away again when it goes.
+pub(super) fn open(
+    network: &Network,
     stack: Stack,
     rows: &[WorkloadRow],
     payload: usize,
     best_effort: &Arc<AtomicU64>,
-) -> Result<(Vec<ReadyChannel>, DisciplineGuard<'a>), Error> {
-    let set_up = DisciplineGuard(network);
+) -> Result<(Vec<ReadyChannel>, Finally<impl FnMut()>), Error> {
+    let set_up = Finally(|| _ = network.hosts.run(0, || each(&["tc qdisc del dev a0 root"])));
     network.hosts.run(0, || each(&commands(stack, rows, payload)))?;
     let most = HEADER_BYTES + payload;
     let contracts = rows.iter().map(|row| (row.name.clone(), Some(row.contract)));
