@@ -146,56 +146,46 @@ fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Vec<Row>
         .collect();
     let (wants, between, over) =
         (locks.iter().map(|_| Request::default()).collect::<Vec<_>>(), Request::default(), AtomicBool::new(false));
-    thread::scope(|scope| {
+    // The owner's part: has the others started, and takes the samples.
+    thread::scope(|scope| -> Result<(), Error> {
         let _over = FlagGuard(&over);
-        owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress)
+        let mut urgent = Vec::new();
+        for (lock, wants) in locks.iter().zip(&wants) {
+            let takes = move || {
+                let _owned = lock.lock();
+                now().as_nanos()
+            };
+            urgent.push(served(scope, URGENT, wants, &over, takes)?);
+        }
+        let computes = || {
+            let until = now() + BETWEEN;
+            while now() < until {}
+            now().as_nanos()
+        };
+        let middle = served(scope, MIDDLE, &between, &over, computes)?;
+        let begin = now();
+        for round in 0.. {
+            for (case, name) in CASES.into_iter().enumerate() {
+                for place in 0..PROTOCOLS.len() {
+                    let which = (place + round) % PROTOCOLS.len();
+                    let own = if PROTOCOLS[which] == "ceiling-held" { URGENT } else { OWNER };
+                    sys::real_time(own).map_err(Error::system("another priority"))?;
+                    let wants = (&wants[which], &urgent[which]);
+                    let turn = Turn { lock: &locks[which], wants, between: (&between, &middle) };
+                    let samples = &mut rows[case * PROTOCOLS.len() + which].samples;
+                    samples.extend((0..SAMPLES[case]).map(|_| turn.sample(name)));
+                }
+            }
+            let passed = now().since(begin);
+            progress(passed.as_nanos(), span.as_nanos());
+            if passed >= span {
+                break;
+            }
+        }
+        Ok(())
     })?;
     rows.iter_mut().for_each(|row| row.samples.sort_unstable());
     Ok(rows)
-}
-
-/// The owner's part: has the others started, and takes the samples.
-fn owner<'scope>(
-    scope: &'scope Scope<'scope, '_>,
-    span: Duration,
-    (locks, wants, between, over): (&'scope [PriorityLock<()>], &'scope [Request], &'scope Request, &'scope AtomicBool),
-    rows: &mut [Row],
-    progress: &mut impl FnMut(u64, u64),
-) -> Result<(), Error> {
-    let mut urgent = Vec::new();
-    for (lock, wants) in locks.iter().zip(wants) {
-        let takes = move || {
-            let _owned = lock.lock();
-            now().as_nanos()
-        };
-        urgent.push(served(scope, URGENT, wants, over, takes)?);
-    }
-    let computes = || {
-        let until = now() + BETWEEN;
-        while now() < until {}
-        now().as_nanos()
-    };
-    let middle = served(scope, MIDDLE, between, over, computes)?;
-    let begin = now();
-    for round in 0.. {
-        for (case, name) in CASES.into_iter().enumerate() {
-            for place in 0..PROTOCOLS.len() {
-                let which = (place + round) % PROTOCOLS.len();
-                let own = if PROTOCOLS[which] == "ceiling-held" { URGENT } else { OWNER };
-                sys::real_time(own).map_err(Error::system("another priority"))?;
-                let wants = (&wants[which], &urgent[which]);
-                let turn = Turn { lock: &locks[which], wants, between: (between, &middle) };
-                let samples = &mut rows[case * PROTOCOLS.len() + which].samples;
-                samples.extend((0..SAMPLES[case]).map(|_| turn.sample(name)));
-            }
-        }
-        let passed = now().since(begin);
-        progress(passed.as_nanos(), span.as_nanos());
-        if passed >= span {
-            break;
-        }
-    }
-    Ok(())
 }
 
 /// Starts a thread of that priority that serves a request, on the calling thread's processor.

@@ -23,7 +23,18 @@ pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
     let of_rows = report.rows.iter().flat_map(|row| row.notes.iter().map(move |note| format!("{}: {note}", row.link)));
     Ok(Outcome {
         title: "A flood of unknown peers",
-        conditions: conditions(&report, span),
+        conditions: format!(
+            "A guaranteed channel (1,000 bytes every {}) and best effort (every {}) to host b, {span} each; unknown peers send datagrams of \
+             {} bytes to its port; host b has {}",
+            livelock::INTERVAL,
+            livelock::BEST_EFFORT_INTERVAL,
+            livelock::FLOOD_BYTES,
+            if report.has_own_processor {
+                "one processor, all other programs another"
+            } else {
+                "the processor of all other programs"
+            }
+        ),
         json: json!({
             "flood_packet_bytes": livelock::FLOOD_BYTES,
             // Whether host b had a processor to itself.
@@ -65,22 +76,6 @@ fn row(row: &Row) -> Value {
         "packet_cost_ns": row.packet_cost,
         "notes": row.notes,
     })
-}
-
-/// Under which it ran, in a line.
-fn conditions(report: &Report, span: Duration) -> String {
-    format!(
-        "A guaranteed channel (1,000 bytes every {}) and best effort (every {}) to host b, {span} each; unknown peers send datagrams of \
-         {} bytes to its port; host b has {}",
-        livelock::INTERVAL,
-        livelock::BEST_EFFORT_INTERVAL,
-        livelock::FLOOD_BYTES,
-        if report.has_own_processor {
-            "one processor, all other programs another"
-        } else {
-            "the processor of all other programs"
-        }
-    )
 }
 
 /// Of a processor.

@@ -136,15 +136,12 @@ fn manner(setup: &Setup, notes: &mut Vec<String>) -> ThreadsSetup {
     ThreadsSetup { ends: processors.map(|processor| ThreadSetup { processor, priority }), spins: setup.spins }
 }
 
-type OverXdp = LaxityEnd<Xdp, KernelFrames>;
-type OverUdp = LaxityEnd<Udp, HeapFrames>;
-
 /// Both ends of all paths.
 struct PathEnds {
     bare_xdp: [BareXdp; 2],
-    laxity_xdp: [OverXdp; 2],
+    laxity_xdp: [LaxityEnd<Xdp, KernelFrames>; 2],
     bare_udp: [BareUdp; 2],
-    laxity_udp: [OverUdp; 2],
+    laxity_udp: [LaxityEnd<Udp, HeapFrames>; 2],
 }
 
 fn both<T: Send>(
@@ -188,7 +185,7 @@ impl PathEnds {
             self.turn(path, manner, &mut PathFigures::default()).map_err(Error::system(name))?;
         }
         // Its counters are read ten times in a second.
-        while now().since(begin) < LIMIT && !self.laxity_xdp.iter().all(takes_the_fast_path) {
+        while now().since(begin) < LIMIT && self.laxity_xdp.iter().any(|end| end.link.status().early().taken == 0) {
             let mut ignored = PathFigures::default();
             self.turn(1, manner, &mut ignored).map_err(Error::system(PATHS[1]))?;
         }
@@ -238,10 +235,6 @@ impl PathEnds {
         }
         notes
     }
-}
-
-fn takes_the_fast_path(end: &OverXdp) -> bool {
-    end.link.status().early().taken > 0
 }
 
 fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigures) -> io::Result<()> {

@@ -18,7 +18,7 @@ use crate::conditions::{APPLICATION_PRIORITY, HostConditions, ThreadSetup, both_
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts};
-use crate::roundtrip::{Channel, StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
+use crate::roundtrip::{StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
 use crate::timing::{FlagGuard, joined};
 use crate::workload::real_time;
 
@@ -122,7 +122,12 @@ impl Pair {
                 notes.extend(started.status().notes.iter().map(|note| format!("{path}, {end}: {note}")));
                 hosts.push(started);
             }
-            let ([requests, answers], _) = channels(path, notes, &hosts[0], &hosts[1])?;
+            let bytes = MESSAGE_BYTES as u64;
+            let spec = |interval, burst| real_time(bytes, bytes, interval, burst, DEADLINE);
+            let requests = |interval| connect(&hosts[0], &hosts[1], "requests", spec(interval, 1)?);
+            // An answer that follows one that was late waits for nothing.
+            let answers = |interval| connect(&hosts[1], &hosts[0], "answers", spec(interval, 2)?);
+            let ([requests, answers], _) = with_shortest_interval(path, notes, requests, answers)?;
             let (asks, answers) = ends(requests, answers);
             let (client, server) = (EchoEnd::Laxity(asks), EchoEnd::Laxity(answers));
             return Ok(Self { path, client, server, manners, bulk, _hosts: hosts, steered: None, lab });
@@ -195,21 +200,6 @@ fn streams(path: &str, is_real_time: bool) -> Vec<Stream> {
         _ => return Vec::new(),
     };
     vec![Stream { name: "echo", port: ECHO_PORT, priority, policing: None }]
-}
-
-/// A channel in each direction, and the interval of their contracts: the shortest that is granted.
-fn channels(
-    path: &str,
-    notes: &mut Vec<String>,
-    client: &Host,
-    server: &Host,
-) -> Result<([Channel; 2], Duration), Error> {
-    let bytes = MESSAGE_BYTES as u64;
-    let spec = |interval, burst| real_time(bytes, bytes, interval, burst, DEADLINE);
-    let requests = |interval| connect(client, server, "requests", spec(interval, 1)?);
-    // An answer that follows one that was late waits for nothing.
-    let answers = |interval| connect(server, client, "answers", spec(interval, 2)?);
-    with_shortest_interval(path, notes, requests, answers)
 }
 
 /// Asks, one request behind the other, until `span` is over or there are [`SAMPLES`].

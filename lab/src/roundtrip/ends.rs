@@ -423,7 +423,7 @@ pub(crate) fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> 
 }
 
 /// A channel's ends.
-pub(crate) type Channel = (Sender, Receiver);
+type Channel = (Sender, Receiver);
 
 /// Opens channels there and back with longer and longer intervals of their contracts, until both are granted; the interval, which `name` is told of among `notes` if it is not the least that there is.
 pub(crate) fn with_shortest_interval(

@@ -46,7 +46,7 @@ use crate::hosts::Hosts;
 use crate::timing::{self, joined};
 use crate::turns::Turns;
 use ends::Pair;
-pub(crate) use ends::{Channel, StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
+pub(crate) use ends::{StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
 pub use throughput::{Stream, Throughput, ThroughputRow, throughput};
 
 /// The paper's comparison: where the stack is `[nps §5.2]`. None of them spins: on the one processor that a host has here an executive cannot.

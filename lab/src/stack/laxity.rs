@@ -107,15 +107,6 @@ struct Sender {
     end: Option<String>,
 }
 
-impl Sender {
-    /// The cause if a channel that keeps its contract has no room: the platform's if it took more than it may since
-    /// there was room last.
-    fn blame(&mut self) {
-        let excused = self.host.gaps().count > self.gaps;
-        *(if excused { &mut self.no_room.platform } else { &mut self.no_room.laxity }) += 1;
-    }
-}
-
 impl Outlet for Sender {
     fn send(&mut self, message: &[u8], _: Option<Instant>, stop: &AtomicBool) {
         let keeps = self.manner == FullQueuePolicy::Keeps;
@@ -138,7 +129,9 @@ impl Outlet for Sender {
                 }
                 Err(error @ (LaxityError::Violation(_) | LaxityError::WouldBlock)) => {
                     match self.manner {
-                        FullQueuePolicy::Keeps => self.blame(),
+                        // The platform's if it took more than it may since there was room last.
+                        FullQueuePolicy::Keeps if self.host.gaps().count > self.gaps => self.no_room.platform += 1,
+                        FullQueuePolicy::Keeps => self.no_room.laxity += 1,
                         FullQueuePolicy::Violates => {
                             self.taken += u64::from(matches!(error, LaxityError::Violation(_)))
                         }

@@ -76,7 +76,7 @@ impl Drop for UnfinishedLab<'_> {
             }
             // Only our own mark: another owner of the name may have one, too.
             let directory = directory(self.lab, *host);
-            let _ = unmark(&directory, namespace);
+            let _ = mark_of(&directory, namespace).and_then(fs::remove_file);
             let _ = fs::remove_dir(&directory);
         }
         let _ = fs::remove_dir(DIRECTORIES);
@@ -254,10 +254,6 @@ fn no_host(name: &str, advice: &str) -> Error {
 fn mark(directory: &Path, namespace: &Namespace) -> io::Result<()> {
     make_directory(directory)?;
     fs::write(mark_of(directory, namespace)?, "")
-}
-
-fn unmark(directory: &Path, namespace: &Namespace) -> io::Result<()> {
-    fs::remove_file(mark_of(directory, namespace)?)
 }
 
 fn is_marked(directory: &Path, namespace: &Namespace) -> io::Result<bool> {
