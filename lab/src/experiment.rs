@@ -8,13 +8,10 @@
 //! The sending host may do without cooperative preemption `[channels Fig. 9]`. Nothing is promised then (docs/adr, 16).
 
 use laxity::{Host, HostConfig, experiments};
-use laxity_core::contract::Contract;
 use laxity_core::processor::Preemption;
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Duration;
 
 use crate::attack::{Attack, EXCESS};
-use crate::source::{Source, seed_of};
-use crate::workload::MESSAGE_BYTES;
 
 /// The time that the sources run before throughput is counted: longer than a period of any channel that keeps its contract.
 pub const WARM_UP: Duration = Duration::from_millis(700);
@@ -44,25 +41,6 @@ impl Experiment {
             0 => self.channel_0_percent,
             _ => 100,
         }
-    }
-
-    /// The source of channel `number`, which is best effort without a contract, and offers `flood` bytes a second more as an attack. `seed` is of the phases; 0 starts all together.
-    pub(crate) fn source(
-        &self,
-        number: usize,
-        contract: Option<Contract>,
-        attack: Attack,
-        flood: u64,
-        seed: u64,
-        start: Instant,
-    ) -> Source {
-        let best_effort = self.best_effort.saturating_add(flood);
-        let source = match contract {
-            Some(contract) => Source::periodic(contract, self.percent(number, attack), start),
-            None if best_effort == 0 => Source::silent(),
-            None => Source::best_effort(MESSAGE_BYTES, BEST_EFFORT_BURST, best_effort, start),
-        };
-        source.in_phase(if seed == 0 { 0 } else { seed_of(seed, number) })
     }
 
     /// The sending host.

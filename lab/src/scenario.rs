@@ -20,7 +20,7 @@ use laxity_link::sys::now;
 use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Hogs, Load, LoadTargets};
 use crate::conditions::APPLICATION_PRIORITY;
 use crate::error::Error;
-use crate::experiment::WARM_UP;
+use crate::experiment::{BEST_EFFORT_BURST, WARM_UP};
 use crate::record::{ArrivedMessage, Recorder, Sample, Samples};
 use crate::source::{Source, seed_of};
 use crate::stack::{
@@ -215,7 +215,14 @@ impl ScenarioPlan<'_> {
         let (Setup { attack, seed, .. }, floods) = (self.setup, self.flood == FloodPath::Through);
         if let Some(experiment) = self.workload.experiment() {
             let flood = if floods { self.left.saturating_mul(EXCESS) } else { 0 };
-            return experiment.source(number, contract, *attack, flood, *seed, self.start);
+            let best_effort = experiment.best_effort.saturating_add(flood);
+            let source = match contract {
+                Some(contract) => Source::periodic(contract, experiment.percent(number, *attack), self.start),
+                None if best_effort == 0 => Source::silent(),
+                None => Source::best_effort(MESSAGE_BYTES, BEST_EFFORT_BURST, best_effort, self.start),
+            };
+            // Seed 0 starts all together.
+            return source.in_phase(if *seed == 0 { 0 } else { seed_of(*seed, number) });
         }
         match contract {
             Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),

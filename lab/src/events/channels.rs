@@ -110,6 +110,36 @@ impl RowChannels {
         Ok((opened, to_client, asks))
     }
 
+    /// Has each message answered with itself on `reply`. If that is watched, the handler tells when it begins; one in the program leaves the message to the application then.
+    pub(super) fn install(
+        &mut self,
+        reply: Sender,
+        server: Server,
+        is_watched: bool,
+    ) -> Result<Option<HandlerWatchPoint>, Error> {
+        if server == Server::LaxityKernel {
+            let (module, notices) = Module::new(if is_watched { WATCHED } else { ECHO })?;
+            self.receiver.on_message(module.handler().replying_on(reply))?;
+            return Ok(is_watched.then(|| HandlerWatchPoint::InKernel(Box::new(notices))));
+        }
+        let entries = is_watched.then(|| Arc::new(HandlerEntries((0..BURST).map(|_| AtomicU64::new(0)).collect())));
+        let handler = match entries.clone() {
+            None => Handler::new(|event| {
+                // What is not sent is counted.
+                let _ = event.reply(event.message());
+                Disposition::Done
+            }),
+            Some(written) => Handler::new(move |event| {
+                let began = now().as_nanos();
+                written.at(event.sequence()).store(began, Ordering::Release);
+                let _ = event.reply(event.message());
+                Disposition::Deliver
+            }),
+        };
+        self.receiver.on_message(handler.replying_on(reply))?;
+        Ok(entries.map(HandlerWatchPoint::InProcess))
+    }
+
     /// The figures of the messages. `notes` are told what the handler did not do.
     pub(super) fn close(self, notes: &mut Vec<String>) -> Figures {
         if let Some(handler) = self.receiver.handler() {
@@ -148,34 +178,4 @@ pub(super) enum HandlerWatchPoint {
     InProcess(Arc<HandlerEntries>),
     /// It says so beside the message.
     InKernel(Box<Notices>),
-}
-
-/// Has each message answered with itself on `reply`. If that is watched, the handler tells when it begins; one in the program leaves the message to the application then.
-pub(super) fn install(
-    channels: &mut RowChannels,
-    reply: Sender,
-    server: Server,
-    is_watched: bool,
-) -> Result<Option<HandlerWatchPoint>, Error> {
-    if server == Server::LaxityKernel {
-        let (module, notices) = Module::new(if is_watched { WATCHED } else { ECHO })?;
-        channels.receiver.on_message(module.handler().replying_on(reply))?;
-        return Ok(is_watched.then(|| HandlerWatchPoint::InKernel(Box::new(notices))));
-    }
-    let entries = is_watched.then(|| Arc::new(HandlerEntries((0..BURST).map(|_| AtomicU64::new(0)).collect())));
-    let handler = match entries.clone() {
-        None => Handler::new(|event| {
-            // What is not sent is counted.
-            let _ = event.reply(event.message());
-            Disposition::Done
-        }),
-        Some(written) => Handler::new(move |event| {
-            let began = now().as_nanos();
-            written.at(event.sequence()).store(began, Ordering::Release);
-            let _ = event.reply(event.message());
-            Disposition::Deliver
-        }),
-    };
-    channels.receiver.on_message(handler.replying_on(reply))?;
-    Ok(entries.map(HandlerWatchPoint::InProcess))
 }

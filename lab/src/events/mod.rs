@@ -44,7 +44,7 @@ use crate::hosts::Hosts;
 use crate::sys::signals;
 use crate::turns::Turns;
 pub use dispatch::{Dispatch, DispatchRow, PARTS, Parts, dispatch};
-use pair::Pair;
+use pair::{Pair, ask};
 pub use servers::Server;
 
 /// Of a message, and of its answer `[events §4]`.
@@ -324,7 +324,10 @@ pub fn run(plan: &Plan, progress: impl FnMut(u64, u64)) -> Result<Report, Error>
                 pairs.iter_mut().filter(|pair| competing.are_beside(pair.priority)).collect();
             let limit = plan.span * 2 + Duration::from_secs(60);
             let found = turns.round(round, beside.len(), |at| {
-                beside[at].turn(&lab, plan, || competing.start(conditions.processors[1], limit))
+                let server = beside[at].server;
+                // What competes begins once the server has answered a few times.
+                let begin = || competing.start(conditions.processors[1], limit);
+                Ok(beside[at].with_ends(&lab, |socket| server.serve(socket), |asking| ask(asking, plan), begin)?.0)
             })?;
             found.into_iter().zip(rows.by_ref()).for_each(|(turn, row)| row.turns.push(turn));
         }

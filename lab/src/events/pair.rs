@@ -10,7 +10,7 @@ use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now};
 
-use super::channels::{HandlerWatchPoint, RowChannels, install};
+use super::channels::{HandlerWatchPoint, RowChannels};
 use super::client::{self, Client};
 use super::{BATCH, Plan, Priority, Server, Turn};
 use crate::conditions::{HostConditions, ThreadSetup};
@@ -66,25 +66,13 @@ impl Pair {
         let (serving, client) = if server.is_laxity() {
             let name = format!("{server} ({priority})");
             let (mut channels, reply, client) = RowChannels::open(lab, conditions, places, name, server, manner)?;
-            let entries = install(&mut channels, reply, server, is_watched)?;
+            let entries = channels.install(reply, server, is_watched)?;
             (ServingEnd::Handler { channels: Box::new(channels), entries }, client)
         } else {
             let opened = lab.on(1, || client::socket(places[1].address, places[0].address));
             (ServingEnd::Socket(opened.map_err(Error::system("a UDP socket"))?), Client::of_datagrams())
         };
         Ok(Self { server, priority, client, serving, manner, places })
-    }
-
-    /// Asks for a turn. Once the server has answered a few times, `begin` starts what goes on beside it, until the turn is over.
-    pub(super) fn turn<G>(
-        &mut self,
-        lab: &Hosts,
-        plan: &Plan,
-        begin: impl FnOnce() -> Result<G, Error>,
-    ) -> Result<Turn, Error> {
-        let server = self.server;
-        let serve = |socket: &UdpSocket| server.serve(socket);
-        Ok(self.with_ends(lab, serve, |asking| ask(asking, plan), begin)?.0)
     }
 
     /// Runs `serve` with the server's socket, if it has one, and `ask`, each on a thread of a turn's manner, until `ask` is over; what they came back with. `begin` is called when `ask` is
@@ -192,7 +180,7 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
 }
 
 /// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
-fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> {
+pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> {
     let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
     for _ in 0..WARM_UP {
         if asking.over.load(Ordering::Acquire) {

@@ -16,8 +16,8 @@ use laxity_link::sys::rings::{self, BindTarget, FrameSupply, Mapping, SendResult
 
 use crate::headers;
 
-/// An address of the link layer.
-type Mac = [u8; 6];
+/// The address of an end at the link layer, and its address of IP with its port.
+type Place = ([u8; 6], SocketAddr);
 
 const CHUNK: usize = 2048;
 const RECEIVE: u32 = 1024;
@@ -60,7 +60,7 @@ impl BareXdp {
     ///
     /// # Errors
     /// The user may not, another program is attached, or the kernel refuses.
-    pub fn open(interface: u32, own: (Mac, SocketAddr), peer: (Mac, SocketAddr), packet: usize) -> io::Result<Self> {
+    pub fn open(interface: u32, own: Place, peer: Place, packet: usize) -> io::Result<Self> {
         let mut bare = Self::new(interface, own, peer, packet, TRANSMIT)?;
         bare.program = Some(attach(interface, &bare.receiver)?);
         Ok(bare)
@@ -71,17 +71,11 @@ impl BareXdp {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn sender(interface: u32, own: (Mac, SocketAddr), peer: (Mac, SocketAddr), packet: usize) -> io::Result<Self> {
+    pub fn sender(interface: u32, own: Place, peer: Place, packet: usize) -> io::Result<Self> {
         Self::new(interface, own, peer, packet, 8 * TRANSMIT)
     }
 
-    fn new(
-        interface: u32,
-        own: (Mac, SocketAddr),
-        peer: (Mac, SocketAddr),
-        packet: usize,
-        transmit: u32,
-    ) -> io::Result<Self> {
+    fn new(interface: u32, own: Place, peer: Place, packet: usize, transmit: u32) -> io::Result<Self> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let (SocketAddr::V4(from), SocketAddr::V4(to)) = (own.1, peer.1) else {
             return Err(invalid("two addresses of IPv4"));
