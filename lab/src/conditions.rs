@@ -7,7 +7,7 @@ use std::thread;
 use laxity_core::figures::Figures;
 use laxity_link::sys;
 
-use crate::timing::{self, FlagGuard, apart, joined};
+use crate::timing::{self, apart, joined, set_at_end};
 
 /// Of the applications' threads where a stack wants them real-time: below Laxity's executive (70) and the wire.
 pub(crate) const APPLICATION_PRIORITY: u8 = 60;
@@ -47,7 +47,7 @@ pub(crate) fn both_ends<A: Send, S: Send>(
             answer(over)
         });
         let asked = scope.spawn(move || {
-            let _over = FlagGuard(over);
+            let _over = set_at_end(over);
             asking.take();
             ask()
         });

@@ -28,7 +28,7 @@ use laxity_link::sys::{self, LockProtocol, PriorityLock, now};
 
 use crate::error::Error;
 use crate::figures::quantile;
-use crate::timing::{FlagGuard, apart};
+use crate::timing::{apart, set_at_end};
 
 /// The protocols, in the order of the rows.
 pub const PROTOCOLS: [&str; 4] = ["plain", "inheritance", "ceiling", "ceiling-held"];
@@ -91,7 +91,7 @@ impl Request {
 
     /// Does `what` whenever it is asked to, until `over`. It returns the time at which it had what it wanted.
     fn serve(&self, over: &AtomicBool, what: impl Fn() -> u64) {
-        let _gone = FlagGuard(&self.gone);
+        let _gone = set_at_end(&self.gone);
         loop {
             while !self.wanted.swap(false, Ordering::Acquire) {
                 if over.load(Ordering::Acquire) {
@@ -148,7 +148,7 @@ fn rounds(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Vec<Row>
         (locks.iter().map(|_| Request::default()).collect::<Vec<_>>(), Request::default(), AtomicBool::new(false));
     // The owner's part: has the others started, and takes the samples.
     thread::scope(|scope| -> Result<(), Error> {
-        let _over = FlagGuard(&over);
+        let _over = set_at_end(&over);
         let mut urgent = Vec::new();
         for (lock, wants) in locks.iter().zip(&wants) {
             let takes = move || {

@@ -26,7 +26,7 @@ use crate::source::{Source, seed_of};
 use crate::stack::{
     self, Assembly, Inlet, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
 };
-use crate::timing::{self, Finally, FlagGuard};
+use crate::timing::{self, Finally, set_at_end};
 use crate::wire::WireFigures;
 use crate::workload::{self, Checker, MESSAGE_BYTES, Workload, WorkloadRow, Writer};
 
@@ -261,15 +261,17 @@ fn perform(
     let [abort, stop] = &[false; 2].map(AtomicBool::new);
     let arrived = &AtomicU64::new(0);
     thread::scope(|scope| {
-        let ending = [abort, stop].map(FlagGuard);
+        let ending = [abort, stop].map(set_at_end);
         let span = plan.until.since(now());
         // They end by themselves some seconds after the sources, should no process be left to end them.
         let hogs =
             plan.setup.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
         let mut running = Vec::new();
         for (number, ready) in channels.into_iter().enumerate() {
-            let ReadyChannel { name, contract, real_time_threads, outlet, inlet } = ready;
-            let priority = (plan.setup.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
+            let ReadyChannel { name, contract, outlet, inlet } = ready;
+            // Plain sockets are those of ordinary threads.
+            let is_urgent = contract.is_some() && plan.setup.stack != Stack::PlainUdp;
+            let priority = (plan.setup.realtime && is_urgent).then_some(APPLICATION_PRIORITY);
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
             let ScenarioPlan { start, from, until, .. } = *plan;
             let (deadline, samples) = (contract.map(|contract| contract.deadline()), Samples::new(most));
@@ -422,7 +424,7 @@ impl ChannelRecords {
             ReceivedCounts::Figures(figures) => {
                 let mut figures = Figures { sent: sent.messages, ..*figures };
                 let ended = figures.delivered + figures.lost + figures.dropped;
-                if sent.cut_short && ended < figures.sent {
+                if sent.note.is_some() && ended < figures.sent {
                     let rest = figures.sent - ended;
                     figures.lost += rest;
                     let cause = if network_lost { &mut figures.misses.network } else { &mut figures.misses.laxity };

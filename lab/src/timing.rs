@@ -24,15 +24,6 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
     }
 }
 
-/// Sets the flag when it is dropped: also if its thread panics.
-pub(crate) struct FlagGuard<'a>(pub(crate) &'a AtomicBool);
-
-impl Drop for FlagGuard<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
-}
-
 /// Calls it when it is dropped: also if its thread panics.
 pub(crate) struct Finally<F: FnMut()>(pub(crate) F);
 
@@ -40,6 +31,11 @@ impl<F: FnMut()> Drop for Finally<F> {
     fn drop(&mut self) {
         (self.0)();
     }
+}
+
+/// Sets the flag when what this returns is dropped.
+pub(crate) fn set_at_end(flag: &AtomicBool) -> Finally<impl FnMut()> {
+    Finally(move || flag.store(true, Ordering::Release))
 }
 
 /// Calls it in a thread of its own, so that the caller stays what it is.

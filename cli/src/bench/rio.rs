@@ -82,7 +82,9 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
             "ratios": ratios.iter().map(ToDefault::json).collect::<Value>(),
         }),
         tables: format!("{table}\nRatios are medians of those of each round, and what lies between the quartiles."),
-        rounds: rounds(&report),
+        rounds: shown(report.rows.iter().flat_map(|row| {
+            (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.path, round.to_string(), turn.clone()))
+        })),
         legend: names(PATHS),
         diagrams: diagrams(&report, plan),
         notes: ratios.iter().map(ToDefault::told).chain(instead).collect(),
@@ -128,13 +130,6 @@ fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
         ("bulk, bytes/s", &|(.., turn)| rate(turn.bulk_bytes_s)),
     ];
     table(columns, 1.., rows)
-}
-
-/// Every round, for the report.
-fn rounds(report: &Report) -> String {
-    shown(report.rows.iter().flat_map(|row| {
-        (1..).zip(&row.turns).map(|(round, turn): (u64, _)| (row.path, round.to_string(), turn.clone()))
-    }))
 }
 
 /// The distribution, and round by round what a disturbance does to all paths and what lies between them.

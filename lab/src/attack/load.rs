@@ -149,12 +149,10 @@ fn is_next_door(to: IpAddr) -> bool {
 fn is_nobodys(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
-            let [a, b, ..] = v4.octets();
-            v4.is_private() || v4.is_link_local() || v4.is_documentation() || (a == 198 && b & 0xfe == 18)
+            v4.is_private() || v4.is_link_local() || v4.is_documentation() || matches!(v4.octets(), [198, 18 | 19, ..])
         }
         IpAddr::V6(v6) => {
-            let [a, b, ..] = v6.segments();
-            a & 0xfe00 == 0xfc00 || a & 0xffc0 == 0xfe80 || (a, b) == (0x2001, 0xdb8)
+            v6.is_unique_local() || v6.is_unicast_link_local() || matches!(v6.segments(), [0x2001, 0xdb8, ..])
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::is_nothing;
-use crate::timing::{Finally, FlagGuard, joined};
+use crate::timing::{Finally, joined, set_at_end};
 
 /// Messages at the beginning of a turn, before anything competes, whose time is not counted.
 const WARM_UP: u64 = 16;
@@ -100,7 +100,7 @@ impl Pair {
             let (over, socket) = (&over, &socket);
             let served = at_server.map(|socket| {
                 scope.spawn(move || {
-                    let _over = FlagGuard(over);
+                    let _over = set_at_end(over);
                     manner.take();
                     serve(socket)
                 })

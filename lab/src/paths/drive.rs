@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
+use super::PathFigures;
 use super::end::{BATCH, PathEnd};
 use crate::conditions::{ThreadSetup, both_ends};
 use crate::figures::per_second;
@@ -28,14 +29,6 @@ pub(super) struct ThreadsSetup {
     pub(super) ends: [ThreadSetup; 2],
     /// No end ever waits.
     pub(super) spins: bool,
-}
-
-/// The result of one direction.
-pub(super) struct DirectionFigures {
-    pub(super) sent: u64,
-    pub(super) received: u64,
-    /// In the steady state.
-    pub(super) packets_s: u64,
 }
 
 impl ThreadsSetup {
@@ -105,12 +98,13 @@ fn echo(manner: ThreadsSetup, b: &mut impl PathEnd, stop: &AtomicBool) -> io::Re
     Ok(())
 }
 
-/// One direction for `span`, as fast as the window lets it.
+/// One direction for `span`, as fast as the window lets it; what came of it is added to the figures.
 pub(super) fn one_way<E: PathEnd>(
     manner: ThreadsSetup,
     span: Duration,
     [a, b]: [&mut E; 2],
-) -> io::Result<DirectionFigures> {
+    to: &mut PathFigures,
+) -> io::Result<()> {
     let (sent_in_all, first) = (AtomicU64::new(0), now().as_nanos());
     let source = || {
         let sent = pour(manner, span, first, a);
@@ -119,7 +113,9 @@ pub(super) fn one_way<E: PathEnd>(
     };
     let (sent, absorbed) = both_ends(manner.ends, source, |stop| absorb(manner, first, b, stop, &sent_in_all));
     let (sent, (received, packets_s)) = (sent?, absorbed?);
-    Ok(DirectionFigures { sent, received, packets_s })
+    to.packets_s.push(packets_s);
+    to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
+    Ok(())
 }
 
 fn pour(manner: ThreadsSetup, span: Duration, first: u64, a: &mut impl PathEnd) -> io::Result<u64> {

@@ -33,7 +33,7 @@ use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::bare_udp::BareUdp;
 use crate::sys::bare_xdp::BareXdp;
 use crate::turns::Turns;
-use drive::{DirectionFigures, ThreadsSetup};
+use drive::ThreadsSetup;
 use end::{BATCH, LaxityEnd, PACKET, PathEnd};
 
 /// The ways, in the order of the report.
@@ -242,9 +242,7 @@ fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigu
     to.lost += drive::round_trips(manner, SLICE, [a, b], &mut to.round_trips)?;
     to.medians.extend(median(to.round_trips[before..].to_vec()));
     let _ = sys::wait(&mut [], Some(REST));
-    let DirectionFigures { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
-    to.packets_s.push(packets_s);
-    to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
+    drive::one_way(manner, SLICE, [a, b], to)?;
     let _ = sys::wait(&mut [], Some(REST));
     Ok(())
 }

@@ -17,7 +17,7 @@ use super::tcp::{self, BLOCK_BYTES, ServicePort};
 use crate::conditions::{HostConditions, Report, ThreadSetup};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, MTU};
-use crate::timing::{FlagGuard, joined, sleep_until};
+use crate::timing::{joined, set_at_end, sleep_until};
 
 /// In which a stream sends the blocks that it asked for `[rio §3.2.4]`.
 pub const PERIOD: Duration = Duration::from_millis(10);
@@ -169,7 +169,7 @@ fn run(
     let begin = now() + AHEAD;
     let of_stream = Error::system("a stream over TCP");
     let outcome = thread::scope(|scope| {
-        let stop = FlagGuard(&over);
+        let stop = set_at_end(&over);
         let threads: Vec<_> = (0..)
             .zip(STREAMS)
             .zip(connections)

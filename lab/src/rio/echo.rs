@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts};
 use crate::roundtrip::{StackEnd, assumed, connect, ends, figures_of, start, with_shortest_interval};
-use crate::timing::{FlagGuard, joined};
+use crate::timing::{joined, set_at_end};
 use crate::workload::real_time;
 
 /// Of the server.
@@ -162,7 +162,7 @@ impl Pair {
                 scope.spawn(move || both_ends(ordinary, || tcp::send_bulk(client, over), receive))
             });
             let asking = || -> Result<Turn, Error> {
-                let _over = FlagGuard(over);
+                let _over = set_at_end(over);
                 if plan.has_bulk {
                     let _ = sys::wait(&mut [], Some(BULK_BEFORE));
                 }

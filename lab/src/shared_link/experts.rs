@@ -112,7 +112,7 @@ pub(super) fn open(
             None => Box::new(Counting { incoming, bytes: Arc::clone(best_effort) }),
         };
         let outlet = Box::new(Sender { outgoing, cutter, paced: contract.is_some(), sent: 0 });
-        channels.push(ReadyChannel { name, contract, real_time_threads: contract.is_some(), outlet, inlet });
+        channels.push(ReadyChannel { name, contract, outlet, inlet });
     }
     Ok((channels, set_up))
 }

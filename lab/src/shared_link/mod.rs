@@ -42,7 +42,7 @@ use crate::roundtrip::ROUNDS;
 use crate::scenario::{feed, joined, spawn};
 use crate::source::{Source, seed_of};
 use crate::stack::{ReadyChannel, ReceivedCounts};
-use crate::timing::{self, FlagGuard};
+use crate::timing::{self, set_at_end};
 use crate::turns::Turns;
 use crate::workload::{self, MESSAGE_BYTES, WorkloadRow, Writer};
 use network::{ADDRESSES, NETWORK_BITS, Network};
@@ -299,8 +299,8 @@ impl TurnConduct<'_> {
         let start = now() + AHEAD;
         let until = start + self.span;
         thread::scope(|scope| {
-            let ending = [abort, stop].map(FlagGuard);
-            let _over = FlagGuard(over);
+            let ending = [abort, stop].map(set_at_end);
+            let _over = set_at_end(over);
             let counted = spawn(scope, "flood-sink".to_owned(), move || self.count_flood(flooded, stop))?;
             let flood = spawn(scope, "flood".to_owned(), move || self.flood(until + LONGEST_BURST, over))?;
             let mut running = Vec::new();

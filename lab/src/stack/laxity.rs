@@ -77,7 +77,7 @@ pub(crate) fn ready(
 ) -> ReadyChannel {
     let (host, gaps) = (Arc::clone(host), host.gaps().count);
     let outlet = Box::new(Sender { sender, manner, host, gaps, no_room: Misses::default(), taken: 0, end: None });
-    ReadyChannel { name, contract, real_time_threads: contract.is_some(), outlet, inlet: Box::new(Receiver(receiver)) }
+    ReadyChannel { name, contract, outlet, inlet: Box::new(Receiver(receiver)) }
 }
 
 /// The treatment by an application of a message for which there is no room now.
@@ -166,7 +166,7 @@ impl Outlet for Sender {
         };
         let note = Some(format!("{name} did not end in agreement: {over}; what was under way is counted as lost"));
         let dropped = if drops { known.refused } else { 0 };
-        Ok(SentCounts { messages: taken.saturating_sub(dropped), no_room, note, cut_short: true })
+        Ok(SentCounts { messages: taken.saturating_sub(dropped), no_room, note })
     }
 }
 

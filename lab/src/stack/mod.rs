@@ -87,10 +87,8 @@ pub(crate) struct SentCounts {
     pub(crate) messages: u64,
     /// Messages that found no room although the channel kept its contract, by whose fault.
     pub(crate) no_room: Misses,
-    /// Remarks.
+    /// The remark if the channel came to its end before both sides agreed on what was sent.
     pub(crate) note: Option<String>,
-    /// The channel came to its end before both sides agreed on what was sent.
-    pub(crate) cut_short: bool,
 }
 
 /// The receiving end of one channel.
@@ -120,8 +118,6 @@ pub(crate) enum ReceivedCounts {
 pub(crate) struct ReadyChannel {
     pub(crate) name: String,
     pub(crate) contract: Option<Contract>,
-    /// True if its application's threads are to be real-time.
-    pub(crate) real_time_threads: bool,
     pub(crate) outlet: Box<dyn Outlet>,
     pub(crate) inlet: Box<dyn Inlet>,
 }
@@ -146,7 +142,7 @@ pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<WorkloadRow
 }
 
 /// Puts a stack of sockets together: for each channel one of `inbound`, to whose address the wire sends, and one of `outbound`, which sends to an address of the wire, real-time or not. What is
-/// tuned has real-time threads, and paces the messages of channels that keep their contracts.
+/// tuned paces the messages of channels that keep their contracts.
 fn of_sockets<I: DatagramSource + 'static, O: DatagramSink + 'static>(
     setup: &Setup,
     workload: &Workload,
@@ -164,12 +160,11 @@ fn of_sockets<I: DatagramSource + 'static, O: DatagramSink + 'static>(
     for (number, ((name, contract), (incoming, _))) in contracts.into_iter().zip(sockets).enumerate() {
         let outgoing = outbound(wire.ingress[number], contract.is_some())?;
         let cutter = Cutter { channel: number as u32, message_bytes, payload };
-        let is_tuned = setup.stack == Stack::TunedUdp && contract.is_some();
-        let paced = is_tuned && !(number == 0 && setup.attack.violates());
+        let is_kept = contract.is_some() && !(number == 0 && setup.attack.violates());
+        let paced = is_kept && setup.stack == Stack::TunedUdp;
         channels.push(ReadyChannel {
             name,
             contract,
-            real_time_threads: is_tuned,
             outlet: Box::new(Sender { outgoing, cutter, paced, sent: 0 }),
             inlet: Box::new(Receiver { incoming, assembler: Assembler::new(cutter) }),
         });
