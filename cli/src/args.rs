@@ -52,8 +52,8 @@ pub(crate) enum Command {
     #[command(after_help = examples::DOCTOR, after_long_help = examples::behind(crate::doctor::HELP, examples::DOCTOR))]
     Doctor(crate::doctor::DoctorArguments),
     /// Makes two hosts on this machine, joined by a virtual Ethernet pair, and sends guaranteed messages while unknown peers flood
-    #[command(after_help = examples::LAB, after_long_help = examples::behind(crate::lab::HELP, examples::LAB))]
-    Lab(crate::lab::LabArguments),
+    #[command(subcommand, after_help = examples::LAB, after_long_help = examples::behind(crate::lab::HELP, examples::LAB))]
+    Lab(crate::lab::LabCommand),
     /// Repeats an experiment of the papers, or compares Laxity with programs written by hand
     #[command(after_help = examples::BENCH, after_long_help = examples::behind(crate::bench::HELP, examples::BENCH))]
     Bench(crate::bench::BenchArguments),

@@ -102,7 +102,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
         diagrams: diagrams(&report),
         notes: ratios.iter().map(MeasuredRatio::told).chain(report.notes.iter().cloned()).collect(),
         broken: ratios.iter().filter(|found| found.met == Some(false)).map(MeasuredRatio::told).collect(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+        ..Outcome::of_ends(&report, false)
     })
 }
 

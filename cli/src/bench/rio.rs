@@ -89,7 +89,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         diagrams: diagrams(&report, plan),
         notes: ratios.iter().map(ToDefault::told).chain(instead).collect(),
         further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+        ..Outcome::of_ends(&report, true)
     }
 }
 
@@ -188,7 +188,7 @@ fn bandwidth(report: Bandwidth, step: Duration) -> Outcome {
             .to_vec(),
         notes: report.notes.clone(),
         broken,
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+        ..Outcome::of_ends(&report, false)
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<Outc
         diagrams: diagrams(&report),
         further_notes: report.channels.iter().map(told).collect(),
         notes: report.notes.clone(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+        ..Outcome::of_ends(&report, true)
     })
 }
 

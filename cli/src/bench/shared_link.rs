@@ -115,7 +115,7 @@ pub(super) fn run(span: Duration) -> Result<Outcome, Failure> {
         diagrams: diagrams(&report),
         notes: compared(&report, &ratios),
         further_notes: broken.chain(report.notes.iter().cloned()).chain(experts).collect(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+        ..Outcome::of_ends(&report, true)
     })
 }
 

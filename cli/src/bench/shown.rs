@@ -2,6 +2,7 @@
 
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+use laxity_lab::Report;
 use laxity_lab::figures::{broken_promise, quantile};
 use maud::{DOCTYPE, PreEscaped, html};
 use serde_json::{Number, Value, json};
@@ -45,17 +46,14 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Of an experiment whose ends run on this host: whether as SCHED_FIFO, and whether processors were kept awake; its channels, if it is about them; remarks.
-    pub(super) fn of_ends(
-        [is_real_time, is_kept_awake]: [bool; 2],
-        channels: Option<Vec<Figures>>,
-        notes: &[String],
-    ) -> Self {
+    /// Of an experiment whose ends run on this host: whether as SCHED_FIFO, and whether processors were kept awake; its channels, if they are shown; remarks.
+    pub(super) fn of_ends<R, D>(report: &Report<R, D>, shows_channels: bool) -> Self {
+        let Report { is_real_time, is_kept_awake, notes, channels, .. } = report;
         let mut common = json!({ "real_time": is_real_time, "kept_awake": is_kept_awake, "notes": notes });
-        if let Some(channels) = &channels {
+        if shows_channels {
             common["channels"] = channels.iter().map(report::channel).collect();
         }
-        Self { common, channels: channels.unwrap_or_default(), ..Self::default() }
+        Self { common, channels: channels.clone(), ..Self::default() }
     }
 
     /// Shows it as that of the experiment `name`: JSON or a page, and the picture, if one is asked for. Says which promises were broken; true

@@ -126,7 +126,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
             .concat(),
         notes: ratios.iter().map(FoundRatio::told).collect(),
         further_notes: report.channels.iter().map(told).chain(report.notes.iter().cloned()).collect(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+        ..Outcome::of_ends(&report, true)
     })
 }
 
@@ -170,7 +170,7 @@ pub(super) fn run_throughput(arguments: &BenchArguments, duration: Duration) -> 
         ]
         .concat(),
         notes: report.notes.clone(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+        ..Outcome::of_ends(&report, false)
     })
 }
 

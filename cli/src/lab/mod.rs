@@ -49,15 +49,8 @@ in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending a
 CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is \
 not known, or does not apply, is null.";
 
-/// What is asked for.
-#[derive(Debug, Args)]
-pub(crate) struct LabArguments {
-    #[command(subcommand)]
-    command: LabCommand,
-}
-
 #[derive(Debug, Subcommand)]
-enum LabCommand {
+pub(crate) enum LabCommand {
     /// Makes two hosts that stay until `laxity lab down`: the network namespaces NAME-a and NAME-b
     #[command(after_help = examples::LAB_UP)]
     Up {
@@ -90,7 +83,7 @@ enum LabCommand {
 }
 
 #[derive(Clone, Copy, Debug, Args)]
-struct PairArguments {
+pub(crate) struct PairArguments {
     /// How many queues each interface has [default: the number of processors]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
     queues: Option<u32>,
@@ -100,7 +93,7 @@ struct PairArguments {
 }
 
 #[derive(Debug, Args)]
-struct RunArguments {
+pub(crate) struct RunArguments {
     /// The host in which COMMAND runs, of a lab that `laxity lab up` made
     #[arg(value_parser = host_name(), requires = "command", conflicts_with_all = ["PairArguments", "CostsArguments"])]
     host: Option<HostName>,
@@ -173,8 +166,8 @@ impl PairArguments {
 }
 
 /// Does what is asked for. The exit status.
-pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
-    match &arguments.command {
+pub(crate) fn run(command: &LabCommand) -> Result<u8, Failure> {
+    match command {
         LabCommand::Up { name, pair, json } => {
             let stop = Stop::on_signals()?;
             let made = named_lab::up(name, pair.size(), || stop.is_set())?;

@@ -37,7 +37,7 @@ fn outcome(report: Dispatch, plan: &Plan) -> Outcome {
         legend: names(Server::EACH),
         diagrams: vec![diagram(&report)],
         notes: report.notes.clone(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], None, &report.notes)
+        ..Outcome::of_ends(&report, false)
     }
 }
 

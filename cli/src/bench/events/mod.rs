@@ -205,7 +205,7 @@ fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
             .chain(report.channels.iter().map(told))
             .chain(report.notes.iter().cloned())
             .collect(),
-        ..Outcome::of_ends([report.is_real_time, report.is_kept_awake], Some(report.channels), &report.notes)
+        ..Outcome::of_ends(&report, true)
     }
 }
 
