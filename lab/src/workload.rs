@@ -49,16 +49,11 @@ pub struct WorkloadRow {
 
 /// Table 3: deadlines of 40, 25 and 30 ms.
 pub fn table_3() -> Vec<WorkloadRow> {
-    let row = |name: &str, interval, burst, deadline| WorkloadRow {
-        name: name.to_owned(),
-        contract: Contract::new(
-            MESSAGE_BYTES.into(),
-            MESSAGE_BYTES.into(),
-            Duration::from_millis(interval),
-            burst,
-            Duration::from_millis(deadline),
-        )
-        .expect("Table 3 is within the limits"),
+    let bytes = MESSAGE_BYTES.into();
+    let row = |name: &str, interval, burst, deadline| {
+        let [interval, deadline] = [interval, deadline].map(Duration::from_millis);
+        let contract = Contract::new(bytes, bytes, interval, burst, deadline).expect("Table 3 is within the limits");
+        WorkloadRow { name: name.to_owned(), contract }
     };
     vec![row("channel-0", 50, 12, 40), row("channel-1", 30, 8, 25), row("channel-2", 30, 1, 30)]
 }

@@ -232,12 +232,10 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         },
     };
     let outcome = two_hosts::story::run(&story)?;
-    println!(
-        "{}",
-        match arguments.json {
-            true => report::json(&outcome, arguments, interval, clocks, &costs),
-            false => report::text(&outcome),
-        }
-    );
+    let shown = match arguments.json {
+        true => report::json(&outcome, arguments, interval, clocks, &costs),
+        false => report::text(&outcome),
+    };
+    println!("{shown}");
     Ok(outcome.exit_status())
 }

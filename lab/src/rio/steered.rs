@@ -61,13 +61,11 @@ impl SteeredEnds {
     pub(super) fn counted(&self) -> Vec<String> {
         let Self { server, streams, .. } = self;
         let told = |(stream, place): &(Stream, usize)| {
-            let name = stream.name;
-            match (server.counted(*place), stream.policing) {
-                ((all, _), None) => format!("{name}: {all} packets by the server's kernel thread"),
-                ((all, beyond), Some(PolicingRate { packets, period, .. })) => format!(
-                    "{name}: {all} packets by the server's kernel thread, {beyond} of them beyond {packets} in {period}"
-                ),
-            }
+            let (all, beyond) = server.counted(*place);
+            let beyond = stream.policing.map_or_else(String::new, |PolicingRate { packets, period, .. }| {
+                format!(", {beyond} of them beyond {packets} in {period}")
+            });
+            format!("{}: {all} packets by the server's kernel thread{beyond}", stream.name)
         };
         streams.iter().map(told).collect()
     }

@@ -313,13 +313,8 @@ impl Pair {
                     others: Some(others),
                     ..StreamsConfig::default()
                 });
-                start(
-                    lab,
-                    host,
-                    HostConfig { bind: address, link, placement, streams, ..assumed() }
-                        .advanced(|advanced| advanced.spin = spin.into()),
-                    manner,
-                )?
+                let config = assumed().advanced(|advanced| advanced.spin = spin.into());
+                start(lab, host, HostConfig { bind: address, link, placement, streams, ..config }, manner)?
             };
             notes.extend(started.status().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
             let urgent = HostConfig::default().advanced.fifo_priority.filter(|_| over_xdp && plan.prioritised.thread);

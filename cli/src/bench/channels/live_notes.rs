@@ -15,7 +15,6 @@ use laxity_lab::workload::{WorkloadRow, table_3};
 
 use super::plan::{Experiment, KIB, is_promised, name_of};
 use super::row::Row;
-use super::world;
 use crate::numbers::{count, list};
 use crate::table::known;
 
@@ -175,7 +174,7 @@ fn preemption(ran: &FinishedRun<'_>) -> Vec<String> {
             list(&quiet),
             longest_burst(&ran.costs.platform),
             table_3().iter().map(|row| row.contract.deadline()).min().unwrap_or(Duration::ZERO),
-            longest_burst(&world::platform()),
+            longest_burst(&Platform::papers_table_2b()),
         ));
     }
     notes
@@ -198,7 +197,7 @@ mod tests {
     #[test]
     fn a_burst_is_long_for_the_papers_processor_and_short_for_this_one() {
         // Twelve messages of 15 packets: 12 (420 + 14 × 170 + 15 × 160) us.
-        assert_eq!(longest_burst(&world::platform()), Duration::from_micros(62_400));
+        assert_eq!(longest_burst(&Platform::papers_table_2b()), Duration::from_micros(62_400));
         assert!(longest_burst(&Platform::assumed_host()) < Duration::from_millis(8));
     }
 

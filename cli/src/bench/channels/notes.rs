@@ -1,11 +1,12 @@
 //! What a reader of the simulated figures should know, and how they compare with the paper's.
 
+use laxity_core::platform::Platform;
 use laxity_core::processor::Preemption;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use super::plan::{Case, Experiment, KIB};
 use super::row::Row;
-use super::world::{self, AdmittedChannel, WARM_UP};
+use super::world::{AdmittedChannel, WARM_UP};
 use crate::numbers::{count, list};
 
 /// The notes of a report.
@@ -44,7 +45,7 @@ fn bounds(admitted: &[AdmittedChannel]) -> String {
 }
 
 fn guarantee() -> [String; 2] {
-    let platform = world::platform();
+    let platform = Platform::papers_table_2b();
     let packet = platform.link_cost + platform.link.occupancy(platform.packet);
     let link = (u64::from(platform.packet) * NANOS_PER_SECOND / packet.as_nanos() + KIB / 2) / KIB;
     [

@@ -40,21 +40,17 @@ pub(super) struct AdmittedChannel {
     pub(super) bound: Option<Duration>,
 }
 
-/// The machine of the papers.
-pub(super) fn platform() -> Platform {
-    Platform::papers_table_2b()
-}
-
 /// Admits Table 3 on that machine, with one deadline on processor and link as the papers have it.
 ///
 /// Where handlers yield only at the ends of messages, a quantum is a message. Where they do not even do that, no bound holds.
 pub(super) fn admit(mode: Preemption) -> Result<Vec<AdmittedChannel>, Failure> {
+    let machine = Platform::papers_table_2b();
     let quantum = match mode {
-        Preemption::MessageBoundary => packets(MESSAGE_BYTES, platform().packet),
-        Preemption::Cooperative | Preemption::BestEffortRunsOn | Preemption::Drain => platform().quantum,
+        Preemption::MessageBoundary => packets(MESSAGE_BYTES, machine.packet),
+        Preemption::Cooperative | Preemption::BestEffortRunsOn | Preemption::Drain => machine.quantum,
     };
     let settings = Settings { rule: Rule::Composite, send_early: sends_early(mode), receive_early: false };
-    let platform = Platform { quantum, ..platform() };
+    let platform = Platform { quantum, ..machine };
     let mut admission = Admission::with_settings(platform, settings).map_err(laxity::Error::from)?;
     let mut held = Vec::new();
     for row in table_3() {
@@ -134,7 +130,7 @@ fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
     let sending = HostConfig {
         preemption: case.preemption,
         send_early: case.send_early,
-        ..HostConfig::new(platform(), address(1))
+        ..HostConfig::new(Platform::papers_table_2b(), address(1))
     };
     let swift = Duration::from_micros(1);
     let ample = Platform {
@@ -216,6 +212,6 @@ fn outcome(
             ..ChannelOutcome::default()
         },
         late_packets: Some(departures.iter().filter(late).count() as u64),
-        dropped_packets: refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
+        dropped_packets: refused * u64::from(packets(MESSAGE_BYTES, Platform::papers_table_2b().packet)),
     }
 }

@@ -235,10 +235,8 @@ fn row(row: &Row) -> Value {
 /// A table with a column for each number of competing processes: `first` are the headings of the two before them, `last` of the others.
 fn by_competing(first: [&str; 2], last: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let [first, last] = [&first[..], last].map(|titles| titles.iter().map(|title| (*title).to_owned()));
-    of_cells(
-        2..,
-        std::iter::once(first.chain(CompetingProcesses::each().map(beside)).chain(last).collect()).chain(rows),
-    )
+    let heading = first.chain(CompetingProcesses::each().map(beside)).chain(last).collect();
+    of_cells(2.., std::iter::once(heading).chain(rows))
 }
 
 /// A value of all servers.
@@ -247,11 +245,8 @@ fn value_table(report: &Report, kind: &Kind, (name, value): &ShownValue) -> Stri
         let cell = |competing| (kind.written)(report.row(server, priority, competing).and_then(*value));
         [server.to_string(), priority.to_string()].into_iter().chain(CompetingProcesses::each().map(cell)).collect()
     };
-    by_competing(
-        [name, "priority"],
-        &[],
-        distinct(report.rows.iter().map(|row| (row.server, row.priority))).into_iter().map(row),
-    )
+    let servers = distinct(report.rows.iter().map(|row| (row.server, row.priority)));
+    by_competing([name, "priority"], &[], servers.into_iter().map(row))
 }
 
 /// All ratios.
