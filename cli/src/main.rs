@@ -11,7 +11,6 @@ mod chart;
 mod costs;
 mod demo;
 mod doctor;
-mod examples;
 mod failure;
 mod file;
 mod framing;
@@ -38,16 +37,13 @@ mod values;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
-use args::{Arguments, Command};
+use args::Command;
 
 fn main() -> ExitCode {
     #[cfg(feature = "fault-points")]
     let _points = fail::FailScenario::setup();
-    let arguments = Arguments::parse();
     let status = |kept: bool| if kept { 0 } else { 1 };
-    let outcome = match arguments.command {
+    let outcome = match args::given().command {
         Command::Send(arguments) => send::run(&arguments).map(status),
         Command::Recv(arguments) => recv::run(&arguments).map(status),
         Command::Serve(arguments) => serve::run(&arguments).map(status),

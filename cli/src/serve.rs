@@ -1,4 +1,5 @@
 //! `laxity serve`: one executive for the processes of a user.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -18,19 +19,17 @@ use crate::report;
 use crate::stop::Stop;
 use crate::values::{everywhere, option};
 
-pub(crate) const HELP: &str = "\
-Processes of the same user and of root attach: `laxity recv` and `laxity send` by themselves, programs by \
-HostConfig::placement. Processes of other users attach if a file in --access allows it. Their channels are channels of this host: \
-admitted together, on one link. Each channel may use the whole link while it is idle. Messages go through memory that both processes \
-share. A process that ends, however it ends, closes its channels and nothing else.
-
-It runs until Ctrl-C or SIGTERM. A process manager that sets NOTIFY_SOCKET, as systemd does, is told when it serves and when it ends. With \
-WATCHDOG_USEC the process manager is also told that the executive works. An executive that is stuck does not say so, and is started \
-anew.
-
-Exit status: 0 ended so; 2 bad input; 3 the link or a processor belongs to another executive; 4 not permitted; 5 the port of --bind, \
-or the socket, is in use.";
-
+/// Processes of the same user and of root attach: `laxity recv` and `laxity send` by themselves, programs by
+/// HostConfig::placement. Processes of other users attach if a file in --access allows it. Their channels are channels of this host:
+/// admitted together, on one link. Each channel may use the whole link while it is idle. Messages go through memory that both processes
+/// share. A process that ends, however it ends, closes its channels and nothing else.
+///
+/// It runs until Ctrl-C or SIGTERM. A process manager that sets NOTIFY_SOCKET, as systemd does, is told when it serves and when it ends. With
+/// WATCHDOG_USEC the process manager is also told that the executive works. An executive that is stuck does not say so, and is started
+/// anew.
+///
+/// Exit status: 0 ended so; 2 bad input; 3 the link or a processor belongs to another executive; 4 not permitted; 5 the port of --bind,
+/// or the socket, is in use.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The socket at which processes attach [default: server-N in the directory of the claims; N is the number of the network namespace]

@@ -13,21 +13,18 @@ use laxity::{ClaimDirectory, Host, HostConfig, Placement};
 use laxity_core::units::Duration;
 use serde_json::{Value, json};
 
-use crate::examples;
 use crate::failure::Failure;
 use crate::file::failed;
 use crate::report::{say, with};
 use crate::table::{Column, known, table};
 use crate::values::{option, span_within};
 
-pub(crate) const HELP: &str = "\
-A stream is a flow of kernel sockets, UDP or TCP. Their programs need not know of it. The driver recognises its packets, and a kernel thread of its own processes them. With --guard, packets \
-that leave have a class of their own. The executive of this host admits the stream, and keeps a share for all streams (laxity serve --streams). The stream stays until it is removed or that executive ends.
-
-A program has the priority of its stream if it is started so: `sudo chrt -f 60 PROGRAM`.
-
-Exit status: 0 done; 2 bad input; 3 refused, with what is left; 4 not permitted; 5 no executive serves.";
-
+/// A stream is a flow of kernel sockets, UDP or TCP. Their programs need not know of it. The driver recognises its packets, and a kernel thread of its own processes them. With --guard, packets
+/// that leave have a class of their own. The executive of this host admits the stream, and keeps a share for all streams (laxity serve --streams). The stream stays until it is removed or that executive ends.
+///
+/// A program has the priority of its stream if it is started so: `sudo chrt -f 60 PROGRAM`.
+///
+/// Exit status: 0 done; 2 bad input; 3 refused, with what is left; 4 not permitted; 5 no executive serves.
 #[derive(Debug, Args)]
 pub(crate) struct StreamArguments {
     #[command(subcommand)]
@@ -37,10 +34,23 @@ pub(crate) struct StreamArguments {
 #[derive(Debug, Subcommand)]
 enum StreamCommand {
     /// Admits a stream, and makes its paths
-    #[command(after_help = examples::STREAM_ADD)]
+    ///
+    /// Examples, beside `sudo laxity serve --streams=40% --guard`:
+    ///   sudo laxity stream add control --tcp --local :5000 --packets 15 --period 10ms
+    ///       gives TCP packets of the local port 5000 a path of their own
+    ///   sudo laxity stream add video --udp --remote 192.0.2.2:6000 \
+    ///       --packets 5 --period 20ms --excess dropped
+    ///       does so for UDP packets of a peer, and drops those beyond 5 in 20 ms
+    #[command(verbatim_doc_comment)]
     Add(Box<AddArguments>),
     /// Shows all streams with their figures
-    #[command(after_help = examples::STREAM_LIST)]
+    ///
+    /// Examples:
+    ///   sudo laxity stream list
+    ///       shows all streams, and how many packets they had
+    ///   sudo laxity stream list --json
+    ///       prints one JSON object for each stream
+    #[command(verbatim_doc_comment)]
     List {
         /// Print one JSON object for each stream, one a line
         #[arg(long)]
@@ -49,7 +59,11 @@ enum StreamCommand {
         at: ExecutiveArguments,
     },
     /// Takes a stream away: the kernel treats its packets as before
-    #[command(after_help = examples::STREAM_REMOVE)]
+    ///
+    /// Examples:
+    ///   sudo laxity stream remove control
+    ///       takes the path of the stream `control` away
+    #[command(verbatim_doc_comment)]
     Remove {
         /// The name of the stream
         name: String,

@@ -11,7 +11,7 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use arguments::{AdmitArguments, HELP};
+pub(crate) use arguments::AdmitArguments;
 
 use std::time::Instant;
 

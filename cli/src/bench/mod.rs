@@ -29,7 +29,7 @@ mod stack;
 mod sweep;
 mod upcalls;
 
-pub(crate) use arguments::{BenchArguments, HELP};
+pub(crate) use arguments::BenchArguments;
 
 use clap::ValueEnum;
 use laxity_core::units::Duration;

@@ -1,6 +1,7 @@
 //! `laxity calibrate`: measures what this host costs, and writes it for the other commands.
 //!
 //! The measuring is the library's ([`laxity_calibrate`]); here are the questions, the progress and the answers.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod json;
 mod pictures;
@@ -26,21 +27,18 @@ use crate::report::{escaped, say};
 use crate::stop::Stop;
 use crate::values::option;
 
-pub(crate) const HELP: &str = "\
-What is measured: how long each piece of the executive's work takes, with packets of several sizes, by executives at work over \
-loopback; how far apart packets leave; how late it wakes up; and how much processor time the platform takes away in windows of \
-0.1, 1, 10 and 100 ms. All of it beside a declared load of ordinary processes. Costs and budgets are order statistics, claimed with 95 % \
-confidence; a short calibration claims no more than its samples carry.
-
-The file is read by send, recv, demo, bench and admit. Exit status: 0 done; 1 interrupted, nothing is written then; 2 bad input; 4 not \
-permitted.
-
-JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
-kept_awake, link, interface}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
-window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
-quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_tolerating_1e_2_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
-
-/// What is asked for.
+/// What is measured: how long each piece of the executive's work takes, with packets of several sizes, by executives at work over
+/// loopback; how far apart packets leave; how late it wakes up; and how much processor time the platform takes away in windows of
+/// 0.1, 1, 10 and 100 ms. All of it beside a declared load of ordinary processes. Costs and budgets are order statistics, claimed with 95 %
+/// confidence; a short calibration claims no more than its samples carry.
+///
+/// The file is read by send, recv, demo, bench and admit. Exit status: 0 done; 1 interrupted, nothing is written then; 2 bad input; 4 not
+/// permitted.
+///
+/// JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked,
+/// kept_awake, link, interface}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer,
+/// window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes,
+/// quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_tolerating_1e_2_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArguments {
     /// The file for the calibration [default: where the other commands look for it]

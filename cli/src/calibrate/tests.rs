@@ -59,7 +59,7 @@ fn paths(value: &Value, before: &str, found: &mut BTreeSet<String>) {
 
 /// The same of what the help says.
 fn documented() -> BTreeSet<String> {
-    let shape = HELP.split_once("JSON: ").unwrap().1.replace(['[', ']', '|'], " ");
+    let shape = crate::args::help::<CalibrateArguments>().split_once("JSON: ").unwrap().1.replace(['[', ']', '|'], " ");
     let spaced: String =
         shape.chars().flat_map(|sign| if "{}:,".contains(sign) { vec![' ', sign, ' '] } else { vec![sign] }).collect();
     let (mut found, mut around, mut key, mut before) = (BTreeSet::new(), Vec::new(), String::new(), "");

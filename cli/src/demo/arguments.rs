@@ -8,16 +8,14 @@ use laxity_lab::{Attack, Stack};
 
 use crate::costs::CostsArguments;
 
-pub(crate) const HELP: &str = "\
-Ctrl-C ends the scenario that runs, leaves it out, and prints what there is of the others. Exit status: 0 no promise broken in what ran; 1 a \
-promise was broken, or nothing ran.
-
-JSON: {guarantee, miss_probability, calibration, scenarios, interrupted}. guarantee is none, statistical or calibrated: the lowest level of the \
-grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; null \
-if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, \
-hogs, flood_packets_s, link}. Each of scenarios: {attack, stack, flood, simulated, elapsed_ns, channels, wire, gaps: {count, \
-longest_ns}, notes}; wire is null in virtual time.";
-
+/// Ctrl-C ends the scenario that runs, leaves it out, and prints what there is of the others. Exit status: 0 no promise broken in what ran; 1 a
+/// promise was broken, or nothing ran.
+///
+/// JSON: {guarantee, miss_probability, calibration, scenarios, interrupted}. guarantee is none, statistical or calibrated: the lowest level of the
+/// grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; null
+/// if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, duration_ns,
+/// hogs, flood_packets_s, link}. Each of scenarios: {attack, stack, flood, simulated, elapsed_ns, channels, wire, gaps: {count,
+/// longest_ns}, notes}; wire is null in virtual time.
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     /// Run only this attack: idle, flood, violator, hogs, or all for all of them at once. May be repeated

@@ -18,7 +18,7 @@ mod run;
 mod simulated;
 mod table;
 
-pub(crate) use arguments::{DemoArguments, HELP};
+pub(crate) use arguments::DemoArguments;
 
 use std::collections::HashSet;
 use std::path::PathBuf;

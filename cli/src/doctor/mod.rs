@@ -13,6 +13,7 @@
 //! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
 //! | [`measure`] | the threads that all of them measure with |
 //! | [`fix`] | changes, and that they are undone whatever happens |
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod calibration;
 mod clock;
@@ -50,19 +51,16 @@ use finding::{Finding, State};
 use measure::{Gaps, Spans, StopCheck, ThreadRuns, short};
 use root::Root;
 
-pub(crate) const HELP: &str = "\
-Exit status: 0 the report is complete, however good or bad the host is; 2 bad input; 4 --fix may change nothing here. With a \
-COMMAND its own, or 128 and the number of the signal that ended it.
-
-JSON: {findings, interrupted}. Each of findings: {name, state: good|optional|poor|bad|unknown, found, cost_ns, cost_text, remedy, \
-fixable}; cost_ns is an integer that was measured here, or null. The names are explained in docs/doctor.md.
-
-With --fix: {changes, command}; each of changes: {name, state: changed|failed, old, new, text}. It is printed when the \
-changes are in force; to standard error if there is a COMMAND, whose standard output it would disturb. What was undone is told on \
-standard error. --fix undoes its changes when it ends, is interrupted, or is killed; if it is killed together with its guardian, \
-the next laxity doctor undoes them. What another program changed meanwhile stays.";
-
-/// What is asked for.
+/// Exit status: 0 the report is complete, however good or bad the host is; 2 bad input; 4 --fix may change nothing here. With a
+/// COMMAND its own, or 128 and the number of the signal that ended it.
+///
+/// JSON: {findings, interrupted}. Each of findings: {name, state: good|optional|poor|bad|unknown, found, cost_ns, cost_text, remedy,
+/// fixable}; cost_ns is an integer that was measured here, or null. The names are explained in docs/doctor.md.
+///
+/// With --fix: {changes, command}; each of changes: {name, state: changed|failed, old, new, text}. It is printed when the
+/// changes are in force; to standard error if there is a COMMAND, whose standard output it would disturb. What was undone is told on
+/// standard error. --fix undoes its changes when it ends, is interrupted, or is killed; if it is killed together with its guardian,
+/// the next laxity doctor undoes them. What another program changed meanwhile stays.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// Print one JSON object instead of tables

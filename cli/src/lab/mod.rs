@@ -3,6 +3,7 @@
 //! What they are, and what happens there, is [`laxity_lab::two_hosts`]; here stand the options and what is printed.
 //!
 //! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod process;
 mod report;
@@ -21,7 +22,6 @@ use laxity_lab::two_hosts::{self, Clocks, HostName, Story};
 use serde_json::json;
 
 use crate::costs::{self, CostsArguments};
-use crate::examples;
 use crate::failure::Failure;
 use crate::link::{LinkName, ModeName};
 use crate::progress::Progress;
@@ -30,29 +30,39 @@ use crate::stop::Stop;
 use crate::values::span_within;
 use process::{Process, Settings};
 
-pub(crate) const HELP: &str = "\
-A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the network of the machine. See docs/lab.md.
-
-Exit status of up and down: 0 done; 1 interrupted, and nothing was made; 2 bad input, or there is such a lab, or there is none; 4 not \
-permitted on this host. Of run: 0 no miss by Laxity and nothing over a bound; 1 a miss by Laxity, something over a bound, a message of which it \
-is undecided whether it was in time, a broken premise of the network or of the other host's clock, figures that do not add up, or ended before any message with a guarantee was sent; 2 bad input; \
-3 refused by admission; 4 not permitted on this host; 5 a host or a channel was lost. Of run with a COMMAND: its own.
-
-JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface, vlan_interface, mac, mtu, queues, addresses: \
-[{address, network_bits, vlan}]}. Of down: {name, removed: [namespaces], processes: [numbers of those that are still in them]}.
-
-JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_probability, calibration, flood, channels, altered, \
-links: {a, b}, early: {a, b}, premises: {a, b}, clocks, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
-packets_s}. Each of channels: the figures that all commands report, then in_hand_max_ns: from the sending application's stamp to the receiving \
-application's hand; and true_response. With --clocks, clocks is {offset_ns, drift_ppm, step_ns, step_percent}, the two hosts have no clock for \
-in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call until the message was complete by \
-CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is \
-not known, or does not apply, is null.";
+/// A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the network of the machine. See docs/lab.md.
+///
+/// Exit status of up and down: 0 done; 1 interrupted, and nothing was made; 2 bad input, or there is such a lab, or there is none; 4 not
+/// permitted on this host. Of run: 0 no miss by Laxity and nothing over a bound; 1 a miss by Laxity, something over a bound, a message of which it
+/// is undecided whether it was in time, a broken premise of the network or of the other host's clock, figures that do not add up, or ended before any message with a guarantee was sent; 2 bad input;
+/// 3 refused by admission; 4 not permitted on this host; 5 a host or a channel was lost. Of run with a COMMAND: its own.
+///
+/// JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface, vlan_interface, mac, mtu, queues, addresses:
+/// [{address, network_bits, vlan}]}. Of down: {name, removed: [namespaces], processes: [numbers of those that are still in them]}.
+///
+/// JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_probability, calibration, flood, channels, altered,
+/// links: {a, b}, early: {a, b}, premises: {a, b}, clocks, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns,
+/// packets_s}. Each of channels: the figures that all commands report, then in_hand_max_ns: from the sending application's stamp to the receiving
+/// application's hand; and true_response. With --clocks, clocks is {offset_ns, drift_ppm, step_ns, step_percent}, the two hosts have no clock for
+/// in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call until the message was complete by
+/// CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is
+/// not known, or does not apply, is null.
+#[derive(Debug, Args)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    command: LabCommand,
+}
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum LabCommand {
+enum LabCommand {
     /// Makes two hosts that stay until `laxity lab down`: the network namespaces NAME-a and NAME-b
-    #[command(after_help = examples::LAB_UP)]
+    ///
+    /// Examples:
+    ///   sudo laxity lab up
+    ///       makes the network namespaces lab-a and lab-b
+    ///   sudo laxity lab up --name other --queues 2
+    ///       makes other-a and other-b, whose interfaces have two queues
+    #[command(verbatim_doc_comment)]
     Up {
         /// The name of the lab
         #[arg(long, default_value = DEFAULT_NAME)]
@@ -64,7 +74,11 @@ pub(crate) enum LabCommand {
         json: bool,
     },
     /// Removes them
-    #[command(after_help = examples::LAB_DOWN)]
+    ///
+    /// Examples:
+    ///   sudo laxity lab down
+    ///       removes what `laxity lab up` made
+    #[command(verbatim_doc_comment)]
     Down {
         /// The name of the lab
         #[arg(long, default_value = DEFAULT_NAME)]
@@ -75,7 +89,15 @@ pub(crate) enum LabCommand {
     },
     /// Without HOST: makes a lab of its own, and sends guaranteed messages from host a to host b while unknown peers flood b.
     /// With HOST: runs a command in a host of a lab that `laxity lab up` made
-    #[command(after_help = examples::LAB_RUN)]
+    ///
+    /// Examples:
+    ///   sudo laxity lab run --link xdp
+    ///       sends guaranteed messages over AF_XDP under a flood, for ten seconds
+    ///   sudo laxity lab run --attack hogs --seconds 5 --json
+    ///       over UDP, beside threads that compute; prints one JSON object
+    ///   sudo laxity lab run a -- ip address
+    ///       runs a command in host a of the lab that `laxity lab up` made
+    #[command(verbatim_doc_comment)]
     Run(Box<RunArguments>),
     /// A process of `laxity lab run`
     #[command(hide = true)]
@@ -166,8 +188,8 @@ impl PairArguments {
 }
 
 /// Does what is asked for. The exit status.
-pub(crate) fn run(command: &LabCommand) -> Result<u8, Failure> {
-    match command {
+pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
+    match &arguments.command {
         LabCommand::Up { name, pair, json } => {
             let stop = Stop::on_signals()?;
             let made = named_lab::up(name, pair.size(), || stop.is_set())?;

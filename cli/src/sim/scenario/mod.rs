@@ -26,23 +26,6 @@ use crate::stop::Stop;
 use file::Scenario;
 use report::ScenarioReport;
 
-/// What `laxity sim --help` says of the JSON object.
-pub(crate) const HELP: &str = "\
-Of a scenario: docs/scenarios.md lists what a file says, docs/trace.md how to read a trace.
-
-Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its bound, a message of which it is \
-undecided whether it was in time, a channel that was never opened or messages that are unaccounted for without a crash (other than best \
-effort), a broken premise of the network or of a host's clock, or a finding; 2 bad input; 3 refused by \
-admission.
-
-JSON of a scenario: {command, scenario, seed, sent_until_ns, channels, hosts, faults, findings, more_findings}. Each of channels: \
-the figures that all commands report, then from, to, via (the hosts in between), reopened (how many had its place before it, until a crash), unaccounted \
-(messages of which it is not known what became of them), refused (messages that the sending host did not take), \
-throughput_bytes_s, sender_end and receiver_end (closed, closed_by_peer, peer_lost, no_answer, route_lost, refused or version; null if it \
-crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire, \
-peers: [{peer, round_trip_ns, error_ns, by_wall_clocks, network, clock}], of hosts with another clock}. Each of \
-faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, expected, found}. All numbers are integers.";
-
 /// Arguments of one world from a file.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArguments {
