@@ -3,9 +3,6 @@
 //! An observer sees and changes nothing: a world with one and a world without do the same. Without one, a world pays for a
 //! branch. All times are the world's.
 
-use std::cell::RefCell;
-use std::rc::Rc;
-
 use laxity_core::contract::{Service, packets};
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, LinkId, Name};
@@ -19,19 +16,9 @@ use laxity_core::wire::DataView;
 
 use crate::{ArrivedFrame, ChannelHandle, Fault, FindingKind, Gap, HostId, World};
 
-/// Watches a world: [`World::set_observer`].
-pub trait Observer {
-    /// Something happened. Times do not always ascend from call to call: a host works ahead of the world's time until its
-    /// work is paid for.
-    fn observe(&mut self, seen: Observation);
-}
-
-/// The caller that lends an observer to a world keeps the other end.
-impl<O: Observer> Observer for Rc<RefCell<O>> {
-    fn observe(&mut self, seen: Observation) {
-        self.borrow_mut().observe(seen);
-    }
-}
+/// Watches a world: it is told what happens ([`World::set_observer`]). Times do not always ascend from call to call: a host works ahead of the
+/// world's time until its work is paid for.
+pub type Observer = Box<dyn FnMut(Observation)>;
 
 /// The work of a processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +205,7 @@ pub enum Observation {
 
 impl World {
     /// Lets `observer` watch from now on, instead of the one before. Of channels that are there already it is not told the names.
-    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
+    pub fn set_observer(&mut self, observer: Observer) {
         self.observer = Some(observer);
         self.hosts.iter_mut().for_each(|host| host.suffered = Some(Vec::new()));
     }
@@ -226,7 +213,7 @@ impl World {
     /// Tells the observer, if there is one.
     pub(crate) fn tell(&mut self, seen: Observation) {
         if let Some(observer) = &mut self.observer {
-            observer.observe(seen);
+            observer(seen);
         }
     }
 
@@ -298,7 +285,7 @@ impl World {
     pub(crate) fn tell_gaps(&mut self, number: usize) {
         let Some(observer) = &mut self.observer else { return };
         for gap in self.hosts[number].suffered.iter_mut().flat_map(|suffered| suffered.drain(..)) {
-            observer.observe(Observation::Taken { host: HostId(number), gap });
+            observer(Observation::Taken { host: HostId(number), gap });
         }
     }
 

@@ -18,7 +18,7 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, DropReason};
 use laxity_core::units::Instant;
 
-use crate::{Activity, ChannelHandle, Fault, FaultKind, Gap, HostId, Observation, Observer, PacketPlace};
+use crate::{Activity, ChannelHandle, Fault, FaultKind, Gap, HostId, Observation, PacketPlace};
 use format::{Events, Micros, Span, Track, quoted};
 
 /// Marks a span for viewers that know colours by name.
@@ -102,6 +102,69 @@ impl<W: Write> Trace<W> {
         self.events.called("thread", processor, "processor", processor.tid);
         self.events.called("thread", link, "link", link.tid);
         self.hosts.push(HostTracks { processor, link, taken: Vec::new() });
+    }
+
+    /// Writes what happened in the world.
+    pub fn observe(&mut self, seen: Observation) {
+        match seen {
+            Observation::Opened { name, from, to } => self.opened(name.as_str(), from, to),
+            Observation::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
+            Observation::Taken { host, gap } => self.taken(host, gap),
+            Observation::Slept { host, start, end } => self.slept(host, start, end),
+            Observation::Transmitted { host, place, last, bytes, start, end } => {
+                self.transmitted(host, place, last, bytes, (start, end));
+            }
+            Observation::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
+                let channel = &mut self.channels[channel.0];
+                channel
+                    .pending
+                    .insert(sequence, PendingMessage { sequence, logical_arrival, deadline, bytes, spoilt: None });
+                channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
+            }
+            Observation::Refused { channel, at, violation } => {
+                let ChannelTrack { from, name, .. } = &self.channels[channel.0];
+                let track = Track { pid: *from, tid: from + 1 };
+                let more = format_args!(",\"args\":{{\"channel\":{name},\"why\":{}}}", quoted(&violation.to_string()));
+                self.events.instant(track, "\"REFUSED: sender\"", at, more);
+            }
+            Observation::Found { place: PacketPlace { channel, sequence, .. }, at, dropped } => {
+                let channel = &mut self.channels[channel.0];
+                match dropped {
+                    None => channel.packets_at_receiver.add(&mut self.events, &channel.name, at, 1),
+                    Some(dropped) => {
+                        let cause = match dropped {
+                            DropReason::OverContract => Cause::Sender,
+                            DropReason::ReceiverFull => Cause::Receiver,
+                            DropReason::Invalid | DropReason::Stale => return,
+                        };
+                        if let Some(pending) = channel.pending.get_mut(&sequence) {
+                            pending.spoilt.get_or_insert(cause);
+                        }
+                    }
+                }
+            }
+            Observation::GaveUp { channel, at, messages, receiver } => {
+                make_room(&mut self.events, &mut self.channels[channel.0], at, messages, receiver);
+            }
+            Observation::Delivered { channel, sequence, completion, cause, over_bound } => {
+                let outcome = MessageOutcome::Delivered { late: cause, over_bound };
+                self.delivered(channel, sequence, completion, outcome);
+            }
+            Observation::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
+                give_up(&mut self.events, &mut self.channels[channel.0], None, at);
+            }
+            // A host on the path says how many it has seen before it lost the sender.
+            Observation::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
+                give_up(&mut self.events, &mut self.channels[channel.0], Some(over), at);
+            }
+            Observation::Ended { .. } => {}
+            Observation::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
+            Observation::Finding { at, channel, what } => {
+                let pid = channel.map_or(0, |channel| self.channels[channel.0].to);
+                let name = quoted(&format!("FINDING: {}", what.name()));
+                self.events.instant(Track { pid, tid: pid + 1 }, &name, at, format_args!(",{TERRIBLE}"));
+            }
+        }
     }
 
     fn opened(&mut self, name: &str, from: HostId, to: HostId) {
@@ -321,69 +384,5 @@ impl ChannelTrack {
         }
         deadline(events, false);
         events.part('e', place, name, over, plain);
-    }
-}
-
-impl<W: Write> Observer for Trace<W> {
-    fn observe(&mut self, seen: Observation) {
-        match seen {
-            Observation::Opened { name, from, to } => self.opened(name.as_str(), from, to),
-            Observation::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
-            Observation::Taken { host, gap } => self.taken(host, gap),
-            Observation::Slept { host, start, end } => self.slept(host, start, end),
-            Observation::Transmitted { host, place, last, bytes, start, end } => {
-                self.transmitted(host, place, last, bytes, (start, end));
-            }
-            Observation::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
-                let channel = &mut self.channels[channel.0];
-                channel
-                    .pending
-                    .insert(sequence, PendingMessage { sequence, logical_arrival, deadline, bytes, spoilt: None });
-                channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
-            }
-            Observation::Refused { channel, at, violation } => {
-                let ChannelTrack { from, name, .. } = &self.channels[channel.0];
-                let track = Track { pid: *from, tid: from + 1 };
-                let more = format_args!(",\"args\":{{\"channel\":{name},\"why\":{}}}", quoted(&violation.to_string()));
-                self.events.instant(track, "\"REFUSED: sender\"", at, more);
-            }
-            Observation::Found { place: PacketPlace { channel, sequence, .. }, at, dropped } => {
-                let channel = &mut self.channels[channel.0];
-                match dropped {
-                    None => channel.packets_at_receiver.add(&mut self.events, &channel.name, at, 1),
-                    Some(dropped) => {
-                        let cause = match dropped {
-                            DropReason::OverContract => Cause::Sender,
-                            DropReason::ReceiverFull => Cause::Receiver,
-                            DropReason::Invalid | DropReason::Stale => return,
-                        };
-                        if let Some(pending) = channel.pending.get_mut(&sequence) {
-                            pending.spoilt.get_or_insert(cause);
-                        }
-                    }
-                }
-            }
-            Observation::GaveUp { channel, at, messages, receiver } => {
-                make_room(&mut self.events, &mut self.channels[channel.0], at, messages, receiver);
-            }
-            Observation::Delivered { channel, sequence, completion, cause, over_bound } => {
-                let outcome = MessageOutcome::Delivered { late: cause, over_bound };
-                self.delivered(channel, sequence, completion, outcome);
-            }
-            Observation::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
-                give_up(&mut self.events, &mut self.channels[channel.0], None, at);
-            }
-            // A host on the path says how many it has seen before it lost the sender.
-            Observation::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
-                give_up(&mut self.events, &mut self.channels[channel.0], Some(over), at);
-            }
-            Observation::Ended { .. } => {}
-            Observation::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
-            Observation::Finding { at, channel, what } => {
-                let pid = channel.map_or(0, |channel| self.channels[channel.0].to);
-                let name = quoted(&format!("FINDING: {}", what.name()));
-                self.events.instant(Track { pid, tid: pid + 1 }, &name, at, format_args!(",{TERRIBLE}"));
-            }
-        }
     }
 }

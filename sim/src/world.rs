@@ -58,8 +58,8 @@ pub struct World {
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
     coming: EventOrder,
     /// The answer to all requests, if they are refused.
-    pub(crate) refusal: Option<Refusal>,
-    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub refusal: Option<Refusal>,
+    pub(crate) observer: Option<Observer>,
     pub(crate) order: u64,
     random: Random,
     pub(crate) scratch: Vec<u8>,
@@ -70,11 +70,6 @@ impl World {
     /// An empty world at time zero.
     pub fn new(seed: u64) -> Self {
         Self { seed, random: Random(seed), scratch: vec![0; 1 << 16], ..Self::default() }
-    }
-
-    /// Every request is refused so from now on.
-    pub fn refuse_all(&mut self, refusal: Refusal) {
-        self.refusal = Some(refusal);
     }
 
     /// Adds a host.

@@ -94,7 +94,7 @@ fn channels_open_and_close_although_three_frames_in_ten_get_lost() {
 fn a_refusal_arrives_and_an_absent_host_does_not_answer() {
     let mut world = World::new(5);
     let (from, to) = pair(&mut world, 0);
-    world.refuse_all(Refusal::new(Code::ProcessorDeadline, Stage::ReceivingProcessor));
+    world.refusal = Some(Refusal::new(Code::ProcessorDeadline, Stage::ReceivingProcessor));
     let contract = contract(5_000, ms(10), 2, ms(20));
     let refused = world.open(from, to, plan("a", contract, ms(8), ms(1)));
     world.run_until(at(500));

@@ -26,7 +26,8 @@ fn scene(seed: u64, from: HostConfig, to: HostConfig) -> FaultFixture {
     let hosts = [world.add_host(from), world.add_host(to)];
     ["robot \"1\"", "operator"].iter().for_each(|name| trace.add_host(name));
     let trace = Rc::new(RefCell::new(trace));
-    world.set_observer(Box::new(Rc::clone(&trace)));
+    let told = Rc::clone(&trace);
+    world.set_observer(Box::new(move |seen| told.borrow_mut().observe(seen)));
     let asked = contract(9_000, ms(10), 3, ms(30));
     let mut channels = Vec::new();
     let mut open = |from: HostId, to: HostId, plan| {
@@ -211,11 +212,7 @@ fn the_same_seed_gives_the_same_trace_and_no_host_notices_that_there_is_one() {
     assert_ne!(run(scene(10, config(1), config(2))).0, text);
 
     let FaultFixture { mut world, channels, .. } = scene(9, config(1), config(2));
-    struct Blind;
-    impl laxity_sim::Observer for Blind {
-        fn observe(&mut self, _: laxity_sim::Observation) {}
-    }
-    world.set_observer(Box::new(Blind));
+    world.set_observer(Box::new(|_| {}));
     world.run_until(at(600));
     world.finish();
     let unseen: Vec<ChannelReport> = channels.iter().map(|&channel| world.report(channel)).collect();

@@ -61,7 +61,8 @@ pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArgu
         let mut trace = Trace::new(StreamedFile::create(path)?, &about);
         scenario.hosts.iter().for_each(|host| trace.add_host(&host.name));
         let trace = Rc::new(RefCell::new(trace));
-        world.set_observer(Box::new(Rc::clone(&trace)));
+        let told = Rc::clone(&trace);
+        world.set_observer(Box::new(move |seen| told.borrow_mut().observe(seen)));
         traced = Some((path, trace));
     }
     let outcome = simulate(&scenario, name, seed, world, &stop)?;
