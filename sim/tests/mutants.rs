@@ -76,8 +76,7 @@ fn every_mistake_is_noticed() {
         // Without a mistake a tenth of the worlds is looked at: the other tests look at more.
         let most = if mutant.is_some() { MOST } else { MOST / 10 };
         let go_on = || !found.load(Ordering::Relaxed) && worlds.load(Ordering::Relaxed) < most;
-        let (systems, outcome) = hunt.run(threads, u64::MAX, go_on, |system| {
-            let outcome = system.outcome.as_ref();
+        let (systems, outcome) = hunt.run(threads, u64::MAX, go_on, |_, outcome| {
             worlds.fetch_add(outcome.map_or(0, |outcome| outcome.worlds), Ordering::Relaxed);
             found.fetch_or(outcome.is_some_and(|outcome| outcome.first.is_some()), Ordering::Relaxed);
         });

@@ -15,7 +15,7 @@ const SYSTEMS: u64 = 100;
 
 fn search(seed: u64, threads: usize) -> (Hunt, Vec<(Analysis, Summary)>) {
     let hunt = Hunt { seed, tests: Analysis::all() };
-    let (systems, found) = hunt.run(threads, SYSTEMS, || true, |_| {});
+    let (systems, found) = hunt.run(threads, SYSTEMS, || true, |_, _| {});
     assert_eq!(systems, SYSTEMS);
     (hunt, found)
 }

@@ -20,17 +20,6 @@ pub struct Hunt {
     pub tests: Vec<Analysis>,
 }
 
-/// The outcome of one system.
-#[derive(Debug)]
-pub struct HuntResult {
-    /// The system's number.
-    pub number: u64,
-    /// The test whose promises were tried.
-    pub test: Analysis,
-    /// `None` if a hundred systems were refused.
-    pub outcome: Option<AttackOutcome>,
-}
-
 /// The outcome of all systems of one analysis.
 #[derive(Debug, Default)]
 pub struct Summary {
@@ -86,10 +75,9 @@ impl Hunt {
         draws(Random(self.seed).next() ^ number)
     }
 
-    /// Draws system `number` and attacks it.
-    pub fn attack(&self, number: u64) -> HuntResult {
-        let (test, found) = (self.test(number), self.broken(number));
-        HuntResult { number, test, outcome: found.map(|(_, _, outcome)| outcome) }
+    /// Draws system `number` and attacks it. `None` if a hundred systems were refused.
+    pub fn attack(&self, number: u64) -> Option<AttackOutcome> {
+        self.broken(number).map(|(_, _, outcome)| outcome)
     }
 
     fn broken(&self, number: u64) -> Option<(SearchCase, PromisedCase, AttackOutcome)> {
@@ -101,25 +89,26 @@ impl Hunt {
         Some((case, bounded, outcome))
     }
 
-    /// Attacks the systems from 0 on, fewer than `count`, as long as `go_on` says so. `done` is told of each, in no order.
+    /// Attacks the systems from 0 on, fewer than `count`, as long as `go_on` says so. `done` is told the number and the outcome
+    /// of each, in no order.
     pub fn run(
         &self,
         threads: usize,
         count: u64,
         go_on: impl Fn() -> bool + Sync,
-        done: impl Fn(&HuntResult) + Sync,
+        done: impl Fn(u64, Option<&AttackOutcome>) + Sync,
     ) -> (u64, Vec<(Analysis, Summary)>) {
         let attack = |number| {
-            let found = self.attack(number);
-            done(&found);
-            found
+            let outcome = self.attack(number);
+            done(number, outcome.as_ref());
+            outcome
         };
         let found = in_order(threads, count, go_on, attack);
         let (systems, mut by_place) = (found.len() as u64, BTreeMap::<u64, Summary>::new());
-        for found in found {
-            let summary = by_place.entry(found.number % self.tests.len() as u64).or_default();
-            if let Some(outcome) = found.outcome {
-                summary.add(found.number, outcome);
+        for (number, outcome) in (0..).zip(found) {
+            let summary = by_place.entry(number % self.tests.len() as u64).or_default();
+            if let Some(outcome) = outcome {
+                summary.add(number, outcome);
             }
         }
         (systems, by_place.into_iter().map(|(place, summary)| (self.test(place), summary)).collect())

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use clap::builder::PossibleValuesParser;
+use laxity_sim::search::attack::AttackOutcome;
 use laxity_sim::search::case::Analysis;
-use laxity_sim::search::hunt::{Hunt, HuntResult, Summary};
+use laxity_sim::search::hunt::{Hunt, Summary};
 use laxity_sim::search::shrink::CounterExample;
 
 use super::RunArguments;
@@ -130,10 +131,9 @@ fn all<'a>(hunt: &Hunt, search: &'a SearchArguments, arguments: &RunArguments) -
     };
     let bar = bar(style, length);
     let (started, worlds, broken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
-    let tell = |found: &HuntResult| {
-        let outcome = found.outcome.as_ref();
+    let tell = |number, outcome: Option<&AttackOutcome>| {
         let worlds = worlds.fetch_add(outcome.map_or(0, |outcome| outcome.worlds), Ordering::Relaxed);
-        if found.test.decides() && outcome.is_some_and(|outcome| outcome.first.is_some()) {
+        if hunt.test(number).decides() && outcome.is_some_and(|outcome| outcome.first.is_some()) {
             broken.fetch_add(1, Ordering::Relaxed);
         }
         match until {
@@ -160,12 +160,11 @@ fn all<'a>(hunt: &Hunt, search: &'a SearchArguments, arguments: &RunArguments) -
 
 /// One system again.
 fn again<'a>(hunt: &Hunt, search: &'a SearchArguments, number: u64) -> Report<'a> {
-    let found = hunt.attack(number);
     let mut summary = Summary::default();
-    if let Some(outcome) = found.outcome {
+    if let Some(outcome) = hunt.attack(number) {
         summary.add(number, outcome);
     }
     let counter_example = hunt.smallest_of(1, &summary.broken);
-    let tests = vec![AnalysisRow { test: found.test, summary, counter_example }];
+    let tests = vec![AnalysisRow { test: hunt.test(number), summary, counter_example }];
     Report { seed: hunt.seed, arguments: search, systems: 1, tests }
 }
