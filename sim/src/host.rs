@@ -20,8 +20,7 @@ use crate::content::{HEADERS, Random};
 use crate::fault::LastFrames;
 use crate::host_config::{Gap, HostConfig, StepCosts, WakeUp, frame_capacity, region};
 use crate::papers::{PapersState, link_model};
-use crate::trusted::TrustedUpcall;
-use crate::upcalls::Thread;
+use crate::upcalls::{RunningUpcall, Thread};
 
 /// Most turns of a thread that leaves before another has to go on.
 const MOST_TURNS: u64 = 12;
@@ -90,7 +89,6 @@ pub(crate) enum PlannedCommand {
     },
 }
 
-#[derive(Debug)]
 pub(crate) struct ArrivedFrame {
     pub(crate) at: Instant,
     pub(crate) peer: SocketAddr,
@@ -162,7 +160,7 @@ pub(crate) struct Host {
     /// The thread that has the processor while the executive sleeps, if there are upcalls.
     pub(crate) upcalls: Option<Thread>,
     /// Upcalls on its own thread, by number.
-    pub(crate) trusted: Vec<TrustedUpcall>,
+    pub(crate) trusted: Vec<RunningUpcall>,
     /// The change of stages that is under way.
     pub(crate) restaging: Option<Vec<(usize, SendingStages)>>,
     /// The upcalls have made way for what the executive had left.

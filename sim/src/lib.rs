@@ -51,7 +51,6 @@ mod source;
 pub mod swarm;
 pub mod tiny;
 pub mod trace;
-mod trusted;
 pub mod upcalls;
 mod world;
 

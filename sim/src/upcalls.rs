@@ -1,12 +1,15 @@
-//! The upcalls of a host: one thread below the executive, which has the processor while that sleeps and the platform leaves it.
+//! The upcalls of a host: of one thread below the executive, which has the processor while that sleeps and the platform leaves it; and those on the
+//! executive's own thread.
 
 use std::collections::VecDeque;
 
+use laxity_core::frames::HeapFrames;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall, UpcallId, Upcalls};
+use laxity_drive::{IterationResult, UpcallRunner};
 
-use crate::host_config::Gap;
+use crate::{Activity, Gap, HostDriver, HostId, PlannedCommand, SimulatedEnvironment, World};
 
 /// The counters of a thread of upcalls that had its processor to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +70,7 @@ pub struct RunCounts {
 
 impl RunCounts {
     /// A run was done at `at`.
-    pub(crate) fn done(&mut self, at: Instant, completed: &CompletedRun) {
+    fn done(&mut self, at: Instant, completed: &CompletedRun) {
         self.completed += 1;
         if let (Some(release), Some(deadline)) = (completed.release, completed.deadline) {
             self.late += u64::from(at > deadline);
@@ -76,15 +79,19 @@ impl RunCounts {
     }
 }
 
+/// The results of the runs of each since the last call.
+fn taken(upcalls: &mut [RunningUpcall]) -> Vec<RunCounts> {
+    upcalls.iter_mut().map(|running| core::mem::take(&mut running.runs)).collect()
+}
+
 /// The units of the next iteration, and what it takes: rounded such that all iterations of a run take C.
-pub(crate) fn iteration(upcall: &Upcall, pick: &PickedRun) -> (u32, Duration) {
+fn iteration(upcall: &Upcall, pick: &PickedRun) -> (u32, Duration) {
     let units = pick.block.min(pick.left);
     let until = |units: u32| upcall.cost().mul_ratio(units.into(), upcall.batch().into());
     (units, until(pick.done + units) - until(pick.done))
 }
 
 /// An iteration that has begun.
-#[derive(Debug)]
 struct Iteration {
     pick: PickedRun,
     units: u32,
@@ -92,13 +99,19 @@ struct Iteration {
     left: Duration,
 }
 
+/// An upcall of a thread, and what its runs showed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunningUpcall {
+    pub(crate) id: UpcallId,
+    upcall: Upcall,
+    runs: RunCounts,
+}
+
 /// The thread.
-#[derive(Debug)]
 pub(crate) struct Thread {
     upcalls: Upcalls,
     /// By place.
-    runs: Vec<RunCounts>,
-    ids: Vec<UpcallId>,
+    running: Vec<RunningUpcall>,
     /// C_cs.
     switch: Duration,
     /// The lateness with which it wakes up.
@@ -116,8 +129,7 @@ impl Thread {
     pub(crate) fn new(capacity: usize, platform: &Platform, late: Duration) -> Self {
         Self {
             upcalls: Upcalls::new(capacity),
-            runs: Vec::new(),
-            ids: Vec::new(),
+            running: Vec::new(),
             switch: platform.upcall_switch,
             late,
             at: Instant::ZERO,
@@ -129,9 +141,9 @@ impl Thread {
 
     /// Adds an upcall that is suspended. Its number.
     pub(crate) fn add(&mut self, upcall: Upcall) -> usize {
-        self.ids.push(self.upcalls.create(upcall, upcall.period(), 0).expect("room for all upcalls of a host"));
-        self.runs.push(RunCounts::default());
-        self.ids.len() - 1
+        let id = self.upcalls.create(upcall, upcall.period(), 0).expect("room for all upcalls of a host");
+        self.running.push(RunningUpcall { id, upcall, runs: RunCounts::default() });
+        self.running.len() - 1
     }
 
     /// Releases it every period from `first` on, which is not before `now`.
@@ -139,20 +151,20 @@ impl Thread {
         if self.iteration.is_none() {
             (self.at, self.sleeps_until) = (self.at.max(now), None);
         }
-        self.upcalls.run(now, self.ids[number], first);
+        self.upcalls.run(now, self.running[number].id, first);
     }
 
     /// Stops them all, whatever they were doing.
     pub(crate) fn suspend_all(&mut self) {
         self.iteration = None;
-        for &id in &self.ids {
-            self.upcalls.suspend(id);
+        for running in &self.running {
+            self.upcalls.suspend(running.id);
         }
     }
 
     /// The results of the runs of each since the last call.
     pub(crate) fn take_runs(&mut self) -> Vec<RunCounts> {
-        self.runs.iter_mut().map(core::mem::take).collect()
+        taken(&mut self.running)
     }
 
     /// True if a run is released and not done.
@@ -218,18 +230,68 @@ impl Thread {
     }
 
     fn begin(&mut self, pick: PickedRun) {
-        let upcall = self.upcalls.upcall(pick.id).expect("it was picked");
-        let (units, cost) = iteration(&upcall, &pick);
+        let running = &mut self.running[pick.id.index()];
+        let (units, cost) = iteration(&running.upcall, &pick);
         self.switches += u64::from(pick.switched);
         let switch = if pick.switched { self.switch } else { Duration::ZERO };
-        self.runs[pick.id.index()].skipped += pick.skipped;
+        running.runs.skipped += pick.skipped;
         self.iteration = Some(Iteration { pick, units, left: switch + cost });
     }
 
     fn finish(&mut self) {
         let Some(Iteration { pick, units, .. }) = self.iteration.take() else { return };
         if let Some(completed) = self.upcalls.ran(self.at, units, RunOutcome::Yields) {
-            self.runs[pick.id.index()].done(self.at, &completed);
+            self.running[pick.id.index()].runs.done(self.at, &completed);
         }
+    }
+}
+
+impl UpcallRunner<HeapFrames> for SimulatedEnvironment<'_> {
+    fn iterate(&mut self, _: Instant, pick: &PickedRun) -> IterationResult {
+        let (number, of_host) = (pick.id.index(), self.number);
+        let host = self.host();
+        let change = if pick.switched { host.config.platform.change_of_handler() } else { Duration::ZERO };
+        let trusted = &mut host.trusted[number];
+        trusted.runs.skipped += pick.skipped;
+        let (units, cost) = iteration(&trusted.upcall, pick);
+        let start = host.now;
+        host.spend(change + cost);
+        let end = host.local();
+        self.world.tell_work(of_host, start, Activity::Upcall { number });
+        IterationResult { end, units, outcome: RunOutcome::Yields }
+    }
+
+    fn iterated(&mut self, _: &mut HostDriver, now: Instant, pick: &PickedRun, completed: Option<CompletedRun>) {
+        if let Some(completed) = completed {
+            self.host().trusted[pick.id.index()].runs.done(now, &completed);
+        }
+    }
+}
+
+impl World {
+    /// Adds an upcall to the executive's own thread, which is to be done `stage` after its release; it is suspended. Its number there.
+    ///
+    /// # Panics
+    /// If that is more than the host's configuration has room for.
+    pub fn add_trusted(&mut self, host: HostId, upcall: Upcall, stage: Duration) -> usize {
+        let host = &mut self.hosts[host.0];
+        let id = host.endpoint_mut().upcalls_mut().create(upcall, stage, 0).expect("room for all upcalls of a host");
+        host.trusted.push(RunningUpcall { id, upcall, runs: RunCounts::default() });
+        host.trusted.len() - 1
+    }
+
+    /// Releases it every period from `first` on, which has not passed. The executive is told now.
+    pub fn run_trusted(&mut self, host: HostId, number: usize, first: Instant) {
+        self.schedule(host.0, self.now(), PlannedCommand::RunTrusted { number, first });
+    }
+
+    /// Stops all upcalls on the executive's own thread. Returns the results of the runs of each since the last call.
+    pub fn stop_trusted(&mut self, host: HostId) -> Vec<RunCounts> {
+        let host = &mut self.hosts[host.0];
+        for number in 0..host.trusted.len() {
+            let id = host.trusted[number].id;
+            host.endpoint_mut().upcalls_mut().suspend(id);
+        }
+        taken(&mut host.trusted)
     }
 }
