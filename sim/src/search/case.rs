@@ -5,8 +5,8 @@ use laxity_core::admission::published::d_order::BlockTerm;
 use laxity_core::platform::MachineModel;
 
 use super::{
-    AttackOutcome, NumberSource, Promise, SystemAttack, SystemKind, attack, handlers, pattern, promise, published,
-    rearranged, small, upcalls,
+    AttackOutcome, NumberSource, Promise, SystemAttack, SystemKind, attack, pattern, promise, published, rearranged,
+    small, upcalls,
 };
 use crate::tiny::SmallSystem;
 
@@ -91,7 +91,7 @@ impl Analysis {
                 Self::ResponseTimes | Self::Rmdp => upcalls::alone(draw, self),
                 Self::Beside(rule) => upcalls::beside(draw, rule),
                 Self::Trusted(rule) => upcalls::trusted(draw, rule),
-                Self::Handlers(rule) => handlers::case(draw, rule),
+                Self::Handlers(rule) => upcalls::handlers(draw, rule),
                 Self::Levels => small::levels_case(draw),
                 Self::Rearranged(rule) => rearranged::case(draw, rule),
             };

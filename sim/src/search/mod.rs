@@ -6,8 +6,7 @@
 //! | [`small`] | draws systems for admission's tests, executive and papers' machine |
 //! | [`published`] | draws systems for D_order, and what that promises |
 //! | `rearranged` | draws systems whose host changes how it serves its channels |
-//! | [`upcalls`] | draws systems with upcalls, and what is promised for those |
-//! | `handlers` | draws systems whose applications handle messages in the steps that complete them |
+//! | [`upcalls`] | draws systems with upcalls, and what is promised for those; and systems whose applications handle messages in the steps that complete them |
 //! | [`promise`] | what admission promises |
 //! | [`pattern`] | what comes over a system in an episode |
 //! | [`attack`] | runs a system against its promises |
@@ -19,7 +18,6 @@
 
 pub mod attack;
 pub mod case;
-mod handlers;
 pub mod hunt;
 pub mod pattern;
 pub mod promise;

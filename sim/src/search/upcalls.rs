@@ -1,6 +1,7 @@
-//! Upcalls: at the edge of what admission, or the papers' test, accepts, alone on a processor and below an executive with channels.
+//! Upcalls, and handlers of messages: at the edge of what admission, or the papers' test, accepts, alone on a processor and at an executive with
+//! channels.
 
-use laxity_core::admission::answer::Rule;
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::published::rate_monotonic;
 use laxity_core::admission::response_time;
 use laxity_core::limits;
@@ -50,6 +51,26 @@ pub fn trusted(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
     // What is received is there before its logical arrival, however many looks it takes to find it.
     case.system.ahead = small::AHEAD + longest * 40;
     at_the_edge(case)
+}
+
+/// Applications' handlers in the steps that complete messages: channels of which some are received, one at least, and those have handlers; every other step with one is as long as a step may be.
+pub fn handlers(draw: &mut impl NumberSource, rule: Rule) -> SearchCase {
+    let mut case = small::on_executive(draw, rule, Analysis::Handlers(rule));
+    let channels = &mut case.system.channels;
+    if !channels.iter().any(|channel| channel.role == Role::Receives) {
+        channels[0].role = Role::Receives;
+    }
+    let mut longest = Duration::ZERO;
+    for channel in channels.iter_mut().filter(|channel| channel.role == Role::Receives) {
+        let cost = us(1 + draw(40));
+        longest = longest.max(cost);
+        channel.contract = channel.contract.with_handler(cost);
+    }
+    let platform = &mut case.system.platform;
+    platform.upcall_step = platform.receive_first + longest + us(draw(1) * draw(20));
+    // As in systems with upcalls on the executive's thread.
+    case.system.ahead = small::AHEAD + platform.upcall_step * 40;
+    case
 }
 
 /// So many, of whole microseconds for each unit.

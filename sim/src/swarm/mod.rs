@@ -10,7 +10,6 @@
 
 pub mod clocks;
 mod draw;
-mod faults;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -217,7 +216,7 @@ fn one(seed: u64) -> WorldOutcome {
         let until = (critical + Duration::from_millis(10)).min(end);
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
     }
-    faults::add(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
+    draw::add_faults(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
     count_faults(&world, &mut counts);
     world.run_until(end);
     counts.span = world.now().since(Instant::ZERO);
