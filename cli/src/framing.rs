@@ -122,7 +122,6 @@ pub(crate) enum FramingError {
 }
 
 /// Cuts a stream into messages. Reads in pieces as they are needed; give it a buffered stream.
-#[derive(Debug)]
 pub(crate) struct Reader<R> {
     input: R,
     framing: Framing,
@@ -186,7 +185,6 @@ impl<R: Read> Reader<R> {
 }
 
 /// Writes messages as a stream.
-#[derive(Debug)]
 pub(crate) struct Writer<W> {
     output: W,
     framing: Framing,

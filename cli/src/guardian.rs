@@ -24,7 +24,6 @@ const DONE: &[u8] = b"done\n";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A guardian of this process. Drop it when all is undone: it is told so, and its end waited for.
-#[derive(Debug)]
 pub(crate) struct Guardian(Child);
 
 impl Guardian {

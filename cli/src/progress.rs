@@ -28,7 +28,6 @@ fn style(template: &str) -> ProgressStyle {
 const TICK: StdDuration = StdDuration::from_millis(250);
 
 /// A line on standard error that is renewed until this is dropped. Without a terminal nothing is written and no thread runs.
-#[derive(Debug)]
 pub(crate) struct Progress(#[expect(dead_code, reason = "it is there until it is dropped")] ProgressBar);
 
 impl Progress {
@@ -98,7 +97,6 @@ impl Rate {
 const AROUND: Duration = Duration::from_millis(900);
 
 /// A bar over several live runs on standard error, until this is dropped.
-#[derive(Debug)]
 pub(crate) struct RunsProgress {
     bar: ProgressBar,
     runs: u64,

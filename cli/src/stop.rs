@@ -45,7 +45,6 @@ impl Stop {
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Standard input that ends when the command is told to, or when the channel that it is meant for is over.
-#[derive(Debug)]
 pub(crate) struct Input<F> {
     stdin: io::Stdin,
     stop: Stop,
@@ -75,7 +74,6 @@ impl<F: FnMut() -> bool> Read for Input<F> {
 }
 
 /// Standard output. If its reader does not read when the command is told to end, the reader counts as gone.
-#[derive(Debug)]
 pub(crate) struct Output {
     stdout: io::Stdout,
     stop: Stop,

@@ -216,7 +216,6 @@ pub(crate) struct DecidableCounts {
 }
 
 /// A channel and the ledger that is kept about it.
-#[derive(Debug)]
 pub(crate) struct ChannelRecord {
     pub(crate) number: usize,
     pub(crate) plan: ChannelPlan,

@@ -40,7 +40,6 @@ pub struct HopReport {
 }
 
 /// A channel at a host that it passes through.
-#[derive(Debug)]
 pub(crate) struct RelayedChannel {
     pub(crate) hop: Hop,
     pub(crate) inward: ChannelEnd,

@@ -146,7 +146,6 @@ impl Sizes {
 }
 
 /// A source in a world.
-#[derive(Debug)]
 pub(crate) struct RunningSource {
     pub(crate) source: Source,
     pub(crate) random: Random,

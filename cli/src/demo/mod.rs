@@ -114,7 +114,6 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
 }
 
 /// What is known before the first scenario.
-#[derive(Debug)]
 struct DemoConditions {
     /// What this machine permits Laxity.
     status: HostStatus,

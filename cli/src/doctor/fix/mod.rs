@@ -155,7 +155,6 @@ fn passed_on(status: ExitStatus) -> u8 {
 }
 
 /// The changes that are in force. Dropping it undoes them.
-#[derive(Debug)]
 struct AppliedChanges {
     /// Held open, it keeps processors awake.
     awake: Option<File>,
