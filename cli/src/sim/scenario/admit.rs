@@ -53,16 +53,10 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<AdmittedScen
     let mut received = Vec::new();
     for (number, channel) in channels.iter().enumerate() {
         let plan = match channel.contract() {
-            Some(contract) if !channel.via.is_empty() => {
-                let granted = along(&mut admitting, channel, contract)?;
-                received.extend(granted.reservations.last().map(|&id| (number, id)));
-                let plan = granted.plan(&channel.name);
-                routes[number] = Some(granted);
-                plan
-            }
             Some(contract) => {
-                let (plan, id) = real_time(&mut admitting, channel, contract)?;
-                received.push((number, id));
+                let (plan, route, reservations) = granted(&mut admitting, channel, contract)?;
+                received.extend(reservations.last().map(|&id| (number, id)));
+                routes[number] = route;
                 plan
             }
             None => ChannelPlan::new(&channel.name, channel.service, SendingStages::default(), Duration::ZERO),
@@ -125,46 +119,47 @@ fn reserve(
     })
 }
 
-/// A channel's plan, and its reservation at the receiving host.
-fn real_time<'a>(
-    admitting: &mut [HostAdmission<'a>],
-    channel: &'a Channel,
-    contract: &Contract,
-) -> Result<(ChannelPlan, ReservationId), Failure> {
-    // They are different hosts of the file.
-    let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
-    let reserved = reserve(from, to, (channel, contract));
-    let (plan, [here, there]) = reserved.map_err(|denied| {
-        let grants = |contract: &Contract| reserve(&mut from.clone(), &mut to.clone(), (channel, contract)).is_ok();
-        refused(&[from, to], grants, (channel, contract), &denied)
-    })?;
-    from.held.push((here, &channel.name));
-    to.held.push((there, &channel.name));
-    Ok((plan, there))
+/// A channel's plan, the grants on its way if it passes through hosts, and its reservations in the order of its hosts.
+type Reserved = (ChannelPlan, Option<route::GrantedRoute>, Vec<ReservationId>);
+
+/// Reserves at all hosts of a channel, which have these places among `hosts`; if one of them refuses, at none.
+fn reserve_all(
+    hosts: &mut [HostAdmission<'_>],
+    places: &[usize],
+    (channel, contract): (&Channel, &Contract),
+) -> Result<Reserved, RouteDenial> {
+    if let [from, to] = *places {
+        // They are different hosts of the file.
+        let [from, to] = hosts.get_disjoint_mut([from, to]).expect("two hosts");
+        let (plan, reservations) = reserve(from, to, (channel, contract))?;
+        return Ok((plan, None, reservations.to_vec()));
+    }
+    let mut admissions: Vec<_> = hosts.iter_mut().map(|host| &mut host.admission).collect();
+    let granted = route::admit(&mut admissions, places, contract, Some(contract.deadline()))?;
+    let reservations = granted.reservations.clone();
+    Ok((granted.plan(&channel.name), Some(granted), reservations))
 }
 
-/// What all hosts of a channel grant that passes through some of them.
-fn along<'a>(
+/// What all hosts of a channel grant.
+fn granted<'a>(
     admitting: &mut [HostAdmission<'a>],
     channel: &'a Channel,
     contract: &Contract,
-) -> Result<route::GrantedRoute, Failure> {
+) -> Result<Reserved, Failure> {
     let places: Vec<usize> = channel.hosts().collect();
-    let mut admissions: Vec<_> = admitting.iter_mut().map(|host| &mut host.admission).collect();
-    let granted = route::admit(&mut admissions, &places, contract, Some(contract.deadline()));
-    let granted = granted.map_err(|denied| {
+    let reserved = reserve_all(admitting, &places, (channel, contract)).map_err(|denied| {
         let hosts: Vec<_> = places.iter().map(|&host| &admitting[host]).collect();
+        let all: Vec<usize> = (0..hosts.len()).collect();
         let grants = |contract: &Contract| {
-            let mut admissions: Vec<_> = hosts.iter().map(|host| host.admission.clone()).collect();
-            let all: Vec<usize> = (0..hosts.len()).collect();
-            route::admit(&mut admissions, &all, contract, Some(contract.deadline())).is_ok()
+            let mut hosts: Vec<_> = hosts.iter().map(|&host| host.clone()).collect();
+            reserve_all(&mut hosts, &all, (channel, contract)).is_ok()
         };
         refused(&hosts, grants, (channel, contract), &denied)
     })?;
-    for (&host, &id) in places.iter().zip(&granted.reservations) {
+    for (&host, &id) in places.iter().zip(&reserved.2) {
         admitting[host].held.push((id, &channel.name));
     }
-    Ok(granted)
+    Ok(reserved)
 }
 
 /// The refusal of one of the channel's hosts, which are in the order of its way, with what all of them would grant instead.
