@@ -12,9 +12,8 @@ use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::Duration;
 
-use super::arguments::TestArgument;
 use super::decide::{OfDOrder, UpcallFindings};
-use super::{ChannelAnswers, Report};
+use super::{ChannelAnswers, Report, TestArgument};
 use crate::costs::in_words;
 use crate::numbers::{brief, counted, left, list};
 use crate::report::escaped;
