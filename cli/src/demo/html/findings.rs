@@ -8,8 +8,7 @@ use laxity_core::units::Duration;
 use laxity_lab::figures::undecided;
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 
-use super::sections::{Tally, columns, key_of, sections, stack_name, sum};
-use super::{Report, ScenarioRun};
+use super::{Report, ScenarioRun, Tally, columns, key_of, sections, stack_name, sum};
 use crate::numbers::{NONE, brief, count, counted, list, part_of, percent, percent_of, span};
 use crate::report::{by_cause, distinct, escaped};
 

@@ -5,13 +5,11 @@ use laxity_lab::wire::WireFigures;
 use laxity_lab::{Attack, ChannelOutcome, Stack};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::findings;
 use super::plot::{self, Axes, Curve};
-use super::sections::{
-    ChannelKey, PLAIN_UDP_AT_REST, Section, Series, attack_text, column, column_name, columns, end_of, imbalance,
-    late_or_lost, sections, sent_of_offered, sum,
+use super::{
+    ChannelKey, PLAIN_UDP_AT_REST, Report, ScenarioRun, Section, Series, attack_text, column, column_name, columns,
+    end_of, findings, imbalance, late_or_lost, sections, sent_of_offered, sum,
 };
-use super::{Report, ScenarioRun};
 use crate::chart::{Picture, STYLE, swatch};
 use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
 use crate::report::{between, escaped};

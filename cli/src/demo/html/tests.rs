@@ -2,8 +2,9 @@
 //! browser; `LAXITY_REPORT_LARGE_HTML` one with many messages.
 
 use laxity_core::figures::{Figures, Latencies, Misses};
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Rate};
 use laxity_lab::wire::{ClassFigures, Discipline, WireFigures};
+use laxity_lab::workload::{MESSAGE_BYTES, table_3};
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Sample, Stack};
 
 use super::findings::{Verdict, beyond_two_classes, expert, headline, limits, verdict};
@@ -445,4 +446,18 @@ fn the_same_stack_twice_is_told_apart() {
     {
         assert!(page.contains(text), "{text}");
     }
+}
+
+#[test]
+fn plain_udp_is_late_for_the_reason_that_is_told() {
+    let wire = Rate::bytes_per_second(100_000_000 / 8).unwrap();
+    let table = table_3();
+    let burst = |row: usize| {
+        let messages = u64::from(table[row].contract.burst());
+        (messages, wire.time_for(messages * u64::from(MESSAGE_BYTES)).as_nanos() / 1_000_000)
+    };
+    assert_eq!([burst(0), burst(1)], [(12, 58), (8, 39)]);
+    let deadlines: Vec<u64> = table.iter().map(|row| row.contract.deadline().as_nanos() / 1_000_000).collect();
+    assert_eq!(deadlines, [40, 25, 30]);
+    assert!(PLAIN_UDP_AT_REST.contains("12 and 8 messages of 60 KiB take the wire at least 58 ms and 39 ms"));
 }
