@@ -4,7 +4,7 @@ use laxity_core::units::Duration;
 use laxity_link::netlink::Interface;
 use laxity_link::sys::device::{self, Coalescing, Offload};
 
-use super::finding::Observed;
+use super::report::Observed;
 use super::{Doctor, Finding, Root, State, short};
 
 /// So many devices are told of; a host of containers may have hundreds.

@@ -12,7 +12,7 @@ use laxity_link::xdp::{MAX_QUEUES, Xdp, XdpConfig, XdpError, can_load_program};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::finding::Observed;
+use super::report::Observed;
 use super::{Doctor, Finding, Root, State};
 
 /// So many interfaces are told of; a host of containers may have hundreds.

@@ -19,7 +19,6 @@ mod calibration;
 mod clock;
 mod device;
 mod fast_path;
-mod finding;
 mod fix;
 mod idle;
 mod interrupts;
@@ -47,8 +46,8 @@ use crate::failure::Failure;
 use crate::guardian;
 use crate::progress::Progress;
 use crate::stop::Stop;
-use finding::{Finding, State};
 use measure::{Gaps, Spans, StopCheck, ThreadRuns, short};
+use report::{Finding, State};
 use root::Root;
 
 /// Exit status: 0 the report is complete, however good or bad the host is; 2 bad input; 4 --fix may change nothing here. With a
