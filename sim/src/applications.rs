@@ -2,7 +2,7 @@
 
 use laxity_core::contract::Overload;
 use laxity_core::endpoint::{Destination, SendSetup};
-use laxity_core::event::{End, SenderPace};
+use laxity_core::event::{ChannelId, End, SenderPace};
 use laxity_core::platform::LinkModel;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
@@ -22,7 +22,7 @@ impl World {
                     }
                 }
                 PlannedCommand::Emit { source, messages } => self.emit(number, due, source, messages),
-                command => self.hosts[number].orders.push_back(command),
+                PlannedCommand::Order { order, .. } => self.hosts[number].orders.push_back(order),
             }
         }
     }
@@ -59,61 +59,29 @@ impl World {
 }
 
 impl SimulatedEnvironment<'_> {
-    /// The control thread does what an application asked it for.
-    pub(crate) fn order(&mut self, driver: &mut HostDriver, now: Instant, command: PlannedCommand) {
-        let number = self.number;
-        match command {
-            PlannedCommand::Open(channel) => self.open(driver, now, channel),
-            PlannedCommand::Restrict(restricted) => driver.endpoint.set_restricted(restricted),
-            PlannedCommand::Restage => {
-                let key = |&(channel, stages): &(usize, _)| Some((self.world.channels[channel].sender.key?, stages));
-                let stages = self.world.hosts[number].restaging.iter().flatten();
-                driver.endpoint.restage(stages.filter_map(key).collect());
+    /// A side of a channel that has been over for a while is taken out.
+    pub(crate) fn release(&mut self, driver: &mut HostDriver, key: ChannelId) {
+        let (channel, side) = self.host().keys[&key];
+        let ledger = &mut self.world.channels[channel];
+        let (endpoint, peaks) = (&driver.endpoint, driver.endpoint.queue_peaks(key));
+        match side {
+            Side::Sender => ledger.send = endpoint.send_counters(key).unwrap_or_default(),
+            Side::Receiver => ledger.receive = endpoint.receive_counters(key).unwrap_or_default(),
+            Side::Inward(place) | Side::Onward(place) => {
+                let counters = &mut ledger.hops[place].counters;
+                *counters = endpoint.relay_counters(key).unwrap_or(*counters);
             }
-            PlannedCommand::RunTrusted { number: upcall, first } => {
-                let host = self.host();
-                let (id, first) = (host.trusted[upcall].id, host.clock.reading(first));
-                driver.endpoint.upcalls_mut().run(now, id, first);
-            }
-            PlannedCommand::Close { channel, sender } => {
-                let ledger = &self.world.channels[channel];
-                let side = if sender { &ledger.sender } else { &ledger.receiver };
-                if let Some(key) = side.key {
-                    driver.close(now, key, self);
-                }
-            }
-            PlannedCommand::Space { channel, spacing } => {
-                if let Some(key) = self.world.channels[channel].receiver.key {
-                    driver.endpoint.ask_spacing(key, spacing);
-                }
-            }
-            PlannedCommand::Release(key) => {
-                let (channel, side) = self.host().keys[&key];
-                let ledger = &mut self.world.channels[channel];
-                let (endpoint, peaks) = (&driver.endpoint, driver.endpoint.queue_peaks(key));
-                match side {
-                    Side::Sender => ledger.send = endpoint.send_counters(key).unwrap_or_default(),
-                    Side::Receiver => ledger.receive = endpoint.receive_counters(key).unwrap_or_default(),
-                    Side::Inward(place) | Side::Onward(place) => {
-                        let counters = &mut ledger.hops[place].counters;
-                        *counters = endpoint.relay_counters(key).unwrap_or(*counters);
-                    }
-                }
-                ledger.side(side).released = true;
-                driver.release(key, drop, self);
-                self.host().detach(key);
-                let at = self.host().now;
-                if let (Some(peaks), Side::Sender | Side::Receiver) = (peaks, side) {
-                    self.world.check_queues(channel, at, side == Side::Sender, [peaks.messages, peaks.packets]);
-                }
-            }
-            PlannedCommand::Submit { .. } | PlannedCommand::Emit { .. } => {
-                unreachable!("host {number}: applications send by themselves")
-            }
+        }
+        ledger.side(side).released = true;
+        driver.release(key, drop, self);
+        self.host().detach(key);
+        let at = self.host().now;
+        if let (Some(peaks), Side::Sender | Side::Receiver) = (peaks, side) {
+            self.world.check_queues(channel, at, side == Side::Sender, [peaks.messages, peaks.packets]);
         }
     }
 
-    fn open(&mut self, driver: &mut HostDriver, now: Instant, channel: usize) {
+    pub(crate) fn open(&mut self, driver: &mut HostDriver, now: Instant, channel: usize) {
         let plan = &self.world.channels[channel].plan;
         let next = self.world.whole_route(channel).nth(1).expect("a route has two ends");
         let peer = self.world.hosts[next].config.address;

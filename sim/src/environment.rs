@@ -18,7 +18,7 @@ use laxity_drive::{
 
 use crate::content;
 use crate::observe::{self, due};
-use crate::{ChannelHandle, Host, Observation, PlannedCommand, PostedMessage, Side, World};
+use crate::{ChannelHandle, Host, Observation, PostedMessage, Side, World};
 
 /// A host's driver, which is out of its host during its turn.
 pub(crate) type HostDriver = Driver<HeapFrames>;
@@ -297,8 +297,8 @@ impl Environment<HeapFrames> for SimulatedEnvironment<'_> {
 
 impl Control<HeapFrames> for SimulatedEnvironment<'_> {
     fn obey(&mut self, driver: &mut HostDriver, now: Instant) {
-        while let Some(command) = self.host().orders.pop_front() {
-            self.order(driver, now, command);
+        while let Some(order) = self.host().orders.pop_front() {
+            order(self, driver, now);
         }
     }
 
@@ -352,7 +352,7 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
                     self.world.tell(Observation::Ended { channel: ChannelHandle(channel), at, sender, over, end });
                 }
                 // Kept for a while, so that a repeated CLOSE is answered.
-                self.world.schedule(number, later, PlannedCommand::Release(key));
+                self.world.instruct(number, later, false, move |around, driver, _| around.release(driver, key));
                 if sender && matches!(end, End::PeerLost | End::RouteLost | End::NoAnswer) {
                     self.world.reopen(channel);
                 }

@@ -313,11 +313,8 @@ impl World {
             let at = match command {
                 PlannedCommand::Emit { .. } => at.max(until),
                 PlannedCommand::Submit { .. } if at < until => continue,
-                PlannedCommand::Open(_)
-                | PlannedCommand::Submit { .. }
-                | PlannedCommand::Close { .. }
-                | PlannedCommand::Space { .. } => at,
-                _ => continue,
+                PlannedCommand::Order { outlives_crash: false, .. } => continue,
+                PlannedCommand::Submit { .. } | PlannedCommand::Order { .. } => at,
             };
             self.hosts[number].agenda.insert((at, order), command);
         }

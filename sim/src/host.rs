@@ -14,13 +14,13 @@ use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Driver, Sleep};
 use laxity_link::emulated::{EmulatedCounters, EmulatedLink};
 
-use crate::Side;
 use crate::clock::Clock;
 use crate::content::{HEADERS, Random};
 use crate::fault::LastFrames;
 use crate::host_config::{Gap, HostConfig, StepCosts, WakeUp, frame_capacity, region};
 use crate::papers::{PapersState, link_model};
 use crate::upcalls::{RunningUpcall, Thread};
+use crate::{HostDriver, Side, SimulatedEnvironment};
 
 /// Most turns of a thread that leaves before another has to go on.
 const MOST_TURNS: u64 = 12;
@@ -56,21 +56,11 @@ pub struct HostCounters {
     pub busy: Duration,
 }
 
+/// What the control thread of a host is asked for.
+pub(crate) type Order = Box<dyn FnOnce(&mut SimulatedEnvironment<'_>, &mut HostDriver, Instant)>;
+
 /// The action that is due at a host at a point in time.
-#[derive(Clone, Copy, Debug)]
 pub(crate) enum PlannedCommand {
-    Open(usize),
-    Close {
-        channel: usize,
-        sender: bool,
-    },
-    /// The receiver of a best-effort channel wants its packets to start so far apart.
-    Space {
-        channel: usize,
-        spacing: Duration,
-    },
-    /// A side that has been over for a while is taken out.
-    Release(ChannelId),
     Submit {
         channel: usize,
         bytes: u32,
@@ -79,13 +69,10 @@ pub(crate) enum PlannedCommand {
         source: usize,
         messages: u32,
     },
-    Restrict(bool),
-    /// Channels that are sent get other stages together.
-    Restage,
-    /// An upcall on the executive's thread is released every period from then on.
-    RunTrusted {
-        number: usize,
-        first: Instant,
+    Order {
+        /// True if it is due also if the host crashes before.
+        outlives_crash: bool,
+        order: Order,
     },
 }
 
@@ -118,7 +105,7 @@ pub(crate) struct Host {
     /// The sides of channels that are here.
     pub(crate) keys: BTreeMap<ChannelId, (usize, Side)>,
     /// The requests of the control thread at the next look.
-    pub(crate) orders: VecDeque<PlannedCommand>,
+    pub(crate) orders: VecDeque<Order>,
     /// The applications' side of the channels, by place.
     pub(crate) ports: Vec<SimulatedPort>,
     /// Places whose mailbox has rung.

@@ -9,8 +9,8 @@ use laxity_core::relay::{RelayCounters, RelayGrant};
 use laxity_core::units::{Duration, Instant};
 
 use crate::{
-    ChannelEnd, ChannelHandle, ChannelPlan, ChannelRecord, FindingKind, HostDriver, HostId, Observation,
-    PlannedCommand, Problem, Side, SimulatedEnvironment, World,
+    ChannelEnd, ChannelHandle, ChannelPlan, ChannelRecord, FindingKind, HostDriver, HostId, Observation, Problem, Side,
+    SimulatedEnvironment, World,
 };
 
 /// A host that a channel passes through, and what it grants.
@@ -91,7 +91,7 @@ impl World {
         self.tell(Observation::Opened { name, from, to });
         let hops = hops.iter().copied().map(RelayedChannel::new).collect();
         self.channels.push(ChannelRecord::new(number, plan, from, hops, to));
-        self.schedule(from.0, self.now(), PlannedCommand::Open(number));
+        self.instruct(from.0, self.now(), true, move |around, driver, now| around.open(driver, now, number));
         ChannelHandle(number)
     }
 

@@ -9,7 +9,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::{CompletedRun, PickedRun, RunOutcome, Upcall, UpcallId, Upcalls};
 use laxity_drive::{IterationResult, UpcallRunner};
 
-use crate::{Activity, Gap, HostDriver, HostId, PlannedCommand, SimulatedEnvironment, World};
+use crate::{Activity, Gap, HostDriver, HostId, SimulatedEnvironment, World};
 
 /// The counters of a thread of upcalls that had its processor to itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -282,7 +282,11 @@ impl World {
 
     /// Releases it every period from `first` on, which has not passed. The executive is told now.
     pub fn run_trusted(&mut self, host: HostId, number: usize, first: Instant) {
-        self.schedule(host.0, self.now(), PlannedCommand::RunTrusted { number, first });
+        self.instruct(host.0, self.now(), false, move |around, driver, now| {
+            let host = around.host();
+            let (id, first) = (host.trusted[number].id, host.clock.reading(first));
+            driver.endpoint.upcalls_mut().run(now, id, first);
+        });
     }
 
     /// Stops all upcalls on the executive's own thread. Returns the results of the runs of each since the last call.

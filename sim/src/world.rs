@@ -20,7 +20,7 @@ use crate::order::{EventOrder, NextEvent};
 use crate::source::RunningSource;
 use crate::{
     ChannelPlan, ChannelRecord, ChannelReport, Checks, Departure, FindingKind, Gap, Host, HostConfig, HostCounters,
-    LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source,
+    HostDriver, LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source,
 };
 
 /// A host of a world, by number: they are counted from zero as they are added.
@@ -110,14 +110,16 @@ impl World {
 
     /// Closes a channel from its sender's side, now.
     pub fn close(&mut self, channel: ChannelHandle) {
-        let host = self.channels[channel.0].from.0;
-        self.schedule(host, self.now, PlannedCommand::Close { channel: channel.0, sender: true });
+        self.close_side(channel, self.channels[channel.0].from, Side::Sender);
     }
 
     /// The receiver of a best-effort channel asks its sender, now, to start its packets so far apart.
     pub fn ask_spacing(&mut self, channel: ChannelHandle, spacing: Duration) {
-        let host = self.channels[channel.0].to.0;
-        self.schedule(host, self.now, PlannedCommand::Space { channel: channel.0, spacing });
+        self.instruct(self.channels[channel.0].to.0, self.now, true, move |around, driver, _| {
+            if let Some(key) = around.world.channels[channel.0].receiver.key {
+                driver.endpoint.ask_spacing(key, spacing);
+            }
+        });
     }
 
     /// The spacing that the sender of a best-effort channel has confirmed, and the time; `None` if nothing.
@@ -127,19 +129,30 @@ impl World {
 
     /// Closes a channel from its receiver's side, now.
     pub fn close_by_receiver(&mut self, channel: ChannelHandle) {
-        let host = self.channels[channel.0].to.0;
-        self.schedule(host, self.now, PlannedCommand::Close { channel: channel.0, sender: false });
+        self.close_side(channel, self.channels[channel.0].to, Side::Receiver);
+    }
+
+    fn close_side(&mut self, channel: ChannelHandle, host: HostId, side: Side) {
+        self.instruct(host.0, self.now, true, move |around, driver, now| {
+            if let Some(key) = around.world.channels[channel.0].side(side).key {
+                driver.close(now, key, around);
+            }
+        });
     }
 
     /// Restricts a host to current real-time work, or lifts that, at `at`.
     pub fn restrict_at(&mut self, at: Instant, host: HostId, restricted: bool) {
-        self.schedule(host.0, at, PlannedCommand::Restrict(restricted));
+        self.instruct(host.0, at, false, move |_, driver, _| driver.endpoint.set_restricted(restricted));
     }
 
     /// A host gives channels that it sends these stages together, now or as soon as that is sound. While one change is under way, no other.
     pub fn restage(&mut self, host: HostId, stages: impl Iterator<Item = (ChannelHandle, SendingStages)>) {
         self.hosts[host.0].restaging = Some(stages.map(|(channel, stages)| (channel.0, stages)).collect());
-        self.schedule(host.0, self.now, PlannedCommand::Restage);
+        self.instruct(host.0, self.now, false, |around, driver, _| {
+            let key = |&(channel, stages): &(usize, _)| Some((around.world.channels[channel].sender.key?, stages));
+            let stages = around.world.hosts[around.number].restaging.iter().flatten();
+            driver.endpoint.restage(stages.filter_map(key).collect());
+        });
     }
 
     /// True if the last change of stages at a host is over.
@@ -315,6 +328,17 @@ impl World {
         self.order += 1;
         self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
         self.touch(host);
+    }
+
+    /// The control thread of a host is asked for something.
+    pub(crate) fn instruct(
+        &mut self,
+        host: usize,
+        at: Instant,
+        outlives_crash: bool,
+        order: impl FnOnce(&mut SimulatedEnvironment<'_>, &mut HostDriver, Instant) + 'static,
+    ) {
+        self.schedule(host, at, PlannedCommand::Order { outlives_crash, order: Box::new(order) });
     }
 
     /// Something happened at this host: what it does next may have changed.
