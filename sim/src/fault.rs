@@ -4,8 +4,6 @@
 //! to its wire, its clock, its processor, its application, its memory or its power. The endpoint learns of it what a live one
 //! would learn.
 
-use std::collections::BTreeMap;
-
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
@@ -134,19 +132,10 @@ impl FaultKind {
 /// So many more packets are under way at most on a wire that takes longer.
 const MOST_MORE: u64 = 1 << 16;
 
-/// The faults that are due in a world.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum FaultChange {
-    Begin(usize),
-    End(usize),
-    Flood(usize),
-}
-
 /// The faults of a world.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     pub(crate) all: Vec<Fault>,
-    pub(crate) due: BTreeMap<(Instant, u64), FaultChange>,
     /// By number: whether it is there now.
     active: Vec<bool>,
     /// Frames that floods were made of so far.
@@ -207,8 +196,8 @@ impl World {
         }
         self.faults.all.push(fault);
         self.faults.active.push(false);
-        self.change_at(fault.from, FaultChange::Begin(number));
-        self.change_at(fault.until, FaultChange::End(number));
+        self.happens(fault.from, move |world, at| world.change(number, true, at));
+        self.happens(fault.until, move |world, at| world.change(number, false, at));
     }
 
     /// The faults that were injected, in the order in which they were added.
@@ -216,21 +205,12 @@ impl World {
         &self.faults.all
     }
 
-    fn change_at(&mut self, at: Instant, change: FaultChange) {
-        self.order += 1;
-        self.faults.due.insert((at.max(self.now()), self.order), change);
-    }
-
-    /// The first thing that is due happens.
-    pub(crate) fn change(&mut self) {
-        let Some(((at, _), change)) = self.faults.due.pop_first() else { return };
-        let (FaultChange::Begin(number) | FaultChange::End(number) | FaultChange::Flood(number)) = change;
+    /// A fault begins or ends.
+    fn change(&mut self, number: usize, begins: bool, at: Instant) {
         let fault = self.faults.all[number];
-        let (host, begins) = (fault.host.0, matches!(change, FaultChange::Begin(_)));
-        if !matches!(change, FaultChange::Flood(_)) {
-            self.faults.active[number] = begins;
-            self.tell(Observation::Fault { number, fault, begins, at });
-        }
+        let host = fault.host.0;
+        self.faults.active[number] = begins;
+        self.tell(Observation::Fault { number, fault, begins, at });
         match fault.kind {
             FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),
             FaultKind::Crash { .. } => self.restart(host, at),
@@ -248,12 +228,7 @@ impl World {
                 let ring = self.hosts[host].config.receive_ring;
                 self.hosts[host].ring = if begins { places.min(ring) } else { ring };
             }
-            FaultKind::FloodBack { peer, spacing } if !matches!(change, FaultChange::End(_)) => {
-                if self.faults.active[number] {
-                    self.flood(host, peer.0, at);
-                    self.change_at(at + spacing, FaultChange::Flood(number));
-                }
-            }
+            FaultKind::FloodBack { peer, spacing } if begins => self.flood(number, [host, peer.0], spacing, at),
             FaultKind::ClockStep { .. }
             | FaultKind::ClockStandstill
             | FaultKind::Interference
@@ -353,8 +328,11 @@ impl World {
         }
     }
 
-    /// One frame of a flood.
-    fn flood(&mut self, host: usize, peer: usize, at: Instant) {
+    /// One frame of a flood, and so on until it ends.
+    fn flood(&mut self, fault: usize, [host, peer]: [usize; 2], spacing: Duration, at: Instant) {
+        if !self.faults.active[fault] {
+            return;
+        }
         self.faults.flooded += 1;
         let number = self.faults.flooded;
         let said = |host: usize| self.hosts[host].said.as_ref();
@@ -368,6 +346,8 @@ impl World {
         let address = self.hosts[peer].config.address;
         self.hosts[host].receive(at, address, &frame);
         self.hosts[host].counters.flooded += 1;
+        self.touch(host);
+        self.happens(at + spacing, move |world, at| world.flood(fault, [host, peer], spacing, at));
     }
 }
 

@@ -10,14 +10,12 @@ use laxity_core::units::Instant;
 /// Something that happens. At one instant, what is less happens first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum NextEvent {
-    /// A fault begins or ends.
-    Change,
+    /// Something happens from outside: a fault begins or ends, or a frame arrives that no host sent.
+    Outside,
     /// A frame arrives that was sent by this host.
     Arrival(usize),
     /// A frame has passed the last switch port before this host.
     Passed(usize),
-    /// A frame arrives that no host sent.
-    Injected,
     /// The upcalls of this host may be done.
     Upcalls(usize),
     /// This host does something.
@@ -92,7 +90,7 @@ mod tests {
                 NextEvent::Passed(host) => (host, 1),
                 NextEvent::Upcalls(host) => (host, 2),
                 NextEvent::Turn(host) => (host, 3),
-                NextEvent::Change | NextEvent::Injected => unreachable!("that is not here"),
+                NextEvent::Outside => unreachable!("that is not here"),
             };
             times[host][kind] = None;
             order.touch(host);

@@ -36,8 +36,8 @@ const HUNG: u32 = 4;
 
 /// Hosts in virtual time, on one ideal switch.
 ///
-/// Whatever comes first happens first: a frame that arrives, then a frame that was injected, then a host's turn; ties go to
-/// the lower number. A turn is one of the driver that ships ([`laxity_drive::Driver::turn`]): inputs, links, one step. It sees what
+/// Whatever comes first happens first: what happens from outside, as faults and frames that were injected, then a frame that arrives, then a host's turn;
+/// ties go to the lower number. A turn is one of the driver that ships ([`laxity_drive::Driver::turn`]): inputs, links, one step. It sees what
 /// arrived by its beginning; what it does takes effect when its cost is paid.
 ///
 /// Checked all the time: what the head of `checkers` says ([`World::findings`]); and, by a panic, that no host is told to wake up
@@ -55,7 +55,8 @@ pub struct World {
     pub(crate) addresses: BTreeMap<SocketAddr, usize>,
     /// Channels that a host was not asked for yet, or has not accepted, by the host before, the host and the name, and the side there.
     pub(crate) waiting: BTreeMap<(usize, usize, Name), Vec<(usize, Side)>>,
-    injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
+    /// What happens from outside.
+    due: BTreeMap<(Instant, u64), Box<dyn FnOnce(&mut Self, Instant)>>,
     coming: EventOrder,
     /// The answer to all requests, if they are refused.
     pub refusal: Option<Refusal>,
@@ -192,8 +193,11 @@ impl World {
 
     /// A frame that no host sent arrives at `host`, as if from `peer`.
     pub fn inject_at(&mut self, at: Instant, host: HostId, peer: SocketAddr, bytes: &[u8]) {
-        self.order += 1;
-        self.injected.insert((at.max(self.now), self.order), (host.0, peer, bytes.to_vec()));
+        let bytes = bytes.to_vec();
+        self.happens(at, move |world, at| {
+            world.hosts[host.0].receive(at, peer, &bytes);
+            world.touch(host.0);
+        });
     }
 
     /// The platform takes the processor away from a host. Gaps should not overlap.
@@ -263,15 +267,13 @@ impl World {
         while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
             self.now = self.now.max(at);
             match next {
-                NextEvent::Change => self.change(),
-                NextEvent::Arrival(wire) => self.arrive(wire),
-                NextEvent::Passed(host) => self.pass(host),
-                NextEvent::Injected => {
-                    if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
-                        self.hosts[host].receive(at, peer, &bytes);
-                        self.touch(host);
+                NextEvent::Outside => {
+                    if let Some(((at, _), what)) = self.due.pop_first() {
+                        what(self, at);
                     }
                 }
+                NextEvent::Arrival(wire) => self.arrive(wire),
+                NextEvent::Passed(host) => self.pass(host),
                 NextEvent::Upcalls(host) => {
                     self.hosts[host].make_way(at);
                     self.touch(host);
@@ -324,6 +326,12 @@ impl World {
         }
     }
 
+    /// At this time, or now if it has passed, that happens from outside.
+    pub(crate) fn happens(&mut self, at: Instant, what: impl FnOnce(&mut Self, Instant) + 'static) {
+        self.order += 1;
+        self.due.insert((at.max(self.now), self.order), Box::new(what));
+    }
+
     pub(crate) fn schedule(&mut self, host: usize, at: Instant, command: PlannedCommand) {
         self.order += 1;
         self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
@@ -355,9 +363,8 @@ impl World {
             let passed = port.as_ref().and_then(EmulatedLink::next_arrival);
             [wire.next_arrival(), passed, host.next_making_way(), host.next_turn()]
         });
-        let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, NextEvent::Injected));
-        let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, NextEvent::Change));
-        self.coming.first().into_iter().chain(injected).chain(change).min()
+        let outside = self.due.first_key_value().map(|(&(at, _), _)| (at, NextEvent::Outside));
+        self.coming.first().into_iter().chain(outside).min()
     }
 
     /// The switch: a frame from a wire to the host with its address, or into the queue of the port before it.
