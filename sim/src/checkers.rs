@@ -187,7 +187,7 @@ pub(crate) struct ChannelHistory {
     /// The receiver's counters when they were last looked at.
     counted: Misses,
     /// The messages that came late since then.
-    late: Misses,
+    pub(crate) late: Misses,
 }
 
 impl ChannelHistory {
@@ -230,11 +230,6 @@ impl ChannelHistory {
             return problem(format!("no more than {ahead} before it"), found);
         }
         None
-    }
-
-    /// A message came late, and this is whose fault it is.
-    pub(crate) fn came_late(&mut self, cause: Cause) {
-        *self.late.of(cause) += 1;
     }
 
     /// The messages that the receiver counted as lost or dropped since the last call, by cause.

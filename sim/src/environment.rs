@@ -262,7 +262,7 @@ impl Ports for SimulatedEnvironment<'_> {
         }
         let late = evidence.map(|evidence| evidence.cause);
         if let Some(cause) = late {
-            ledger.watch.came_late(cause);
+            *ledger.watch.late.of(cause) += 1;
         }
         let handle = ChannelHandle(channel);
         world.tell(Observation::Delivered { channel: handle, sequence, completion: at, cause: late, over_bound });

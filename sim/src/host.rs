@@ -142,8 +142,6 @@ pub(crate) struct Host {
     /// Its present work, if it is a machine of the papers.
     pub(crate) papers: Option<PapersState>,
     pub(crate) counters: HostCounters,
-    /// The times at which best effort and control frames were given to the wire, if that is policed.
-    pub(crate) starts: Vec<Instant>,
     /// The thread that has the processor while the executive sleeps, if there are upcalls.
     pub(crate) upcalls: Option<Thread>,
     /// Upcalls on its own thread, by number.
@@ -225,7 +223,6 @@ impl Host {
             said: None,
             papers: PapersState::new(config.platform.machine),
             counters: HostCounters::default(),
-            starts: Vec::new(),
             trusted: Vec::new(),
             restaging: None,
             upcalls: (config.upcalls > 0).then(|| Thread::new(config.upcalls, &config.platform, late)),

@@ -147,8 +147,8 @@ pub struct SmallRun {
     /// Those of the system, then best effort, then one that runs before each episode, so that the episode's first handler is never
     /// the one that ran last.
     channels: Vec<ChannelHandle>,
-    /// Messages that episodes released and that were through in the end.
-    messages: u64,
+    /// Messages that episodes released and that were through in the end, and runs of upcalls that were completed.
+    pub messages: u64,
     worlds: u64,
 }
 
@@ -412,10 +412,6 @@ impl SmallRun {
         }
     }
 
-    /// Messages that were released, and runs of upcalls that were completed.
-    pub fn messages(&self) -> u64 {
-        self.messages
-    }
     /// The counters of the host under test since its world began.
     pub fn counters(&self) -> HostCounters {
         self.world.host_counters(self.host)

@@ -222,10 +222,6 @@ impl World {
         let port = host.port.as_ref().map_or_else(EmulatedCounters::default, EmulatedLink::counters);
         HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), port, ..host.counters }
     }
-    /// The times at which a host, if its platform polices that, gave best-effort packets and control frames to its wire.
-    pub fn best_effort_starts(&self, host: HostId) -> &[Instant] {
-        &self.hosts[host.0].starts
-    }
     /// True while data may flow on the channel.
     pub fn is_open(&self, channel: ChannelHandle) -> bool {
         self.channels[channel.0].open
@@ -470,10 +466,6 @@ impl World {
         frames.free(packet.frame);
         host.counters.transmitted += 1;
         let whose = packet.message.and_then(|departed| host.keys.get(&departed.channel).copied());
-        let real_time = whose.is_some_and(|(channel, _)| self.channels[channel].plan.service.contract().is_some());
-        if host.config.platform.best_effort.starts.is_some() && !real_time {
-            host.starts.push(host.now);
-        }
         if let Some(said) = &mut host.said {
             let which = if packet.message.is_some() { &mut said.data } else { &mut said.control };
             which.note(end, &self.scratch[..packet.len]);

@@ -182,7 +182,7 @@ impl Diagram {
         let points = || series.iter().flat_map(|line| line.points.iter().copied());
         let up = Scale::around(points().map(|point| point.1), least_top as f64);
         let scales = [Scale::exact(points().map(|point| point.0).fold(0.0, f64::max)), up];
-        if up.ends()[0] < 0.0 {
+        if up.low < 0.0 {
             series.insert(0, Series::limit(Shape::Across { is_above: true }, "zero", 0, String::new()));
         }
         let units = [Unit::Number(x_unit), Unit::Number(y_unit)];
@@ -211,7 +211,7 @@ impl Diagram {
     /// On a card of its own; two stand beside each other unless they are wide.
     pub(crate) fn block(&self, is_wide: bool, height: f64) -> Block {
         let width = if is_wide { INSIDE } else { (INSIDE - GAP) / 2.0 };
-        let last = self.units[0].label(self.scales[0].ends()[1]).chars().count();
+        let last = self.units[0].label(self.scales[0].high).chars().count();
         let room = if let Unit::Nanos = self.units[0] { 56.0 } else { 12.0 + 6.0 * last as f64 };
         let [left, right, top, bottom] = EDGES;
         let (right, bottom, scales) = (width - right, height - bottom, self.scales);

@@ -3,8 +3,9 @@
 /// One axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Scale {
-    low: f64,
-    high: f64,
+    /// Its ends.
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     pub(crate) is_log: bool,
 }
 
@@ -37,11 +38,6 @@ impl Scale {
     pub(crate) fn log(smallest: f64, largest: f64) -> Self {
         let low = round_down(smallest);
         Self::log_exact(low, round_up(largest.max(low) * 7.0 / 6.0).max(low * 10.0))
-    }
-
-    /// Both ends.
-    pub(crate) fn ends(self) -> [f64; 2] {
-        [self.low, self.high]
     }
 
     /// 0 at the lower end, 1 at the upper one; what lies outside is put on the end.

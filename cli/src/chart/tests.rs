@@ -7,7 +7,7 @@ fn ticks_are_round_and_inside() {
     assert_eq!(ticks(Scale::linear(40.0), 4.0), [0.0, 20.0, 40.0]);
     assert_eq!(ticks(Scale::exact(10.0), 5.0), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
     let decades = Scale::log(90.0, 9_000.0);
-    assert_eq!((decades.ends(), ticks(decades, 4.0)), ([50.0, 20_000.0], vec![100.0, 1_000.0, 10_000.0]));
+    assert_eq!(([decades.low, decades.high], ticks(decades, 4.0)), ([50.0, 20_000.0], vec![100.0, 1_000.0, 10_000.0]));
     assert_eq!(ticks(Scale::log(1.0, 99_999.0), 3.0), [10.0, 1_000.0, 100_000.0]);
     assert_eq!(Scale::log(10.0, 50.0).ticks(300.0, 60.0), [10.0, 20.0, 50.0, 100.0]);
 }
@@ -24,7 +24,7 @@ fn labels_stand_evenly() {
 fn an_axis_holds_zero_and_everything() {
     let of = |values: &[f64], top| {
         let scale = Scale::around(values.iter().copied(), top);
-        (scale.ends(), scale.ticks(240.0, 34.0)[1] - scale.ticks(240.0, 34.0)[0])
+        ([scale.low, scale.high], scale.ticks(240.0, 34.0)[1] - scale.ticks(240.0, 34.0)[0])
     };
     assert_eq!(of(&[], 0.0), ([0.0, 1.0], 1.0));
     assert_eq!(of(&[120.0, 4677.0], 0.0), ([0.0, 5000.0], 1000.0));

@@ -1,28 +1,15 @@
 //! Where the kernel shows itself: `/proc`, `/sys` and `/dev`, or a directory that looks like them, for tests.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use laxity::ledger::value::chosen;
 
-/// The root of the file system that is looked at.
+/// The root of the file system that is looked at: `/`, or another directory.
 #[derive(Clone, Debug)]
-pub(crate) struct Root(PathBuf);
+pub(crate) struct Root(pub(crate) PathBuf);
 
 impl Root {
-    /// This host's.
-    pub(crate) fn host() -> Self {
-        Self(PathBuf::from("/"))
-    }
-    /// Another one.
-    #[cfg(test)]
-    pub(crate) fn at(directory: &Path) -> Self {
-        Self(directory.to_owned())
-    }
-    /// The directory.
-    pub(crate) fn directory(&self) -> &Path {
-        &self.0
-    }
     /// A file; its name without the leading `/`.
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.0.join(file)
@@ -74,7 +61,7 @@ pub(crate) mod tests {
             Self(path)
         }
         pub(crate) fn root(&self) -> Root {
-            Root::at(&self.0)
+            Root(self.0.clone())
         }
         pub(crate) fn file(&self, name: &str, text: &str) -> &Self {
             let path = self.0.join(name);

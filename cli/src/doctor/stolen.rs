@@ -13,8 +13,8 @@ const LONG: Duration = Duration::from_millis(1);
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let runs = doctor.runs();
     let length = doctor.length(Duration::from_millis(2000));
-    let root = doctor.root.path("");
-    let (before, mut seen) = (steal(&root), Vec::new());
+    let root = &doctor.root.0;
+    let (before, mut seen) = (steal(root), Vec::new());
     for &processor in doctor.processors.iter().take(MOST) {
         if let Ok(gaps) =
             measure::gaps(length, measure::GENTLE, Duration::from_micros(1), (runs, processor), doctor.told)
@@ -23,13 +23,13 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
             seen.push((processor, gaps));
         }
     }
-    let stolen = steal(&root).zip(before).map(|(after, before)| after.saturating_sub(before));
-    vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(&root))]
+    let stolen = steal(root).zip(before).map(|(after, before)| after.saturating_sub(before));
+    vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(root))]
 }
 
 /// Which witnesses of stolen time this host has.
 pub(super) fn witnesses(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let missing = laxity::witnesses::missing(&doctor.root.path(""));
+    let missing = laxity::witnesses::missing(&doctor.root.0);
     let finding = match missing.is_empty() {
         true => Finding::new("witnesses", State::Good, "time that the platform takes can be told from Laxity's own"),
         false => Finding::new("witnesses", State::Poor, missing.join("; ")),

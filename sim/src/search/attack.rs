@@ -115,7 +115,7 @@ impl<'a> SystemAttack<'a> {
 
     /// The outcome of all episodes.
     pub fn finish(self) -> AttackOutcome {
-        AttackOutcome { messages: self.bench.messages(), ..self.outcome }
+        AttackOutcome { messages: self.bench.messages, ..self.outcome }
     }
 }
 

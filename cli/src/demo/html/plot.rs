@@ -120,9 +120,8 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
     let said = deadline.map_or_else(String::new, |deadline| format!("deadline {deadline}"));
     let limits = [limit("bound", bound, String::new()), limit("deadline", deadline, said)];
     let lines = curves.iter().filter(|(_, channel)| !channel.samples.is_empty());
-    let lines = lines.map(|&(style, channel)| {
-        Series::new(Shape::Steps, Look::Number(style), steps(channel, across.ends()[1] as u64))
-    });
+    let lines = lines
+        .map(|&(style, channel)| Series::new(Shape::Steps, Look::Number(style), steps(channel, across.high as u64)));
     drawn(id, title, [across, up], Unit::Part(WHOLE as f64), lines.chain(limits.into_iter().flatten()).collect(), "")
 }
 

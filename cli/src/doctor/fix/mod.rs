@@ -108,7 +108,7 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
 fn wishes(root: &Root) -> Vec<value::Value> {
     let mut wishes = Vec::new();
     let mut wish = |file: &str, new: &str, is_needed: &dyn Fn(&str) -> bool| {
-        if let Ok(old) = current(root.directory(), file)
+        if let Ok(old) = current(&root.0, file)
             && is_needed(&old)
         {
             wishes.push(value::Value { file: file.to_owned(), old, new: new.to_owned() });
@@ -169,7 +169,7 @@ impl AppliedChanges {
         let mut changes = Vec::new();
         let mut permitted = Vec::new();
         for wish in wishes(root) {
-            match wish.may_be_set(root.directory()) {
+            match wish.may_be_set(&root.0) {
                 Ok(()) => permitted.push(wish),
                 refused => changes.push(Change::of(&wish, refused)),
             }
@@ -182,7 +182,7 @@ impl AppliedChanges {
         }
         let mut applied = Self { awake: None, owned, _guardian: guardian };
         for wish in &permitted {
-            changes.push(Change::of(wish, wish.set(root.directory())));
+            changes.push(Change::of(wish, wish.set(&root.0)));
         }
         let name = format!("/{LATENCY}");
         let (state, text) = match keep_awake(root) {
@@ -231,7 +231,7 @@ pub(super) fn left_over(root: &Root) -> Vec<Finding> {
     let mut findings = left_in(&ours);
     let roots = Path::new(ROOTS_PLACE);
     if ours.directory() != roots {
-        findings.extend(left_by_root(&Ledger::at(roots, root.directory())));
+        findings.extend(left_by_root(&Ledger::at(roots, &root.0)));
     }
     findings
 }
@@ -364,13 +364,13 @@ mod tests {
         assert_eq!(files, [RUNTIME, RECEIVE_MOST, governor.as_str(), HUGE_PAGES]);
         assert!(wished.iter().all(value::Value::is_known));
         for wish in &wished {
-            wish.set(root.directory()).unwrap();
+            wish.set(&root.0).unwrap();
         }
         assert!(wishes(&root).is_empty());
         for wish in wished {
-            let said = ledger::Change::Value(wish.clone()).undo(root.directory()).unwrap().unwrap();
+            let said = ledger::Change::Value(wish.clone()).undo(&root.0).unwrap().unwrap();
             assert!(said.ends_with(" again"), "{said}");
-            assert_eq!(current(root.directory(), &wish.file).unwrap(), wish.old);
+            assert_eq!(current(&root.0, &wish.file).unwrap(), wish.old);
         }
     }
 
