@@ -8,7 +8,9 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
 use crate::channel::MAILBOX;
-use crate::{ChannelHandle, HostDriver, PlannedCommand, PostedMessage, Side, SimulatedEnvironment, Source, World};
+use crate::{
+    ChannelHandle, ChannelRecord, HostDriver, PlannedCommand, PostedMessage, Side, SimulatedEnvironment, Source, World,
+};
 
 impl World {
     /// Whatever applications want by `at`: messages lie in their mailboxes then, and what is the control thread's waits for it.
@@ -18,7 +20,7 @@ impl World {
             match command {
                 PlannedCommand::Submit { channel, bytes } => {
                     if !self.submit(number, due, channel, bytes) {
-                        self.channels[channel].blocked = Some(command);
+                        self.channels[channel].ledger.blocked = Some(command);
                     }
                 }
                 PlannedCommand::Emit { source, messages } => self.emit(number, due, source, messages),
@@ -29,9 +31,9 @@ impl World {
 
     /// The application puts a message into the channel's mailbox; false if that is full, and it waits.
     fn submit(&mut self, number: usize, arrival: Instant, channel: usize, bytes: u32) -> bool {
-        let ledger = &mut self.channels[channel];
+        let ChannelRecord { plan, ledger, .. } = &mut self.channels[channel];
         let Some(key) = ledger.sender.key.filter(|_| ledger.open) else { return true };
-        if ledger.plan.overload == Overload::Block && ledger.posted.len() >= MAILBOX {
+        if plan.overload == Overload::Block && ledger.posted.len() >= MAILBOX {
             return false;
         }
         ledger.posted.push_back(PostedMessage { arrival, bytes });
@@ -41,7 +43,7 @@ impl World {
 
     fn emit(&mut self, number: usize, due: Instant, source: usize, messages: u32) {
         let Source { channel: ChannelHandle(channel), until, .. } = self.sources[source].source;
-        let ledger = &self.channels[channel];
+        let ledger = &self.channels[channel].ledger;
         let over = ledger.sender.end.is_some() || ledger.sender.crashed;
         if due >= until || (over && !ledger.reopens) {
             return;
@@ -49,7 +51,8 @@ impl World {
         for done in 0..messages {
             let bytes = self.sources[source].size();
             if !self.submit(number, due, channel, bytes) {
-                self.channels[channel].blocked = Some(PlannedCommand::Emit { source, messages: messages - done });
+                self.channels[channel].ledger.blocked =
+                    Some(PlannedCommand::Emit { source, messages: messages - done });
                 return;
             }
         }
@@ -62,17 +65,17 @@ impl SimulatedEnvironment<'_> {
     /// A side of a channel that has been over for a while is taken out.
     pub(crate) fn release(&mut self, driver: &mut HostDriver, key: ChannelId) {
         let (channel, side) = self.host().keys[&key];
-        let ledger = &mut self.world.channels[channel];
+        let record = &mut self.world.channels[channel];
         let (endpoint, peaks) = (&driver.endpoint, driver.endpoint.queue_peaks(key));
         match side {
-            Side::Sender => ledger.send = endpoint.send_counters(key).unwrap_or_default(),
-            Side::Receiver => ledger.receive = endpoint.receive_counters(key).unwrap_or_default(),
+            Side::Sender => record.ledger.send = endpoint.send_counters(key).unwrap_or_default(),
+            Side::Receiver => record.ledger.receive = endpoint.receive_counters(key).unwrap_or_default(),
             Side::Inward(place) | Side::Onward(place) => {
-                let counters = &mut ledger.hops[place].counters;
+                let counters = &mut record.hops[place].counters;
                 *counters = endpoint.relay_counters(key).unwrap_or(*counters);
             }
         }
-        ledger.side(side).released = true;
+        record.side(side).released = true;
         driver.release(key, drop, self);
         self.host().detach(key);
         let at = self.host().now;
@@ -82,7 +85,7 @@ impl SimulatedEnvironment<'_> {
     }
 
     pub(crate) fn open(&mut self, driver: &mut HostDriver, now: Instant, channel: usize) {
-        let plan = &self.world.channels[channel].plan;
+        let ChannelRecord { plan, ledger, .. } = &self.world.channels[channel];
         let next = self.world.whole_route(channel).nth(1).expect("a route has two ends");
         let peer = self.world.hosts[next].config.address;
         let host = &self.world.hosts[self.number];
@@ -96,7 +99,7 @@ impl SimulatedEnvironment<'_> {
         };
         let destination = Destination { link: 0, peer, name: plan.name };
         // A queue that is longer than it must be shows how much of it is used; early packets would fill any.
-        let packets = match &self.world.channels[channel].promise {
+        let packets = match &ledger.promise {
             Some(promise) if config.work_conserving => promise.queues[1],
             _ => plan.packet_queue(plan.send_messages, packet),
         };
@@ -108,9 +111,9 @@ impl SimulatedEnvironment<'_> {
         match driver.open(now, outgoing, self) {
             Ok(key) => {
                 self.host().attach(key, channel, Side::Sender);
-                self.world.channels[channel].sender.key = Some(key);
+                self.world.channels[channel].ledger.sender.key = Some(key);
             }
-            Err((_, refusal)) => self.world.channels[channel].sender.end = Some(End::Refused(refusal)),
+            Err((_, refusal)) => self.world.channels[channel].ledger.sender.end = Some(End::Refused(refusal)),
         }
     }
 }

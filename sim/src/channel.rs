@@ -223,6 +223,12 @@ pub(crate) struct ChannelRecord {
     /// The hosts that it passes through.
     pub(crate) hops: Vec<RelayedChannel>,
     pub(crate) to: HostId,
+    pub(crate) ledger: Ledger,
+}
+
+/// What is known of a channel.
+#[derive(Default)]
+pub(crate) struct Ledger {
     pub(crate) sender: ChannelEnd,
     pub(crate) receiver: ChannelEnd,
     pub(crate) open: bool,
@@ -268,48 +274,10 @@ pub(crate) struct ChannelRecord {
 }
 
 impl ChannelRecord {
-    pub(crate) fn new(number: usize, plan: ChannelPlan, from: HostId, hops: Vec<RelayedChannel>, to: HostId) -> Self {
-        Self {
-            number,
-            plan,
-            from,
-            hops,
-            to,
-            sender: ChannelEnd::default(),
-            receiver: ChannelEnd::default(),
-            open: false,
-            spaced: None,
-            send: SendCounters::default(),
-            receive: ReceiveCounters::default(),
-            under_way: VecDeque::new(),
-            unjudged: VecDeque::new(),
-            decidable: None,
-            seen: 0,
-            posted: VecDeque::new(),
-            offered: PostedMessage::default(),
-            blocked: None,
-            accepted: 0,
-            next: 0,
-            unmade: VecDeque::new(),
-            latencies: Vec::new(),
-            sender_laxity: None,
-            beyond_model: Duration::ZERO,
-            over_bound: 0,
-            responses: LargestResponses::default(),
-            departures: None,
-            reads: None,
-            reading_until: Instant::ZERO,
-            reopens: false,
-            successor: None,
-            promise: None,
-            watch: ChannelHistory::default(),
-        }
-    }
-
     pub(crate) fn side(&mut self, side: Side) -> &mut ChannelEnd {
         match side {
-            Side::Sender => &mut self.sender,
-            Side::Receiver => &mut self.receiver,
+            Side::Sender => &mut self.ledger.sender,
+            Side::Receiver => &mut self.ledger.receiver,
             Side::Inward(place) => &mut self.hops[place].inward,
             Side::Onward(place) => &mut self.hops[place].onward,
         }
@@ -317,36 +285,24 @@ impl ChannelRecord {
 
     pub(crate) fn sides(&self) -> impl Iterator<Item = &ChannelEnd> {
         let between = self.hops.iter().flat_map(|relayed| [&relayed.inward, &relayed.onward]);
-        [&self.sender, &self.receiver].into_iter().chain(between)
-    }
-
-    pub(crate) fn accepted(&mut self, submitted: &AcceptedMessage, bytes: usize) {
-        self.accepted += 1;
-        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, self.offered.arrival));
-        self.unmade.push_back(submitted.release);
-    }
-
-    /// The handler made a message's last packet by `end`.
-    pub(crate) fn made(&mut self, end: Instant) {
-        if let Some(release) = self.unmade.pop_front() {
-            self.responses.at_handler = self.responses.at_handler.max(end.since(release));
-        }
+        [&self.ledger.sender, &self.ledger.receiver].into_iter().chain(between)
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
     pub(crate) fn departed(&mut self, departed: &DepartedMessage, payload: u32, modelled: Instant, end: Instant) {
-        if let Some(departures) = &mut self.departures {
+        let ledger = &mut self.ledger;
+        if let Some(departures) = &mut ledger.departures {
             let DepartedMessage { last, logical_arrival, .. } = *departed;
             departures.push(Departure { end, payload, last, logical_arrival });
         }
-        self.beyond_model = self.beyond_model.max(end.since(modelled));
+        ledger.beyond_model = ledger.beyond_model.max(end.since(modelled));
         if departed.last {
-            self.responses.sent += 1;
-            self.responses.at_sender = self.responses.at_sender.max(end.since(departed.logical_arrival));
+            ledger.responses.sent += 1;
+            ledger.responses.at_sender = ledger.responses.at_sender.max(end.since(departed.logical_arrival));
         }
         if departed.last && self.plan.service.contract().is_some() {
             let [deadline, end] = [departed.deadline, end].map(|at| at.as_nanos().cast_signed());
-            self.sender_laxity = Some(self.sender_laxity.unwrap_or(i64::MAX).min(deadline.saturating_sub(end)));
+            ledger.sender_laxity = Some(ledger.sender_laxity.unwrap_or(i64::MAX).min(deadline.saturating_sub(end)));
         }
     }
 
@@ -360,16 +316,16 @@ impl ChannelRecord {
         clock: &Clock,
         sender: Option<&Clock>,
     ) -> (Option<Instant>, Option<Problem>) {
-        let sequence = delivered.sequence;
+        let (ledger, sequence) = (&mut self.ledger, delivered.sequence);
         let problem = |expected: String, found: String| Some((FindingKind::Delivery, expected, found));
-        if sequence < self.next {
-            return (None, problem(format!("message {} or a later one", self.next), format!("message {sequence}")));
+        if sequence < ledger.next {
+            return (None, problem(format!("message {} or a later one", ledger.next), format!("message {sequence}")));
         }
-        self.next = sequence + 1;
-        while self.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
-            self.under_way.pop_front();
+        ledger.next = sequence + 1;
+        while ledger.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
+            ledger.under_way.pop_front();
         }
-        let Some((number, bytes, arrival, call)) = self.under_way.pop_front() else {
+        let Some((number, bytes, arrival, call)) = ledger.under_way.pop_front() else {
             return (None, problem("a message that was accepted".into(), format!("message {sequence}")));
         };
         let difference = content::first_difference(self.number, sequence, &delivered.message);
@@ -383,21 +339,66 @@ impl ChannelRecord {
         } else {
             None
         };
-        self.seen += 1;
+        ledger.seen += 1;
         match delivered.stamps {
-            None => self.latencies.push(delivered.latency().as_nanos()),
+            None => ledger.latencies.push(delivered.latency().as_nanos()),
             Some(stamps) => {
                 // One that waits in its mailbox until its contract lets it through is sent then.
                 let sender = sender.filter(|_| self.plan.overload == Overload::Block);
                 let sent = sender.map(|clock| clock.when(stamps.logical_arrival.before(stamps.ahead)));
                 let call = sent.map_or(call, |sent| sent.max(call));
                 let (took, stood) = (clock.went_on(call, at), clock.stood_still(call, at));
-                self.unjudged.push_back(UnjudgedMessage { call, took, stood, ahead: stamps.ahead });
+                ledger.unjudged.push_back(UnjudgedMessage { call, took, stood, ahead: stamps.ahead });
             }
         }
-        self.responses.delivered += 1;
-        self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
+        ledger.responses.delivered += 1;
+        ledger.responses.at_receiver = ledger.responses.at_receiver.max(delivered.response() - self.plan.upstream);
         (Some(arrival), found)
+    }
+
+    /// The application's handler of the message took so long from then on.
+    pub(crate) fn handled(&mut self, delivered: &DeliveredMessage, took: Duration) {
+        let response = delivered.response() + took - self.plan.upstream;
+        let responses = &mut self.ledger.responses;
+        responses.at_receiver = responses.at_receiver.max(response);
+    }
+
+    pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> ChannelReport {
+        let mut figures = Figures {
+            name: self.plan.name.as_str().into(),
+            best_effort: self.plan.service.contract().is_none(),
+            sent: send.accepted,
+            over_bound: self.ledger.over_bound,
+            deadline: self.plan.service.contract().map(|contract| contract.deadline()),
+            bound: self.plan.service.contract().map(|contract| contract.deadline().saturating_sub(self.plan.spare)),
+            latencies: Latencies::of(self.ledger.latencies.clone()),
+            ..Figures::default()
+        };
+        figures.count(&receive);
+        ChannelReport {
+            figures,
+            send,
+            receive,
+            sender_laxity: self.ledger.sender_laxity,
+            beyond_model: self.ledger.beyond_model,
+            sender_end: self.ledger.sender.end,
+            receiver_end: self.ledger.receiver.end,
+        }
+    }
+}
+
+impl Ledger {
+    pub(crate) fn accepted(&mut self, submitted: &AcceptedMessage, bytes: usize) {
+        self.accepted += 1;
+        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival, self.offered.arrival));
+        self.unmade.push_back(submitted.release);
+    }
+
+    /// The handler made a message's last packet by `end`.
+    pub(crate) fn made(&mut self, end: Instant) {
+        if let Some(release) = self.unmade.pop_front() {
+            self.responses.at_handler = self.responses.at_handler.max(end.since(release));
+        }
     }
 
     /// A message between two clocks is judged, in their order. Returns the rule that does not hold, if any: the truth is in its interval, and a verdict
@@ -429,12 +430,6 @@ impl ChannelRecord {
         (!is_within || !agrees).then(|| (FindingKind::Interval, expected(), format!("{decision:?}")))
     }
 
-    /// The application's handler of the message took so long from then on.
-    pub(crate) fn handled(&mut self, delivered: &DeliveredMessage, took: Duration) {
-        let response = delivered.response() + took - self.plan.upstream;
-        self.responses.at_receiver = self.responses.at_receiver.max(response);
-    }
-
     /// Conservation: each message that was accepted ended once. Returns the rule that does not hold, if any.
     pub(crate) fn check(&self) -> Option<Problem> {
         let (accepted, receive) = (self.send.accepted, &self.receive);
@@ -464,28 +459,5 @@ impl ChannelRecord {
             return None;
         };
         Some((FindingKind::Conservation, found.0, found.1))
-    }
-
-    pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> ChannelReport {
-        let mut figures = Figures {
-            name: self.plan.name.as_str().into(),
-            best_effort: self.plan.service.contract().is_none(),
-            sent: send.accepted,
-            over_bound: self.over_bound,
-            deadline: self.plan.service.contract().map(|contract| contract.deadline()),
-            bound: self.plan.service.contract().map(|contract| contract.deadline().saturating_sub(self.plan.spare)),
-            latencies: Latencies::of(self.latencies.clone()),
-            ..Figures::default()
-        };
-        figures.count(&receive);
-        ChannelReport {
-            figures,
-            send,
-            receive,
-            sender_laxity: self.sender_laxity,
-            beyond_model: self.beyond_model,
-            sender_end: self.sender.end,
-            receiver_end: self.receiver.end,
-        }
     }
 }

@@ -248,7 +248,7 @@ impl ChannelHistory {
 impl World {
     /// Holds a channel to what admission granted it.
     pub fn promise(&mut self, channel: ChannelHandle, promise: GrantedBounds) {
-        self.channels[channel.0].promise = Some(promise);
+        self.channels[channel.0].ledger.promise = Some(promise);
     }
 
     /// From now on nothing that is found stops the world.
@@ -318,7 +318,7 @@ impl World {
         late: Option<Cause>,
         beyond: Option<Cause>,
     ) {
-        let Some(promise) = self.channels[channel].promise else { return };
+        let Some(promise) = self.channels[channel].ledger.promise else { return };
         if late.is_none() && beyond.is_none() && latency <= promise.bound {
             return;
         }
@@ -339,7 +339,7 @@ impl World {
 
     /// The receiver's counters at `at`: what is missed has an excuse, and every message up to `next` ended, none twice.
     pub(crate) fn check_counters(&mut self, channel: usize, at: Instant, counters: &ReceiveCounters) {
-        let ledger = &mut self.channels[channel];
+        let ledger = &mut self.channels[channel].ledger;
         let ended = counters.delivered + counters.lost + counters.dropped;
         let (next, accepted) = (ledger.next, ledger.accepted);
         let missed = ledger.watch.newly_missed(counters);
@@ -363,7 +363,8 @@ impl World {
 
     /// The most that the queues of a channel's side held.
     pub(crate) fn check_queues(&mut self, channel: usize, at: Instant, sends: bool, peaks: [u32; 2]) {
-        let Some(promise) = self.channels[channel].promise.filter(|_| self.excuses(channel, at).is_none()) else {
+        let Some(promise) = self.channels[channel].ledger.promise.filter(|_| self.excuses(channel, at).is_none())
+        else {
             return;
         };
         let side = if sends { "sender" } else { "receiver" };

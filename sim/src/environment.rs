@@ -18,7 +18,7 @@ use laxity_drive::{
 
 use crate::content;
 use crate::observe::{self, due};
-use crate::{ChannelHandle, Host, Observation, PostedMessage, Side, World};
+use crate::{ChannelHandle, ChannelRecord, Host, Observation, PostedMessage, Side, World};
 
 /// A host's driver, which is out of its host during its turn.
 pub(crate) type HostDriver = Driver<HeapFrames>;
@@ -158,7 +158,7 @@ impl Ports for SimulatedEnvironment<'_> {
     /// The message is made when it is taken: only then its number is known.
     fn take(&mut self, place: u32) -> Option<OutboundMessage> {
         let channel = self.channel_at(place)?;
-        let ledger = &mut self.world.channels[channel];
+        let ledger = &mut self.world.channels[channel].ledger;
         let (posted, sequence) = (ledger.posted.pop_front()?, ledger.accepted);
         ledger.offered = posted;
         let blocked = ledger.blocked.take();
@@ -185,13 +185,13 @@ impl Ports for SimulatedEnvironment<'_> {
     fn submitted(&mut self, _: Instant, channel: ChannelId, submitted: &AcceptedMessage) {
         let Some(channel) = self.channel_at(channel.index()) else { return };
         let host = &self.world.hosts[self.number];
-        let ledger = &mut self.world.channels[channel];
+        let ChannelRecord { plan, ledger, .. } = &mut self.world.channels[channel];
         assert_eq!(submitted.sequence, ledger.accepted, "messages are numbered as they are accepted");
         let PostedMessage { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
         let release = host.clock.when(submitted.release);
         ledger.accepted(&AcceptedMessage { logical_arrival, release, ..*submitted }, bytes as usize);
-        let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
+        let deadline = due(logical_arrival, &plan.service, bytes, host.config.platform.packet);
         let channel = ChannelHandle(channel);
         self.world.tell(Observation::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });
     }
@@ -224,8 +224,9 @@ impl Ports for SimulatedEnvironment<'_> {
         self.host().judged += 1;
         let world = &mut *self.world;
         world.saw([channel as u64, decision.lower.as_nanos(), at.as_nanos(), decision.verdict as u64]);
-        world.channels[channel].over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
-        if let Some(problem) = world.channels[channel].judged(decision) {
+        let ledger = &mut world.channels[channel].ledger;
+        ledger.over_bound += u64::from(!spare.is_zero() && decision.breaks_bound(spare));
+        if let Some(problem) = ledger.judged(decision) {
             world.find(Some(channel), at, problem);
         }
     }
@@ -237,32 +238,33 @@ impl Ports for SimulatedEnvironment<'_> {
         let (at, Some(channel)) = (self.host().now, self.channel_at(key.index())) else { return None };
         let world = &mut *self.world;
         let is_direct = world.whole_route(channel).count() == 2;
-        let ledger = &mut world.channels[channel];
-        let sender = is_direct.then(|| &world.hosts[ledger.from.0].clock);
+        let record = &mut world.channels[channel];
+        let sender = is_direct.then(|| &world.hosts[record.from.0].clock);
         let judged = beyond_bound.map(|evidence| evidence.cause);
         let over_bound = judged.is_some_and(Cause::breaks_promise);
-        ledger.over_bound += u64::from(over_bound);
-        let (arrival, problem) = ledger.delivered(at, &delivered, evidence, &world.hosts[self.number].clock, sender);
+        record.ledger.over_bound += u64::from(over_bound);
+        let (arrival, problem) = record.delivered(at, &delivered, evidence, &world.hosts[self.number].clock, sender);
         let (sequence, latency) = (delivered.sequence, delivered.response());
         let host = &mut world.hosts[self.number];
         let mut spent = None;
-        match ledger.reads {
+        match record.ledger.reads {
             _ if !handler.is_zero() => {
                 let takes = host.drawn(handler);
                 host.spend(takes);
-                ledger.handled(&delivered, takes);
+                record.handled(&delivered, takes);
                 spent = Some(delivered.message);
             }
             None => host.give_back(key, delivered.message),
             Some(each) => {
-                ledger.reading_until = ledger.reading_until.max(at) + each;
+                let until = &mut record.ledger.reading_until;
+                *until = (*until).max(at) + each;
                 world.order += 1;
-                host.lent.insert((ledger.reading_until, world.order), (key, delivered.message));
+                host.lent.insert((*until, world.order), (key, delivered.message));
             }
         }
         let late = evidence.map(|evidence| evidence.cause);
         if let Some(cause) = late {
-            *ledger.watch.late.of(cause) += 1;
+            *record.ledger.watch.late.of(cause) += 1;
         }
         let handle = ChannelHandle(channel);
         world.tell(Observation::Delivered { channel: handle, sequence, completion: at, cause: late, over_bound });
@@ -318,7 +320,7 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
                 let incoming = self.world.channels[channel].plan.receiving(&request, early);
                 if let Ok(key) = driver.accept(now, &request, incoming, self) {
                     self.host().attach(key, channel, Side::Receiver);
-                    self.world.channels[channel].receiver.key = Some(key);
+                    self.world.channels[channel].ledger.receiver.key = Some(key);
                 }
             }
             Event::Accepted { channel: key, .. } => {
@@ -326,26 +328,26 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
                 if let Side::Onward(place) = side {
                     return self.relay_accepted(driver, now, key, (channel, place));
                 }
-                let ledger = &mut self.world.channels[channel];
-                ledger.open = true;
-                let stages = ledger.plan.stages;
+                let record = &mut self.world.channels[channel];
+                record.ledger.open = true;
+                let stages = record.plan.stages;
                 driver.begin(now, key, stages, self);
             }
             Event::Spaced { channel: key, spacing } => {
                 let host = &self.world.hosts[number];
                 // It is the receiver that asks.
                 if let Some(&(channel, Side::Receiver)) = host.keys.get(&key) {
-                    self.world.channels[channel].spaced = Some((host.now, spacing));
+                    self.world.channels[channel].ledger.spaced = Some((host.now, spacing));
                 }
             }
             Event::Ended { channel: key, end } => {
                 let host = &self.world.hosts[number];
                 let ((channel, side), at) = (host.keys[&key], host.now);
-                let ledger = &mut self.world.channels[channel];
-                ledger.side(side).end = Some(end);
+                let record = &mut self.world.channels[channel];
+                record.side(side).end = Some(end);
                 let sender = side == Side::Sender;
-                ledger.open &= !sender;
-                let later = at + ledger.plan.lease;
+                record.ledger.open &= !sender;
+                let later = at + record.plan.lease;
                 if sender || side == Side::Receiver {
                     let counters = driver.endpoint.receive_counters(key).unwrap_or_default();
                     let over = counters.delivered + counters.lost + counters.dropped;

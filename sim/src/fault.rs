@@ -10,7 +10,7 @@ use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use laxity_link::emulated::PPM;
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::{ChannelHandle, Gap, HostId, Observation, PlannedCommand, Random, World};
+use crate::{ChannelHandle, ChannelRecord, Gap, HostId, Observation, PlannedCommand, Random, World};
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -222,7 +222,7 @@ impl World {
             }
             FaultKind::ClockDrift { ppm } => self.hosts[host].clock.drift(at, if begins { ppm } else { 0 }),
             FaultKind::SlowReceiver { channel, each } => {
-                self.channels[channel.0].reads = begins.then_some(each);
+                self.channels[channel.0].ledger.reads = begins.then_some(each);
             }
             FaultKind::SmallRing { places } => {
                 let ring = self.hosts[host].config.receive_ring;
@@ -263,19 +263,19 @@ impl World {
     /// The host loses all its state. Its applications start again with it; what they wanted in between is forgotten.
     fn crash(&mut self, number: usize, until: Instant, reopen: bool) {
         let endpoint = self.hosts[number].endpoint();
-        for ledger in &mut self.channels {
-            if let Some(key) = ledger.sender.key.filter(|_| ledger.from.0 == number) {
+        for ChannelRecord { from, hops, to, ledger, .. } in &mut self.channels {
+            if let Some(key) = ledger.sender.key.filter(|_| from.0 == number) {
                 ledger.send = endpoint.send_counters(key).unwrap_or(ledger.send);
                 ledger.sender.crash();
                 ledger.open = false;
                 ledger.reopens |= reopen && ledger.sender.end.is_none();
             }
-            if let Some(key) = ledger.receiver.key.filter(|_| ledger.to.0 == number) {
+            if let Some(key) = ledger.receiver.key.filter(|_| to.0 == number) {
                 ledger.receive = endpoint.receive_counters(key).unwrap_or(ledger.receive);
                 ledger.receiver.crash();
                 ledger.reopens |= reopen && ledger.sender.end.is_none();
             }
-            for relayed in ledger.hops.iter_mut().filter(|relayed| relayed.hop.host.0 == number) {
+            for relayed in hops.iter_mut().filter(|relayed| relayed.hop.host.0 == number) {
                 relayed.crash(endpoint);
                 ledger.reopens |= reopen && ledger.sender.end.is_none();
             }
@@ -299,12 +299,12 @@ impl World {
     fn restart(&mut self, number: usize, at: Instant) {
         self.hosts[number].restart(at);
         for channel in 0..self.channels.len() {
-            let ledger = &self.channels[channel];
+            let ChannelRecord { plan, from, ledger, .. } = &self.channels[channel];
             if self.whole_route(channel).skip(1).any(|host| host == number) {
-                let name = ledger.plan.name;
+                let name = plan.name;
                 self.hosts[number].endpoint_mut().listen(name);
             }
-            if ledger.from.0 == number && ledger.sender.crashed {
+            if from.0 == number && ledger.sender.crashed {
                 self.reopen(channel);
             }
         }
@@ -312,17 +312,18 @@ impl World {
 
     /// The application opens a channel again that it has lost, if it is one of those that do. Its sources go on with the new one.
     pub(crate) fn reopen(&mut self, channel: usize) {
-        let ledger = &mut self.channels[channel];
+        let ChannelRecord { plan, from, hops, to, ledger, .. } = &self.channels[channel];
         if !ledger.reopens || ledger.successor.is_some() {
             return;
         }
-        let (from, to, plan) = (ledger.from, ledger.to, ledger.plan.clone());
+        let (from, to, plan) = (*from, *to, plan.clone());
         let reads = ledger.reads;
         let promise = ledger.promise;
-        let hops: Vec<_> = ledger.hops.iter().map(|relayed| relayed.hop).collect();
+        let hops: Vec<_> = hops.iter().map(|relayed| relayed.hop).collect();
         let successor = self.open_via(from, &hops, to, plan);
-        self.channels[channel].successor = Some(successor);
-        (self.channels[successor.0].reads, self.channels[successor.0].promise) = (reads, promise);
+        self.channels[channel].ledger.successor = Some(successor);
+        let ledger = &mut self.channels[successor.0].ledger;
+        (ledger.reads, ledger.promise) = (reads, promise);
         for running in self.sources.iter_mut().filter(|running| running.source.channel.0 == channel) {
             running.source.channel = successor;
         }

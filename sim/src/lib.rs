@@ -66,7 +66,7 @@ pub use source::{FILM_PERMILLE, Sizes, Source};
 pub use upcalls::RunCounts;
 pub use world::{ChannelHandle, HostId, World};
 
-use channel::{ChannelEnd, ChannelRecord, PostedMessage, Side};
+use channel::{ChannelEnd, ChannelRecord, Ledger, PostedMessage, Side};
 use checkers::{ChannelHistory, Checks, Problem};
 use content::Random;
 use environment::{HostDriver, SimulatedEnvironment};

@@ -9,8 +9,8 @@ use laxity_core::relay::{RelayCounters, RelayGrant};
 use laxity_core::units::{Duration, Instant};
 
 use crate::{
-    ChannelEnd, ChannelHandle, ChannelPlan, ChannelRecord, FindingKind, HostDriver, HostId, Observation, Problem, Side,
-    SimulatedEnvironment, World,
+    ChannelEnd, ChannelHandle, ChannelPlan, ChannelRecord, FindingKind, HostDriver, HostId, Ledger, Observation,
+    Problem, Side, SimulatedEnvironment, World,
 };
 
 /// A host that a channel passes through, and what it grants.
@@ -90,7 +90,7 @@ impl World {
         }
         self.tell(Observation::Opened { name, from, to });
         let hops = hops.iter().copied().map(RelayedChannel::new).collect();
-        self.channels.push(ChannelRecord::new(number, plan, from, hops, to));
+        self.channels.push(ChannelRecord { number, plan, from, hops, to, ledger: Ledger::default() });
         self.instruct(from.0, self.now(), true, move |around, driver, now| around.open(driver, now, number));
         ChannelHandle(number)
     }
@@ -121,22 +121,23 @@ impl World {
 
     /// Sender, relays and receiver of a channel, by number.
     pub(crate) fn whole_route(&self, channel: usize) -> impl Iterator<Item = usize> {
-        let ledger = &self.channels[channel];
-        let between = ledger.hops.iter().map(|relayed| relayed.hop.host.0);
-        core::iter::once(ledger.from.0).chain(between).chain([ledger.to.0])
+        let ChannelRecord { from, hops, to, .. } = &self.channels[channel];
+        let between = hops.iter().map(|relayed| relayed.hop.host.0);
+        core::iter::once(from.0).chain(between).chain([to.0])
     }
 
     /// What the sender of a channel that passed through hosts was told adds up. Returns the rule that does not hold, if any.
-    pub(crate) fn check_relays(&self, ledger: &ChannelRecord) -> Option<Problem> {
+    pub(crate) fn check_relays(&self, record: &ChannelRecord) -> Option<Problem> {
+        let ledger = &record.ledger;
         let (Some(End::Closed { report: Some(report) }), Some(End::Closed { .. })) =
             (ledger.sender.end, ledger.receiver.end)
         else {
             return None;
         };
-        let (over_contract, full) = self.dropped_in_transit(ledger.number);
+        let (over_contract, full) = self.dropped_in_transit(record.number);
         let (receive, moved) = (&ledger.receive, over_contract + full);
         let told = (report.delivered + report.late + report.undecided, report.lost + moved, report.dropped);
-        let is_wrong = !ledger.hops.is_empty() && told != (receive.delivered, receive.lost, receive.dropped + moved);
+        let is_wrong = !record.hops.is_empty() && told != (receive.delivered, receive.lost, receive.dropped + moved);
         let found = || format!("{report:?}, with {moved} messages dropped in transit");
         is_wrong.then(|| (FindingKind::Conservation, format!("a report of {receive:?}"), found()))
     }
@@ -146,11 +147,11 @@ impl SimulatedEnvironment<'_> {
     /// A request is for a hop at this host: the channel onward is opened.
     pub(crate) fn relay(&mut self, driver: &mut HostDriver, now: Instant, request: &PeerRequest, at: (usize, usize)) {
         let (number, world, (channel, place)) = (self.number, &mut *self.world, at);
-        let ledger = &world.channels[channel];
-        let hop = ledger.hops[place].hop;
-        let next = ledger.hops.get(place + 1).map_or(ledger.to, |relayed| relayed.hop.host);
+        let ChannelRecord { plan, hops, to, .. } = &world.channels[channel];
+        let hop = hops[place].hop;
+        let next = hops.get(place + 1).map_or(*to, |relayed| relayed.hop.host);
         let destination = Destination { link: 0, peer: world.hosts[next.0].config.address, name: request.from.name };
-        let packets = ledger.plan.packet_queue(hop.messages, request.terms.packet);
+        let packets = plan.packet_queue(hop.messages, request.terms.packet);
         let packet = world.hosts[number].config.platform.packet;
         let upstream = hop.passage.upstream + hop.passage.stage;
         let outgoing = SendSetup::relay(destination, request, packet, upstream, packets);

@@ -20,7 +20,8 @@ use crate::order::{EventOrder, NextEvent};
 use crate::source::RunningSource;
 use crate::{
     ChannelPlan, ChannelRecord, ChannelReport, Checks, Departure, FindingKind, Gap, Host, HostConfig, HostCounters,
-    HostDriver, LargestResponses, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment, Source,
+    HostDriver, LargestResponses, Ledger, Observer, PlannedCommand, Random, RunCounts, Side, SimulatedEnvironment,
+    Source,
 };
 
 /// A host of a world, by number: they are counted from zero as they are added.
@@ -117,7 +118,7 @@ impl World {
     /// The receiver of a best-effort channel asks its sender, now, to start its packets so far apart.
     pub fn ask_spacing(&mut self, channel: ChannelHandle, spacing: Duration) {
         self.instruct(self.channels[channel.0].to.0, self.now, true, move |around, driver, _| {
-            if let Some(key) = around.world.channels[channel.0].receiver.key {
+            if let Some(key) = around.world.channels[channel.0].ledger.receiver.key {
                 driver.endpoint.ask_spacing(key, spacing);
             }
         });
@@ -125,7 +126,7 @@ impl World {
 
     /// The spacing that the sender of a best-effort channel has confirmed, and the time; `None` if nothing.
     pub fn spaced(&self, channel: ChannelHandle) -> Option<(Instant, Duration)> {
-        self.channels[channel.0].spaced
+        self.channels[channel.0].ledger.spaced
     }
 
     /// Closes a channel from its receiver's side, now.
@@ -150,7 +151,8 @@ impl World {
     pub fn restage(&mut self, host: HostId, stages: impl Iterator<Item = (ChannelHandle, SendingStages)>) {
         self.hosts[host.0].restaging = Some(stages.map(|(channel, stages)| (channel.0, stages)).collect());
         self.instruct(host.0, self.now, false, |around, driver, _| {
-            let key = |&(channel, stages): &(usize, _)| Some((around.world.channels[channel].sender.key?, stages));
+            let key =
+                |&(channel, stages): &(usize, _)| Some((around.world.channels[channel].ledger.sender.key?, stages));
             let stages = around.world.hosts[around.number].restaging.iter().flatten();
             driver.endpoint.restage(stages.filter_map(key).collect());
         });
@@ -224,12 +226,12 @@ impl World {
     }
     /// True while data may flow on the channel.
     pub fn is_open(&self, channel: ChannelHandle) -> bool {
-        self.channels[channel.0].open
+        self.channels[channel.0].ledger.open
     }
 
     /// The channel that was opened in place of this one when it was lost, if its application did that.
     pub fn successor(&self, channel: ChannelHandle) -> Option<ChannelHandle> {
-        self.channels[channel.0].successor
+        self.channels[channel.0].ledger.successor
     }
 
     /// The name of a channel.
@@ -239,23 +241,23 @@ impl World {
 
     /// The report on a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> ChannelReport {
-        let ledger = &self.channels[channel.0];
-        let (from, to) = (self.hosts[ledger.from.0].endpoint(), self.hosts[ledger.to.0].endpoint());
+        let record @ ChannelRecord { from, to, ledger, .. } = &self.channels[channel.0];
+        let [from, to] = [from, to].map(|host| self.endpoint(*host));
         let send = ledger.sender.key.and_then(|key| from.send_counters(key)).unwrap_or(ledger.send);
         let receive = ledger.receiver.key.and_then(|key| to.receive_counters(key)).unwrap_or(ledger.receive);
-        let mut report = ledger.report(send, receive);
+        let mut report = record.report(send, receive);
         report.figures.drop_in_transit(self.dropped_in_transit(channel.0));
         report
     }
 
     /// The largest responses of a channel since this was last asked.
     pub fn take_responses(&mut self, channel: ChannelHandle) -> LargestResponses {
-        core::mem::take(&mut self.channels[channel.0].responses)
+        core::mem::take(&mut self.channels[channel.0].ledger.responses)
     }
 
     /// Every packet of a channel that left its sender since this was last asked; the first call starts to keep them.
     pub fn take_departures(&mut self, channel: ChannelHandle) -> Vec<Departure> {
-        self.channels[channel.0].departures.replace(Vec::new()).unwrap_or_default()
+        self.channels[channel.0].ledger.departures.replace(Vec::new()).unwrap_or_default()
     }
 
     /// Lets everything happen that happens by `until`.
@@ -287,7 +289,7 @@ impl World {
     pub fn close_all(&mut self) {
         self.sources.iter_mut().for_each(|running| running.source.until = self.now);
         for number in 0..self.channels.len() {
-            self.channels[number].reopens = false;
+            self.channels[number].ledger.reopens = false;
             self.close(ChannelHandle(number));
         }
     }
@@ -298,13 +300,13 @@ impl World {
     /// If that is not so, or not over ten leases later, and the world does not collect what is found.
     pub fn finish(&mut self) {
         self.close_all();
-        let lease = self.channels.iter().map(|ledger| ledger.plan.lease).max().unwrap_or(Duration::ZERO);
+        let lease = self.channels.iter().map(|record| record.plan.lease).max().unwrap_or(Duration::ZERO);
         self.run_until(self.now + lease * 10);
         let mut problems = Vec::new();
-        for (number, ledger) in self.channels.iter().enumerate() {
-            let left = ledger.sides().filter(|side| !side.is_over());
+        for (number, record) in self.channels.iter().enumerate() {
+            let left = record.sides().filter(|side| !side.is_over());
             let left = left.map(|side| (FindingKind::Memory, "a channel that is over".into(), format!("{side:?}")));
-            let found = left.chain(ledger.check()).chain(self.check_relays(ledger));
+            let found = left.chain(record.ledger.check()).chain(self.check_relays(record));
             problems.extend(found.map(|problem| (Some(number), problem)));
         }
         for (number, host) in self.hosts.iter().enumerate() {
@@ -317,7 +319,7 @@ impl World {
             self.find(channel, self.now, problem);
         }
         for channel in 0..self.channels.len() {
-            let counters = self.channels[channel].receive;
+            let counters = self.channels[channel].ledger.receive;
             self.check_counters(channel, self.now, &counters);
         }
     }
@@ -441,7 +443,7 @@ impl World {
         let host = &mut self.hosts[number];
         host.give_buffer(message);
         if let Some(&(channel, Side::Sender)) = host.keys.get(&key) {
-            self.channels[channel].made(end);
+            self.channels[channel].ledger.made(end);
         }
     }
 
@@ -471,16 +473,16 @@ impl World {
             which.note(end, &self.scratch[..packet.len]);
         }
         let Some((departed, (channel, side))) = packet.message.zip(whose) else { return };
-        let ledger = &mut self.channels[channel];
+        let record = &mut self.channels[channel];
         let logical_arrival = host.clock.when(departed.logical_arrival);
         if side == Side::Sender {
             let (now, early, payload) = (host.local(), host.config.send_early, (packet.len - DATA_HEADER_BYTES) as u32);
-            let problem = ledger.promise.and_then(|promise| {
-                ledger.watch.departs((&ledger.plan, &promise.contract, early), &departed, payload, now)
+            let problem = record.ledger.promise.and_then(|promise| {
+                record.ledger.watch.departs((&record.plan, &promise.contract, early), &departed, payload, now)
             });
             let departed =
                 DepartedMessage { logical_arrival, deadline: host.clock.when(departed.deadline), ..departed };
-            ledger.departed(&departed, payload, completes, end);
+            record.departed(&departed, payload, completes, end);
             let at = host.now;
             self.saw([channel as u64, departed.sequence, u64::from(payload), end.as_nanos()]);
             if let Some(problem) = problem {
@@ -489,7 +491,7 @@ impl World {
         } else if let Side::Onward(place) = side
             && departed.last
         {
-            ledger.hops[place].departed(logical_arrival, end);
+            record.hops[place].departed(logical_arrival, end);
         }
     }
 
@@ -499,7 +501,7 @@ impl World {
         let waiting = self.waiting.get_mut(&(peer, number, request.from.name))?;
         let channels = &self.channels;
         waiting.retain(|&(channel, side)| {
-            let ChannelRecord { sender, receiver, hops, .. } = &channels[channel];
+            let ChannelRecord { hops, ledger: Ledger { sender, receiver, .. }, .. } = &channels[channel];
             let first = if let Side::Inward(place) = side { &hops[place].onward } else { receiver };
             first.key.is_none() && !first.released && sender.end.is_none() && !sender.released
         });

@@ -11,7 +11,7 @@ use super::*;
 use crate::fault::{Fault, FaultKind};
 use crate::source::Source;
 use crate::world::HostId;
-use crate::{Clock, HostConfig};
+use crate::{Clock, HostConfig, Ledger};
 
 const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -119,7 +119,7 @@ fn a_packet_before_its_time_is_found() {
         let (from, to) = (world.add_host(host(1)), world.add_host(host(2)));
         let handle = world.open(from, to, plan.clone());
         world.run_until(at(20));
-        let channel = world.channels[handle.0].sender.key.unwrap();
+        let channel = world.channels[handle.0].ledger.sender.key.unwrap();
         let departed =
             DepartedMessage { channel, sequence: 0, last: true, logical_arrival: at(100), deadline: at(120) };
         ChannelHistory::default().departs((&plan, &contract, early), &departed, 100, now).map(|problem| problem.0)
@@ -150,17 +150,18 @@ fn a_frame_that_leaks_is_found() {
 }
 
 /// A ledger whose sender had two messages accepted.
-fn ledger() -> ChannelRecord {
+fn record() -> ChannelRecord {
     let contract = Contract::new(100, 1, ms(10), 3, ms(20)).unwrap();
     let plan = ChannelPlan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
-    let mut ledger = ChannelRecord::new(7, plan, HostId(0), Vec::new(), HostId(1));
+    let (from, hops, to) = (HostId(0), Vec::new(), HostId(1));
+    let mut record = ChannelRecord { number: 7, plan, from, hops, to, ledger: Ledger::default() };
     for sequence in 0..2 {
-        ledger.accepted(
+        record.ledger.accepted(
             &AcceptedMessage { sequence, logical_arrival: at(10 * sequence), release: at(10 * sequence) },
             50,
         );
     }
-    ledger
+    record
 }
 
 /// Message `sequence` with `bytes` bytes, of which one may be wrong.
@@ -191,9 +192,9 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> DeliveredMess
 #[test]
 fn a_message_that_is_not_what_was_sent_is_found() {
     let problem = |messages: &[DeliveredMessage]| {
-        let mut ledger = ledger();
+        let mut record = record();
         let last =
-            messages.iter().map(|message| ledger.delivered(at(30), message, None, &Clock::default(), None).1).last();
+            messages.iter().map(|message| record.delivered(at(30), message, None, &Clock::default(), None).1).last();
         last.flatten().map(|(what, ..)| what)
     };
     assert_eq!(problem(&[delivered(0, 50, None), delivered(1, 50, None)]), None);
@@ -212,17 +213,17 @@ fn a_message_that_is_not_what_was_sent_is_found() {
 #[test]
 fn an_interval_beside_the_truth_and_a_verdict_that_disagrees_are_found() {
     let is_found = |lower, upper, allowed, verdict| {
-        let (mut ledger, mut clock) = (ledger(), Clock::ahead(ms(700)));
+        let (mut record, mut clock) = (record(), Clock::ahead(ms(700)));
         clock.step(at(7), ms(5));
         let stamps = Some(SenderStamps { logical_arrival: at(704), ahead: ms(4), epoch: 0 });
         let delivered = DeliveredMessage { stamps, ..delivered(0, 50, None) };
-        assert_eq!(ledger.delivered(at(30), &delivered, None, &clock, None).1, None);
+        assert_eq!(record.delivered(at(30), &delivered, None, &clock, None).1, None);
         let latency = Some(ms(upper));
         let (upper, allowed) = (Some(ms(upper - 4)), Some(ms(allowed)));
         let lower = ms(lower);
         let decision =
             FinalJudgement { lower, upper, latency, allowed, verdict, excused: Duration::ZERO, is_unsure: false };
-        ledger.judged(&decision).map(|problem| problem.0) == Some(FindingKind::Interval)
+        record.ledger.judged(&decision).map(|problem| problem.0) == Some(FindingKind::Interval)
     };
     for (lower, upper, allowed, verdict) in [
         (26, 30, 26, DeadlineVerdict::InTime),
@@ -246,7 +247,7 @@ fn a_message_that_ends_twice_or_never_is_found() {
     let found = |counters: ReceiveCounters| {
         let mut world = World::new(1);
         world.collect_findings();
-        world.channels.push(ledger());
+        world.channels.push(record());
         let delivered = delivered(1, 50, None);
         let (_, problem) = world.channels[0].delivered(at(30), &delivered, None, &Clock::default(), None);
         assert_eq!(problem, None);
@@ -259,16 +260,16 @@ fn a_message_that_ends_twice_or_never_is_found() {
     assert_eq!(found(ReceiveCounters { lost: 0, ..counters }), [FindingKind::Conservation]);
     assert_eq!(found(ReceiveCounters { lost: 2, ..counters }), [FindingKind::Conservation]);
     // At the end, the counters are held against what was seen.
-    let mut ledger = ledger();
-    ledger.send.accepted = 2;
-    ledger.receive = counters;
+    let mut record = record();
+    record.ledger.send.accepted = 2;
+    record.ledger.receive = counters;
     assert_eq!(
-        ledger.check().map(|problem| problem.0),
+        record.ledger.check().map(|problem| problem.0),
         Some(FindingKind::Conservation),
         "one delivery that was not observed"
     );
-    let _ = ledger.delivered(at(30), &delivered(1, 50, None), None, &Clock::default(), None);
-    assert_eq!(ledger.check(), None);
+    let _ = record.delivered(at(30), &delivered(1, 50, None), None, &Clock::default(), None);
+    assert_eq!(record.ledger.check(), None);
 }
 
 #[test]

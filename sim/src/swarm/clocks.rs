@@ -129,7 +129,7 @@ fn one(seed: u64) -> WorldOutcome {
             // When they have exchanged stamps for the first time, until they close: what leaves after that is not accompanied by stamps.
             let sent =
                 [drawn.start + drawn.period * 4 + (drawn.ways + AT_HOSTS) * 2, drawn.end.before(drawn.period * 5)];
-            world.channels[handle.0].decidable =
+            world.channels[handle.0].ledger.decidable =
                 Some(DecidableCounts { sent, margin: drawn.margin, judged: 0, undecided: 0 });
         }
     }
@@ -141,8 +141,8 @@ fn one(seed: u64) -> WorldOutcome {
     counts.span = world.now().since(Instant::ZERO);
     world.finish();
     let mut findings = Vec::new();
-    for (number, ledger) in world.channels.iter().enumerate() {
-        let Some(DecidableCounts { judged, undecided, margin, .. }) = ledger.decidable else { continue };
+    for (number, record) in world.channels.iter().enumerate() {
+        let Some(DecidableCounts { judged, undecided, margin, .. }) = record.ledger.decidable else { continue };
         counts.decidable += judged;
         if undecided > 0 {
             findings.push(format!(
@@ -164,8 +164,8 @@ fn setting(drawn: &DrawnHosts, channels: &[(ChannelHandle, Contract)], world: &W
         )
     };
     let channel = |(handle, contract): &(ChannelHandle, Contract)| {
-        let ledger = &world.channels[handle.0];
-        format!("channel {} from {} to {}: {contract:?}", handle.0, ledger.from.0, ledger.to.0)
+        let record = &world.channels[handle.0];
+        format!("channel {} from {} to {}: {contract:?}", handle.0, record.from.0, record.to.0)
     };
     let hosts = drawn.configs.iter().enumerate().map(host);
     let faults = world.faults().iter().map(|fault| format!("{fault:?}"));

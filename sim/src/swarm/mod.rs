@@ -251,7 +251,7 @@ fn outcome(
             violations: report.send.refused,
             over_bound: figures.over_bound,
             undecided: figures.undecided,
-            misses: if world.channels[handle.0].promise.is_none() { Misses::default() } else { figures.misses },
+            misses: if world.channels[handle.0].ledger.promise.is_none() { Misses::default() } else { figures.misses },
             ..SwarmCounts::default()
         });
         let frames = [receive.frames_invalid, receive.frames_over_contract, receive.frames_receiver_full];
