@@ -196,11 +196,7 @@ fn spec(arguments: &AddArguments) -> Result<StreamSpec, Failure> {
     let bytes = arguments.bytes.as_deref().map(|bytes| option("--bytes", bytes, text::size)).transpose()?;
     Ok(StreamSpec {
         flow: Flow {
-            protocol: match (arguments.tcp, arguments.udp) {
-                (true, _) => Some(Protocol::Tcp),
-                (false, true) => Some(Protocol::Udp),
-                (false, false) => None,
-            },
+            protocol: arguments.tcp.then_some(Protocol::Tcp).or(arguments.udp.then_some(Protocol::Udp)),
             local,
             local_port,
             remote,

@@ -317,21 +317,12 @@ impl World {
             if messages > 0 {
                 self.tell(Observation::GaveUp { channel, at: now, messages, receiver });
             }
-            let reasons = [
-                None,
-                Some(DropReason::Invalid),
-                Some(DropReason::OverContract),
-                Some(DropReason::ReceiverFull),
-                Some(DropReason::Stale),
-            ];
-            match before.iter().zip(&after).take(reasons.len()).position(|(before, after)| before != after) {
-                // It belongs to no channel here.
-                Some(0) => {}
-                // It was taken, to be passed on.
-                None if self.channels[place.channel.0].to.0 != number => {}
-                reason => {
-                    self.tell(Observation::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) })
-                }
+            let has_grown = |count: usize| before[count] != after[count];
+            let reasons = [DropReason::Invalid, DropReason::OverContract, DropReason::ReceiverFull, DropReason::Stale];
+            let dropped = (1..).zip(reasons).find(|&(count, _)| has_grown(count)).map(|(_, reason)| reason);
+            // Not of one that belongs to no channel here, nor of one that was taken to be passed on.
+            if !has_grown(0) && (dropped.is_some() || self.channels[place.channel.0].to.0 == number) {
+                self.tell(Observation::Found { place, at: now, dropped });
             }
         }
     }

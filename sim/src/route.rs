@@ -116,10 +116,7 @@ fn try_admit<A: BorrowMut<Admission>>(
         })
     };
     let transit: Vec<_> = (0..=last).map(transit).collect();
-    let ahead = match admission(0).settings().send_early {
-        true => traffic.most_ahead(),
-        false => Duration::ZERO,
-    };
+    let ahead = if admission(0).settings().send_early { traffic.most_ahead() } else { Duration::ZERO };
     stages[0] = stages[0].with_handover(handover);
     if let Some(deadline) = deadline {
         let shares: Vec<_> = stages

@@ -92,10 +92,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let html = report_path(arguments)?;
     arguments.plot.as_deref().map_or(Ok(()), file::can_be_written)?;
     let costs = costs::of_wire(costs::named(arguments.costs.calibration.as_deref(), LinkKind::Udp)?);
-    let steps = match arguments.simulated_only {
-        true => Vec::new(),
-        false => steps(&arguments.attacks, &arguments.stacks),
-    };
+    let steps = if arguments.simulated_only { Vec::new() } else { steps(&arguments.attacks, &arguments.stacks) };
     let stop = Stop::on_signals()?;
     let mut demo = Demo {
         arguments,
