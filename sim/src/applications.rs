@@ -24,7 +24,7 @@ impl World {
                     }
                 }
                 PlannedCommand::Emit { source, messages } => self.emit(number, due, source, messages),
-                PlannedCommand::Order { order, .. } => self.hosts[number].orders.push_back(order),
+                PlannedCommand::Order { order, .. } => self.hosts[number].memory.orders.push_back(order),
             }
         }
     }
@@ -37,7 +37,7 @@ impl World {
             return false;
         }
         ledger.posted.push_back(PostedMessage { arrival, bytes });
-        self.hosts[number].rung.insert(key.index());
+        self.hosts[number].memory.rung.insert(key.index());
         true
     }
 
@@ -64,7 +64,7 @@ impl World {
 impl SimulatedEnvironment<'_> {
     /// A side of a channel that has been over for a while is taken out.
     pub(crate) fn release(&mut self, driver: &mut HostDriver, key: ChannelId) {
-        let (channel, side) = self.host().keys[&key];
+        let (channel, side) = self.host().memory.keys[&key];
         let record = &mut self.world.channels[channel];
         let (endpoint, peaks) = (&driver.endpoint, driver.endpoint.queue_peaks(key));
         match side {

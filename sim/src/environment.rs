@@ -66,7 +66,7 @@ impl Clock for SimulatedEnvironment<'_> {
     }
 
     fn jumps(&mut self, _: Instant) -> [u64; 2] {
-        self.host().clock_jumps
+        self.host().memory.clock_jumps
     }
 
     fn wall(&mut self) -> Option<WallReading> {
@@ -78,11 +78,11 @@ impl Clock for SimulatedEnvironment<'_> {
     }
 
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
-        core::mem::take(&mut self.host().stolen)
+        core::mem::take(&mut self.host().memory.stolen)
     }
 
     fn stolen(&mut self, _: Instant, _: Duration) -> Duration {
-        core::mem::take(&mut self.host().stolen)
+        core::mem::take(&mut self.host().memory.stolen)
     }
 }
 
@@ -118,7 +118,7 @@ impl Links<HeapFrames> for SimulatedEnvironment<'_> {
     fn rewrite(&mut self, _: LinkId, _: &mut HeapFrames, _: impl FnMut(&mut [u8])) {}
     /// Nothing that leaves is lost here.
     fn passed(&self, _: LinkId) -> PassedPackets {
-        PassedPackets { departed: u64::MAX, received: 0, lost: self.world.hosts[self.number].lost }
+        PassedPackets { departed: u64::MAX, received: 0, lost: self.world.hosts[self.number].memory.lost }
     }
     fn retry_after(&self, _: LinkId) -> Option<Duration> {
         None
@@ -135,7 +135,7 @@ impl Links<HeapFrames> for SimulatedEnvironment<'_> {
         for found in 0..limit {
             let host = self.host();
             let at = host.now;
-            let Some(arrived) = host.inbox.pop_front_if(|arrived| arrived.at <= at) else { return found };
+            let Some(arrived) = host.memory.inbox.pop_front_if(|arrived| arrived.at <= at) else { return found };
             self.world.handle_frame(self.number, link, now, arrived, frames, endpoint);
         }
         limit
@@ -152,7 +152,7 @@ impl Links<HeapFrames> for SimulatedEnvironment<'_> {
 
 impl Ports for SimulatedEnvironment<'_> {
     fn rung(&mut self) -> Option<u32> {
-        self.host().rung.pop_first()
+        self.host().memory.rung.pop_first()
     }
 
     /// The message is made when it is taken: only then its number is known.
@@ -259,7 +259,7 @@ impl Ports for SimulatedEnvironment<'_> {
                 let until = &mut record.ledger.reading_until;
                 *until = (*until).max(at) + each;
                 world.order += 1;
-                host.lent.insert((*until, world.order), (key, delivered.message));
+                host.memory.lent.insert((*until, world.order), (key, delivered.message));
             }
         }
         let late = evidence.map(|evidence| evidence.cause);
@@ -299,7 +299,7 @@ impl Environment<HeapFrames> for SimulatedEnvironment<'_> {
 
 impl Control<HeapFrames> for SimulatedEnvironment<'_> {
     fn obey(&mut self, driver: &mut HostDriver, now: Instant) {
-        while let Some(order) = self.host().orders.pop_front() {
+        while let Some(order) = self.host().memory.orders.pop_front() {
             order(self, driver, now);
         }
     }
@@ -324,7 +324,7 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
                 }
             }
             Event::Accepted { channel: key, .. } => {
-                let (channel, side) = self.host().keys[&key];
+                let (channel, side) = self.host().memory.keys[&key];
                 if let Side::Onward(place) = side {
                     return self.relay_accepted(driver, now, key, (channel, place));
                 }
@@ -336,13 +336,13 @@ impl Control<HeapFrames> for SimulatedEnvironment<'_> {
             Event::Spaced { channel: key, spacing } => {
                 let host = &self.world.hosts[number];
                 // It is the receiver that asks.
-                if let Some(&(channel, Side::Receiver)) = host.keys.get(&key) {
+                if let Some(&(channel, Side::Receiver)) = host.memory.keys.get(&key) {
                     self.world.channels[channel].ledger.spaced = Some((host.now, spacing));
                 }
             }
             Event::Ended { channel: key, end } => {
                 let host = &self.world.hosts[number];
-                let ((channel, side), at) = (host.keys[&key], host.now);
+                let ((channel, side), at) = (host.memory.keys[&key], host.now);
                 let record = &mut self.world.channels[channel];
                 record.side(side).end = Some(end);
                 let sender = side == Side::Sender;

@@ -94,22 +94,40 @@ pub(crate) struct SimulatedPort {
     pub(crate) returned: Vec<MessageBuf>,
 }
 
-pub(crate) struct Host {
-    pub(crate) config: HostConfig,
-    /// Only its own turn takes it out.
-    pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
-    pub(crate) wire: EmulatedLink,
-    pub(crate) port: Option<EmulatedLink>,
+/// What a host loses when it crashes, beside its driver.
+#[derive(Default)]
+pub(crate) struct HostMemory {
     pub(crate) inbox: VecDeque<ArrivedFrame>,
-    pub(crate) agenda: BTreeMap<(Instant, u64), PlannedCommand>,
     /// The sides of channels that are here.
     pub(crate) keys: BTreeMap<ChannelId, (usize, Side)>,
     /// The requests of the control thread at the next look.
     pub(crate) orders: VecDeque<Order>,
-    /// The applications' side of the channels, by place.
-    pub(crate) ports: Vec<SimulatedPort>,
     /// Places whose mailbox has rung.
     pub(crate) rung: BTreeSet<u32>,
+    /// The sleep that it is in, and the lateness of its wake-up.
+    asleep: Option<(Sleep, Duration)>,
+    /// The time that the platform took since the driver last asked, as far as there is evidence.
+    pub(crate) stolen: Duration,
+    /// It has crashed and is not there again yet.
+    down: bool,
+    /// Frames that found the receive ring full though it was as long as it should be.
+    pub(crate) lost: u64,
+    /// Buffers of messages that applications keep, by when they give them back.
+    pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
+    /// The numbers of times that it stood still, and was stepped, as far as its executive can see.
+    pub(crate) clock_jumps: [u64; 2],
+}
+
+pub(crate) struct Host {
+    pub(crate) config: HostConfig,
+    pub(crate) memory: HostMemory,
+    /// Only its own turn takes it out.
+    pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
+    pub(crate) wire: EmulatedLink,
+    pub(crate) port: Option<EmulatedLink>,
+    pub(crate) agenda: BTreeMap<(Instant, u64), PlannedCommand>,
+    /// The applications' side of the channels, by place.
+    pub(crate) ports: Vec<SimulatedPort>,
     /// Buffers that applications use again, by capacity.
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
@@ -119,24 +137,12 @@ pub(crate) struct Host {
     /// Inline, how many turns the thread that is inside still makes before it leaves with something to do.
     turns_left: Option<u64>,
     pub(crate) clock: Clock,
-    /// The numbers of times that it stood still, and was stepped, as far as its executive can see.
-    pub(crate) clock_jumps: [u64; 2],
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
-    /// The sleep that it is in, and the lateness of its wake-up.
-    asleep: Option<(Sleep, Duration)>,
-    /// The time that the platform took since the driver last asked, as far as there is evidence.
-    pub(crate) stolen: Duration,
     /// Messages of which it was told whether they were in time.
     pub(crate) judged: u64,
-    /// It has crashed and is not there again yet.
-    down: bool,
     /// Frames that find a place which arrive and have not been looked at.
     pub(crate) ring: usize,
-    /// Frames that found it full though it was as long as it should be.
-    pub(crate) lost: u64,
-    /// Buffers of messages that applications keep, by when they give them back.
-    pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
     /// Its last frames, if a flood is to be made of them.
     pub(crate) said: Option<LastFrames>,
     /// Its present work, if it is a machine of the papers.
@@ -196,30 +202,21 @@ impl Host {
         let late = if config.wake_up == WakeUp::Worst { platform.wake_up } else { Duration::ZERO };
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         Self {
+            memory: HostMemory::default(),
             driver: driver(&config, seed, config.reading.reading(Instant::ZERO)),
             wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
             port: config.port.map(|port| EmulatedLink::new(&port, seed).expect("a port that can be")),
-            inbox: VecDeque::with_capacity(config.receive_ring),
             agenda: BTreeMap::new(),
-            keys: BTreeMap::new(),
-            orders: VecDeque::new(),
             ports: (0..config.channels).map(|_| SimulatedPort::default()).collect(),
-            rung: BTreeSet::new(),
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
             suffered: None,
             random: Random(!seed),
             turns_left: None,
             clock: config.reading.clone(),
-            clock_jumps: [0; 2],
             now: Instant::ZERO,
-            asleep: None,
-            stolen: Duration::ZERO,
             judged: 0,
-            down: false,
             ring: config.receive_ring,
-            lost: 0,
-            lent: BTreeMap::new(),
             said: None,
             papers: PapersState::new(config.platform.machine),
             counters: HostCounters::default(),
@@ -235,22 +232,17 @@ impl Host {
     pub(crate) fn crash(&mut self, secret: u64) {
         self.driver = driver(&self.config, secret, self.local());
         self.papers = PapersState::new(self.config.platform.machine);
-        self.inbox.clear();
-        self.keys.clear();
-        self.orders.clear();
+        self.memory = HostMemory { down: true, ..HostMemory::default() };
         self.ports.iter_mut().for_each(|port| *port = SimulatedPort::default());
-        self.rung.clear();
-        self.lent.clear();
-        (self.asleep, self.stolen, self.down, self.lost, self.clock_jumps) = (None, Duration::ZERO, true, 0, [0; 2]);
     }
 
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
         let reading = self.clock.reading(at.max(self.now));
-        self.clock_jumps[1] += 1;
-        if self.asleep.is_none() {
-            self.stolen += by;
+        self.memory.clock_jumps[1] += 1;
+        if self.memory.asleep.is_none() {
+            self.memory.stolen += by;
             return;
         }
         self.endpoint_mut().note_gap(reading, TimeLoss::by_platform(by));
@@ -258,13 +250,13 @@ impl Host {
 
     /// Its clock stands still until `until`: from `at`, or, if what it does then was simulated already, from when that is done. The span.
     pub(crate) fn stand_still(&mut self, at: Instant, until: Instant) -> (Instant, Duration) {
-        self.clock_jumps[0] += 1;
+        self.memory.clock_jumps[0] += 1;
         self.clock.stand_still(at.max(self.now), until)
     }
 
     /// It is there again.
     pub(crate) fn restart(&mut self, at: Instant) {
-        (self.down, self.now) = (false, self.now.max(at));
+        (self.memory.down, self.now) = (false, self.now.max(at));
         let now = self.local();
         self.driver.as_mut().expect(BETWEEN_TURNS).start(now, None);
     }
@@ -284,21 +276,21 @@ impl Host {
 
     /// A channel's end is at this place from now on.
     pub(crate) fn attach(&mut self, key: ChannelId, channel: usize, end: Side) {
-        self.keys.insert(key, (channel, end));
+        self.memory.keys.insert(key, (channel, end));
         self.ports[key.index() as usize] = SimulatedPort { channel: Some(channel), returned: Vec::new() };
     }
 
     /// A side of a channel is gone.
     pub(crate) fn detach(&mut self, key: ChannelId) {
-        if self.keys.remove(&key).is_some() {
+        if self.memory.keys.remove(&key).is_some() {
             self.ports[key.index() as usize] = SimulatedPort::default();
-            self.rung.remove(&key.index());
+            self.memory.rung.remove(&key.index());
         }
     }
 
     /// Applications give buffers back.
     pub(crate) fn take_back(&mut self) {
-        while let Some(entry) = self.lent.first_entry().filter(|entry| entry.key().0 <= self.now) {
+        while let Some(entry) = self.memory.lent.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (key, message) = entry.remove();
             self.give_back(key, message);
         }
@@ -306,21 +298,21 @@ impl Host {
 
     /// An application has read a message. That wakes no executive.
     pub(crate) fn give_back(&mut self, key: ChannelId, message: MessageBuf) {
-        if self.keys.contains_key(&key) {
+        if self.memory.keys.contains_key(&key) {
             self.ports[key.index() as usize].returned.push(message);
-            self.rung.insert(key.index());
+            self.memory.rung.insert(key.index());
         }
     }
 
     /// True if no application and no control thread wants anything.
     pub(crate) fn is_silent(&self) -> bool {
-        self.rung.is_empty() && self.orders.is_empty()
+        self.memory.rung.is_empty() && self.memory.orders.is_empty()
     }
 
     /// Values of which some change whenever the host does something.
     pub(crate) fn progress(&self) -> (Instant, u64, u64, u64, usize) {
         let HostCounters { steps, transmitted, received, .. } = self.counters;
-        (self.now, steps, transmitted, received + self.judged, self.orders.len() + self.rung.len())
+        (self.now, steps, transmitted, received + self.judged, self.memory.orders.len() + self.memory.rung.len())
     }
 
     /// The reading of its clock.
@@ -330,19 +322,19 @@ impl Host {
 
     /// The time at which this host next does something by itself.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
-        if self.down {
+        if self.memory.down {
             return None;
         }
         if let Some(papers) = &self.papers {
             return self.next_interrupt_or_step(papers);
         }
-        let Some((Sleep { until, hears_frames, .. }, lateness)) = self.asleep else {
+        let Some((Sleep { until, hears_frames, .. }, lateness)) = self.memory.asleep else {
             return Some(self.now);
         };
         if self.poked {
             return Some(self.now);
         }
-        let arrival = self.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
+        let arrival = self.memory.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let timeout = until.map(|at| self.clock.when(at));
         // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
@@ -355,12 +347,13 @@ impl Host {
     /// The processor is this host's again at `at`, or when the gap that has begun by then is over. If it slept, how late that is,
     /// as far as there is evidence.
     pub(crate) fn wake(&mut self, at: Instant) -> Option<Duration> {
-        if self.asleep.is_some() && !self.poked {
+        if self.memory.asleep.is_some() && !self.poked {
             self.let_upcalls_run(at);
             self.upcalls.iter_mut().for_each(Thread::preempt);
         }
         self.poked = false;
-        let lateness = self.asleep.take().map(|(_, lateness)| if at > self.now { lateness } else { Duration::ZERO });
+        let lateness =
+            self.memory.asleep.take().map(|(_, lateness)| if at > self.now { lateness } else { Duration::ZERO });
         self.now = self.now.max(at);
         let begin = self.now;
         let mut evidence = Duration::ZERO;
@@ -374,7 +367,7 @@ impl Host {
         }
         let taken = evidence.min(self.now.since(begin));
         if lateness.is_none() {
-            self.stolen += taken;
+            self.memory.stolen += taken;
         }
         lateness.map(|lateness| lateness + taken)
     }
@@ -387,18 +380,20 @@ impl Host {
 
     /// Since when it sleeps, if it does.
     pub(crate) fn asleep_since(&self) -> Option<Instant> {
-        self.asleep.map(|_| self.now)
+        self.memory.asleep.map(|_| self.now)
     }
 
     /// The executive sleeps until `until`, at least.
     pub(crate) fn let_upcalls_run(&mut self, until: Instant) {
-        let Self { upcalls: Some(thread), asleep: Some(_), gaps, now, .. } = self else { return };
+        let Self { upcalls: Some(thread), memory: HostMemory { asleep: Some(_), .. }, gaps, now, .. } = self else {
+            return;
+        };
         thread.advance(*now, until, gaps);
     }
 
     /// The time at which the upcalls may be done, if the executive waits for that.
     pub(crate) fn next_making_way(&self) -> Option<Instant> {
-        let (sleep, _) = self.asleep.as_ref()?;
+        let (sleep, _) = self.memory.asleep.as_ref()?;
         let thread = self.upcalls.as_ref().filter(|_| sleep.is_held && !self.poked)?;
         thread.next_event(self.now)
     }
@@ -413,7 +408,7 @@ impl Host {
 
     pub(crate) fn sleep(&mut self, sleep: Sleep) {
         self.counters.sleeps += 1;
-        self.asleep = Some((sleep, self.lateness()));
+        self.memory.asleep = Some((sleep, self.lateness()));
         self.turns_left = self.config.inline.then(|| {
             let most = self.random.up_to(MOST_TURNS);
             self.random.up_to(most)
@@ -454,7 +449,7 @@ impl Host {
         while let Some(gap) = self.gaps.pop_front_if(|gap| gap.start < end) {
             self.note_suffered(gap);
             end += gap.length;
-            self.stolen += gap.excess;
+            self.memory.stolen += gap.excess;
         }
         self.now = end;
     }
@@ -493,21 +488,21 @@ impl Host {
 
     /// A frame arrives at the host, whatever its executive does.
     pub(crate) fn receive(&mut self, at: Instant, peer: SocketAddr, bytes: &[u8]) {
-        if self.down {
+        if self.memory.down {
             self.counters.missed += 1;
             return;
         }
         let frames = &mut self.driver.as_mut().expect(BETWEEN_TURNS).frames;
-        let full = self.inbox.len() >= self.ring || bytes.len() > frames.packet_capacity();
+        let full = self.memory.inbox.len() >= self.ring || bytes.len() > frames.packet_capacity();
         match if full { None } else { frames.take() } {
             Some(frame) => {
                 frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
-                self.inbox.push_back(ArrivedFrame { at, peer, frame, len: bytes.len() });
+                self.memory.inbox.push_back(ArrivedFrame { at, peer, frame, len: bytes.len() });
             }
             None => {
                 self.counters.ring_full += 1;
                 // A ring that a fault made small is the way's.
-                self.lost += u64::from(self.ring == self.config.receive_ring);
+                self.memory.lost += u64::from(self.ring == self.config.receive_ring);
             }
         }
     }
@@ -515,7 +510,7 @@ impl Host {
     /// The number of frames that should be free or wait to be looked at, and the number that do, if some are missing once no channel is left.
     pub(crate) fn missing_frames(&self) -> Option<(usize, usize)> {
         let driver = self.driver.as_ref()?;
-        let found = driver.frames.available() + self.inbox.len();
+        let found = driver.frames.available() + self.memory.inbox.len();
         let expected = region(&self.config);
         (driver.endpoint.channels() == 0 && found != expected).then_some((expected, found))
     }

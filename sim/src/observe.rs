@@ -255,7 +255,7 @@ impl World {
 
     /// The channel of which this is a side at a host: at an end, or at one that it passes through.
     fn channel_at(&self, number: usize, key: ChannelId) -> Option<ChannelHandle> {
-        self.hosts[number].keys.get(&key).map(|&(channel, _)| ChannelHandle(channel))
+        self.hosts[number].memory.keys.get(&key).map(|&(channel, _)| ChannelHandle(channel))
     }
 
     /// The channel of a packet.

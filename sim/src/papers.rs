@@ -87,7 +87,7 @@ impl Host {
         let mailbox = self.driver.as_ref().and_then(|driver| driver.mailbox_timeout());
         let mailbox = mailbox.map(|at| self.clock.when(at));
         let gap = self.gaps.front().map(|gap| gap.start);
-        let arrival = self.inbox.front().map(|arrived| arrived.at);
+        let arrival = self.memory.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let due = [processor, link, mailbox, gap, arrival, command].into_iter().flatten().min()?;
         Some(due.max(self.now))
@@ -121,11 +121,11 @@ impl World {
         let mut around = SimulatedEnvironment { world: self, number };
         around.obey(&mut driver, local);
         driver.take_messages(local, &mut around);
-        while !around.host().rung.is_empty() {
+        while !around.host().memory.rung.is_empty() {
             driver.take_messages(local, &mut around);
         }
 
-        while let Some(arrived) = self.hosts[number].inbox.pop_front_if(|arrived| arrived.at <= now) {
+        while let Some(arrived) = self.hosts[number].memory.inbox.pop_front_if(|arrived| arrived.at <= now) {
             let cost = self.hosts[number].config.platform.demultiplex;
             let end = papers.interrupt(now, cost);
             self.tell_interrupt(number, end.before(cost), end, Activity::Look);

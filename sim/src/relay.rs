@@ -157,7 +157,7 @@ impl SimulatedEnvironment<'_> {
         let outgoing = SendSetup::relay(destination, request, packet, upstream, packets);
         match driver.open(now, outgoing, self) {
             Ok(onward) => {
-                self.host().keys.insert(onward, (channel, Side::Onward(place)));
+                self.host().memory.keys.insert(onward, (channel, Side::Onward(place)));
                 let relayed = &mut self.world.channels[channel].hops[place];
                 (relayed.onward.key, relayed.asked) = (Some(onward), Some(*request));
             }
@@ -180,7 +180,7 @@ impl SimulatedEnvironment<'_> {
         // If the request has lapsed the channel onward is closed, and the sender has heard nothing.
         if let Ok(inward) = driver.accept(now, &request, incoming, self) {
             self.world.channels[channel].hops[place].inward.key = Some(inward);
-            self.host().keys.insert(inward, (channel, Side::Inward(place)));
+            self.host().memory.keys.insert(inward, (channel, Side::Inward(place)));
         }
     }
 }

@@ -422,7 +422,7 @@ impl World {
             driver.leave(around.now());
             around.host().change_threads();
             driver.enter(around.now(), &mut around);
-            around.host().stolen = Duration::ZERO;
+            around.host().memory.stolen = Duration::ZERO;
         }
         let next = driver.turn(&mut around);
         let host = &mut self.hosts[number];
@@ -442,7 +442,7 @@ impl World {
     pub(crate) fn message_made(&mut self, number: usize, key: ChannelId, message: MessageBuf, end: Instant) {
         let host = &mut self.hosts[number];
         host.give_buffer(message);
-        if let Some(&(channel, Side::Sender)) = host.keys.get(&key) {
+        if let Some(&(channel, Side::Sender)) = host.memory.keys.get(&key) {
             self.channels[channel].ledger.made(end);
         }
     }
@@ -467,7 +467,7 @@ impl World {
         let host = &mut self.hosts[number];
         frames.free(packet.frame);
         host.counters.transmitted += 1;
-        let whose = packet.message.and_then(|departed| host.keys.get(&departed.channel).copied());
+        let whose = packet.message.and_then(|departed| host.memory.keys.get(&departed.channel).copied());
         if let Some(said) = &mut host.said {
             let which = if packet.message.is_some() { &mut said.data } else { &mut said.control };
             which.note(end, &self.scratch[..packet.len]);
