@@ -112,12 +112,10 @@ impl LinkArguments {
             ("--frame-overhead", self.frame_overhead.is_some()),
             ("--waiting", self.waiting.is_some()),
         ];
-        match given.into_iter().find(|(_, is_given)| *is_given && self.link == LinkName::Udp) {
-            Some((option, _)) => {
-                Err(Failure::Usage(format!("{option} is for --link xdp or auto, and the link is udp")))
-            }
-            None => Ok(()),
-        }
+        let misplaced = given.into_iter().find(|(_, is_given)| *is_given && self.link == LinkName::Udp);
+        misplaced.map_or(Ok(()), |(option, _)| {
+            Err(Failure::Usage(format!("{option} is for --link xdp or auto, and the link is udp")))
+        })
     }
 }
 

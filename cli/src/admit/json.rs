@@ -177,10 +177,7 @@ fn of_upcall(report: &Report, upcalls: &UpcallFindings, index: usize) -> Value {
     let (upcall, outcome) = (&upcalls.upcalls[index], &upcalls.outcomes[index]);
     let name_of = |place: UpcallPlace| upcalls.upcalls.get(upcalls.granted(place)?).map(|upcall| upcall.name.as_str());
     let refusal = outcome.err().map(|UpcallRefusal { why, fitting_cost }| {
-        let late = match why {
-            UpcallDenial::BreaksExisting(place) => name_of(place),
-            _ => None,
-        };
+        let late = if let UpcallDenial::BreaksExisting(place) = why { name_of(place) } else { None };
         json!({ "code": <&str>::from(why), "makes_late": late, "fits": { "cost_ns": fitting_cost } })
     });
     json!({

@@ -113,10 +113,7 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let address = arguments.bind.as_deref().map(|text| bound(text, DEFAULT_PORT)).transpose()?;
     arguments.plot.as_deref().map(file::can_be_written).transpose()?;
     let costs = costs::named(arguments.calibration.as_deref(), LinkKind::Udp)?;
-    let costs = match address {
-        Some(address) => costs.at(address.ip()),
-        None => costs,
-    };
+    let costs = if let Some(address) = address { costs.at(address.ip()) } else { costs };
     let (mut system, costs) = read(&text, &name, costs)?;
     let backing = Backing::expected(&costs);
     backing.keep_claims(&mut system.platform);

@@ -116,10 +116,7 @@ impl<W: Write> Events<W> {
         if self.failure.is_none() {
             self.failure = self.out.flush().err();
         }
-        match self.failure {
-            Some(failure) => Err(failure),
-            None => Ok(self.out),
-        }
+        self.failure.map_or(Ok(self.out), Err)
     }
 }
 

@@ -163,8 +163,7 @@ fn instant(entry: &Entry<'_, '_>) -> Result<Instant, FileError> {
 
 /// Says so if a table has a key that its kind, of which it is, does not take.
 fn takes(table: &Table<'_, '_>, common: &[&str], (kind, takes): (&str, &[&str])) -> Result<(), FileError> {
-    match table.entries().iter().find(|entry| !common.contains(&entry.name) && !takes.contains(&entry.name)) {
-        Some(entry) => Err(entry.error(format!("{} does not go with kind = \"{kind}\"", entry.key))),
-        None => Ok(()),
-    }
+    let entries = table.entries();
+    let other = entries.iter().find(|entry| !common.contains(&entry.name) && !takes.contains(&entry.name));
+    other.map_or(Ok(()), |entry| Err(entry.error(format!("{} does not go with kind = \"{kind}\"", entry.key))))
 }
