@@ -97,8 +97,7 @@ impl ScenarioReport {
                 let report = world.report(handle);
                 let Figures { sent, delivered, lost, dropped, .. } = report.figures;
                 let unaccounted = sent.saturating_sub(delivered + lost + dropped);
-                let is_on_route = |on| on == channel.from || on == channel.to || channel.via.contains(&on);
-                let has_crashed = scenario.crashes().any(|fault| is_on_route(fault.host.0));
+                let has_crashed = scenario.crashes().any(|fault| channel.hosts().any(|on| on == fault.host.0));
                 of_channels.push(ChannelRow { from, to, via, unaccounted, has_crashed, reopened, report });
                 (next, reopened) = (world.successor(handle), reopened + 1);
             }

@@ -17,6 +17,7 @@ use laxity_sim::search::shrink::CounterExample;
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::progress::bar;
+use crate::report::distinct;
 use crate::stop::Stop;
 
 /// Arguments of the search alone.
@@ -41,13 +42,7 @@ pub(crate) struct SearchArguments {
 
 /// The names of all tests, or of their run times, each once.
 fn names(of: impl Fn(Analysis) -> &'static str) -> PossibleValuesParser {
-    let mut names: Vec<&str> = Vec::new();
-    for name in Analysis::all().into_iter().map(of) {
-        if !names.contains(&name) {
-            names.push(name);
-        }
-    }
-    PossibleValuesParser::new(names)
+    PossibleValuesParser::new(distinct(Analysis::all().into_iter().map(of)))
 }
 
 impl SearchArguments {
