@@ -35,6 +35,9 @@ pub struct ChannelHandle(pub usize);
 /// Turns without any work, after which a host counts as hung: `poll_timeout` promised work that does not exist.
 const HUNG: u32 = 4;
 
+/// Something that happens from outside at a point in time.
+type Happening = Box<dyn FnOnce(&mut World, Instant)>;
+
 /// Hosts in virtual time, on one ideal switch.
 ///
 /// Whatever comes first happens first: what happens from outside, as faults and frames that were injected, then a frame that arrives, then a host's turn;
@@ -57,7 +60,7 @@ pub struct World {
     /// Channels that a host was not asked for yet, or has not accepted, by the host before, the host and the name, and the side there.
     pub(crate) waiting: BTreeMap<(usize, usize, Name), Vec<(usize, Side)>>,
     /// What happens from outside.
-    due: BTreeMap<(Instant, u64), Box<dyn FnOnce(&mut Self, Instant)>>,
+    due: BTreeMap<(Instant, u64), Happening>,
     coming: EventOrder,
     /// The answer to all requests, if they are refused.
     pub refusal: Option<Refusal>,
