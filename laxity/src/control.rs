@@ -145,7 +145,7 @@ pub(crate) struct ChannelEntry {
 
 /// An application in another process, as the executive that serves it sees it ([`crate::serving`]). What it writes is an allegation until it is checked
 /// ([`laxity_shm`]).
-pub(crate) trait Application: std::fmt::Debug + Send + Sync {
+pub(crate) trait Application: Send + Sync {
     /// Memory for a channel that it sends on: so many messages of so many bytes. `takes` is its share of processor and link in the long run.
     ///
     /// # Errors

@@ -118,7 +118,7 @@ pub(crate) struct LocalExecutive {
     pub(crate) upcalls: Arc<AtomicUsize>,
     /// The number of sets of upcalls on the executive's own thread: one at most.
     pub(crate) trusted_upcalls: Arc<AtomicUsize>,
-    /// Ends the service for other processes, and has the server. Given up last: the next process to serve takes its port.
+    /// Ends the service for other processes, whose server it owns. Given up last: the next process to serve takes its port.
     pub(crate) end_service: Option<EndService>,
 }
 

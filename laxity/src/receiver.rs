@@ -46,7 +46,7 @@ pub struct Message {
 
 impl std::fmt::Debug for Receiver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Receiver").field("grant", &self.grant).finish_non_exhaustive()
+        f.debug_struct("Receiver").field("grant", &self.channel.grant).finish_non_exhaustive()
     }
 }
 

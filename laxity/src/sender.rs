@@ -99,7 +99,7 @@ pub struct Loan<'s> {
 
 impl std::fmt::Debug for Sender {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sender").field("grant", &self.grant).finish_non_exhaustive()
+        f.debug_struct("Sender").field("grant", &self.channel.grant).finish_non_exhaustive()
     }
 }
 

@@ -133,12 +133,12 @@ impl AsFd for Wake {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sys::{Interest, wait};
+    use crate::sys::{readable, wait};
     use laxity_core::units::Duration;
 
     /// Tells whether a thread that waits for the set would be woken, and with which events.
     fn look(set: &WakeSet) -> (bool, Vec<u32>) {
-        let wakes = wait(&[(set.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        let wakes = wait(&mut [readable(set.as_fd())], Some(Duration::ZERO)).unwrap() > 0;
         let mut ready = Vec::new();
         set.take(|which| ready.push(which));
         (wakes, ready)
@@ -194,7 +194,7 @@ mod tests {
         let (bells, set) = (WakeSet::new().unwrap(), WakeSet::new().unwrap());
         assert!(bells.include(&own).unwrap());
         assert!(bells.include(&set).unwrap() && !bells.include(&set).unwrap());
-        let wakes = || wait(&[(bells.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        let wakes = || wait(&mut [readable(bells.as_fd())], Some(Duration::ZERO)).unwrap() > 0;
         set.listen(&flood, 1).unwrap();
         assert!(!wakes());
         flood.wake();
