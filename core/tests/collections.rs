@@ -33,10 +33,11 @@ proptest! {
                     if let Some((_, id)) = least { model.remove(&id); }
                 }
             }
-            prop_assert_eq!(heap.len(), model.len());
+            prop_assert_eq!(heap.is_empty(), model.is_empty());
             prop_assert_eq!(heap.peek().map(|(at, id)| (at.as_nanos(), id)), model.iter().map(|(&id, &at)| (at, id)).min());
-            for id in 0..IDS { prop_assert_eq!(heap.contains(id), model.contains_key(&id)); }
         }
+        for id in 0..IDS { prop_assert_eq!(heap.remove(id), model.contains_key(&id)); }
+        prop_assert!(heap.is_empty());
     }
 
     #[test]

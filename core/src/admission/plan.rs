@@ -408,16 +408,12 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Alternat
     let by_deadline = above(deadline, longest, &|deadline| Some(grants(&with(max, interval, deadline)?)));
     let by_interval = above(interval, slowest, &|interval| Some(grants(&with(max, interval, deadline)?)));
     let least = u64::from(contract.min_message());
-    let by_size = if max > least && granted(with(least, interval, deadline)) {
-        let refused = walk::least_above(least, max, |size| !granted(with(size, interval, deadline)));
-        u32::try_from(refused - 1).ok()
-    } else {
-        None
-    };
+    let by_size = (max > least && granted(with(least, interval, deadline)))
+        .then(|| walk::least_above(least, max, |size| !granted(with(size, interval, deadline))));
     Alternatives {
         deadline: by_deadline.map(Duration::from_nanos),
         interval: by_interval.map(Duration::from_nanos),
-        max_message: by_size,
+        max_message: by_size.and_then(|refused| u32::try_from(refused - 1).ok()),
     }
 }
 

@@ -72,7 +72,11 @@ impl Admission {
         let tested = self.settings.rule == Rule::Composite || self.machine.tax_reaches() && after.stream.is_some();
         let reach = self.machine.reach(&after.contract, used.as_nanos());
         let after = after.within_reach(after.stream.map_or(0, |stream| stream.reach.max(reach)));
-        self.replace(id, after, tested);
+        let before = self.exchange(id, after);
+        // Only if all channels keep their deadlines with them.
+        if tested && self.test().is_err() {
+            before.map(|before| self.exchange(id, before));
+        }
         self.stages(id).unwrap_or_default()
     }
 }

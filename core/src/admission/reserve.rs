@@ -426,16 +426,8 @@ impl Admission {
         true
     }
 
-    /// Puts other deadlines in; if `tested`, only if all channels keep their deadlines with them.
-    pub(super) fn replace(&mut self, id: ReservationId, after: Reservation, tested: bool) {
-        let Some(before) = self.exchange(id, after) else { return };
-        if tested && self.test().is_err() {
-            self.exchange(id, before);
-        }
-    }
-
     /// Puts `after` in the place of a channel, and gives what was there.
-    fn exchange(&mut self, id: ReservationId, after: Reservation) -> Option<Reservation> {
+    pub(super) fn exchange(&mut self, id: ReservationId, after: Reservation) -> Option<Reservation> {
         let before = core::mem::replace(self.channels.get_mut(id)?, after);
         self.ledger.change(LedgerChange::Leaves, self.machine.switch, before.parts());
         self.ledger.change(LedgerChange::Enters, self.machine.switch, after.parts());

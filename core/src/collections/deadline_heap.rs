@@ -71,15 +71,7 @@ impl DeadlineHeap {
         self.pop()
     }
 
-    /// True if `id` is in.
-    pub fn contains(&self, id: u32) -> bool {
-        self.position.get(id as usize).is_some_and(|&slot| slot != ABSENT)
-    }
-    /// Entries in the heap.
-    pub fn len(&self) -> usize {
-        self.heap.len()
-    }
-    /// True if there is none.
+    /// True if there is no entry.
     pub fn is_empty(&self) -> bool {
         self.heap.is_empty()
     }

@@ -121,8 +121,4 @@ impl<T> Slab<T> {
             Some((key, slot.value.as_ref()?))
         })
     }
-    /// Keys of all values, by place.
-    pub fn keys(&self) -> impl Iterator<Item = Key> {
-        self.iter().map(|(key, _)| key)
-    }
 }

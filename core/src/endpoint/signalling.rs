@@ -550,7 +550,7 @@ impl Endpoint {
     /// True if the peer that opened a channel has not shown yet that it has ACCEPT.
     pub(super) fn lacks_accept(&self, key: ChannelId) -> bool {
         let association = self.channels.get(key).map(|channel| channel.association);
-        association.is_some_and(|association| association.state == SignalState::Open && !association.is_confirmed())
+        association.is_some_and(|association| association.state == SignalState::Open && !association.confirmed)
     }
 
     /// True if the driver has still to decide on what `peer` asked for under `token`.

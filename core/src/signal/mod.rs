@@ -85,7 +85,7 @@ pub struct Association {
     last_heard: Instant,
     due: Instant,
     /// The other side has shown that it has the channel: the sender by KEEPALIVE, the receiver by STATUS.
-    confirmed: bool,
+    pub(crate) confirmed: bool,
     answered: Instant,
 }
 
@@ -120,11 +120,6 @@ impl Association {
     /// Notes that the peer was heard. Cheap: the timer finds out when it fires.
     pub fn heard(&mut self, now: Instant) {
         self.last_heard = now;
-    }
-
-    /// True if the other side has shown that it has the channel.
-    pub fn is_confirmed(&self) -> bool {
-        self.confirmed
     }
 
     /// Notes that the other side was heard, and has shown that it has the channel; true if it is the first time.

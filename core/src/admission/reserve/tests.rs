@@ -420,7 +420,7 @@ proptest! {
             let (job, stream) = (held.job.unwrap().deadline, held.stream.unwrap().deadline);
             for shorter in [held.with(job - 1, stream), held.with(job, stream - 1)] {
                 let mut tighter = admission.clone();
-                tighter.replace(id, shorter, false);
+                tighter.exchange(id, shorter);
                 prop_assert!(tighter.test().is_err());
             }
             prop_assert!(stages.link > Duration::ZERO);
