@@ -42,10 +42,11 @@ pub struct Driver<F> {
     pub(crate) stops_at: Option<Instant>,
     /// True if a mailbox rang the driver out of its sleep, and nothing was taken from one since.
     pub(crate) was_rung: bool,
-    /// The next turn is one of a thread that could have slept.
-    pub(crate) spins: bool,
-    /// The time at which a thread left it with something to do, if no other has come since.
-    pub(crate) left: Option<Instant>,
+    /// For the caller to set: the thread that calls [`turn`](Self::turn) could sleep now, but takes another turn to look. If that finds nothing, its time
+    /// counts neither as a part of the share of the processor nor as a useless look: the thread that spins limits that time itself.
+    pub spins: bool,
+    /// For the caller to set: the time at which the thread that calls [`turn`](Self::turn) leaves it with something to do, if no other has come since.
+    pub left: Option<Instant>,
     /// Since when it did not sleep, as far as the share of the processor has counted.
     pub(crate) awake_since: Instant,
     /// The number of times that the clock has jumped, as far as the endpoint knows.

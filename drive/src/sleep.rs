@@ -54,17 +54,6 @@ impl<F: Frames> Driver<F> {
         Sleep { until, hears_frames: poll.is_none(), is_restricted, is_held }
     }
 
-    /// The thread that calls [`turn`](Self::turn) could sleep now, but takes another turn to look. If that finds nothing, its time counts neither
-    /// as a part of the share of the processor nor as a useless look: the thread that spins limits that time itself.
-    pub fn spin(&mut self) {
-        self.spins = true;
-    }
-
-    /// Tells that the thread that calls [`turn`](Self::turn) leaves, with something to do.
-    pub fn leave(&mut self, now: Instant) {
-        self.left = Some(now);
-    }
-
     /// Tells that another thread calls [`turn`](Self::turn) from `now` on: earlier work is no evidence about it. If the thread before it left with
     /// something to do, and this one comes later than a wake-up may take, the platform may have delayed it: true if that was so.
     pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {

@@ -189,7 +189,7 @@ fn is_free_after_turns(spins: bool) -> (Host, bool) {
     host.rest();
     let is_free = (0..5_000).all(|_| {
         if spins {
-            host.driver.spin();
+            host.driver.spins = true;
         }
         host.around.now += micros(10);
         matches!(host.turn(), NextTurn::Sleep(sleep) if !sleep.is_restricted)
@@ -204,14 +204,14 @@ fn turns_of_a_driver_that_spins_take_nothing_from_its_share() {
     assert!(is_free);
     // A frame that leads to nothing is no reason to rest: the credit of looks is whole.
     host.around.inboxes[0].push_back(vec![0; 20]);
-    host.driver.spin();
+    host.driver.spins = true;
     assert!(matches!(host.turn(), NextTurn::Look(_)));
 }
 
 #[test]
 fn work_that_a_driver_finds_while_it_spins_is_a_part_of_its_share() {
     let (mut host, best, _) = used_up();
-    host.driver.spin();
+    host.driver.spins = true;
     let sleep = host.rest();
     assert!(sleep.is_restricted && host.around.count(DriverCall::Step(best.index())) >= 9);
 }
@@ -223,11 +223,11 @@ fn what_comes_while_a_driver_spins_is_found_by_the_next_turn() {
     let receiver = host.receiver(1, real_time(1_000, 4));
     host.rest();
     host.around.did.clear();
-    host.driver.spin();
+    host.driver.spins = true;
     assert!(matches!(host.turn(), NextTurn::Sleep(_)));
     host.send(sender, 1);
     host.message_arrives(1, receiver, 0);
-    host.driver.spin();
+    host.driver.spins = true;
     assert_eq!(host.turn(), NextTurn::Again);
     host.rest();
     assert_eq!(host.around.count(DriverCall::Deliver(receiver.0.index())), 1);

@@ -422,7 +422,7 @@ impl World {
             driver.woke(now, Some(now.before(late)), false, &mut around);
         }
         if woken.is_none() && around.host().leaves() {
-            driver.leave(around.now());
+            driver.left = Some(around.now());
             around.host().change_threads();
             driver.enter(around.now(), &mut around);
             around.host().memory.stolen = Duration::ZERO;

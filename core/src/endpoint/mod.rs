@@ -572,11 +572,8 @@ impl Endpoint {
             let Some(channel) = self.channels.get_mut(key).map(Box::as_mut) else { continue };
             let clock = self.clocks.known(channel.clock);
             let Some(receiving) = channel.job.try_as_receiver_mut() else { continue };
-            let Some((delivered, cause, displaced)) =
-                receiving.deliver(now, clock, |since| self.gaps.taken(since, now))
-            else {
-                continue;
-            };
+            let taken = |since| self.gaps.taken(since, now);
+            let Some((delivered, cause, displaced)) = receiving.deliver(now, clock, taken) else { continue };
             if receiving.unjudged() > 0 {
                 self.clocks.waits(now, key, displaced);
             }

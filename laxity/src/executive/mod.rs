@@ -396,7 +396,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if let Some(upcalls) = &mut self.around.upcalls {
             upcalls.begin_busy(due.map_or(again, |due| due.min(again)));
         }
-        self.driver.spin();
+        self.driver.spins = true;
         true
     }
 

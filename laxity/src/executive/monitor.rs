@@ -254,7 +254,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     fn give_way<'a>(&'a self, mut inside: MonitorGuard<'a, L, F>) -> MonitorGuard<'a, L, F> {
         let entries = inside.entries;
         if let Some(executive) = &mut inside.executive {
-            executive.driver.leave(now());
+            executive.driver.left = Some(now());
         }
         drop(inside);
         let mut inside = self.take(true);
@@ -369,7 +369,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
                     executive.spin.ends(now());
                 }
             } else {
-                executive.driver.leave(now());
+                executive.driver.left = Some(now());
             }
             executive.change_clocks();
         }

@@ -314,7 +314,7 @@ impl LiveHost {
         match next {
             NextTurn::Sleep(sleep) if self.spun < self.spins && sleep.hears_frames => {
                 self.spun += 1;
-                self.driver.spin();
+                self.driver.spins = true;
             }
             NextTurn::Sleep(sleep) if self.doorbell.is_silent() => self.asleep = Some(sleep),
             _ => {}
