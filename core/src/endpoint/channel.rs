@@ -164,7 +164,6 @@ impl PendingControls {
 }
 
 /// A sending channel before it is opened: all its memory, allocated by the caller.
-#[derive(Debug)]
 pub struct SendSetup(pub(super) Box<Channel>);
 
 impl SendSetup {
@@ -205,7 +204,6 @@ impl SendSetup {
 }
 
 /// A receiving channel before it is accepted: all its memory, allocated by the caller.
-#[derive(Debug)]
 pub struct ReceiveSetup(pub(super) Box<Channel>);
 
 impl ReceiveSetup {
