@@ -147,8 +147,4 @@ impl<T: Copy, const N: usize> NewestValues<T, N> {
             slot.take_if(|value| !keep(value));
         }
     }
-
-    fn clear(&mut self) {
-        self.0 = [None; N];
-    }
 }

@@ -423,7 +423,7 @@ impl PeerClock {
             heard.wall_refuted = self.walls.refute();
             heard.contradiction = !heard.wall_refuted;
             self.drop_bounds();
-            self.before.clear();
+            self.before = NewestValues::default();
             self.floor = Some(exchange.said);
             if heard.contradiction {
                 self.contradictions.note();
@@ -490,7 +490,7 @@ impl PeerClock {
     fn refute(&mut self, reason: UnknownReason, now: Instant, heard: &mut ExchangeEffect) {
         heard.refuted = true;
         self.begin();
-        self.before.clear();
+        self.before = NewestValues::default();
         self.distrusted = Some((now + self.period * DISTRUST, reason));
     }
 
@@ -499,7 +499,7 @@ impl PeerClock {
         self.drop_bounds();
         self.floor = self.floor.filter(|_| self.makes(Mutant::ClockUnconfirmed));
         self.reported = None;
-        self.said.clear();
+        self.said = NewestValues::default();
         [self.contradictions, self.steps] = Default::default();
     }
 
@@ -508,7 +508,7 @@ impl PeerClock {
         self.walls.forget();
         self.era = self.era.wrapping_add(1);
         self.before = core::mem::take(&mut self.upper);
-        self.lower.clear();
+        self.lower = NewestValues::default();
         self.ceiling = None;
         for exchange in self.exchanges.0.iter_mut().flatten() {
             exchange.width = Duration::MAX;

@@ -222,13 +222,6 @@ impl PeerClocks {
         }
     }
 
-    /// Compares the exchanges with the premises about a peer. A limit of zero is no limit.
-    fn note_settled(&mut self, peer: SocketAddr, settled: (Duration, Duration), by_wall_clocks: bool, ahead: Duration) {
-        let ClockConfig { round_trip, error, .. } = self.config;
-        let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
-        self.watched.note(peer, settled, by_wall_clocks, (round_trip, error));
-    }
-
     fn at(&mut self, place: Option<u16>) -> Option<&mut PeerState> {
         self.peers.get_mut(usize::from(place?))?.as_mut()
     }
@@ -356,7 +349,10 @@ impl Endpoint {
             // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
             let own = self.config.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
             let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
-            self.clocks.note_settled(channel.peer, settled, by_walls, ahead);
+            // A limit of zero is no limit.
+            let ClockConfig { round_trip, error, .. } = self.clocks.config;
+            let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
+            self.clocks.watched.note(channel.peer, settled, by_walls, (round_trip, error));
         }
         let place = channel.clock;
         self.clocks.wants_wall |= heard.refused.is_none();

@@ -372,10 +372,8 @@ impl Endpoint {
         }
         let violation = Violation::Burst { wait: Duration::MAX };
         let closed = |message| RejectedMessage { message, violation, would_block: false };
-        let Some(state) = self.channels.get_mut(channel).map(Box::as_mut) else { return Err(closed(message)) };
-        if state.association.state != SignalState::Open {
-            return Err(closed(message));
-        }
+        let state = self.channels.get_mut(channel).filter(|state| state.association.state == SignalState::Open);
+        let Some(state) = state.map(Box::as_mut) else { return Err(closed(message)) };
         let Some(sending) = state.job.try_as_sender_mut() else { return Err(closed(message)) };
         let submitted = sending.submit(arrival, message, |since| self.gaps.stolen(since, now))?;
         if let Some(work) = state.job.work(self.config.quantum) {

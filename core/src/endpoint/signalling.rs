@@ -296,14 +296,11 @@ impl Endpoint {
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
             Control::Refuse(refuse) => {
                 let Some(key) = self.opening(peer, token) else { return };
-                let asked = self.channels.get(key).is_some_and(|channel| channel.is_question);
-                let refusal = match refuse.refusal {
+                let mut refusal = refuse.refusal;
+                if refusal.code == Code::WouldFit && self.channels.get(key).is_none_or(|channel| !channel.is_question) {
                     // It says so to who did not ask.
-                    Refusal { code: Code::WouldFit, .. } if !asked => {
-                        Refusal::new(Code::Protocol, Stage::ReceivingProcessor)
-                    }
-                    refusal => refusal,
-                };
+                    refusal = Refusal::new(Code::Protocol, Stage::ReceivingProcessor);
+                }
                 self.end(now, key, End::Refused(refusal));
             }
             Control::Version(Versions { lowest, highest }) => {
