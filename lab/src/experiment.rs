@@ -29,8 +29,11 @@ pub struct Experiment {
     pub channel_0_percent: u64,
     /// The points at which the sending host's handlers may be replaced.
     pub preemption: Preemption,
-    /// True if the sending host may process messages ahead of their logical arrival.
-    pub send_early: bool,
+}
+
+/// True if the sending host may process messages ahead of their logical arrival; Fig. 9b has it so.
+pub const fn sends_early(mode: Preemption) -> bool {
+    matches!(mode, Preemption::MessageBoundary | Preemption::Drain)
 }
 
 impl Experiment {
@@ -45,7 +48,7 @@ impl Experiment {
 
     /// The sending host.
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, laxity::Error> {
-        let config = config.advanced(|advanced| advanced.hold_sending = !self.send_early);
+        let config = config.advanced(|advanced| advanced.hold_sending = !sends_early(self.preemption));
         match self.preemption {
             Preemption::Cooperative => Host::start(config),
             other => experiments::start_without_promises(config, other),

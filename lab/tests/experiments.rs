@@ -24,12 +24,8 @@ fn experiment(attack: Attack, experiment: Experiment) -> ScenarioOutcome {
     outcome
 }
 
-const PAPER: Experiment = Experiment {
-    best_effort: 2_000_000,
-    channel_0_percent: 100,
-    preemption: Preemption::Cooperative,
-    send_early: false,
-};
+const PAPER: Experiment =
+    Experiment { best_effort: 2_000_000, channel_0_percent: 100, preemption: Preemption::Cooperative };
 
 #[test]
 fn in_an_experiment_only_the_violator_drops() {
@@ -53,10 +49,8 @@ fn in_an_experiment_only_the_violator_drops() {
 #[test]
 fn a_host_without_cooperative_preemption_says_so_and_accounts_for_everything() {
     let _alone = alone();
-    for (preemption, send_early) in
-        [(Preemption::BestEffortRunsOn, false), (Preemption::MessageBoundary, true), (Preemption::Drain, true)]
-    {
-        let outcome = experiment(Attack::Idle, Experiment { preemption, send_early, ..PAPER });
+    for preemption in [Preemption::BestEffortRunsOn, Preemption::MessageBoundary, Preemption::Drain] {
+        let outcome = experiment(Attack::Idle, Experiment { preemption, ..PAPER });
         assert!(outcome.notes.iter().any(|note| note.contains("no grant holds")), "{:?}", outcome.notes);
         assert!(outcome.channels.iter().all(|channel| channel.figures.delivered > 0), "{:?}", outcome.channels);
     }

@@ -292,8 +292,8 @@ pub fn run(story: &Story<'_>) -> Result<Outcome, Error> {
 
     let mut receiver = Process::start(ProcessName::B, &homes[1], Role::Receive(side(peer)), &said)?;
     ears.next(ProcessName::B, false)?;
-    let mut sender =
-        Process::start(ProcessName::A, &homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
+    let sends = Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span);
+    let mut sender = Process::start(ProcessName::A, &homes[0], sends, &said)?;
     let Some(Event::Opened { promise, mut notes }) = ears.next(ProcessName::A, false)? else {
         return Err(Error::Other { status: 5, text: "host a said something else than expected".to_owned() });
     };

@@ -99,7 +99,7 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
 fn decline(rows: &[Row]) -> Option<(Case, u64, u64)> {
     let gets = |row: &Row| row.channels.last().map_or(0, |best_effort| best_effort.outcome.throughput_bytes_s);
     let pairs = rows.iter().filter(|row| row.case.preemption == Preemption::MessageBoundary).filter_map(|row| {
-        let cooperative = Case { preemption: Preemption::Cooperative, send_early: false, ..row.case };
+        let cooperative = Case { preemption: Preemption::Cooperative, ..row.case };
         let other = rows.iter().find(|other| other.case == cooperative)?;
         Some((row.case, gets(row), gets(other)))
     });

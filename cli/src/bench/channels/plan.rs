@@ -36,11 +36,6 @@ pub(super) fn name_of(mode: Preemption) -> &'static str {
     MODES.iter().find(|(other, _)| *other == mode).map_or("", |(_, [name, ..])| name)
 }
 
-/// Whether handlers may process early messages; Fig. 9b has it so.
-pub(super) const fn sends_early(mode: Preemption) -> bool {
-    matches!(mode, Preemption::MessageBoundary | Preemption::Drain)
-}
-
 /// The papers' kilobyte: messages of 60 of them are 61,440 bytes.
 pub(super) const KIB: u64 = 1024;
 
@@ -74,12 +69,7 @@ impl Experiment {
 
     /// Its runs at these loads, at those of each mode, or at one beside the violator; `offer` makes bytes per second of a load.
     fn cases_at(self, loads: &[u64], of_modes: &[u64], beside: u64, offer: impl Fn(u64) -> u64) -> Vec<Case> {
-        let at = |load: u64, preemption| Case {
-            best_effort: offer(load),
-            channel_0_percent: 100,
-            preemption,
-            send_early: sends_early(preemption),
-        };
+        let at = |load, preemption| Case { best_effort: offer(load), channel_0_percent: 100, preemption };
         match self {
             Self::Guarantee => loads.iter().map(|&load| at(load, Preemption::Cooperative)).collect(),
             Self::Violation => {

@@ -110,7 +110,7 @@ mod tests {
                 Figures { name: "a".to_owned(), misses, late: 3, best_effort, delivered, ..Figures::default() };
             let outcome = ChannelOutcome { figures, ..ChannelOutcome::default() };
             let channels = vec![ChannelResult { outcome, ..ChannelResult::default() }];
-            let case = Case { best_effort: 0, channel_0_percent: 125, preemption: mode, send_early: false };
+            let case = Case { best_effort: 0, channel_0_percent: 125, preemption: mode };
             Row { case, channels, gaps: None, notes: Vec::new(), disturbances: Vec::new() }
                 .broken(Experiment::Violation)
         };

@@ -10,11 +10,12 @@ use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::processor::Preemption;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::ChannelOutcome;
+use laxity_lab::experiment::sends_early;
 use laxity_lab::figures::per_second;
 use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
 use laxity_sim::{ChannelHandle, ChannelPlan, Departure, HostConfig, HostId, Source, World};
 
-use super::plan::{Case, conforms, sends_early};
+use super::plan::{Case, conforms};
 use super::row::{ChannelResult, Row};
 use crate::bench::sweep::{phase, phases};
 use crate::failure::Failure;
@@ -129,7 +130,7 @@ fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
     let address = |host: u8| SocketAddr::from(([10, 0, 0, host], 7000));
     let sending = HostConfig {
         preemption: case.preemption,
-        send_early: case.send_early,
+        send_early: sends_early(case.preemption),
         ..HostConfig::new(Platform::papers_table_2b(), address(1))
     };
     let swift = Duration::from_micros(1);
