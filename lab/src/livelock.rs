@@ -121,7 +121,7 @@ pub fn run(span: Duration, progress: impl FnMut(u64, u64)) -> Result<Report, Err
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut worlds = Vec::new();
     for (number, link) in LINKS.into_iter().enumerate() {
-        let world = LinkHosts::new(&lab, number, link, span, [others, own])?;
+        let world = LinkHosts::new(&lab, number, span, [others, own])?;
         if let Some(own) = own
             && let Err(error) = lab.receive_on(1, number as u8, own)
         {
@@ -155,14 +155,9 @@ struct LinkHosts {
 }
 
 impl LinkHosts {
-    fn new(
-        lab: &Hosts,
-        number: usize,
-        link: &'static str,
-        span: Duration,
-        processors: [Option<usize>; 2],
-    ) -> Result<Self, Error> {
-        let over_xdp = link == "xdp";
+    /// Over the link of that number.
+    fn new(lab: &Hosts, number: usize, span: Duration, processors: [Option<usize>; 2]) -> Result<Self, Error> {
+        let (link, over_xdp) = (LINKS[number], LINKS[number] == "xdp");
         let places = lab.joined(number as u8, if over_xdp { Devices::Whole } else { Devices::Default })?;
         let start = |at: usize| {
             let config = HostConfig {

@@ -59,12 +59,7 @@ impl FoundRatio {
     }
 }
 
-fn plan(
-    arguments: &BenchArguments,
-    stacks: &'static [&'static str],
-    span: Duration,
-    openings: bool,
-) -> Result<Plan, Failure> {
+fn plan(arguments: &BenchArguments, stacks: &'static [&'static str], span: Duration) -> Result<Plan, Failure> {
     let one = message(arguments, [REQUEST_BYTES[0], SIZES[SIZES.len() - 1]])?;
     let (sizes, interval) = (one.map_or_else(|| SIZES.to_vec(), |one| vec![one]), USUAL.1);
     Ok(Plan {
@@ -73,7 +68,7 @@ fn plan(
         interval,
         attacks: vec![Attack::Idle],
         span,
-        openings,
+        openings: false,
         prioritised: PriorityPaths::default(),
         laxity: this_command()?,
     })
@@ -81,7 +76,7 @@ fn plan(
 
 /// Runs `stack-roundtrip`.
 pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
-    let plan = plan(arguments, &PLACEMENTS, duration, true)?;
+    let plan = Plan { openings: true, ..plan(arguments, &PLACEMENTS, duration)? };
     let report = with_turns(|progress| roundtrip::run(&plan, progress))?;
     let row = |row: &Row| {
         json!({
@@ -132,7 +127,7 @@ pub(super) fn run_roundtrip(arguments: &BenchArguments, duration: Duration) -> R
 
 /// Runs `stack-throughput`.
 pub(super) fn run_throughput(arguments: &BenchArguments, duration: Duration) -> Result<Outcome, Failure> {
-    let plan = plan(arguments, &CARRIERS, duration, false)?;
+    let plan = plan(arguments, &CARRIERS, duration)?;
     let report = with_turns(|progress| roundtrip::throughput(&plan, progress))?;
     let bytes_s = |row: &ThroughputRow| row.per_second() * row.bytes as u64;
     let row = |row: &ThroughputRow| {

@@ -33,6 +33,7 @@ pub(in crate::bench) fn run(arguments: &BenchArguments, span: Duration) -> Resul
     let has_background = report.rows.iter().any(|row| row.background);
     let schemes = Scheme::VARIANTS.iter().copied();
     let schemes: Vec<Scheme> = schemes.filter(|scheme| report.rows.iter().any(|row| row.scheme == *scheme)).collect();
+    let row = |row: &Row| with(json!(row), json!({ "utilisation": fraction(row.utilisation, 1000) }));
     Ok(Outcome {
         title: "Deadlines of upcalls",
         is_simulated,
@@ -92,11 +93,6 @@ fn simulated(span: Duration, threads: usize) -> Report {
         )
     }));
     Report { rows, notes }
-}
-
-/// A step of a scheme, in JSON.
-fn row(row: &Row) -> Value {
-    with(json!(row), json!({ "utilisation": fraction(row.utilisation, 1000) }))
 }
 
 /// For people.
