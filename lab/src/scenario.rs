@@ -24,7 +24,7 @@ use crate::experiment::{BEST_EFFORT_BURST, WARM_UP};
 use crate::record::{ArrivedMessage, Recorder, Sample, Samples};
 use crate::source::{Source, seed_of};
 use crate::stack::{
-    self, Assembly, Inlet, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
+    self, Assembly, MAX_DURATION, Outlet, ReadyChannel, ReceivedCounts, SentCounts, Setup, Stack, assemble,
 };
 use crate::timing::{self, Finally, set_at_end};
 use crate::wire::WireFigures;
@@ -275,10 +275,20 @@ fn perform(
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
             let ScenarioPlan { start, from, until, .. } = *plan;
             let (deadline, samples) = (contract.map(|contract| contract.deadline()), Samples::new(most));
-            let recorder = Recorder { start, from, until, deadline, samples, ..Recorder::default() };
+            let mut recorder = Recorder { start, from, until, deadline, samples, ..Recorder::default() };
             let film = plan.workload.film(number);
-            let (writer, checker) = (Writer::new(film), Checker::new(film));
-            let sink = move || sink(inlet, (recorder, checker), priority, arrived, stop);
+            let (writer, mut checker) = (Writer::new(film), Checker::new(film));
+            // What it comes back with ends with whether it has the priority that was asked for.
+            let sink = move || {
+                let permitted = timing::prepare(priority) || priority.is_none();
+                let mut take = |message: ArrivedMessage, bytes: &[u8]| {
+                    recorder.record(message);
+                    checker.check(bytes);
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                };
+                let received = inlet.run(&mut take, stop)?;
+                Ok((recorder, checker.wrong, received, permitted))
+            };
             let sink = spawn(scope, format!("sink-{number}"), sink)?;
             let source = plan.source(number, contract);
             let feed = move || feed(outlet, source, writer, |at, _| at, (plan.until, priority, abort));
@@ -395,24 +405,6 @@ pub(crate) fn feed(
         source.done(at);
     }
     Ok((offered, outlet.finish()?))
-}
-
-/// The receiving application; true if it has the priority that was asked for.
-fn sink(
-    inlet: Box<dyn Inlet>,
-    (mut recorder, mut checker): (Recorder, Checker),
-    priority: Option<u8>,
-    arrivals: &AtomicU64,
-    stop: &AtomicBool,
-) -> Result<(Recorder, u64, ReceivedCounts, bool), Error> {
-    let permitted = timing::prepare(priority) || priority.is_none();
-    let mut take = |arrived: ArrivedMessage, message: &[u8]| {
-        recorder.record(arrived);
-        checker.check(message);
-        arrivals.fetch_add(1, Ordering::Relaxed);
-    };
-    let received = inlet.run(&mut take, stop)?;
-    Ok((recorder, checker.wrong, received, permitted))
 }
 
 impl ChannelRecords {

@@ -139,13 +139,11 @@ fn add_vlan(host: HostName) -> io::Result<bool> {
 pub(super) fn remove(namespace: &Namespace) -> io::Result<()> {
     namespace.within(|| {
         let mut netlink = Netlink::open()?;
-        match netlink.interface_by_name(INTERFACE)? {
+        let Some(interface) = netlink.interface_by_name(INTERFACE)? else { return Ok(()) };
+        match interfaces::delete_interface(&mut netlink, interface.index) {
             // It goes with its other end, whose namespace may be going at this moment.
-            Some(interface) => match interfaces::delete_interface(&mut netlink, interface.index) {
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(()),
-                deleted => deleted,
-            },
-            None => Ok(()),
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::NODEV) => Ok(()),
+            deleted => deleted,
         }
     })
 }

@@ -183,9 +183,11 @@ impl Plan {
                     running.push(self.server(upcalls, server, &counts)?);
                     None
                 }
+                // A plain one.
                 None => Some(scope.spawn(move || {
                     stay_on(processor);
-                    serve(&server, of_threads)
+                    let mut packet = vec![0; 1 << 16];
+                    while of_threads.receive(&server, &mut packet) || !of_threads.over.load(Relaxed) {}
                 })),
             };
             let client_thread = match &upcalls {
@@ -286,12 +288,6 @@ impl Plan {
             next = (next + CLIENT_PERIOD).max(now());
         }
     }
-}
-
-/// A plain server.
-fn serve(socket: &UdpSocket, counts: &Counts) {
-    let mut packet = vec![0; 1 << 16];
-    while counts.receive(socket, &mut packet) || !counts.over.load(Relaxed) {}
 }
 
 /// The counters of both ends.
