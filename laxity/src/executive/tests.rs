@@ -15,7 +15,7 @@ use laxity_core::send::SendConfig;
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::emulated::EmulatedLink;
 use laxity_link::{Counters, Link, LinkEvent, Received};
-use laxity_sim::{ChannelHandle, ChannelPlan, Gap, HostConfig, HostId, Observation, Observer, World};
+use laxity_sim::{ChannelHandle, ChannelPlan, Gap, HostConfig, HostId, Observation, World};
 use proptest::prelude::*;
 
 use super::*;
@@ -352,7 +352,8 @@ impl TestScript {
         let (mut world, ids, channels) = self.world();
         let receivers = channels.into_iter().zip(self.plans.iter().map(|(from, _)| 1 - from)).collect();
         let log = Rc::new(RefCell::new(DecisionLog { ids, receivers, decisions: Vec::new() }));
-        world.set_observer(Box::new(Rc::clone(&log)));
+        let told = Rc::clone(&log);
+        world.set_observer(Box::new(move |seen| told.borrow_mut().observe(seen)));
         world.run_until(UNTIL);
         std::mem::take(&mut log.borrow_mut().decisions)
     }
@@ -478,9 +479,7 @@ impl DecisionLog {
     fn number(&self, host: HostId) -> usize {
         self.ids.iter().position(|id| *id == host).unwrap()
     }
-}
 
-impl Observer for DecisionLog {
     fn observe(&mut self, seen: Observation) {
         let decision = match seen {
             Observation::Worked { host, work, start, end } => {
