@@ -169,15 +169,17 @@ pub(crate) fn help<A: Args>() -> String {
     said.expect("a comment of several paragraphs")
 }
 
-/// A command, and those below it, with its examples behind its options.
+/// A command, and those below it, with its examples behind its options; what is hidden has none.
 fn arranged(mut command: clap::Command) -> clap::Command {
     let said = command.get_long_about().map(ToString::to_string).unwrap_or_default();
-    let (_, examples) = said.split_once("\n\n").expect("a paragraph, and examples");
-    if let Some(help) = command.get_after_long_help() {
-        let help = format!("{help}\n\n{examples}");
-        command = command.after_long_help(help);
+    if let Some((_, examples)) = said.split_once("\n\n") {
+        if let Some(help) = command.get_after_long_help() {
+            let help = format!("{help}\n\n{examples}");
+            command = command.after_long_help(help);
+        }
+        command = command.long_about(None).after_help(examples.to_owned());
     }
-    command.long_about(None).after_help(examples.to_owned()).mut_subcommands(arranged)
+    command.mut_subcommands(arranged)
 }
 
 #[cfg(test)]
