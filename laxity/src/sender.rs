@@ -70,9 +70,6 @@ impl std::fmt::Debug for ChannelWatch {
 }
 
 impl ChannelWatch {
-    pub(crate) fn new(port: &Arc<Port>, grant: &Grant, home: &Arc<dyn ChannelExecutive>) -> Self {
-        Self { port: Arc::clone(port), grant: Arc::new(grant.clone()), home: Arc::clone(home) }
-    }
     /// True once the channel has ended, for any reason.
     pub fn is_over(&self) -> bool {
         self.port.end().is_some()
