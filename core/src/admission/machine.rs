@@ -424,12 +424,10 @@ impl Machine {
             full: with_cost(full),
             last: with_cost(last),
             spacing,
-            largest: if mutant::is_on(Mutant::NoLinkBlock) {
-                0
-            } else if papers {
-                with_cost(full)
-            } else {
-                full
+            largest: match papers {
+                _ if mutant::is_on(Mutant::NoLinkBlock) => 0,
+                true => with_cost(full),
+                false => full,
             },
             smallest,
             late: 0,

@@ -129,7 +129,9 @@ impl Demand for ProcessorTest {
     }
     fn tasks(&self) -> impl ExactSizeIterator<Item = (LongRunTask, u64)> {
         self.jobs.iter().map(|(job, count)| {
-            let cost = whole(job, self.switch, self.per_message);
+            // With its part of the switches back.
+            let back = if self.per_message { 1 } else { job.inner };
+            let cost = u128::from(job.cost).saturating_add(u128::from(self.switch).saturating_mul(back.into()));
             (LongRunTask { cost, interval: job.interval, deadline: job.deadline }, *count)
         })
     }
@@ -144,12 +146,6 @@ impl Demand for ProcessorTest {
     fn least_possible(&self) -> u64 {
         self.jobs.last().map_or(1, |(job, _)| job.cost)
     }
-}
-
-/// The time that one message takes in the long run, with its part of the switches back.
-fn whole(job: &Job, switch: u64, per_message: bool) -> u128 {
-    let back = if per_message { 1 } else { job.inner };
-    u128::from(job.cost).saturating_add(u128::from(switch).saturating_mul(back.into()))
 }
 
 /// A share in millionths, rounded up; saturates.
