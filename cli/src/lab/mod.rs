@@ -87,8 +87,7 @@ enum LabCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Without HOST: makes a lab of its own, and sends guaranteed messages from host a to host b while unknown peers flood b.
-    /// With HOST: runs a command in a host of a lab that `laxity lab up` made
+    /// Without HOST: makes a lab of its own, and sends guaranteed messages from host a to host b while unknown peers flood b. With HOST: runs a command in a host of a lab that `laxity lab up` made
     ///
     /// Examples:
     ///   sudo laxity lab run --link xdp
