@@ -205,8 +205,8 @@ impl DemandLedger {
     /// A channel comes or goes.
     pub(super) fn change(&mut self, change: LedgerChange, switch: u64, (job, stream): Parts) {
         if let Some(job) = &job {
-            for cell in cell_of(job.deadline)..CELLS {
-                for (cells, added) in self.jobs.iter_mut().zip(added(job, ENDS[cell])) {
+            for (cell, end) in ENDS.into_iter().enumerate().skip(cell_of(job.deadline)) {
+                for (cells, added) in self.jobs.iter_mut().zip(added(job, end)) {
                     cells[cell] = change.of(cells[cell], added);
                 }
             }
@@ -215,8 +215,8 @@ impl DemandLedger {
             self.blocks.change(change, job.block);
         }
         if let Some(stream) = &stream {
-            for cell in cell_of(stream.due())..CELLS {
-                self.packets[cell] = change.of(self.packets[cell], packets(stream, ENDS[cell]));
+            for (cell, end) in ENDS.into_iter().enumerate().skip(cell_of(stream.due())) {
+                self.packets[cell] = change.of(self.packets[cell], packets(stream, end));
             }
             self.link_tail = self.link_tail.changed(change, link_tail(stream));
             self.largest.change(change, stream.largest);
