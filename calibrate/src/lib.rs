@@ -141,10 +141,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     for &packet in &sizes {
         costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
     }
-    let link = match told {
-        Some(link) => link,
-        None => measuring.link(&sizes, &mut costs)?,
-    };
+    let link = if let Some(link) = told { link } else { measuring.link(&sizes, &mut costs)? };
     let left = plan.length.saturating_sub(measuring.done);
     // Each processor, and the executives at work, are watched for as long.
     let processors = sys::processors().len().max(1) as u64;

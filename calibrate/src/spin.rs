@@ -42,10 +42,7 @@ pub(super) fn spin(
         std::thread::scope(|scope| {
             spawn(scope, "calibrate-spin", priority, move || {
                 // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
-                match on.map(sys::pin) {
-                    Some(Err(_)) => std::thread::sleep(PAUSE),
-                    _ => one_turn(recorders),
-                }
+                if let Some(Err(_)) = on.map(sys::pin) { std::thread::sleep(PAUSE) } else { one_turn(recorders) }
             })
         })?;
         tell(TURN * (turn + 1));

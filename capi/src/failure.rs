@@ -95,10 +95,7 @@ pub(crate) fn guarded_or<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
 /// As [`borrowed`].
 pub(crate) unsafe fn asked<T, R>(object: *const T, otherwise: R, ask: impl FnOnce(&T) -> R) -> R {
     // SAFETY: the caller says so.
-    match unsafe { object.as_ref() } {
-        Some(object) => guarded_or(otherwise, || ask(object)),
-        None => otherwise,
-    }
+    if let Some(object) = unsafe { object.as_ref() } { guarded_or(otherwise, || ask(object)) } else { otherwise }
 }
 
 /// The value that a pointer of the caller points to.

@@ -225,10 +225,7 @@ pub unsafe extern "C" fn laxity_upcalls_start(
             capacity: given.capacity,
             lock_memory: given.lock_memory,
         };
-        Ok(Upcalls(match host {
-            Some(host) => host.0.upcalls(config)?,
-            None => InnerUpcalls::start(config)?,
-        }))
+        Ok(Upcalls(if let Some(host) = host { host.0.upcalls(config)? } else { InnerUpcalls::start(config)? }))
     };
     // SAFETY: as above.
     unsafe { give_object(upcalls, "upcalls", start) }

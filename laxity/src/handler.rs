@@ -261,10 +261,7 @@ impl<'a> Event<'a> {
     /// [`Error::NoReply`] if the handler has no reply channel; else as [`Sender::try_send`]. Replies that were not sent are
     /// counted.
     pub fn reply(&mut self, message: &[u8]) -> Result<(), Error> {
-        let sent = match &mut self.reply {
-            Some(channel) => channel.try_send(message),
-            None => Err(Error::NoReply),
-        };
+        let sent = if let Some(channel) = &mut self.reply { channel.try_send(message) } else { Err(Error::NoReply) };
         add(if sent.is_ok() { &self.record.replies } else { &self.record.unsent }, 1);
         sent
     }
@@ -383,10 +380,7 @@ impl HandlerInstaller {
                 return Err(error);
             }
         };
-        Ok(match self.kernel.replace(installed) {
-            Some(before) => Some(Some(before.take_out())),
-            None => old,
-        })
+        Ok(if let Some(before) = self.kernel.replace(installed) { Some(Some(before.take_out())) } else { old })
     }
 
     /// Tells the executive what a handler in the kernel did so far, if the executive can be waited for.

@@ -48,10 +48,7 @@ pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, Fil
         return Err(source.error(entry.key_at, "calibration", problem.to_owned()));
     }
     root.only("platform")?;
-    match root.get("platform") {
-        Some(entry) => read(&entry, defaults),
-        None => Ok(defaults),
-    }
+    if let Some(entry) = root.get("platform") { read(&entry, defaults) } else { Ok(defaults) }
 }
 
 /// Reads a `[platform]` table in a file that may have other tables too; as [`parse`].

@@ -116,10 +116,7 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<SystemFile, Fi
     let root = source.parse()?;
     let root = Table::root(source, &root);
     root.only("platform, channel or upcall")?;
-    let platform = match root.get("platform") {
-        Some(entry) => platform_file::read(&entry, host)?,
-        None => host,
-    };
+    let platform = if let Some(entry) = root.get("platform") { platform_file::read(&entry, host)? } else { host };
     let channel = |table: &Table<'_, '_>| {
         let channel = read_channel(table, &[])?;
         check_handler(table, &channel.request.contract, &platform).map(|()| channel)

@@ -202,9 +202,10 @@ impl PeerClocks {
     pub(super) fn look(&mut self, place: Option<u16>) {
         self.reports += 1;
         let reports = self.reports;
-        match self.at(place) {
-            Some(peer) => peer.reported = reports,
-            None => self.overdue = reports,
+        if let Some(peer) = self.at(place) {
+            peer.reported = reports
+        } else {
+            self.overdue = reports
         }
         self.to_look_at = self.waits;
     }

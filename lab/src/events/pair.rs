@@ -197,9 +197,10 @@ pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> 
     loop {
         let (begin, before) = (now(), turn.elapsed);
         for _ in 0..BATCH {
-            match asking.ask()? {
-                Some(took) => turn.round_trips.push(took.as_nanos()),
-                None => turn.lost += 1,
+            if let Some(took) = asking.ask()? {
+                turn.round_trips.push(took.as_nanos())
+            } else {
+                turn.lost += 1
             }
             turn.elapsed = before + now().since(begin);
             if is_over(&turn, asking.over) {

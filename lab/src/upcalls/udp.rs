@@ -210,9 +210,10 @@ impl Plan {
             }
             client_thread.into_iter().for_each(joined);
             counts.over.store(true, Relaxed);
-            match server_thread {
-                Some(thread) => joined(thread),
-                None => thread::sleep(LOOK),
+            if let Some(thread) = server_thread {
+                joined(thread)
+            } else {
+                thread::sleep(LOOK)
             }
             let figures = running.iter().map(Upcall::figures).collect::<Result<Vec<_>, _>>()?;
             Ok((received, figures))

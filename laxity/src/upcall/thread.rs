@@ -68,10 +68,7 @@ impl UpcallThread {
             }
             let now = now();
             self.table.look(now, &mut self.queue);
-            match self.queue.pick(now) {
-                Some(pick) => self.call(now, &pick),
-                None => self.sleep(now),
-            }
+            if let Some(pick) = self.queue.pick(now) { self.call(now, &pick) } else { self.sleep(now) }
         }
         self.make_way(None);
         self.table.close();

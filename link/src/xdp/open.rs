@@ -191,10 +191,7 @@ fn check(config: &XdpConfig) -> Result<(), OutOfRange> {
     for waiting in config.waiting {
         range("waiting", u64::from(waiting), 1, 1 << 15)?;
     }
-    match config.busy_poll {
-        Some(busy) => range("busy_poll.frames", u64::from(busy.frames), 1, 64),
-        None => Ok(()),
-    }
+    if let Some(busy) = config.busy_poll { range("busy_poll.frames", u64::from(busy.frames), 1, 64) } else { Ok(()) }
 }
 
 /// True if the program looks at packets from and to such an address; the others are the kernel's.
