@@ -10,12 +10,13 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::incoming::{Flow, FlowId, FlowSource, IncomingGrant, IncomingTraffic};
 use laxity_core::admission::{Admission, Refusal};
-use laxity_core::contract::{Contract, Service};
+use laxity_core::contract::Service;
 use laxity_core::event::{ChannelId, PeerRequest, SenderPace};
 use laxity_core::units::Duration;
 
 use crate::control::{ControlState, NoticeEffect};
 use crate::executive::ExecutiveCommand;
+use crate::reception::RequestedChannel;
 
 /// The time after which a sender that has not answered is told again.
 const AGAIN: StdDuration = StdDuration::from_millis(50);
@@ -62,36 +63,22 @@ impl Arrivals {
 }
 
 impl ControlState {
-    /// The flow of a real-time channel whose packets are in transit for so long at most.
-    fn real_time_flow(&self, request: &PeerRequest, contract: &Contract, transit: Duration) -> Flow {
-        Flow::real_time(self.arrivals.source(request), contract, request.terms.packet, transit)
-    }
-
-    /// The flow of a real-time channel that needs `least` here, and what this host has to keep of its deadline, `elsewhere` of it being spent otherwise.
-    pub(crate) fn fitted(
-        &self,
-        request: &PeerRequest,
-        contract: &Contract,
-        elsewhere: Duration,
-        least: Duration,
-    ) -> (Flow, Duration) {
-        let flow = |transit| self.real_time_flow(request, contract, transit);
+    /// The flow of a real-time channel that needs `least` here, and what this host has to keep of its deadline.
+    pub(crate) fn fitted(&self, request: &PeerRequest, asked: &RequestedChannel, least: Duration) -> (Flow, Duration) {
+        let (source, RequestedChannel { contract, elsewhere, .. }) = (self.arrivals.source(request), asked);
+        let flow = |transit| Flow::real_time(source, contract, request.terms.packet, transit);
         if self.arrivals.is_free {
             return (flow(contract.deadline()), least);
         }
-        self.arrivals.incoming.fitted(contract.deadline(), elsewhere, least, flow)
+        self.arrivals.incoming.fitted(contract.deadline(), *elsewhere, least, flow)
     }
 
-    /// The least deadline with which it would be let in; `None` if none helps.
-    pub(crate) fn least_deadline(
-        &self,
-        request: &PeerRequest,
-        contract: &Contract,
-        elsewhere: Duration,
-        least: Duration,
-    ) -> Option<Duration> {
-        let flow = |transit| self.real_time_flow(request, contract, transit);
-        self.arrivals.incoming.least_deadline(contract.deadline(), elsewhere, least, flow)
+    /// The refusal of a channel that needs its `least_deadline` here, with the least end-to-end deadline with which it would be let in.
+    pub(crate) fn advised(&self, request: &PeerRequest, asked: &RequestedChannel, refusal: Refusal) -> Refusal {
+        let (source, RequestedChannel { contract, elsewhere, .. }) = (self.arrivals.source(request), asked);
+        let flow = |transit| Flow::real_time(source, contract, request.terms.packet, transit);
+        let all = |least| self.arrivals.incoming.least_deadline(contract.deadline(), *elsewhere, least, flow);
+        Refusal { least_deadline: refusal.least_deadline.and_then(all), ..refusal }
     }
 
     /// The flow of a best-effort channel, if that is what is asked for.

@@ -26,7 +26,7 @@ impl HostShared {
             return Ok(Some(ReceptionGrant { reservation: None, upstream: none, stage: none, part, arrival: none }));
         }
         let asked = self.asked(request)?;
-        let RequestedChannel { contract, budget, elsewhere, .. } = asked;
+        let RequestedChannel { contract, budget, .. } = asked;
         let reserved = state.admission.reserve(&asked.analysed, Role::Receives, budget);
         if reserved.is_err()
             && std::mem::take(may_rearrange)
@@ -36,17 +36,14 @@ impl HostShared {
             return Ok(None);
         }
         let (id, SendingStages { processor: least, .. }) =
-            reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
-        let (flow, kept) = state.fitted(request, &contract, elsewhere, least);
+            reserved.map_err(|refusal| state.advised(request, &asked, refusal))?;
+        let (flow, kept) = state.fitted(request, &asked, least);
         let found = state.find_room(&flow, budget.saturating_sub(kept));
         if !matches!(found, Ok(Some(_))) {
             state.admission.release(id);
         }
-        let found = found.map_err(|refusal| {
-            let least_deadline = state.least_deadline(request, &contract, elsewhere, least);
-            Refusal { least_deadline, ..refusal }
-        });
-        let Some(room) = found? else { return Ok(None) };
+        let at_port = |refusal| state.advised(request, &asked, Refusal { least_deadline: Some(least), ..refusal });
+        let Some(room) = found.map_err(at_port)? else { return Ok(None) };
         let budget = budget - room.allowance;
         let stage = pair::take_share(&mut state.admission, id, budget, kept, request.upstream)?;
         let (part, arrival) = (state.arrive(flow, &room, false), room.allowance);
@@ -81,13 +78,11 @@ impl HostShared {
     fn would_receive(&self, state: &ControlState, request: &PeerRequest) -> Result<(), Refusal> {
         let (asked, mut admission) = (self.asked(request)?, state.admission.clone());
         let reserved = admission.reserve_rearranged(&asked.analysed, Role::Receives, 0, asked.budget);
-        let (id, stages) = reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
+        let (id, stages) = reserved.map_err(|refusal| state.advised(request, &asked, refusal))?;
         let least = stages.processor;
-        let (flow, kept) = state.fitted(request, &asked.contract, asked.elsewhere, least);
-        let allowance = state.would_wait(&flow, asked.budget.saturating_sub(kept)).map_err(|refusal| {
-            let least_deadline = state.least_deadline(request, &asked.contract, asked.elsewhere, least);
-            Refusal { least_deadline, ..refusal }
-        })?;
+        let (flow, kept) = state.fitted(request, &asked, least);
+        let at_port = |refusal| state.advised(request, &asked, Refusal { least_deadline: Some(least), ..refusal });
+        let allowance = state.would_wait(&flow, asked.budget.saturating_sub(kept)).map_err(at_port)?;
         let stage = pair::take_share(&mut admission, id, asked.budget - allowance, kept, request.upstream)?;
         let upstream = asked.contract.deadline().saturating_sub(stage);
         state.has_room(self.whole, request, self.needs(request, upstream, stage).holds)
@@ -119,14 +114,6 @@ impl HostShared {
     }
 }
 
-impl ControlState {
-    /// The refusal with the least end-to-end deadline, by the least for this host.
-    fn with_least_deadline(&self, request: &PeerRequest, asked: &RequestedChannel, refusal: Refusal) -> Refusal {
-        let all = |least| self.least_deadline(request, &asked.contract, asked.elsewhere, least);
-        Refusal { least_deadline: refusal.least_deadline.and_then(all), ..refusal }
-    }
-}
-
 /// The memory of a channel that is received.
 pub(crate) struct ReceiveMemory {
     pub(crate) messages: u32,
@@ -135,14 +122,14 @@ pub(crate) struct ReceiveMemory {
 }
 
 /// A real-time channel that a peer asks for, as this host sees it.
-struct RequestedChannel {
-    contract: Contract,
+pub(crate) struct RequestedChannel {
+    pub(crate) contract: Contract,
     /// The same in packets of this host's size.
     analysed: Contract,
     /// The part of its deadline that is left for this host.
     budget: Duration,
     /// The rest of the deadline: the sender's stages, the network path, the wait for a look.
-    elsewhere: Duration,
+    pub(crate) elsewhere: Duration,
 }
 
 /// The grant of a channel that this host receives.

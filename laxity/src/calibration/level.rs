@@ -18,7 +18,7 @@ use crate::realtime::Scheduling;
 
 /// The level of trust in a bound, from the lowest to the highest.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Display, IntoStaticStr, Serialize, Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Display, IntoStaticStr, Serialize, Deserialize,
 )]
 #[strum(serialize_all = "lowercase")]
 pub enum Level {
