@@ -125,7 +125,8 @@ fn is_a_map(operations: impl Iterator<Item = (bool, usize)>, tokens: &[u64]) -> 
                 prop_assert_eq!(map.insert(token, place), is_new);
                 model.entry(token).or_insert(place);
             }
-            (true, None) => {}
+            // All places are taken: one that is in is refused.
+            (true, None) => prop_assert!(!model.contains_key(&token) || !map.insert(token, 0)),
             (false, _) => prop_assert_eq!(map.remove(token), model.remove(&token).is_some()),
         }
         for token in tokens {

@@ -117,13 +117,15 @@ fn token_map(mut bytes: Bytes<'_>, capacity: usize) {
         let token = u64::from(bytes.u8() % 24).rotate_left(shift as u32);
         match operation {
             0 | 1 => {
-                // Any of the places that are free; with none there is nothing to put in.
+                // Any of the places that are free; with none, one that is in is refused.
                 let free = |place: &u32| model.values().all(|other| other != place);
                 let free: Vec<u32> = (0..capacity as u32).filter(free).collect();
                 if !free.is_empty() {
                     let place = free[bytes.place(free.len())];
                     assert_eq!(map.insert(token, place), !model.contains_key(&token));
                     model.entry(token).or_insert(place);
+                } else if model.contains_key(&token) {
+                    assert!(!map.insert(token, 0));
                 }
             }
             2 => assert_eq!(map.remove(token), model.remove(&token).is_some()),

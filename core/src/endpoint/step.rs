@@ -96,7 +96,8 @@ impl Endpoint {
         self.links.get(usize::from(link))?.next_time()
     }
 
-    /// Sets the restriction: while restricted, only current real-time work is done ([`Processor`](crate::processor::Processor)).
+    /// Sets the restriction: while restricted, only current real-time work is done. So a driver keeps its share of the processor within what the
+    /// platform allows, without delaying what was promised.
     pub fn set_restricted(&mut self, restricted: bool) {
         self.restricted = restricted;
         self.jobs.processor.restricted = restricted || self.signalling.held_until.is_some();
