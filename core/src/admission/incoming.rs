@@ -51,6 +51,11 @@ const SPARE: u64 = 2;
 /// Best effort is left as it is if a newcomer has to wait for no more than one part in so many of what it could.
 const UNHURRIED: u64 = 4;
 
+/// The times that packets may be in transit that are tried for a newcomer, each the longest by the one before.
+const MOST_TRANSITS: usize = 8;
+/// The deadlines that are tried for a newcomer that is refused.
+const MOST_DEADLINES: usize = 64;
+
 const _: () = assert!(MAX_SPACING.as_nanos() <= MAX_INTERVAL.as_nanos());
 
 /// K is usually no more than this, and no less than that.
@@ -281,7 +286,7 @@ impl IncomingTraffic {
 
     /// How a real-time channel comes in, of whose `deadline` its receiver needs `least` and `elsewhere` is spent otherwise: its flow, and what its
     /// receiver has to keep of the deadline. `flow` is what it brings if its packets are in transit for so long at most. The longer that is, the more of
-    /// them may come at once: if others could not wait for what comes of the whole deadline, its receiver keeps so much that they can.
+    /// them may come at once: if it or others could not wait for what comes of the whole deadline, its receiver keeps so much that all can.
     pub fn fitted(
         &self,
         deadline: Duration,
@@ -289,25 +294,29 @@ impl IncomingTraffic {
         least: Duration,
         flow: impl Fn(Duration) -> Flow,
     ) -> (Flow, Duration) {
-        let transit = self.longest_transit(deadline, elsewhere, &flow);
-        (flow(transit), least.max(deadline - transit))
+        let mut transit = deadline;
+        for _ in 0..MOST_TRANSITS {
+            let kept = least.max(deadline - transit);
+            let most = deadline.saturating_sub(elsewhere + kept);
+            let fits = |transit| self.room(&flow(transit), most).is_ok();
+            if fits(transit) {
+                return (flow(transit), kept);
+            }
+            // The longest that fits, if it need not keep more for that.
+            let (mut shorter, mut longer) = (elsewhere.min(transit), transit);
+            if !fits(shorter) {
+                break;
+            }
+            while longer - shorter > Duration::from_nanos(1) {
+                let middle = shorter + (longer - shorter).mul_ratio(1, 2);
+                if fits(middle) { shorter = middle } else { longer = middle }
+            }
+            transit = shorter;
+        }
+        (flow(deadline), least)
     }
 
-    /// The longest time that packets of a channel may be in transit without harm to others, of `longest` at most; that, if even `least` harms them.
-    fn longest_transit(&self, longest: Duration, least: Duration, flow: impl Fn(Duration) -> Flow) -> Duration {
-        let harms = |transit| self.room(&flow(transit), Duration::MAX).is_err();
-        let (mut fits, mut harmful) = (least.min(longest), longest);
-        if !harms(longest) || harms(fits) {
-            return longest;
-        }
-        while harmful - fits > Duration::from_nanos(1) {
-            let middle = fits + (harmful - fits).mul_ratio(1, 2);
-            if harms(middle) { harmful = middle } else { fits = middle }
-        }
-        fits
-    }
-
-    /// The least deadline, from this one on, with which a channel would be let in as [`Self::fitted`]; `None` if none helps.
+    /// The least deadline, from this one on, with which a channel would be let in as [`Self::fitted`]; `None` if none is found.
     pub fn least_deadline(
         &self,
         deadline: Duration,
@@ -315,21 +324,15 @@ impl IncomingTraffic {
         least: Duration,
         flow: impl Fn(Duration) -> Flow,
     ) -> Option<Duration> {
-        let longest = self.longest_transit(MAX_DEADLINE, elsewhere, &flow);
-        let fits = |deadline: Duration| {
-            let transit = deadline.min(longest);
-            let spent = elsewhere + least.max(deadline - transit);
-            self.room(&flow(transit), deadline.checked_sub(spent)?).ok()
-        };
-        let (mut no, mut yes) = (deadline, deadline.max(elsewhere + least));
-        while fits(yes).is_none() {
-            (no, yes) = (yes, Some(yes * 2).filter(|yes| *yes <= MAX_DEADLINE)?);
+        let mut transit = elsewhere;
+        for _ in 0..MOST_DEADLINES {
+            match self.room(&flow(transit), transit - elsewhere) {
+                Ok(_) => return Some(deadline.max(transit + least)).filter(|least| *least <= MAX_DEADLINE),
+                // It would wait for so much longer, and by then a little more.
+                Err(refusal) => transit = transit + refusal.at?.since(Instant::ZERO) + Duration::from_micros(1),
+            }
         }
-        while yes - no > Duration::from_micros(1) {
-            let middle = no + (yes - no).mul_ratio(1, 2);
-            if fits(middle).is_some() { yes = middle } else { no = middle }
-        }
-        Some(yes)
+        None
     }
 
     #[cfg(test)]

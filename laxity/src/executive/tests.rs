@@ -461,7 +461,7 @@ impl TestScript {
                 Notice::Installed { result: Ok(_), .. } => {}
                 Notice::Installed { result: Err(refusal), .. } => panic!("{refusal}"),
                 Notice::Event(event) => panic!("{event:?}"),
-                _ => panic!("memory to be freed, or a peer that is gone"),
+                _ => panic!("a notice that no host of these tests is told"),
             }
         }
     }
