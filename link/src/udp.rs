@@ -554,6 +554,32 @@ mod tests {
         assert!(!link.wants_writable());
     }
 
+    /// A socket that takes nothing: its packets stay, in order, and leave once one takes them.
+    #[test]
+    fn what_cannot_be_sent_yet_stays_in_order() {
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut link = Udp::bind(&UdpConfig::new("127.0.0.1:0".parse().unwrap())).unwrap();
+        let (mut frames, room) = (laxity_core::frames::HeapFrames::new(3, 16), link.room());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut full = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        full.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut full, &[0; 65_536]).is_ok() {}
+        let socket = std::mem::replace(&mut link.socket.fd, full.into());
+        for len in 1..=3 {
+            link.transmit(frames.take().unwrap(), len, peer.local_addr().unwrap());
+        }
+        for _ in 0..3 {
+            assert_eq!(link.flush(&mut frames).unwrap(), 0);
+            assert_eq!((link.buffered(), link.room(), frames.available()), (3, room - 3, 0));
+            assert!(link.wants_writable());
+        }
+        link.socket.fd = socket;
+        assert_eq!(link.flush(&mut frames).unwrap(), 3);
+        assert_eq!((link.buffered(), link.room(), frames.available(), link.wants_writable()), (0, room, 3, false));
+        let mut buffer = [0; 16];
+        assert_eq!([(); 3].map(|()| peer.recv(&mut buffer).unwrap()), [1, 2, 3]);
+    }
+
     #[test]
     fn links_move_to_the_executives_thread() {
         fn sendable<T: Send>() {}
