@@ -169,7 +169,7 @@ pub(crate) fn help<A: Args>() -> String {
     said.expect("a comment of several paragraphs")
 }
 
-/// A command, and those below it, with its examples behind its options; what is hidden has none.
+/// A command, and those below it, with its examples behind its options.
 fn arranged(mut command: clap::Command) -> clap::Command {
     let said = command.get_long_about().map(ToString::to_string).unwrap_or_default();
     if let Some((_, examples)) = said.split_once("\n\n") {

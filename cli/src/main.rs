@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments).map(status),
         Command::Calibrate(arguments) => calibrate::run(&arguments).map(status),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Lab(command) => lab::run(&command),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {

@@ -1,7 +1,6 @@
 //! `laxity admit`: what a host can promise to the channels or upcalls of a file.
 //!
 //! [`decide`] asks the core, [`json`] and [`text`] say its answer, [`plot`] draws it.
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod decide;
 mod json;
@@ -57,6 +56,7 @@ use decide::{OfDOrder, UpcallFindings};
 /// the host runs as it was calibrated; none if a cost that was measured is given otherwise. miss_probability is a decimal fraction
 /// as text: a message misses because of this host with that probability at most; null if nothing is claimed. calibration is null if
 /// nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, hogs, flood_packets_s, link, interface}.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct AdmitArguments {
     /// A TOML file: [[channel]] and [[upcall]] tables, and the costs of the host in a [platform] table. Costs that are missing there are

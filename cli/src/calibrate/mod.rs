@@ -1,7 +1,6 @@
 //! `laxity calibrate`: measures what this host costs, and writes it for the other commands.
 //!
 //! The measuring is the library's ([`laxity_calibrate`]); here are the questions, the progress and the answers.
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod json;
 mod pictures;
@@ -39,6 +38,7 @@ use crate::values::option;
 /// kept_awake, link, interface}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer,
 /// window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes,
 /// quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_tolerating_1e_2_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArguments {
     /// The file for the calibration [default: where the other commands look for it]

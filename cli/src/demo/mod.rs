@@ -9,7 +9,6 @@
 //! | [`mod@run`] | which scenarios, in which order; what came of one, and which promises it broke |
 //! | [`simulated`] | the part in virtual time |
 //! | [`table`], [`html`] | what is shown of it |
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod html;
 mod run;
@@ -44,6 +43,7 @@ use run::{PlannedScenario, ScenarioRun, is_wanted, steps};
 /// if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, duration_ns,
 /// hogs, flood_packets_s, link}. Each of scenarios: {attack, stack, flood, simulated, elapsed_ns, channels, wire, gaps: {count,
 /// longest_ns}, notes}; wire is null in virtual time.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     /// Run only this attack: idle, flood, violator, hogs, or all for all of them at once. May be repeated

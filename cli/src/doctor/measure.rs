@@ -119,7 +119,7 @@ pub(crate) fn lateness(
         while now().since(start) < length && !told() {
             let before = now();
             sys::wait(&mut [], Some(period))?;
-            // One that a signal ended was not late.
+            // One that a signal ended early was not late.
             late.extend(now().since(before).checked_sub(period));
         }
         Ok(Spans::new(late))

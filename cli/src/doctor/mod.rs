@@ -13,7 +13,6 @@
 //! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
 //! | [`measure`] | the threads that all of them measure with |
 //! | [`fix`] | changes, and that they are undone whatever happens |
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod calibration;
 mod clock;
@@ -60,6 +59,7 @@ use root::Root;
 /// changes are in force; to standard error if there is a COMMAND, whose standard output it would disturb. What was undone is told on
 /// standard error. --fix undoes its changes when it ends, is interrupted, or is killed; if it is killed together with its guardian,
 /// the next laxity doctor undoes them. What another program changed meanwhile stays.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// Print one JSON object instead of tables

@@ -3,7 +3,6 @@
 //! What they are, and what happens there, is [`laxity_lab::two_hosts`]; here stand the options and what is printed.
 //!
 //! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod process;
 mod report;
@@ -47,12 +46,14 @@ use process::{Process, Settings};
 /// in_hand_max_ns, and true_response is {p50_ns, p99_ns, max_ns} from the sending application's call until the message was complete by
 /// CLOCK_REALTIME, which both hosts share; without it both are null. altered counts messages that were not what was sent. What is
 /// not known, or does not apply, is null.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     #[command(subcommand)]
     command: LabCommand,
 }
 
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Subcommand)]
 enum LabCommand {
     /// Makes two hosts that stay until `laxity lab down`: the network namespaces NAME-a and NAME-b
@@ -103,6 +104,7 @@ enum LabCommand {
     Host,
 }
 
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct PairArguments {
     /// How many queues each interface has [default: the number of processors]
@@ -113,6 +115,7 @@ pub(crate) struct PairArguments {
     mtu: u32,
 }
 
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The host in which COMMAND runs, of a lab that `laxity lab up` made

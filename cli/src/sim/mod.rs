@@ -2,7 +2,6 @@
 //!
 //! Each mode is a file of its own. What a mode prints on standard output depends on its arguments alone: not on the clock,
 //! not on the number of threads. How long it took goes to standard error.
-#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 mod scale;
 mod scenario;
@@ -20,6 +19,7 @@ use search::SearchArguments;
 use swarm::SwarmArguments;
 
 /// Options that several modes have.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 pub(crate) struct RunArguments {
     /// The seed of all random choices. The same seed gives the same output
@@ -58,6 +58,7 @@ impl RunArguments {
 /// crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire,
 /// peers: [{peer, round_trip_ns, error_ns, by_wall_clocks, network, clock}], of hosts with another clock}. Each of
 /// faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, expected, found}. All numbers are integers.
+#[allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("mode").required(true).multiple(false))]
 pub(crate) struct SimArguments {

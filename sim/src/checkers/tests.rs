@@ -149,7 +149,7 @@ fn a_frame_that_leaks_is_found() {
     assert_eq!(found(&BrokenWorld { world: leak, ..NONE }), [FindingKind::Memory]);
 }
 
-/// A ledger whose sender had two messages accepted.
+/// A record whose sender had two messages accepted.
 fn record() -> ChannelRecord {
     let contract = Contract::new(100, 1, ms(10), 3, ms(20)).unwrap();
     let plan = ChannelPlan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
