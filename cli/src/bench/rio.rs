@@ -66,7 +66,7 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
         "p99 stands in for p99.9: in most rounds more than 0.1 % of the round trips took longer than 1 ms on every path, or there were fewer than 1,000"
             .to_owned()
     });
-    let table = shown(report.rows.iter().map(|row| (row.path, "all".to_owned(), row.all())));
+    let table = shown(report.rows.iter().map(|row| (row.path, "all".to_owned(), Turn::all(&row.turns))));
     Outcome {
         title: "An echo where kernel threads receive by stream",
         conditions: format!(
@@ -95,25 +95,25 @@ fn echo(report: Report, plan: &Plan) -> Outcome {
 
 /// A path, in JSON.
 fn row(row: &Row) -> Value {
-    let turn = |Turn { round_trips, lost, bulk_bytes_s }: &Turn| {
+    let turn = |turn: &Turn| {
         let more = json!({
-            "mean_ns": Figure::Mean.of(round_trips),
-            "jitter_ns": Figure::Jitter.of(round_trips),
-            "beyond_1ms": beyond(round_trips, BEYOND),
-            "lost": lost,
-            "bulk_bytes_s": bulk_bytes_s,
+            "mean_ns": Figure::Mean.of(turn),
+            "jitter_ns": Figure::Jitter.of(turn),
+            "beyond_1ms": beyond(&turn.round_trips, BEYOND),
+            "lost": turn.lost,
+            "bulk_bytes_s": turn.bytes_s,
         });
-        with(distribution(round_trips), more)
+        with(distribution(&turn.round_trips), more)
     };
     let more = json!({ "path": row.path, "rounds": row.turns.iter().map(turn).collect::<Value>() });
-    with(turn(&row.all()), more)
+    with(turn(&Turn::all(&row.turns)), more)
 }
 
 /// What stands beside a path, for people: of a turn, or of all.
 fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
     type One = (&'static str, String, Turn);
     let at = |ppm| move |(.., turn): &One| fine(quantile(&turn.round_trips, ppm));
-    let of = |figure: Figure| move |(.., turn): &One| fine(figure.of(&turn.round_trips));
+    let of = |figure: Figure| move |(.., turn): &One| fine(figure.of(turn));
     let columns: &[Column<'_, One>] = &[
         ("path", &|(path, ..)| (*path).to_owned()),
         ("round", &|(_, round, _)| round.clone()),
@@ -127,7 +127,7 @@ fn shown(rows: impl Iterator<Item = (&'static str, String, Turn)>) -> String {
         ("jitter", &of(Figure::Jitter)),
         ("beyond 1 ms", &|(.., turn)| count(beyond(&turn.round_trips, BEYOND) as u64)),
         ("lost", &|(.., turn)| count(turn.lost)),
-        ("bulk, bytes/s", &|(.., turn)| rate(turn.bulk_bytes_s)),
+        ("bulk, bytes/s", &|(.., turn)| rate(turn.bytes_s)),
     ];
     table(columns, 1.., rows)
 }
@@ -141,11 +141,11 @@ fn diagrams(report: &Report, plan: &Plan) -> Vec<Diagram> {
     let quantiles = [("p50", 500_000), ("p99", 990_000), ("p99.9", 999_000)].map(|(name, ppm)| {
         rounds(&format!("{name} of each round"), ("µs", 1000), &|turn| quantile(&turn.round_trips, ppm))
     });
-    let bulk = plan.has_bulk.then(|| {
-        rounds("the bulk transfer in each round", ("MB/s", 1_000_000), &|turn| turn.bulk_bytes_s.map(rounded))
-    });
+    let bulk = plan
+        .has_bulk
+        .then(|| rounds("the bulk transfer in each round", ("MB/s", 1_000_000), &|turn| turn.bytes_s.map(rounded)));
     let lines = report.rows.iter().map(|row| {
-        let all = row.all().round_trips;
+        let all = Turn::all(&row.turns).round_trips;
         by_percent(class(&PATHS, row.path), |ppm| quantile(&all, ppm))
     });
     let heading = "all round trips, from the quickest to p99";
@@ -226,7 +226,7 @@ mod tests {
 
     fn report(millis: [u64; 2]) -> Report {
         let row = |path, millis: u64| {
-            let turn = Turn { round_trips: vec![millis * 500_000; 2_000], lost: 0, bulk_bytes_s: Some(1) };
+            let turn = Turn { round_trips: vec![millis * 500_000; 2_000], lost: 0, bytes_s: Some(1) };
             Row { path, turns: vec![turn; 3] }
         };
         let rows = vec![row(PATHS[0], millis[0]), row(PATHS[2], millis[1])];

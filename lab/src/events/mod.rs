@@ -33,16 +33,17 @@ mod dispatch;
 mod pair;
 mod servers;
 
-use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_core::units::Duration;
 use laxity_link::sys;
 
 use crate::attack::hogs::Hogs;
 use crate::conditions::{APPLICATION_PRIORITY, HostConditions};
 use crate::error::Error;
-use crate::figures::{deviation, mean, median, per_second, ppm, quantile, sorted};
+use crate::figures::{median, ppm, sorted};
 use crate::hosts::Hosts;
 use crate::sys::signals;
 use crate::turns::Turns;
+pub use crate::turns::{Figure, Turn};
 pub use dispatch::{Dispatch, DispatchRow, PARTS, Parts, dispatch};
 use pair::{Pair, ask};
 pub use servers::Server;
@@ -143,24 +144,6 @@ impl Plan {
     }
 }
 
-/// One turn.
-#[derive(Clone, Debug, Default)]
-pub struct Turn {
-    /// ns of each round trip, in order of size.
-    pub round_trips: Vec<u64>,
-    /// Messages without an answer.
-    pub lost: u64,
-    /// The time that it took, without what the client rested.
-    pub elapsed: Duration,
-}
-
-impl Turn {
-    /// Bytes a second that were echoed.
-    pub fn bytes_s(&self) -> u64 {
-        per_second((self.round_trips.len() * MESSAGE_BYTES) as u64, self.elapsed)
-    }
-}
-
 /// A server beside some competing processes.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -175,57 +158,15 @@ pub struct Row {
 }
 
 impl Row {
-    /// All round trips in order of size, ns.
-    pub fn pooled(&self) -> Vec<u64> {
-        sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()))
-    }
-    /// Messages without an answer.
-    pub fn lost(&self) -> u64 {
-        self.turns.iter().map(|turn| turn.lost).sum()
-    }
     /// The figure of each turn: the median; `None` if no turn has it.
     pub fn median(&self, figure: Figure) -> Option<u64> {
         median(self.turns.iter().filter_map(|turn| figure.of(turn)).collect())
     }
 }
 
-/// The figure that is compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-pub enum Figure {
-    /// The round trip that half of them do not exceed, ns.
-    P50,
-    /// The one that 99 % do not exceed, ns.
-    P99,
-    /// The mean round trip `[events Fig. 5]`, ns.
-    Mean,
-    /// The standard deviation `[events Fig. 6]`, ns.
-    Deviation,
-    /// From p50 to p99.9, ns.
-    Spread,
-    /// ns for each byte that was echoed: the inverse of the bandwidth, so that less is better here as well, in ppm.
-    #[strum(serialize = "time per byte")]
-    TimePerByte,
-}
-
-impl Figure {
-    /// Of a turn; `None` if that has no answer.
-    pub fn of(self, turn: &Turn) -> Option<u64> {
-        let sorted = &turn.round_trips;
-        match self {
-            Self::P50 => quantile(sorted, 500_000),
-            Self::P99 => quantile(sorted, 990_000),
-            Self::Mean => mean(sorted),
-            Self::Deviation => deviation(sorted),
-            Self::Spread => Some(quantile(sorted, 999_000)? - quantile(sorted, 500_000)?),
-            Self::TimePerByte => (NANOS_PER_SECOND * 1_000_000).checked_div(turn.bytes_s()),
-        }
-    }
-
-    /// Of a turn; `None` if that has too few answers to be compared.
-    fn to_compare(self, turn: &Turn) -> Option<u64> {
-        self.of(turn).filter(|_| turn.round_trips.len() >= FEWEST)
-    }
+/// A figure of a turn; `None` if that has too few answers to be compared.
+fn to_compare(figure: Figure, turn: &Turn) -> Option<u64> {
+    figure.of(turn).filter(|_| turn.round_trips.len() >= FEWEST)
 }
 
 /// The result: rows in the order of [`CompetingProcesses::each`], and for each by priority and in the order of [`Server::EACH`]. A server that this host does not have is
@@ -243,8 +184,8 @@ impl Report {
         let Some(row) = self.row(server, Priority::RealTime, competing) else { return Vec::new() };
         let others = |row: &&Row| row.competing == competing && !row.server.is_laxity();
         let others: Vec<&Row> = self.rows.iter().filter(others).collect();
-        let best = |round: usize| others.iter().filter_map(|row| figure.to_compare(row.turns.get(round)?)).min();
-        sorted(row.turns.iter().enumerate().filter_map(|(round, turn)| ppm(figure.to_compare(turn)?, best(round)?)))
+        let best = |round: usize| others.iter().filter_map(|row| to_compare(figure, row.turns.get(round)?)).min();
+        sorted(row.turns.iter().enumerate().filter_map(|(round, turn)| ppm(to_compare(figure, turn)?, best(round)?)))
     }
 
     /// A server's figure at real-time priority, the largest beside two to most competing processes, in ppm of the one beside a single process, of each round in order of size.
@@ -253,8 +194,8 @@ impl Report {
             |processes| self.row(server, Priority::RealTime, CompetingProcesses { priority: competing, processes });
         let Some(single) = row(1) else { return Vec::new() };
         let of_round = |(round, single): (usize, &Turn)| {
-            let more = (2..=MOST_COMPETING).map(|processes| figure.to_compare(row(processes)?.turns.get(round)?));
-            ppm(more.collect::<Option<Vec<u64>>>()?.into_iter().max()?, figure.to_compare(single)?)
+            let more = (2..=MOST_COMPETING).map(|processes| to_compare(figure, row(processes)?.turns.get(round)?));
+            ppm(more.collect::<Option<Vec<u64>>>()?.into_iter().max()?, to_compare(figure, single)?)
         };
         sorted(single.turns.iter().enumerate().filter_map(of_round))
     }
@@ -346,7 +287,7 @@ mod tests {
         let turn = |&nanos| Turn {
             round_trips: vec![nanos; FEWEST],
             lost: 1,
-            elapsed: Duration::from_nanos(nanos * FEWEST as u64),
+            bytes_s: Some(MESSAGE_BYTES as u64 * 1_000_000_000 / nanos),
         };
         Row {
             server,
@@ -382,8 +323,9 @@ mod tests {
             "the best of round 0 has too few answers"
         );
         assert!(report.to_best_ppm(Server::Epoll, ALONE, Figure::P50).is_empty(), "it was not run");
-        assert_eq!((report.rows[0].lost(), report.rows[0].median(Figure::P50)), (2, Some(100)));
-        assert_eq!(report.rows[0].pooled().len(), 2 * FEWEST);
+        let all = Turn::all(&report.rows[0].turns);
+        assert_eq!((all.lost, report.rows[0].median(Figure::P50)), (2, Some(100)));
+        assert_eq!(all.round_trips.len(), 2 * FEWEST);
     }
 
     #[test]
@@ -396,21 +338,6 @@ mod tests {
         assert!(report.to_single_ppm(Server::LaxityXdp, Priority::RealTime, Figure::P50).is_empty());
         report.rows.pop();
         assert!(found(&report).is_empty(), "one of them is missing");
-    }
-
-    #[test]
-    fn figures_are_of_one_turn() {
-        let turn = Turn {
-            round_trips: [vec![1_000; 989], vec![2_000; 10], vec![10_000]].concat(),
-            lost: 0,
-            elapsed: Duration::from_millis(1),
-        };
-        let found = [Figure::P50, Figure::P99, Figure::Mean, Figure::Spread].map(|figure| figure.of(&turn));
-        assert_eq!(found, [Some(1_000), Some(2_000), Some(1_019), Some(1_000)]);
-        assert_eq!(turn.bytes_s(), 512_000_000);
-        assert_eq!(Figure::TimePerByte.of(&turn), Some(1_953_125), "1.95 ns");
-        let none = Turn::default();
-        assert_eq!([Figure::P50, Figure::Deviation, Figure::TimePerByte].map(|figure| figure.of(&none)), [None; 3]);
     }
 
     #[test]

@@ -12,9 +12,10 @@ use laxity_link::sys::{self, now};
 
 use super::channels::{HandlerWatchPoint, RowChannels};
 use super::client::{self, Client};
-use super::{BATCH, Plan, Priority, Server, Turn};
+use super::{BATCH, MESSAGE_BYTES, Plan, Priority, Server, Turn};
 use crate::conditions::{HostConditions, ThreadSetup};
 use crate::error::Error;
+use crate::figures::per_second;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::is_nothing;
 use crate::timing::{Finally, joined, set_at_end};
@@ -181,7 +182,7 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
 
 /// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
 pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> {
-    let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), ..Turn::default() };
+    let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), lost: 0, bytes_s: Some(0) };
     for _ in 0..WARM_UP {
         if asking.over.load(Ordering::Acquire) {
             return Ok(turn);
@@ -189,22 +190,22 @@ pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> 
         asking.ask()?;
     }
     asking.ready();
-    let is_over = |turn: &Turn, over: &AtomicBool| {
-        let answered = turn.round_trips.len();
-        let is_late = turn.elapsed >= plan.span && (answered > 0 || turn.elapsed >= plan.span + PATIENCE);
-        is_late || answered >= plan.messages || over.load(Ordering::Acquire)
-    };
+    // Without what the client rested.
+    let mut elapsed = Duration::ZERO;
     loop {
-        let (begin, before) = (now(), turn.elapsed);
+        let (begin, before) = (now(), elapsed);
         for _ in 0..BATCH {
             if let Some(took) = asking.ask()? {
                 turn.round_trips.push(took.as_nanos())
             } else {
                 turn.lost += 1
             }
-            turn.elapsed = before + now().since(begin);
-            if is_over(&turn, asking.over) {
+            elapsed = before + now().since(begin);
+            let answered = turn.round_trips.len();
+            let is_late = elapsed >= plan.span && (answered > 0 || elapsed >= plan.span + PATIENCE);
+            if is_late || answered >= plan.messages || asking.over.load(Ordering::Acquire) {
                 turn.round_trips.sort_unstable();
+                turn.bytes_s = Some(per_second((answered * MESSAGE_BYTES) as u64, elapsed));
                 return Ok(turn);
             }
         }

@@ -169,7 +169,7 @@ impl Pair {
                 let (before, begin) = (bytes.load(Ordering::Relaxed), now());
                 let mut turn = ask(client, plan.span)?;
                 let (bytes, elapsed) = (bytes.load(Ordering::Relaxed) - before, now().since(begin));
-                turn.bulk_bytes_s = plan.has_bulk.then(|| per_second(bytes, elapsed));
+                turn.bytes_s = plan.has_bulk.then(|| per_second(bytes, elapsed));
                 Ok(turn)
             };
             let (asked, answered) = both_ends(manners, asking, |over| server.serve(over));

@@ -24,9 +24,10 @@ use laxity_core::units::Duration;
 
 use crate::conditions::{APPLICATION_PRIORITY, HostConditions};
 use crate::error::Error;
-use crate::figures::{beyond, deviation, mean, median, ppm, quantile, sorted};
+use crate::figures::{beyond, ppm, sorted};
 pub use crate::roundtrip::ROUNDS;
 use crate::turns::Turns;
+pub use crate::turns::{Figure, Turn};
 pub use bandwidth::{Bandwidth, PERIOD, Request, STREAMS, Second, Stream, WITHIN_PPM, bandwidth};
 use echo::Pair;
 pub use tcp::BLOCK_BYTES;
@@ -52,61 +53,12 @@ pub struct Plan {
     pub span: Duration,
 }
 
-/// One turn of a path.
-#[derive(Clone, Debug, Default)]
-pub struct Turn {
-    /// ns of each round trip, in order of size.
-    pub round_trips: Vec<u64>,
-    /// Requests without an answer.
-    pub lost: u64,
-    /// Bytes a second that the bulk transfer brought meanwhile; `None` without one.
-    pub bulk_bytes_s: Option<u64>,
-}
-
 /// One path.
 pub struct Row {
     /// One of [`PATHS`].
     pub path: &'static str,
     /// One in each round.
     pub turns: Vec<Turn>,
-}
-
-impl Row {
-    /// All turns as one, whose rate of the bulk transfer is the median of theirs.
-    pub fn all(&self) -> Turn {
-        Turn {
-            round_trips: sorted(self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied())),
-            lost: self.turns.iter().map(|turn| turn.lost).sum(),
-            bulk_bytes_s: median(self.turns.iter().filter_map(|turn| turn.bulk_bytes_s).collect()),
-        }
-    }
-}
-
-/// The figure that is compared, by the name that tables and JSON have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
-#[strum(serialize_all = "lowercase")]
-pub enum Figure {
-    /// The mean.
-    Mean,
-    /// The value that 99 % do not exceed.
-    P99,
-    /// The value that 99.9 % do not exceed.
-    #[strum(serialize = "p99.9")]
-    P999,
-    /// The standard deviation.
-    Jitter,
-}
-
-impl Figure {
-    /// Of round trips in order of size, ns.
-    pub fn of(self, sorted: &[u64]) -> Option<u64> {
-        match self {
-            Self::Mean => mean(sorted),
-            Self::P99 => quantile(sorted, 990_000),
-            Self::P999 => quantile(sorted, 999_000),
-            Self::Jitter => deviation(sorted),
-        }
-    }
 }
 
 /// The result: rows in the order of [`PATHS`]; one that this host does not have is missing, and among the notes.
@@ -126,8 +78,7 @@ impl Report {
     /// A path's figure in ppm of the default path's, of each round in order of size.
     pub fn ratios_ppm(&self, path: &str, figure: Figure) -> Vec<u64> {
         let turns = |path: &str| self.rows.iter().find(|row| row.path == path).map_or(&[][..], |row| &row.turns);
-        let ratio =
-            |(turn, default): (&Turn, &Turn)| ppm(figure.of(&turn.round_trips)?, figure.of(&default.round_trips)?);
+        let ratio = |(turn, default): (&Turn, &Turn)| ppm(figure.of(turn)?, figure.of(default)?);
         sorted(turns(path).iter().zip(turns(PATHS[0])).filter_map(ratio))
     }
 }
@@ -163,7 +114,7 @@ mod tests {
     use super::*;
 
     fn report(rows: [(&'static str, [Vec<u64>; 3]); 2]) -> Report {
-        let turn = |round_trips| Turn { round_trips, lost: 1, bulk_bytes_s: Some(7) };
+        let turn = |round_trips| Turn { round_trips, lost: 1, bytes_s: Some(7) };
         let rows = rows.map(|(path, turns)| Row { path, turns: turns.map(turn).into() }).into();
         Report { rows, channels: Vec::new(), is_real_time: true, is_kept_awake: true, notes: Vec::new(), details: () }
     }
@@ -180,8 +131,8 @@ mod tests {
         assert_eq!(report.ratios_ppm("threads-realtime", Figure::Jitter)[..1], [100_000]);
         assert!(report.ratios_ppm("laxity-udp", Figure::Mean).is_empty());
         assert_eq!(report.ratios_ppm("default", Figure::P999), [1_000_000; 3]);
-        let all = report.rows[0].all();
-        assert_eq!((all.lost, all.bulk_bytes_s), (3, Some(7)));
+        let all = Turn::all(&report.rows[0].turns);
+        assert_eq!((all.lost, all.bytes_s), (3, Some(7)));
         assert_eq!(all.round_trips, [10, 10, 100, 300, 4_000, 4_000]);
     }
 

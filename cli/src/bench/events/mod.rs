@@ -6,7 +6,7 @@ mod dispatch;
 
 use laxity_core::units::Duration;
 use laxity_lab::events::{self, CompetingProcesses, Figure, MESSAGE_BYTES, Plan, Priority, Report, Row, Server, Turn};
-use laxity_lab::figures::{deviation, mean, quantile};
+use laxity_lab::figures::median;
 use serde_json::{Value, json};
 
 pub(super) use dispatch::{DURATION as DISPATCH, run as run_dispatch};
@@ -57,7 +57,7 @@ pub(super) const LATENCY: &Kind = &Kind {
 pub(super) const BANDWIDTH: &Kind = &Kind {
     title: "4 MB in messages that are echoed",
     messages: events::STREAM,
-    values: &[("bytes/s", bytes_s)],
+    values: &[("bytes/s", |row| median(row.turns.iter().filter_map(|turn| turn.bytes_s).collect()))],
     written: rate,
     up: ("MB/s", 1_000_000),
     compared: &[Figure::TimePerByte],
@@ -71,11 +71,6 @@ pub(super) const JITTER: &Kind = &Kind {
     up: ("µs", 1000),
     compared: &[Figure::Deviation, Figure::Spread],
 };
-
-/// The median of the turns.
-fn bytes_s(row: &Row) -> Option<u64> {
-    laxity_lab::figures::median(row.turns.iter().map(Turn::bytes_s).collect())
-}
 
 /// What a figure of Laxity's is held against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +169,7 @@ pub(super) fn run(kind: &Kind, span: Duration) -> Result<Outcome, Failure> {
 
 fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
     let ratios = ratios(&report, kind);
-    let lost: u64 = report.rows.iter().map(Row::lost).sum();
+    let lost: u64 = report.rows.iter().flat_map(|row| &row.turns).map(|turn| turn.lost).sum();
     let lost = (lost > 0).then(|| format!("{} messages had no answer within half a second", count(lost)));
     let missed = ratios.iter().filter(|held| held.ratio.is_met() == Some(false)).map(Held::told);
     let values = kind.values.iter().map(|value| value_table(&report, kind, value));
@@ -211,17 +206,16 @@ fn outcome(report: Report, kind: &Kind, plan: &Plan) -> Outcome {
 
 /// A server beside so many processes, in JSON.
 fn row(row: &Row) -> Value {
-    let figures = |sorted: &[u64], bytes_s: Option<u64>, lost: u64| {
+    let turn = |turn: &Turn| {
         let more = json!({
-            "mean_ns": mean(sorted),
-            "deviation_ns": deviation(sorted),
-            "spread_ns": quantile(sorted, 999_000).zip(quantile(sorted, 500_000)).map(|(most, half)| most - half),
-            "bytes_s": bytes_s,
-            "lost": lost,
+            "mean_ns": Figure::Mean.of(turn),
+            "deviation_ns": Figure::Deviation.of(turn),
+            "spread_ns": Figure::Spread.of(turn),
+            "bytes_s": turn.bytes_s,
+            "lost": turn.lost,
         });
-        with(distribution(sorted), more)
+        with(distribution(&turn.round_trips), more)
     };
-    let turn = |turn: &Turn| figures(&turn.round_trips, Some(turn.bytes_s()), turn.lost);
     let of = json!({
         "server": row.server.to_string(),
         "priority": row.priority.to_string(),
@@ -229,7 +223,7 @@ fn row(row: &Row) -> Value {
         "processes": row.competing.processes,
         "rounds": row.turns.iter().map(turn).collect::<Value>(),
     });
-    with(of, figures(&row.pooled(), bytes_s(row), row.lost()))
+    with(of, turn(&Turn::all(&row.turns)))
 }
 
 /// A table with a column for each number of competing processes: `first` are the headings of the two before them, `last` of the others.
@@ -296,7 +290,7 @@ mod tests {
 
     fn report(laxity: u64) -> Report {
         let row = |server, nanos: u64, processes| {
-            let turn = Turn { round_trips: vec![nanos; 200], lost: 0, elapsed: Duration::from_nanos(nanos * 200) };
+            let turn = Turn { round_trips: vec![nanos; 200], lost: 0, bytes_s: Some(512_000_000_000 / nanos) };
             let competing = CompetingProcesses { priority: Priority::Normal, processes };
             Row { server, priority: Priority::RealTime, competing, turns: vec![turn; 3] }
         };
