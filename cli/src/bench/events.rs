@@ -1,24 +1,25 @@
 //! `laxity bench event-dispatch`, `event-bandwidth`, `event-latency` and `event-jitter`: the experiments of the paper on event upcalls `[events Figs. 1, 2, 4, 5, 6]`.
 //!
-//! What runs, and in which order, is [`laxity_lab::events`]'s; here stands what is aimed at and how it is shown. [`dispatch`] is the first of them; the others are of the same turns.
-
-mod dispatch;
+//! What runs, and in which order, is [`laxity_lab::events`]'s; here stands what is aimed at and how it is shown. `event-dispatch` is the first of them; the others are of the same turns.
 
 use laxity_core::units::Duration;
-use laxity_lab::events::{self, CompetingProcesses, Figure, MESSAGE_BYTES, Plan, Priority, Report, Row, Server, Turn};
-use laxity_lab::figures::median;
+use laxity_lab::events::{
+    self, CompetingProcesses, Dispatch, DispatchRow, Figure, MESSAGE_BYTES, PARTS, Plan, Priority, Report, Row, Server,
+    Turn,
+};
+use laxity_lab::figures::{deviation, mean, median, quantile};
 use serde_json::{Value, json};
 
-pub(super) use dispatch::{DURATION as DISPATCH, run as run_dispatch};
-
-use super::shown::{BELOW_ONE_PPM, Outcome, Ratio, class, distribution, fine, rate, times, told, with_turns};
+use super::shown::{BELOW_ONE_PPM, Outcome, Ratio, class, distribution, fine, rate, threads, times, told, with_turns};
 use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
 use crate::numbers::count;
 use crate::report::{distinct, with};
-use crate::table::of_cells;
+use crate::table::{Column, of_cells, table};
 
-/// Of each turn at most, by default.
+/// Of each turn of event-dispatch, by default.
+pub(super) const DISPATCH: Duration = Duration::from_millis(200);
+/// Of each turn of the others at most, by default.
 pub(super) const TRIALS: Duration = Duration::from_millis(100);
 /// The same of event-bandwidth, which has eight times as many messages.
 pub(super) const STREAM: Duration = Duration::from_millis(500);
@@ -283,6 +284,91 @@ fn diagrams(report: &Report, kind: &Kind) -> Vec<Diagram> {
     diagrams.filter(|diagram| !diagram.series.is_empty()).collect()
 }
 
+/// Runs `event-dispatch`: where the time of a message goes until its handler has it `[events Figs. 1, 2]`.
+pub(super) fn run_dispatch(span: Duration) -> Result<Outcome, Failure> {
+    let plan = Plan { messages: events::TRIALS, span };
+    Ok(dispatch_outcome(with_turns(|progress| events::dispatch(&plan, progress))?, &plan))
+}
+
+fn dispatch_outcome(report: Dispatch, plan: &Plan) -> Outcome {
+    Outcome {
+        title: "From a message's arrival to its handler",
+        conditions: format!(
+            "{MESSAGE_BYTES} bytes every millisecond, {} turns of {}; client and server on one processor: {}",
+            plan.rounds(),
+            plan.span,
+            threads(report.is_real_time)
+        ),
+        json: json!({
+            "message_bytes": MESSAGE_BYTES,
+            "rows": report.rows.iter().map(dispatch_row).collect::<Value>(),
+        }),
+        tables: dispatch_table(&report),
+        legend: names(Server::EACH),
+        diagrams: vec![dispatch_diagram(&report)],
+        notes: report.notes.clone(),
+        ..Outcome::of_ends(&report, false)
+    }
+}
+
+/// The times of a row: each part, from the arrival on, and all.
+fn spans(row: &DispatchRow) -> [(&'static str, Vec<u64>); PARTS.len() + 2] {
+    let last = PARTS.len() - 1;
+    [
+        ("until_arrived", row.together(0..=0)),
+        ("until_noticed", row.together(1..=1)),
+        ("until_in_hand", row.together(2..=2)),
+        ("from_arrival", row.together(1..=last)),
+        ("from_call", row.together(0..=last)),
+    ]
+}
+
+/// A server, in JSON.
+fn dispatch_row(row: &DispatchRow) -> Value {
+    let mut found = json!({ "server": row.server.to_string(), "samples": row.messages.len(), "lost": row.lost });
+    for (key, sorted) in spans(row) {
+        found[key] = json!({
+            "mean_ns": mean(&sorted),
+            "p50_ns": quantile(&sorted, 500_000),
+            "p99_ns": quantile(&sorted, 990_000),
+            "deviation_ns": deviation(&sorted),
+        });
+    }
+    found
+}
+
+/// The parts of each server, for people.
+fn dispatch_table(report: &Dispatch) -> String {
+    type ServerSpan = (String, &'static str, Vec<u64>);
+    let at = |ppm| move |(.., sorted): &ServerSpan| fine(quantile(sorted, ppm));
+    let columns: &[Column<'_, ServerSpan>] = &[
+        ("server", &|(server, ..)| server.clone()),
+        ("span", &|(_, span, _)| (*span).to_owned()),
+        ("messages", &|(.., sorted)| count(sorted.len() as u64)),
+        ("mean", &|(.., sorted)| fine(mean(sorted))),
+        ("p50", &at(500_000)),
+        ("p99", &at(990_000)),
+        ("deviation", &|(.., sorted)| fine(deviation(sorted))),
+    ];
+    let names = [PARTS[0], PARTS[1], PARTS[2], "from its arrival on", "from the call on"];
+    let rows = report.rows.iter().flat_map(|row| {
+        names.into_iter().zip(spans(row)).map(|(span, (_, sorted))| (row.server.to_string(), span, sorted))
+    });
+    table(columns, 2.., rows)
+}
+
+/// How far a message is after so many µs: the medians of its parts, one after the other.
+fn dispatch_diagram(report: &Dispatch) -> Diagram {
+    let line = |row: &DispatchRow| {
+        let ends =
+            (0..PARTS.len()).map_while(|last| Some((quantile(&row.together(0..=last), 500_000)?, last as u64 + 1)));
+        Series::line(class(Server::EACH, row.server), [(0, 0)].into_iter().chain(ends))
+    };
+    let heading = "a message (medians): 1 arrived, 2 noticed, 3 in hand";
+    let lines = report.rows.iter().map(line);
+    Diagram::of_lines(heading, ("µs since the call", 1000), ("how far", 1), 3, lines)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,5 +421,23 @@ mod tests {
         assert_eq!((count("102,400,000"), count(&format!(" {NONE} "))), (5, 4), "{page}");
         let drawn = outcome.diagrams.iter().filter(|diagram| diagram.heading.starts_with("bytes/s: real-time beside "));
         assert_eq!(drawn.count(), 2, "beside processes of either priority");
+    }
+
+    #[test]
+    fn spans_of_a_dispatch_are_told_one_by_one() {
+        let row = DispatchRow { server: Server::Sigio, messages: vec![[1, 2, 3]; 4], lost: 1 };
+        let report = Dispatch {
+            rows: vec![row],
+            channels: Vec::new(),
+            is_real_time: false,
+            is_kept_awake: true,
+            notes: Vec::new(),
+            details: (),
+        };
+        let plan = Plan { messages: events::TRIALS, span: DISPATCH };
+        let outcome = dispatch_outcome(report, &plan);
+        let of = |key: &str| outcome.json["rows"][0][key]["p50_ns"].as_u64();
+        assert_eq!(["until_arrived", "from_arrival", "from_call"].map(of), [Some(1), Some(5), Some(6)]);
+        assert!(outcome.page().contains("ordinary threads"));
     }
 }
