@@ -7,24 +7,21 @@
 //! | [`story`] | a lab without a name, that vanishes with its processes, and what happens in it |
 //! | [`host`] | what each process of that does: receive, send, flood |
 //! | [`clocks`] | a clock of host a that is not that of host b |
-//! | [`talk`] | what they say to each other |
-//! | [`outcome`] | what came of it |
+//! | [`talk`] | what they say to each other, and what came of it |
 //!
 //! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
 
 pub mod clocks;
 pub mod host;
 pub mod named_lab;
-pub mod outcome;
 pub mod pair;
 pub mod story;
 pub mod talk;
 
 pub use clocks::Clocks;
 pub use host::Command;
-pub use outcome::Outcome;
 pub use story::{ShownProgress, Story};
-pub use talk::{HostReport, Promise, ReceivedChannel};
+pub use talk::{HostReport, Outcome, Promise, ReceivedChannel};
 
 /// One of the two hosts, as it is written: `a` or `b`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, serde::Serialize)]

@@ -21,9 +21,8 @@ use serde_json::Value;
 
 use super::clocks::Clocks;
 use super::host::SINK_PORT;
-use super::outcome::{FloodReport, Outcome};
 use super::pair::{self, End, Size, failed};
-use super::talk::{ChannelEnds, Event, Flood, Promise, Role, SendSpan, Stream, Task, json};
+use super::talk::{ChannelEnds, Event, Flood, FloodReport, Outcome, Promise, Role, SendSpan, Stream, Task, json};
 use crate::attack::{Attack, EXCESS, HOGS, Hogs};
 use crate::error::Error;
 use crate::figures::per_second;
