@@ -11,7 +11,7 @@
 //! | [`live`] | the runs on this host |
 //! | [`mod@row`] | what came of a run |
 //! | [`notes`], [`live_notes`] | what must be said about them, where they differ from the paper included |
-//! | [`table`], [`picture`] | what is shown of them |
+//! | [`picture`] | what is shown of them |
 
 mod live;
 mod live_notes;
@@ -19,7 +19,6 @@ mod notes;
 mod picture;
 mod plan;
 mod row;
-mod table;
 mod world;
 
 use laxity_core::processor::Preemption;
@@ -74,7 +73,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         "rows": rows.iter().map(|row| row.json(experiment)).collect::<Value>(),
         "notes": notes,
     });
-    let tables = table::tables(experiment, &rows, is_simulated);
+    let tables = picture::tables(experiment, &rows, is_simulated);
     Ok(Outcome {
         title,
         is_simulated,
