@@ -78,7 +78,7 @@ pub struct ChannelOutcome {
     pub violator: bool,
     /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
     pub offered: u64,
-    /// Messages that the stack refused, by cause: of a channel that broke its contract, the sender. No cause where nothing
+    /// Messages that the stack refused, by cause: of a channel that broke its contract, the sender; else the platform, or Laxity. No cause where nothing
     /// was promised. Only Laxity tells.
     pub refused: Misses,
     /// Bytes of complete messages a second, while the sources ran; in an experiment after their warm-up.

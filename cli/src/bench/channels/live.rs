@@ -1,7 +1,6 @@
 //! The runs on this host: real threads, real hosts of Laxity, and a wire that is emulated in real time.
 
 use laxity_core::contract::packets;
-use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_lab::attack::EXCESS;
@@ -90,15 +89,10 @@ fn result(mut outcome: ChannelOutcome, case: &Case, platform: &Platform) -> Chan
     let ChannelOutcome { figures, offered, refused, .. } = &mut outcome;
     figures.dropped += *offered - figures.sent;
     figures.sent = *offered;
-    let misses = figures.misses;
-    figures.misses = Misses {
-        sender: misses.sender + refused.sender,
-        receiver: misses.receiver + refused.receiver,
-        network: misses.network + refused.network,
-        platform: misses.platform + refused.platform,
-        laxity: misses.laxity + refused.laxity,
-        unexplained: misses.unexplained + refused.unexplained,
-    };
+    // What is refused has no other cause.
+    figures.misses.sender += refused.sender;
+    figures.misses.platform += refused.platform;
+    figures.misses.laxity += refused.laxity;
     if !is_promised(case) {
         (figures.bound, figures.over_bound) = (None, 0);
     }
