@@ -35,12 +35,10 @@ impl ThreadsSetup {
     fn pause(self, end: &mut impl PathEnd, found: usize) -> io::Result<()> {
         if self.spins {
             std::hint::spin_loop();
-            Ok(())
-        } else if end.looks_again(found) {
-            Ok(())
-        } else {
-            end.wait()
+        } else if !end.looks_again(found) {
+            end.wait()?;
         }
+        Ok(())
     }
 }
 

@@ -186,8 +186,7 @@ impl PathEnds {
         }
         // Its counters are read ten times in a second.
         while now().since(begin) < LIMIT && self.laxity_xdp.iter().any(|end| end.link.status().early().taken == 0) {
-            let mut ignored = PathFigures::default();
-            self.turn(1, manner, &mut ignored).map_err(Error::system(PATHS[1]))?;
+            self.turn(1, manner, &mut PathFigures::default()).map_err(Error::system(PATHS[1]))?;
         }
         Ok(())
     }

@@ -439,20 +439,16 @@ pub(crate) fn with_shortest_interval(
         }
     };
     let mut interval = MIN_INTERVAL;
-    loop {
-        match both(interval) {
-            Err(Error::Laxity(laxity::Error::Refused { .. })) if interval < LONGEST_INTERVAL => {
-                interval += INTERVAL_STEP;
-            }
-            opened => {
-                let opened = opened?;
-                if interval > MIN_INTERVAL {
-                    notes.push(format!("{name}: the shortest interval that is granted is {interval}"));
-                }
-                return Ok((opened, interval));
-            }
-        }
+    let mut opened = both(interval);
+    while interval < LONGEST_INTERVAL && matches!(opened, Err(Error::Laxity(laxity::Error::Refused { .. }))) {
+        interval += INTERVAL_STEP;
+        opened = both(interval);
     }
+    let opened = opened?;
+    if interval > MIN_INTERVAL {
+        notes.push(format!("{name}: the shortest interval that is granted is {interval}"));
+    }
+    Ok((opened, interval))
 }
 
 /// The ends of two channels, by which one asks and the other one answers.
