@@ -180,7 +180,7 @@ fn what_a_handler_may_not_have_is_refused_with_the_reason() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()]) else { return };
     let refused = |object: &[u8], expected: &str| {
-        let error = Module::new(object).unwrap_err();
+        let error = Module::new(object).map(drop).unwrap_err();
         assert!(error.to_string().contains(expected) && error.exit_status() == 2, "{error}, not {expected}");
     };
     refused(object!("helper"), "calls the kernel's function 23");

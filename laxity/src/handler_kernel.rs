@@ -36,7 +36,6 @@ const AROUND: Duration = Duration::from_micros(3);
 const DELAYED: u64 = 16;
 
 /// A compiled C function for the kernel.
-#[derive(Debug)]
 pub struct Module(link::Module);
 
 impl Module {
@@ -66,7 +65,6 @@ impl Module {
 /// order.
 ///
 /// A notice that is not read in time is lost, and counted ([`HandlerFigures::untold`]).
-#[derive(Debug)]
 pub struct Notices(link::Notices);
 
 impl Notices {

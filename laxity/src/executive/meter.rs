@@ -21,7 +21,6 @@ use crate::calibration::{Overruns, Premises, WatchedWindow, WindowClaims};
 use crate::statistics::Histogram;
 
 /// Everything that was measured of the pieces, readable while it grows.
-#[derive(Debug)]
 pub struct Histograms {
     /// Each without and with a change of handler.
     pieces: [[Histogram; 2]; Piece::ALL.len()],
@@ -41,7 +40,6 @@ impl Histograms {
 }
 
 /// What a calibration records.
-#[derive(Debug)]
 pub struct Sampling {
     /// How long each piece took.
     pub histograms: Arc<Histograms>,

@@ -120,7 +120,7 @@ pub(crate) enum Notice {
 pub(crate) type Garbage = Option<Box<dyn Any + Send>>;
 
 /// Counters of the link and the thread, published for all threads.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct PublishedCounters {
     pub(crate) link: Mutex<laxity_link::Counters>,
     pub(crate) frames: Mutex<EndpointCounters>,

@@ -88,7 +88,6 @@ impl Clock for ManualClock {
 type Arrivals = Rc<RefCell<VecDeque<(Instant, SocketAddr, Vec<u8>)>>>;
 
 /// A link over an emulated wire.
-#[derive(Debug)]
 struct WireLink {
     time: Rc<RefCell<VirtualTime>>,
     address: SocketAddr,

@@ -27,7 +27,6 @@ const READ_EVERY: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The status of the link, for any thread.
-#[derive(Debug)]
 pub struct XdpStatus {
     /// The properties of the link as it was opened.
     pub opened: OpenedXdp,

@@ -513,12 +513,6 @@ pub struct InstalledHandler {
     _program: OwnedFd,
 }
 
-impl std::fmt::Debug for InstalledHandler {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Installed").field("index", &self.index).field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
 impl InstallRequest<'_> {
     /// The largest number of messages that the handler may have in any span of this length, whatever the channel's sender does.
     pub fn most_messages(&self, span: Duration) -> u64 {

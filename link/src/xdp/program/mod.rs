@@ -93,7 +93,6 @@ pub(crate) struct Settings {
 }
 
 /// The result of [`Program::attach`].
-#[derive(Debug)]
 pub(crate) struct AttachedProgram {
     /// In the driver; else generic.
     pub(crate) is_native: bool,

@@ -55,13 +55,6 @@ pub struct Module {
     pub(super) notices: Arc<MapData>,
 }
 
-impl std::fmt::Debug for Module {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let instructions = &self.instructions.len();
-        f.debug_struct("Module").field("instructions", instructions).field("maps", &self.maps).finish_non_exhaustive()
-    }
-}
-
 impl Module {
     /// Reads an object file, and makes the maps that it declares; the second value is told of messages. For set-up.
     ///
@@ -224,7 +217,6 @@ fn check(instructions: &[bpf_insn], maps: &[i32]) -> Result<(), String> {
 }
 
 /// A map of a handler's, which it shares with its application. Entries are read and written whole.
-#[derive(Debug)]
 pub struct ModuleMap {
     name: String,
     fd: OwnedFd,
@@ -317,12 +309,6 @@ impl ModuleMap {
 
 /// The notices of a handler in the kernel to its application: messages that it was done with, in the order in which they came.
 pub struct Notices(RingBuf<MapData>);
-
-impl std::fmt::Debug for Notices {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Notices").finish_non_exhaustive()
-    }
-}
 
 /// A message that a handler in the kernel was done with.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ fn program_of(interface: u32) -> Option<u32> {
 
 /// The reason why an interface, named as it is numbered, does not take the program.
 fn refused(program: &mut Program, interface: u32, mode: Mode) -> XdpError {
-    let source = program.attach(interface, mode).unwrap_err();
+    let source = program.attach(interface, mode).map(drop).unwrap_err();
     of_attach(&interface.to_string(), interface, mode, source)
 }
 
