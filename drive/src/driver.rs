@@ -12,12 +12,11 @@ use laxity_core::receive::TimeLoss;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::PickedRun;
 
-use crate::busy_budget::BusyBudget;
 use crate::environment::{Clock, Environment, IterationResult, Meter, WorkDone};
 use crate::gaps::TimedRound;
 use crate::mailbox::JUDGED_AT_ONCE;
 use crate::mailbox::{DeliveryResult, Mailbox};
-use crate::sleep::NextTurn;
+use crate::sleep::{BusyBudget, NextTurn};
 use crate::unknown_peers::UnknownPeerCredit;
 
 /// The loop that runs jobs, links and timers. It owns the endpoint and the frames; the placement decides which thread calls it.

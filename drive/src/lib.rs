@@ -21,7 +21,6 @@
 
 extern crate alloc;
 
-mod busy_budget;
 mod channels;
 mod driver;
 mod environment;
