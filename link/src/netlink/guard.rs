@@ -180,7 +180,9 @@ impl Netlink {
     pub fn guard(&mut self, interface: u32, classes: &GuardClasses) -> io::Result<()> {
         let GuardClasses { rate, floor, ceiling, .. } = *classes;
         let packet = classes.largest();
-        let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", vec![option(HTB_INIT, &htb_default())])?;
+        // `struct tc_htb_glob`: version, rate2quantum, default class, debug, direct packets.
+        let htb = [3, 10, u32::from(OTHERS), 0, 0].map(u32::to_ne_bytes).concat();
+        let root = message(interface, (MAJOR, 0), TcHandle::ROOT, "htb", vec![option(HTB_INIT, &htb)])?;
         self.change(Message::NewQueueDiscipline(root), NLM_F_CREATE | NLM_F_EXCL)?;
         let ours = rate - floor - classes.streams.rate;
         let own = HtbClass { rate: ours, ceiling: rate, burst: nanos_of(AHEAD_NANOS, rate), priority: 0 };
@@ -315,11 +317,6 @@ fn option(kind: u16, value: &[u8]) -> TcOption {
 fn cutting_leaf(interface: u32, class: u16, major: u16, classes: &GuardClasses) -> io::Result<TcMessage> {
     let parent = TcHandle { major: MAJOR, minor: class };
     message(interface, (major, 0), parent, "tbf", tbf(classes.rate, classes.mtu + HEADER))
-}
-
-/// `struct tc_htb_glob`: version, rate2quantum, default class, debug, direct packets.
-fn htb_default() -> Vec<u8> {
-    [3, 10, u32::from(OTHERS), 0, 0].iter().flat_map(|word: &u32| word.to_ne_bytes()).collect()
 }
 
 /// `struct tc_ratespec`. A rate that does not fit is given beside it in 64 bits.

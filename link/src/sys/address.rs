@@ -1,7 +1,7 @@
 //! Socket addresses in the kernel's form, and one rule for IPv4 on IPv6 sockets: mapped on the wire side, IPv4 on ours.
 
 use std::mem::size_of;
-use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::ptr;
 
 use rustix::net::SocketAddrAny;
@@ -47,12 +47,9 @@ impl Address {
 
 /// `::ffff:a.b.c.d` is the IPv4 address `a.b.c.d`: one peer has one name.
 fn canonical(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V6(v6) => match v6.ip().to_ipv4_mapped() {
-            Some(v4) => SocketAddr::from((v4, v6.port())),
-            None => address,
-        },
-        SocketAddr::V4(_) => address,
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::from((ip, address.port())),
+        IpAddr::V6(_) => address,
     }
 }
 

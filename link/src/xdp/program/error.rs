@@ -113,11 +113,6 @@ impl Error {
     }
 }
 
-/// True if it was the driver that refused: generic mode may work.
-pub(super) fn is_of_the_driver(error: &io::Error) -> bool {
-    !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST | libc::EPERM | libc::EACCES))
-}
-
 /// The kernel's error. No allocation if it has a number.
 pub(super) fn of_map(error: MapError) -> io::Error {
     match error {

@@ -13,7 +13,8 @@ const PROG_LOAD: libc::c_long = 5;
 const LINK_CREATE: libc::c_long = 28;
 const PROG_TYPE_XDP: u32 = 6;
 const ATTACH_XDP: u32 = 37;
-const ATTACH_TCX_EGRESS: u32 = 47;
+/// A program of traffic control that sees what leaves, behind those that are there. Since Linux 6.6.
+pub(super) const ATTACH_TCX_EGRESS: u32 = 47;
 const GENERIC: u32 = 1 << 1;
 const NATIVE: u32 = 1 << 2;
 
@@ -57,12 +58,8 @@ pub(super) fn link(program: BorrowedFd<'_>, interface: u32, is_native: bool) -> 
     create_link(program, interface, ATTACH_XDP, if is_native { NATIVE } else { GENERIC })
 }
 
-/// Has a program of traffic control see what leaves by an interface, behind those that are there, for as long as the descriptor is open. Since Linux 6.6.
-pub(super) fn link_egress(program: BorrowedFd<'_>, interface: u32) -> io::Result<OwnedFd> {
-    create_link(program, interface, ATTACH_TCX_EGRESS, 0)
-}
-
-fn create_link(program: BorrowedFd<'_>, interface: u32, kind: u32, flags: u32) -> io::Result<OwnedFd> {
+/// Has a program see the packets of an interface where `kind` says, for as long as the descriptor is open.
+pub(super) fn create_link(program: BorrowedFd<'_>, interface: u32, kind: u32, flags: u32) -> io::Result<OwnedFd> {
     let mut attributes = LinkAttributes { program: program.as_raw_fd() as u32, interface, kind, flags };
     // SAFETY: those of BPF_LINK_CREATE, without addresses.
     unsafe { made(LINK_CREATE, &mut attributes) }

@@ -39,12 +39,8 @@ impl<T: Atomics> MappedArray<T> {
         Self::new(map, len, ProtFlags::READ | ProtFlags::WRITE)
     }
 
-    /// To be read only.
-    pub(super) fn read_only(map: Map, len: u32) -> Result<Self, Error> {
-        Self::new(map, len, ProtFlags::READ)
-    }
-
-    fn new(map: Map, len: u32, protection: ProtFlags) -> Result<Self, Error> {
+    /// As `protection` says.
+    pub(super) fn new(map: Map, len: u32, protection: ProtFlags) -> Result<Self, Error> {
         const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 8) };
         let Map::Array(data) = &map else { return Err(Error::Object) };
         let info = data.info().map_err(Error::map)?;

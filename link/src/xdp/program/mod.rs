@@ -29,6 +29,7 @@ use aya::programs::{ProgramError, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader};
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::receive::{ArrivalClass, ExpectedChannel, RateLimit};
+use rustix::mm::ProtFlags;
 use serde::Serialize;
 
 pub(crate) use error::Error;
@@ -218,7 +219,7 @@ impl Program {
         let Map::PerCpuArray(reasons) = reasons else { return Err(Error::Object) };
         let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
         let paid_until = MappedArray::writable(take("paid_until")?, CHANNELS + 1)?;
-        let dropped = MappedArray::read_only(take("dropped")?, CHANNELS + 1)?;
+        let dropped = MappedArray::new(take("dropped")?, CHANNELS + 1, ProtFlags::READ)?;
         let steered = InterfaceStreams::load(&mut object)?;
         Ok(Self {
             steered: Some(steered),
@@ -295,7 +296,8 @@ impl Program {
             Mode::Native => attach(true),
             Mode::Generic => attach(false),
             Mode::Any => attach(true).or_else(|why| {
-                if !error::is_of_the_driver(&why) {
+                // Else it was the driver that refused: generic mode may work.
+                if let Some(libc::EBUSY | libc::EEXIST | libc::EPERM | libc::EACCES) = why.raw_os_error() {
                     return Err(why);
                 }
                 refused = Some(why);

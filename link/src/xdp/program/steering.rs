@@ -13,10 +13,11 @@ use aya::programs::SchedClassifier;
 use laxity_core::units::Duration;
 use serde::{Deserialize, Serialize};
 
+use super::Program;
 use super::error::Error;
+use super::kernel::{self, ATTACH_TCX_EGRESS, create_link};
 use super::layout::octets;
 use super::mapped_array::{Atomics, MappedArray};
-use super::{Program, kernel};
 use crate::sys;
 
 /// As STREAMS of `steer.bpf.h`.
@@ -201,7 +202,8 @@ impl InterfaceStreams {
 
     /// Of an interface of the calling thread's network namespace; `program` unless its link has it. Gives what leaves the class of its stream.
     pub(crate) fn of(self, interface: u32, program: Option<Box<Program>>) -> Self {
-        let egress = self.egress.and_then(|classifier| kernel::link_egress(classifier.as_fd(), interface));
+        let link = |program: OwnedFd| create_link(program.as_fd(), interface, ATTACH_TCX_EGRESS, 0);
+        let egress = self.egress.and_then(link);
         Self { egress, _program: program, ..self }
     }
 
