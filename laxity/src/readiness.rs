@@ -13,7 +13,7 @@ pub(crate) struct Readiness {
     /// ns; zero while one is, `u64::MAX` while none will be.
     ready_from: AtomicU64,
     /// The executive's thread; zero if there is none.
-    executive: AtomicI32,
+    pub(crate) executive: AtomicI32,
 }
 
 impl Default for Readiness {
@@ -31,11 +31,6 @@ impl Readiness {
     /// None is ready until `next`, if that is known. For the upcalls' thread only.
     pub(crate) fn set(&self, next: Option<Instant>) {
         self.ready_from.store(next.map_or(u64::MAX, Instant::as_nanos), Ordering::Release);
-    }
-
-    /// The calling thread is the executive's.
-    pub(crate) fn set_executive(&self) {
-        self.executive.store(sys::thread_id(), Ordering::Relaxed);
     }
 
     /// How much of a processor the executive has had so far: a system call.

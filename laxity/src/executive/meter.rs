@@ -52,7 +52,7 @@ pub struct Sampling {
 /// One executive's meter.
 pub(crate) struct Meter {
     /// When the last piece ended.
-    mark: Instant,
+    pub(crate) mark: Instant,
     /// What each piece may cost,
     costs: [Duration; Piece::ALL.len()],
     /// on top of that a step that follows a change of handler,
@@ -106,11 +106,6 @@ impl Meter {
         let mut sampling = self.sampling.take()?;
         sampling.windows.iter_mut().for_each(|recorder| recorder.advance(now));
         Some(sampling)
-    }
-
-    /// So long of the piece that is going on belongs to none.
-    pub(crate) fn exclude(&mut self, took: Duration) {
-        self.mark += took;
     }
 
     fn since_mark(&mut self, now: Instant) -> Duration {

@@ -277,7 +277,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.start(now(), throttle);
-        self.around.parts.readiness.set_executive();
+        self.around.parts.readiness.executive.store(sys::thread_id(), Ordering::Relaxed);
         self.around.clock.refresh(now());
         self.around.clock.stolen(now(), Duration::ZERO);
         self.around.parts.meter.skip(now());

@@ -302,7 +302,7 @@ impl<L, C: Clock> Ports for LiveEnvironment<L, C> {
             let declared = handling.cost();
             let (is_done, took) = handling.run(&inbound);
             // It is no piece of ours, and held against its own cost. What is around it is.
-            self.parts.meter.exclude(took.min(declared));
+            self.parts.meter.mark += took.min(declared);
             if is_done {
                 return Some(inbound.message);
             }
