@@ -66,7 +66,7 @@ pub fn read(entry: &Entry<'_, '_>, defaults: Platform) -> Result<Platform, FileE
     reading.adapt_defaults();
     reading.best_effort_packets()?;
     reading.platform.validate().map_err(|PlatformError(error)| {
-        let at = table.get(error.field).map_or(table.at, |entry| entry.at());
+        let at = table.get(error.field).map_or(table.at, |entry| entry.at);
         reading.out_of_range(&error, at)
     })?;
     Ok(reading.platform)
@@ -123,7 +123,7 @@ impl PartialPlatform<'_, '_, '_> {
             }
             Field::Packets(packets) => match entry.value {
                 DeValue::Integer(_) => *packets(platform) = entry.count()?,
-                DeValue::String(_) => self.best_effort_bytes = Some((entry.size()?, entry.at())),
+                DeValue::String(_) => self.best_effort_bytes = Some((entry.size()?, entry.at)),
                 _ => return Err(entry.wrong_kind("a number of packets such as 15, or a size in quotes")),
             },
         }
@@ -142,7 +142,7 @@ impl PartialPlatform<'_, '_, '_> {
                         format!("platform.{} is missing, expected a span of time such as \"4ms\"", names[which]);
                     return Err(table.source.error(table.at, &table.name, problem));
                 };
-                (found[which], at[which]) = (entry.span()?, entry.at());
+                (found[which], at[which]) = (entry.span()?, entry.at);
             }
             // Checked here, where the line of a bad one is known.
             let wrong = |PlatformError(error)| self.out_of_range(&error, at[usize::from(error.field == names[1])]);
@@ -161,7 +161,7 @@ impl PartialPlatform<'_, '_, '_> {
             if let (Some(given), None) = (self.table.get(given), self.table.get(missing)) {
                 let key = self.table.key(missing);
                 let problem = format!("{key} is missing, expected {example}, because {} is given", given.name);
-                return Err(self.table.source.error(given.at(), &key, problem));
+                return Err(self.table.source.error(given.at, &key, problem));
             }
         }
         Ok(())

@@ -160,7 +160,7 @@ pub fn named<'t, 'i, T>(
     let (mut seen, mut items) = (BTreeMap::new(), Vec::with_capacity(tables.len()));
     for table in tables {
         let item = read(table)?;
-        let at = table.get("name").map_or(table.at, |name| name.at());
+        let at = table.get("name").map_or(table.at, |name| name.at);
         if let Some(before) = seen.insert(name(&item).to_owned(), at) {
             let (key, line) = (table.key("name"), table.source.line(before));
             let problem = format!("{key} is {:?} as in line {line}, expected another name", name(&item));
@@ -184,15 +184,11 @@ pub struct Entry<'t, 'i> {
     pub key_at: usize,
     /// The value.
     pub value: &'t DeValue<'i>,
-    at: usize,
+    /// The position of the value, in bytes.
+    pub at: usize,
 }
 
 impl<'t, 'i> Entry<'t, 'i> {
-    /// The position of the value, in bytes.
-    pub fn at(&self) -> usize {
-        self.at
-    }
-
     /// Makes an error for this entry; `problem` names the key.
     pub fn error(&self, problem: String) -> FileError {
         self.source.error(self.at, &self.key, problem)

@@ -157,7 +157,8 @@ pub struct EmulatedLink {
     free: Vec<u32>,
     slots: Vec<PacketSlot>,
     memory: Vec<u8>,
-    counters: EmulatedCounters,
+    /// The outcomes of the packets.
+    pub counters: EmulatedCounters,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -326,11 +327,6 @@ impl EmulatedLink {
         self.under_way.len()
     }
 
-    /// The outcomes of the packets.
-    pub fn counters(&self) -> EmulatedCounters {
-        self.counters
-    }
-
     fn area(&self, slot: u32) -> usize {
         slot as usize * self.config.packet_bytes
     }
@@ -442,7 +438,7 @@ mod tests {
                 let (len, ..) = wire.poll_arrival(arrival, &mut out).unwrap();
                 trace.push((arrival, out[..len].to_vec()));
             }
-            let c = wire.counters();
+            let c = wire.counters;
             assert_eq!(c.offered, c.accepted + c.dropped_queue + c.dropped_slots + c.dropped_too_large);
             assert_eq!(c.accepted + c.duplicated, c.delivered + c.lost + c.dropped_truncated + wire.in_flight() as u64);
         }
@@ -451,7 +447,7 @@ mod tests {
             trace.push((arrival, out[..len].to_vec()));
         }
         assert_eq!(wire.free.len(), config.capacity);
-        (trace, wire.counters())
+        (trace, wire.counters)
     }
 
     #[test]
@@ -587,7 +583,7 @@ mod tests {
         // The first one has left at 94 µs.
         assert_eq!((wire.room(at(93_999)), wire.room(at(94_000))), (0, 1));
         assert_eq!(wire.transmit(at(94_000), &[0; 64], from, to), Ok(at(4 * 94_000)));
-        assert_eq!(wire.counters().dropped_queue, 1);
+        assert_eq!(wire.counters.dropped_queue, 1);
     }
 
     #[test]
@@ -605,7 +601,7 @@ mod tests {
         assert_eq!(wire.room(Instant::ZERO), 0);
         assert_eq!(wire.transmit(Instant::ZERO, &[2; 10], from, to), Err(WireRefusal::NoSlot));
         assert_eq!(wire.poll_arrival(Instant::ZERO, &mut [0; 9]), None);
-        let counters = wire.counters();
+        let counters = wire.counters;
         assert_eq!((counters.dropped_truncated, counters.duplicated), (1, 0));
         assert_eq!(wire.room(Instant::ZERO), 1);
         let bad = EmulatedConfig { loss_ppm: PPM + 1, ..config };

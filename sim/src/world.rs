@@ -224,8 +224,8 @@ impl World {
     /// The counters of a host so far.
     pub fn host_counters(&self, host: HostId) -> HostCounters {
         let host = &self.hosts[host.0];
-        let port = host.port.as_ref().map_or_else(EmulatedCounters::default, EmulatedLink::counters);
-        HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), port, ..host.counters }
+        let port = host.port.as_ref().map_or_else(EmulatedCounters::default, |wire| wire.counters);
+        HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters, port, ..host.counters }
     }
     /// True while data may flow on the channel.
     pub fn is_open(&self, channel: ChannelHandle) -> bool {

@@ -58,7 +58,7 @@ impl Link for Emulated {
     }
 
     fn counters(&self) -> Counters {
-        Counters { receive_truncated: self.back.borrow().counters().dropped_truncated, ..self.counters }
+        Counters { receive_truncated: self.back.borrow().counters.dropped_truncated, ..self.counters }
     }
 }
 

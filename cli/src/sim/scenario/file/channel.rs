@@ -95,7 +95,7 @@ pub(super) fn read(table: &Table<'_, '_>, hosts: &[Host]) -> Result<Channel, Fil
     let bytes = bytes(&largest)?;
     let queue = table.get("queue").map_or(Ok(64), |queue| queue.within(queue.count()?, 1..=MAX_QUEUED_MESSAGES))?;
     let service = Service::best_effort(bytes.into(), queue.into())
-        .map_err(|error| table.source.error(largest.at(), "best_effort", format!("best_effort: {error}")))?;
+        .map_err(|error| table.source.error(largest.at, "best_effort", format!("best_effort: {error}")))?;
     let channel = ends(table, service, hosts)?;
     let of = |host: usize| hosts[host].platform.best_effort;
     let packet = channel.hosts().map(|host| of(host).packet_max).min().unwrap_or_default();

@@ -88,7 +88,7 @@ pub(super) fn parse(
         Some(duration) => (duration, 0),
         None => {
             let entry = root.need("duration", "a span of time such as \"2s\"")?;
-            (entry.span()?, entry.at())
+            (entry.span()?, entry.at)
         }
     };
     if duration <= start || duration > MOST_DURATION {
