@@ -416,14 +416,11 @@ impl Error {
             | Self::Claims(ClaimsError::Damaged { .. }) => 2,
             Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
             Self::Xdp(_) | Self::Link(LinkError::NotPermitted { .. }) | Self::ServedBelow { .. } | Self::Claims(_) => 4,
-            Self::Attach { source, .. } | Self::System { source, .. }
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                4
-            }
-            Self::Attach { .. }
-            | Self::System { .. }
-            | Self::Serves { .. }
+            Self::Attach { source, .. } | Self::System { source, .. } => match source.kind() {
+                io::ErrorKind::PermissionDenied => 4,
+                _ => 5,
+            },
+            Self::Serves { .. }
             | Self::ExecutiveEnded { .. }
             | Self::ExecutiveLost { .. }
             | Self::ProcessorHeld { .. }
