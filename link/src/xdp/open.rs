@@ -363,11 +363,7 @@ fn drop_cost(program: &mut Program, place: &InterfaceStack, address: SocketAddr)
     let mut header = DataHeader {
         // A place that no channel has.
         channel: u32::MAX,
-        key: 0,
         message_bytes: 64,
-        sequence: 0,
-        logical_arrival: Instant::ZERO,
-        index: 0,
         payload: 64,
         ..DataHeader::default()
     };
