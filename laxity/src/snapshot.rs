@@ -13,6 +13,7 @@ use laxity_core::event::End;
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
+use laxity_core::wire::MessageCounts;
 use laxity_link::Counters;
 use laxity_link::xdp::{EarlyFigures, XdpStatus};
 use serde::{Serialize, Serializer};
@@ -117,21 +118,16 @@ impl ChannelSnapshot {
             bound: grant.deadline,
             ..Figures::default()
         };
-        if let Some(report) = &report {
-            figures.delivered = report.delivered + report.late + report.undecided;
-            figures.late = report.late;
-            figures.lost = report.lost;
-            figures.dropped = report.dropped;
-            figures.undecided = report.undecided;
-            figures.clock_error = report.clock_error;
-            figures.misses = report.misses;
+        if let Some(report) = report {
+            let MessageCounts { late, lost, dropped, undecided, clock_error, misses, over_bound, .. } = report;
+            figures = Figures { late, lost, dropped, undecided, clock_error, misses, over_bound, ..figures };
+            figures.delivered = report.delivered + late + undecided;
+            figures.response = Some(report.largest);
             if !figures.best_effort {
                 figures.lost += figures.sent.saturating_sub(figures.delivered + figures.lost + figures.dropped);
                 figures.misses.unexplained +=
                     (figures.late + figures.lost + figures.dropped).saturating_sub(report.misses.all());
             }
-            figures.over_bound = report.over_bound;
-            figures.response = Some(report.largest);
         }
         Self { direction: Direction::Sends, peer: grant.peer, figures, misses_known: report.is_some() }
     }
