@@ -51,8 +51,8 @@ const SPARE: u64 = 2;
 /// Best effort is left as it is if a newcomer has to wait for no more than one part in so many of what it could.
 const UNHURRIED: u64 = 4;
 
-/// The times that packets may be in transit that are tried for a newcomer, each the longest by the one before.
-const MOST_TRANSITS: usize = 8;
+/// The times that packets may be in transit that are tried for a newcomer, each the longest by the one before. Few, as a peer may ask for anything.
+const MOST_TRANSITS: usize = 3;
 /// The deadlines that are tried for a newcomer that is refused.
 const MOST_DEADLINES: usize = 64;
 
