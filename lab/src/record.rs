@@ -77,11 +77,11 @@ impl ArrivedMessage {
 /// The records of one channel's receiver.
 #[derive(Debug, Default)]
 pub(crate) struct Recorder {
-    /// From when on everything else is counted.
-    pub(crate) start: Instant,
     /// From when on throughput is counted, and until when.
     pub(crate) from: Instant,
     pub(crate) until: Instant,
+    /// From when on everything else is counted.
+    pub(crate) start: Instant,
     pub(crate) deadline: Option<Duration>,
     pub(crate) latency: Histogram,
     pub(crate) in_hand: Histogram,

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::shown::{Outcome, with_bar};
 use crate::chart::{Diagram, Series, names};
 use crate::failure::Failure;
-use crate::numbers::count;
+use crate::numbers::{NONE, count};
 use crate::report;
-use crate::table::{Column, known, table};
+use crate::table::{Column, table};
 
 /// The default for each step with each link: all of them take about a minute.
 pub(super) const DURATION: Duration = Duration::from_secs(4);
@@ -85,6 +85,7 @@ fn share(span: Duration, of: Duration) -> String {
 
 /// For people.
 fn tables(report: &Report) -> String {
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| NONE.to_owned());
     let columns: &[Column<'_, &Row>] = &[
         ("offered/s", &|row| row.offered_packets_s.map_or_else(|| "all it can".to_owned(), count)),
         ("sent/s", &|row| count(flooded(row))),
@@ -96,10 +97,10 @@ fn tables(report: &Report) -> String {
         ("of the network", &|row| count(row.real_time.misses.network)),
         ("of Laxity", &|row| count(row.real_time.misses.laxity)),
         ("best effort KB/s", &|row| count(row.best_effort_bytes_s / 1000)),
-        ("dropped early", &|row| known(row.dropped_early.map(count))),
+        ("dropped early", &|row| or_none(row.dropped_early.map(count))),
         ("overflow", &|row| count(row.overflow)),
-        ("left over", &|row| known(row.left_over.map(|left| share(left, row.elapsed)))),
-        ("a packet took", &|row| known(row.packet_cost)),
+        ("left over", &|row| or_none(row.left_over.map(|left| share(left, row.elapsed)))),
+        ("a packet took", &|row| or_none(row.packet_cost.map(|cost| cost.to_string()))),
     ];
     table(columns, .., &report.rows)
 }

@@ -180,6 +180,11 @@ fn prepare(socket: &UdpSocket, server: Server) -> io::Result<()> {
     socket.set_nonblocking(!server.blocks())
 }
 
+/// The bytes a second of so many messages that were answered.
+fn bytes_s(answered: usize, elapsed: Duration) -> u64 {
+    per_second((answered * MESSAGE_BYTES) as u64, elapsed)
+}
+
 /// Sends one message behind the answer to the other: as many as the plan has, in batches, but no longer than it says, and at least until there is one answer.
 pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> {
     let mut turn = Turn { round_trips: Vec::with_capacity(plan.messages), lost: 0, bytes_s: Some(0) };
@@ -195,20 +200,29 @@ pub(super) fn ask(asking: &mut TurnClient<'_>, plan: &Plan) -> io::Result<Turn> 
     loop {
         let (begin, before) = (now(), elapsed);
         for _ in 0..BATCH {
-            if let Some(took) = asking.ask()? {
-                turn.round_trips.push(took.as_nanos())
-            } else {
-                turn.lost += 1
+            match asking.ask()? {
+                Some(took) => turn.round_trips.push(took.as_nanos()),
+                None => turn.lost += 1,
             }
             elapsed = before + now().since(begin);
             let answered = turn.round_trips.len();
             let is_late = elapsed >= plan.span && (answered > 0 || elapsed >= plan.span + PATIENCE);
             if is_late || answered >= plan.messages || asking.over.load(Ordering::Acquire) {
                 turn.round_trips.sort_unstable();
-                turn.bytes_s = Some(per_second((answered * MESSAGE_BYTES) as u64, elapsed));
+                turn.bytes_s = Some(bytes_s(answered, elapsed));
                 return Ok(turn);
             }
         }
         asking.client.rest();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_those_of_the_answers() {
+        assert_eq!(bytes_s(1_000, Duration::from_millis(1)), 512_000_000);
     }
 }

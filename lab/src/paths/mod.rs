@@ -27,8 +27,6 @@ use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 use crate::conditions::{ThreadSetup, keep_awake, permitted, processors};
 use crate::error::Error;
 use crate::figures::median;
-#[cfg(test)]
-use crate::figures::quantile;
 use crate::hosts::{Devices, Hosts, InterfaceEnd};
 use crate::sys::bare_udp::BareUdp;
 use crate::sys::bare_xdp::BareXdp;
@@ -249,6 +247,7 @@ fn turn<E: PathEnd>([a, b]: &mut [E; 2], manner: ThreadsSetup, to: &mut PathFigu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figures::quantile;
 
     #[test]
     fn quantiles_are_samples() {
