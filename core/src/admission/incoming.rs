@@ -51,10 +51,8 @@ const SPARE: u64 = 2;
 /// Best effort is left as it is if a newcomer has to wait for no more than one part in so many of what it could.
 const UNHURRIED: u64 = 4;
 
-/// The times that packets may be in transit that are tried for a newcomer, each the longest by the one before. Few, as a peer may ask for anything.
-const MOST_TRANSITS: usize = 3;
-/// The deadlines that are tried for a newcomer that is refused.
-const MOST_DEADLINES: usize = 64;
+/// The times in transit that are tried for a newcomer, each from the wait with the one before. Few, as a peer may ask for anything.
+const MOST_TRANSITS: u64 = 64;
 
 const _: () = assert!(MAX_SPACING.as_nanos() <= MAX_INTERVAL.as_nanos());
 
@@ -294,26 +292,24 @@ impl IncomingTraffic {
         least: Duration,
         flow: impl Fn(Duration) -> Flow,
     ) -> (Flow, Duration) {
-        let mut transit = deadline;
-        for _ in 0..MOST_TRANSITS {
-            let kept = least.max(deadline - transit);
-            let most = deadline.saturating_sub(elsewhere + kept);
-            let fits = |transit| self.room(&flow(transit), most).is_ok();
-            if fits(transit) {
-                return (flow(transit), kept);
-            }
-            // The longest that fits, if it need not keep more for that.
-            let (mut shorter, mut longer) = (elsewhere.min(transit), transit);
-            if !fits(shorter) {
-                break;
-            }
+        let fits = |transit, kept| self.room(&flow(transit), deadline.saturating_sub(elsewhere + kept)).is_ok();
+        let (mut shorter, mut longer) = (elsewhere.min(deadline), deadline);
+        if fits(deadline, least) {
+            return (flow(deadline), least);
+        }
+        // The longest that fits, if it still does as its receiver keeps the rest.
+        if fits(shorter, least) {
             while longer - shorter > Duration::from_nanos(1) {
                 let middle = shorter + (longer - shorter).mul_ratio(1, 2);
-                if fits(middle) { shorter = middle } else { longer = middle }
+                if fits(middle, least) { shorter = middle } else { longer = middle }
             }
-            transit = shorter;
+            let kept = least.max(deadline - shorter);
+            if fits(shorter, kept) {
+                return (flow(shorter), kept);
+            }
         }
-        (flow(deadline), least)
+        let transit = self.least_transit(deadline.saturating_sub(least), elsewhere, &flow);
+        transit.map_or((flow(deadline), least), |transit| (flow(transit), deadline - transit))
     }
 
     /// The least deadline, from this one on, with which a channel would be let in as [`Self::fitted`]; `None` if none is found.
@@ -324,12 +320,29 @@ impl IncomingTraffic {
         least: Duration,
         flow: impl Fn(Duration) -> Flow,
     ) -> Option<Duration> {
+        let transit = self.least_transit(MAX_DEADLINE.saturating_sub(least), elsewhere, flow)?;
+        Some(deadline.max(transit + least))
+    }
+
+    /// The least time in transit, of `longest` at most, in which a channel can wait for what comes of it.
+    fn least_transit(
+        &self,
+        longest: Duration,
+        elsewhere: Duration,
+        flow: impl Fn(Duration) -> Flow,
+    ) -> Option<Duration> {
+        self.room(&flow(elsewhere), Duration::MAX).ok()?;
         let mut transit = elsewhere;
-        for _ in 0..MOST_DEADLINES {
+        for step in 0..MOST_TRANSITS {
+            if transit > longest {
+                break;
+            }
             match self.room(&flow(transit), transit - elsewhere) {
-                Ok(_) => return Some(deadline.max(transit + least)).filter(|least| *least <= MAX_DEADLINE),
-                // It would wait for so much longer, and by then a little more.
-                Err(refusal) => transit = transit + refusal.at?.since(Instant::ZERO) + Duration::from_micros(1),
+                Ok(_) => return Some(transit),
+                // It would wait for so much longer, and by then a little more. Late steps are longer, as their sum would converge slowly.
+                Err(refusal) => {
+                    transit += (refusal.at?.since(Instant::ZERO) + Duration::from_micros(1)) * (1 + step / 8);
+                }
             }
         }
         None

@@ -384,7 +384,10 @@ impl Machine {
         let (last, other) = (upcall.last_iteration().as_nanos(), upcall.quantum().as_nanos());
         // The last iteration is rounded down.
         let steps = StepCost { first: last.saturating_add(1).min(other), other };
-        Job { last, ..self.job(contract, steps, upcall.iterations().into(), 1) }
+        let iterations = upcall.iterations().into();
+        let job = self.job(contract, steps, iterations, 1);
+        // The largest iteration, also if quanta inside of messages are forgotten on purpose.
+        Job { last, block: job.block.saturating_add(other - steps.block(iterations, 1)), ..job }
     }
 
     /// N, or a refusal: the fragment index has 16 bits.

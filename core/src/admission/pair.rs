@@ -190,13 +190,15 @@ pub fn take_share(
 ) -> Result<Duration, Refusal> {
     let slack = budget.saturating_sub(kept);
     let share = slack.mul_ratio(kept.as_nanos(), (kept + upstream).as_nanos().max(1));
-    let stage = receiver.relax(id, kept + share).map(|stages| stages.processor);
-    let stage =
-        stage.and_then(
-            |stage| {
-                if stage < kept { Err(Refusal::new(Code::ArrivalDeadline, Stage::Arrival)) } else { Ok(stage) }
-            },
-        );
+    let mut relaxed = receiver.relax(id, kept + share);
+    if relaxed.as_ref().is_ok_and(|stages| stages.processor < kept) {
+        // Under the composite rule a stage that would harm others stays as it is.
+        relaxed = receiver.relax(id, kept);
+    }
+    let stage = relaxed.and_then(|SendingStages { processor, .. }| {
+        let told = || Refusal::new(Code::ArrivalDeadline, Stage::Arrival);
+        (processor >= kept).then_some(processor).ok_or_else(told)
+    });
     stage.inspect_err(|_| {
         receiver.release(id);
     })

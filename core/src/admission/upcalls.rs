@@ -245,7 +245,7 @@ impl Default for UpcallSet {
 }
 
 impl UpcallSet {
-    /// Takes one in, if all are in time with it: the longest from its nominal release until it is done. For an aperiodic one that is how
+    /// Takes one in, in a place as the run queue gives it, since equal periods are served by place, if all are in time with it: the longest from its nominal release until it is done. For an aperiodic one that is how
     /// long a run may take if nothing else aperiodic waits, counted from when it is asked for.
     ///
     /// # Errors
