@@ -7,7 +7,7 @@ use crate::admission::{Code, Refusal, Stage};
 use crate::cause::Misses;
 use crate::clock::{ClockExchange, StampReport, WallReading};
 use crate::contract::Service;
-use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES};
 use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;
 use proptest::collection::vec;
@@ -188,6 +188,18 @@ fn data() -> impl Strategy<Value = (DataHeader, u8)> {
     )
 }
 
+/// A control frame of which one byte says that it is data with a tag: these tests once wrote it again without.
+#[test]
+fn a_control_frame_that_reads_as_data_with_a_tag_survives() {
+    for (mut frame, ..) in controls() {
+        frame[KIND_AT] = FrameKind::Tagged as u8;
+        for _ in 0..4 {
+            survives(&frame).unwrap();
+            frame.push(0);
+        }
+    }
+}
+
 /// Whatever the bytes are: no panic, and what could be read can be written and read again, the same.
 fn survives(frame: &[u8]) -> Result<(), TestCaseError> {
     let _ = (classify(frame), token(frame));
@@ -202,7 +214,13 @@ fn survives(frame: &[u8]) -> Result<(), TestCaseError> {
         }
     }
     if let Ok(view) = DataView::parse(frame) {
-        prop_assert_eq!(written_data(view.header(), view.payload()), frame);
+        let mut again = written_data(view.header(), view.payload());
+        if let Some((_, tag)) = view.tag() {
+            let len = again.len();
+            again.resize(len + TAG_BYTES, 0);
+            prop_assert_eq!(write_tag(&mut again, len, |_| tag), frame.len());
+        }
+        prop_assert_eq!(again, frame);
         for packet in [0, 1, 64, 1400, 8900, u32::MAX] {
             if view.header().check(packet).is_ok() {
                 let end = u64::from(view.header().index) * u64::from(packet) + view.payload().len() as u64;
