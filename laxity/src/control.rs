@@ -436,7 +436,6 @@ impl HostShared {
             messages,
             packets,
         };
-        let incoming = ReceiveSetup::new(request, reception).spaced(part.asked);
         let largest = request.terms.service.max_message().saturating_mul(request.terms.oversize.max(1)) as usize;
         let takes = || {
             let contract = request.terms.service.contract();
@@ -453,6 +452,8 @@ impl HostShared {
                 return Err(refusal);
             }
         };
+        // Takes its memory, which is there now.
+        let incoming = ReceiveSetup::new(request, reception).spaced(part.asked);
         let known = ChannelEntry {
             port: Arc::clone(&slot.port),
             peer: request.from.peer,

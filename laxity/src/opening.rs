@@ -85,7 +85,8 @@ impl HostShared {
         is_question: bool,
     ) -> Result<(SendPort, OpenedChannel), Error> {
         let wanted = self.wanted(destination, spec)?;
-        let (port, slot) = port::sending(wanted.buffers, wanted.buffer_bytes);
+        // A question carries no message.
+        let (port, slot) = port::sending(if is_question { 0 } else { wanted.buffers }, wanted.buffer_bytes);
         Ok((port, self.ask(&wanted, is_question, slot, None)?))
     }
 

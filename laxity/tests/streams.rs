@@ -1,15 +1,17 @@
 //! Real streams between hosts over UDP on loopback. Live: what they check does not depend on the wall clock, except that
 //! it goes on at all; lateness is reported by the figures and never asserted here.
 
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender, Violation};
 use laxity_core::admission::Code;
-use laxity_core::contract::{Contract, Overload};
+use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::event::End;
+use laxity_core::limits::{DECAY_FACTOR, MAX_MESSAGE_BYTES, MAX_QUEUED_MESSAGES};
 use laxity_core::platform::{BestEffort, MachineModel, Platform, Starts};
 use laxity_core::units::Duration;
+use laxity_core::wire::{Control, MAX_CONTROL_BYTES, Open};
 
 const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
 
@@ -334,11 +336,24 @@ fn what_a_sender_took_is_sent_even_if_its_host_goes_at_once() {
     }
 }
 
+/// Who asks need not have what it asks for.
 #[test]
 fn a_peer_cannot_ask_for_all_our_memory() {
     let (a, b) = (host(), host());
     let _listener = b.listen("greedy").unwrap();
-    let error = a.open(b.address(), "greedy", ChannelSpec::best_effort(16 << 20, 64).unwrap()).unwrap_err();
+    let stranger = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    stranger.set_read_timeout(PATIENCE).unwrap();
+    let most = Service::best_effort(u64::from(MAX_MESSAGE_BYTES), u64::from(MAX_QUEUED_MESSAGES)).unwrap();
+    let open =
+        Open { name: "greedy", traffic: most.into(), packet: 1000, oversize: DECAY_FACTOR as u8, ..Open::default() };
+    let mut frame = [0; MAX_CONTROL_BYTES];
+    let len = Control::Open(open).write(7, &mut frame).unwrap();
+    stranger.send_to(&frame[..len], b.address()).unwrap();
+    let len = stranger.recv(&mut frame).unwrap();
+    let answer = Control::parse(&frame[..len]).unwrap();
+    assert!(matches!(&answer, (7, Control::Refuse(refuse)) if refuse.refusal.code == Code::Memory), "{answer:?}");
+
+    let error = a.open(b.address(), "greedy", ChannelSpec::best_effort(16 << 20, 9).unwrap()).unwrap_err();
     assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::Memory), "{error}");
     assert_eq!(error.exit_status(), 3);
 }
