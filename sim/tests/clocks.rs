@@ -96,6 +96,45 @@ fn a_sender_whose_clock_steps_ahead_is_estimated_all_the_same() {
     }
 }
 
+/// What was sent before the step but after the exchange before it may have taken the step longer, as far as the receiver can know; what was sent
+/// after it but before the next one may have taken the step less. Of nothing else less is known.
+#[test]
+fn a_step_ahead_widens_what_is_known_of_a_period_only() {
+    let clocks = ClockConfig::default();
+    for step_at in (2_600..2_700).step_by(7).map(at) {
+        let mut reading = Clock::ahead(Duration::from_secs(1));
+        reading.step(step_at, ms(3));
+        let mut world = World::new(3);
+        let (from, to) = (host(&mut world, 1, reading.clone(), clocks), host(&mut world, 2, Clock::default(), clocks));
+        let contract = contract(5_000, ms(10), 2, ms(20));
+        let channel = world.open(from, to, plan("a", contract, ms(8), ms(1)));
+        world.add_source(Source::full(channel, &contract, at(100)));
+        let (mut pending, mut wide) = (PendingMessages::new(100), 0);
+        for completed in (2_005..3_500).step_by(5).map(at) {
+            world.run_until(completed);
+            let sent = completed.before(ms(5));
+            let clock = world.endpoint(to).peer_clock(address(1)).unwrap();
+            let [least, deadline] = [Duration::ZERO, ms(20)];
+            let epoch = world.endpoint(from).clock_epoch();
+            let sent = reading.reading(sent);
+            let message = CompletedMessage { sent, completed, epoch, own_epoch: 0, least, deadline, token: [0; 2] };
+            assert_eq!(pending.push(clock, &message), None);
+            while let Some(judged) = pending.settle(clock, completed) {
+                let (sent, slack) = (judged.completed.before(ms(5)), Duration::from_micros(200));
+                let (is_early, is_long) = (sent < step_at, judged.upper.unwrap() > ms(5) + slack);
+                let is_wide = judged.width().unwrap() > slack;
+                let from_step = if is_early { step_at.since(sent) } else { sent.since(step_at) };
+                assert!(
+                    !is_wide || is_long == is_early && from_step <= clocks.period + ms(2),
+                    "{judged:?}, {step_at:?}"
+                );
+                wide += u32::from(is_wide);
+            }
+        }
+        assert!((15..=22).contains(&wide), "{wide}, {step_at:?}");
+    }
+}
+
 /// Whichever host it is: the messages that it held up are judged as far as they can be, and those that come later as before.
 #[test]
 fn after_a_host_was_suspended_its_messages_are_judged_again() {
