@@ -30,6 +30,8 @@ pub(crate) struct Arrivals {
     hasher: RandomState,
     /// True if a request waits for best effort to be slower.
     waits: bool,
+    /// True if best effort may be faster again: a flow is gone, or a request that was to come.
+    may_be_faster: bool,
     /// True on a host that is being measured: nothing is limited there.
     is_free: bool,
 }
@@ -51,7 +53,13 @@ fn spaced(spacing: Duration) -> Option<Duration> {
 
 impl Arrivals {
     pub(crate) fn new(admission: &Admission, is_free: bool) -> Self {
-        Self { incoming: IncomingTraffic::new(admission), hasher: RandomState::new(), waits: false, is_free }
+        Self {
+            incoming: IncomingTraffic::new(admission),
+            hasher: RandomState::new(),
+            waits: false,
+            may_be_faster: false,
+            is_free,
+        }
     }
 
     /// Where what is asked for comes from. Each executive has a link of its own.
@@ -120,10 +128,12 @@ impl ControlState {
     pub(crate) fn depart(&mut self, part: Option<IncomingShare>) {
         let Some(part) = part else { return };
         self.arrivals.incoming.remove(part.id);
-        if !self.arrivals.is_free {
-            let enough = self.arrivals.incoming.spacing().unwrap_or(Duration::ZERO);
-            self.ask(enough);
-        }
+        self.arrivals.may_be_faster = true;
+    }
+
+    /// No request waits: if best effort was asked to be slower for one, that was refused or forgotten.
+    pub(crate) fn does_not_come(&mut self) {
+        self.arrivals.may_be_faster |= std::mem::take(&mut self.arrivals.waits);
     }
 
     /// The sender of a best-effort channel does what it was told.
@@ -157,14 +167,23 @@ impl ControlState {
         }
     }
 
-    /// Tells those again who have not answered, and closes those who do not.
+    /// Tells best effort that it may be faster, those again who have not answered, and closes those who do not.
     pub(crate) fn attend_to_arrivals(&mut self) {
+        // Once for all that have gone, and not while a request waits.
+        if self.arrivals.may_be_faster && !self.arrivals.waits {
+            self.arrivals.may_be_faster = false;
+            if !self.arrivals.is_free {
+                let enough = self.arrivals.incoming.spacing().unwrap_or(Duration::ZERO);
+                self.ask(enough);
+            }
+        }
         let now = StdInstant::now();
         for (&channel, known) in &mut self.channels {
             let Some(part) = known.part.as_mut() else { continue };
             let Some((first, last)) = part.told else { continue };
             if now.duration_since(first) >= PATIENCE {
                 self.arrivals.incoming.remove(part.id);
+                self.arrivals.may_be_faster = true;
                 known.part = None;
                 self.outcomes.push(NoticeEffect::Command(ExecutiveCommand::Close(channel)));
             } else if now.duration_since(last) >= AGAIN {
@@ -177,12 +196,16 @@ impl ControlState {
 
     /// The time until the next reminder; `None` if all have answered.
     pub(crate) fn tells_again(&self) -> Option<StdDuration> {
-        self.channels.values().any(|known| known.part.is_some_and(|part| part.told.is_some())).then_some(AGAIN)
+        (self.arrivals.may_be_faster && !self.arrivals.waits || self.is_slowing()).then_some(AGAIN)
+    }
+
+    /// True if a sender has not answered yet.
+    fn is_slowing(&self) -> bool {
+        self.channels.values().any(|known| known.part.is_some_and(|part| part.told.is_some()))
     }
 
     /// True if decisions wait: for other stages, or for best effort to be slower.
     pub(crate) fn is_changing(&self) -> bool {
-        let is_slowing = self.arrivals.waits && self.tells_again().is_some();
-        is_slowing || self.rearranging.is_some()
+        self.arrivals.waits && self.is_slowing() || self.rearranging.is_some()
     }
 }

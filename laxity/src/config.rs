@@ -104,7 +104,7 @@ pub struct AdvancedConfig {
     /// The number of frames (buffers of one packet) that channels may hold together; 16,384 by default. Best-effort receivers share
     /// an eighth of them.
     pub frames: usize,
-    /// The memory in bytes for the message buffers of all receiving channels; 256 MiB by default. A channel that needs more than is
+    /// The memory in bytes of all receiving channels: buffers, records of messages and packets, figures; 256 MiB by default. A channel that needs more than is
     /// left is refused.
     pub receive_memory: u64,
     /// The longest silence of a peer before its channel is closed; 400 ms to 60 s, 2 s by default.

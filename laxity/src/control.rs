@@ -269,6 +269,9 @@ impl HostShared {
             asking.push(host);
             before = after;
         }
+        if requests.is_empty() {
+            self.state().does_not_come();
+        }
         self.settle();
         *charged = thread_processor_time();
         beside += charged.saturating_sub(before);
@@ -413,6 +416,8 @@ impl HostShared {
     ) -> Result<bool, Refusal> {
         let listener =
             state.listener(request).ok_or_else(|| Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor))?;
+        // What finds no memory, whatever else it is granted, changes nothing for others.
+        state.has_room(self.whole, request, self.needs(request, Duration::ZERO, Duration::ZERO).holds)?;
         let Some(ReceptionGrant { reservation, upstream, stage, part, arrival }) =
             self.admit_receiving(state, request, may_rearrange)?
         else {

@@ -17,7 +17,7 @@ pub(crate) struct Holdings {
     pub(crate) channels: u64,
     /// Frames that are kept for them.
     pub(crate) frames: u64,
-    /// Bytes of the buffers of messages that are received.
+    /// Bytes of what is received: the buffers of messages, and all records.
     pub(crate) bytes: u64,
 }
 

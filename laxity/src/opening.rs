@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::buffers;
+use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::endpoint::{Destination, SendSetup};
 use laxity_core::event::{Name, SenderPace};
@@ -86,7 +87,8 @@ impl HostShared {
     ) -> Result<(SendPort, OpenedChannel), Error> {
         let wanted = self.wanted(destination, spec)?;
         // A question carries no message.
-        let (port, slot) = port::sending(if is_question { 0 } else { wanted.buffers }, wanted.buffer_bytes);
+        let wanted = if is_question { WantedChannel { messages: 0, packets: 0, buffers: 0, ..wanted } } else { wanted };
+        let (port, slot) = port::sending(wanted.buffers, wanted.buffer_bytes);
         Ok((port, self.ask(&wanted, is_question, slot, None)?))
     }
 
@@ -130,6 +132,10 @@ impl HostShared {
         let platform = &self.platform;
         let mut state = self.state();
         self.check_running()?;
+        // As the endpoint would say, which is given the memory for them.
+        if u64::from(wanted.packets) > self.whole.frames {
+            return Err(Error::refused_here(Refusal::new(Code::Memory, Stage::SendingProcessor), None));
+        }
         let mut reservation = None;
         let (mut upstream, mut handover) = (Duration::ZERO, platform.handover);
         if let Some(contract) = wanted.analysed {

@@ -11,6 +11,13 @@ use crate::arrivals::IncomingShare;
 use crate::control::{ControlState, HostShared};
 use crate::holdings::{Holdings, best_effort_packets};
 
+/// Bytes of a channel beside those of its messages: figures, and records of what comes; `laxity/tests/memory.rs` measures them.
+const OF_A_CHANNEL: u64 = 32 << 10;
+/// Of each of its messages: its places in the core's rings and in the application's.
+const OF_A_MESSAGE: u64 = 768;
+/// Of each packet that may wait.
+const OF_A_PACKET: u64 = 128;
+
 impl HostShared {
     /// A channel that this host receives; `None` if it has to wait until best effort is slower or this host's channels are served in another way.
     pub(crate) fn admit_receiving(
@@ -108,7 +115,9 @@ impl HostShared {
         let holds = Holdings {
             channels: 1,
             frames: if request.terms.service.contract().is_some() { packets.into() } else { 0 },
-            bytes: u64::from(messages) * largest,
+            bytes: OF_A_CHANNEL
+                + u64::from(messages.max(2)) * (largest + OF_A_MESSAGE)
+                + u64::from(packets) * OF_A_PACKET,
         };
         ReceiveMemory { messages, packets, holds }
     }

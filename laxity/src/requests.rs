@@ -70,6 +70,10 @@ impl<R> RequestQueue<R> {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Takes out the request to decide on now, and says who asks.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<(IpAddr, R)> {
         self.forget_old(now);

@@ -195,7 +195,7 @@ impl Statistics {
     pub(crate) fn figures(&self, name: &str, best_effort: bool, deadline: Option<Duration>) -> Figures {
         let mut figures = Figures { name: name.to_owned(), best_effort, deadline, ..Figures::default() };
         figures.count(&transmute!(read(&self.receive)));
-        figures.sent = figures.delivered + figures.lost + figures.dropped;
+        figures.sent = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
         figures.over_bound = self.over_bound.load(Relaxed);
         figures.bound = deadline.map(|deadline| deadline.saturating_sub(self.spare()));
         figures.latencies = self.latency.latencies();

@@ -191,8 +191,10 @@ fn oversize_messages_pass_under_decay_and_stretch_the_interval() {
 
 #[test]
 fn a_host_keeps_to_its_memory_for_messages() {
-    // Eight messages of 1,000 bytes. Best effort has half of the memory in all, and one host half of that.
-    for (memory, refused) in [(32_000, None), (31_999, Some(Code::PeerShare)), (15_999, Some(Code::Memory))] {
+    // Eight messages of 1,000 bytes and 768 of records, 256 packets of 128, and 32 KiB. Best effort has half of the memory in all, and one host half of that.
+    let takes = 8 * 1_768 + 256 * 128 + (32 << 10);
+    let refused = [(4 * takes, None), (4 * takes - 1, Some(Code::PeerShare)), (2 * takes - 1, Some(Code::Memory))];
+    for (memory, refused) in refused {
         let (a, b) = (host(), Host::start(config().advanced(|advanced| advanced.receive_memory = memory)).unwrap());
         let _listener = b.listen("bulk").unwrap();
         match (a.open(b.address(), "bulk", ChannelSpec::best_effort(1000, 8).unwrap()), refused) {

@@ -422,22 +422,32 @@ impl IncomingTraffic {
             (asked * u128::from(MAX_SPACING.as_nanos())).div_ceil(left.max(1))
         };
         let mut spacing = apart(port, used.0, OF_PORT).max(apart(looks, used.1, OF_LOOKS)).max(1);
-        let mut last = None;
+        let mut steps = Vec::new();
         while spacing <= u128::from(MAX_SPACING.as_nanos()) {
-            let told = Some(Duration::from_nanos(u64::try_from(spacing).unwrap_or(u64::MAX)));
-            match with(told) {
-                Some(wait) if wait <= limit => return Ok((wait, told)),
-                wait => last = wait,
-            }
+            steps.push(Duration::from_nanos(u64::try_from(spacing).unwrap_or(u64::MAX)));
             // There is no channel to hold back.
             if port == 0 && looks == 0 {
                 break;
             }
             spacing += spacing.div_ceil(4);
         }
-        match last {
-            Some(wait) => refused(Code::ArrivalDeadline, Some(wait - limit)),
-            None => refused(Code::ArrivalUtilisation, None),
+        let fits = |spacing: &Duration| with(Some(*spacing)).filter(|wait| *wait <= limit);
+        // The farther apart, the shorter is the wait: the first step is mostly it, and if the last one is not, none is.
+        let Some((first, last)) = steps.first().zip(steps.last()) else {
+            return refused(Code::ArrivalUtilisation, None);
+        };
+        if let Some(wait) = fits(first) {
+            return Ok((wait, Some(*first)));
+        }
+        match with(Some(*last)) {
+            Some(wait) if wait > limit => return refused(Code::ArrivalDeadline, Some(wait - limit)),
+            Some(_) => {}
+            None => return refused(Code::ArrivalUtilisation, None),
+        }
+        let spacing = steps.get(steps.partition_point(|spacing| fits(spacing).is_none())).unwrap_or(last);
+        match with(Some(*spacing)) {
+            Some(wait) if wait <= limit => Ok((wait, Some(*spacing))),
+            _ => refused(Code::ArrivalUtilisation, None),
         }
     }
 

@@ -101,6 +101,12 @@ proptest! {
                 prop_assert!(granted.iter().all(|(_, allowance)| wait <= *allowance), "{wait} {granted:?}");
             }
         }
+        // The farther apart best effort starts its packets, the shorter is the wait.
+        let apart = |spacing| incoming.wait_of(incoming.flows.values().map(|(flow, _)| flow.told(Some(spacing))));
+        let spacings = core::iter::successors(Some(Duration::from_micros(1)), |spacing| Some(spacing.mul_ratio(5, 4)));
+        let waits: Vec<_> = spacings.take_while(|spacing| *spacing <= MAX_SPACING).map(apart).collect();
+        prop_assert!(waits.len() > 60);
+        prop_assert!(waits.is_sorted_by(|one, next| one.is_none_or(|one| next.is_some_and(|next| next <= one))), "{waits:?}");
         let before = incoming.wait();
         if let Some(&(gone, _)) = granted.first() {
             incoming.remove(gone);

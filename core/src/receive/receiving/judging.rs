@@ -184,7 +184,7 @@ impl ReceivingChannel {
     pub(crate) fn counts(&self) -> MessageCounts {
         let c = self.told();
         MessageCounts {
-            delivered: (c.delivered - c.late).saturating_sub(c.undecided),
+            delivered: c.delivered.saturating_sub(c.late).saturating_sub(c.undecided),
             late: c.late,
             lost: c.lost,
             dropped: c.dropped,
