@@ -15,6 +15,8 @@ use crate::port::ExecutivePort;
 
 /// How often an executive that never sleeps tells what it counted.
 const TOLD_EVERY: Duration = Duration::from_millis(100);
+/// Commands of one round. Applications of other processes can ask without end; the rest comes in the next round, before which nothing sleeps.
+const COMMANDS_AT_ONCE: usize = 16;
 
 impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
     fn obey(&mut self, driver: &mut Driver<F>, now: Instant) {
@@ -23,7 +25,8 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for LiveEnvironment<L, C> {
         if !self.unsent.is_empty() {
             self.pass_on();
         }
-        while let Ok(command) = self.parts.commands.pop() {
+        for _ in 0..COMMANDS_AT_ONCE {
+            let Ok(command) = self.parts.commands.pop() else { break };
             match command {
                 ExecutiveCommand::Listen(name) => {
                     driver.endpoint.listen(name);
