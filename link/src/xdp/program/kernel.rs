@@ -1,30 +1,26 @@
 //! The calls of bpf(2) that aya hides too well: a link with the reason if it is refused, and a look-up without an allocation.
 
+use std::ffi::c_char;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use aya_obj::generated::bpf_attach_type::{self, BPF_XDP};
+use aya_obj::generated::bpf_cmd::{self, BPF_MAP_DELETE_ELEM, BPF_MAP_LOOKUP_ELEM, BPF_MAP_UPDATE_ELEM};
+use aya_obj::generated::{XDP_FLAGS_DRV_MODE, XDP_FLAGS_SKB_MODE, bpf_attr, bpf_prog_type};
+
 use super::error::Error;
 
-// enum bpf_cmd, enum bpf_attach_type, and the flags of IFLA_XDP_FLAGS.
-const MAP_LOOKUP_ELEM: libc::c_long = 1;
-const MAP_UPDATE_ELEM: libc::c_long = 2;
-const MAP_DELETE_ELEM: libc::c_long = 3;
-const PROG_LOAD: libc::c_long = 5;
-const LINK_CREATE: libc::c_long = 28;
-const PROG_TYPE_XDP: u32 = 6;
-const ATTACH_XDP: u32 = 37;
-/// A program of traffic control that sees what leaves, behind those that are there. Since Linux 6.6.
-pub(super) const ATTACH_TCX_EGRESS: u32 = 47;
-const GENERIC: u32 = 1 << 1;
-const NATIVE: u32 = 1 << 2;
-
-/// bpf(2).
+/// bpf(2). All attributes are zero that `set` leaves alone, which is what the kernel takes for left out.
 ///
 /// # Safety
-/// `attributes` are those of `command`; addresses in them are of memory that the kernel may read and write as they say.
-unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::c_long> {
+/// `set` sets attributes of `command`; addresses in them are of memory that the kernel may read and write as they say.
+unsafe fn bpf(command: bpf_cmd, set: impl FnOnce(&mut bpf_attr)) -> io::Result<libc::c_long> {
+    // SAFETY: all attributes are numbers, which may be zero.
+    let mut attributes = unsafe { std::mem::zeroed() };
+    set(&mut attributes);
     // SAFETY: the attributes are whole, and what they point to is the caller's to answer for.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size_of::<T>()) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_bpf, command as libc::c_long, &raw mut attributes, size_of::<bpf_attr>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -32,9 +28,9 @@ unsafe fn bpf<T>(command: libc::c_long, attributes: &mut T) -> io::Result<libc::
 ///
 /// # Safety
 /// As [`bpf`], and `command` is one.
-unsafe fn made<T>(command: libc::c_long, attributes: &mut T) -> io::Result<OwnedFd> {
+unsafe fn made(command: bpf_cmd, set: impl FnOnce(&mut bpf_attr)) -> io::Result<OwnedFd> {
     // SAFETY: the caller answers for it; the descriptor is new, and ours.
-    unsafe { bpf(command, attributes).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
+    unsafe { bpf(command, set).map(|fd| OwnedFd::from_raw_fd(fd as i32)) }
 }
 
 /// False instead of an error if there is no such entry.
@@ -45,87 +41,66 @@ fn if_there(found: io::Result<()>) -> io::Result<bool> {
     }
 }
 
-#[repr(C)]
-struct LinkAttributes {
-    program: u32,
-    interface: u32,
-    kind: u32,
-    flags: u32,
-}
-
 /// Attaches a program to an interface for as long as the descriptor is open.
 pub(super) fn link(program: BorrowedFd<'_>, interface: u32, is_native: bool) -> io::Result<OwnedFd> {
-    create_link(program, interface, ATTACH_XDP, if is_native { NATIVE } else { GENERIC })
+    create_link(program, interface, BPF_XDP, if is_native { XDP_FLAGS_DRV_MODE } else { XDP_FLAGS_SKB_MODE })
 }
 
 /// Has a program see the packets of an interface where `kind` says, for as long as the descriptor is open.
-pub(super) fn create_link(program: BorrowedFd<'_>, interface: u32, kind: u32, flags: u32) -> io::Result<OwnedFd> {
-    let mut attributes = LinkAttributes { program: program.as_raw_fd() as u32, interface, kind, flags };
+pub(super) fn create_link(
+    program: BorrowedFd<'_>,
+    interface: u32,
+    kind: bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let set = |attributes: &mut bpf_attr| {
+        attributes.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
+        attributes.link_create.__bindgen_anon_2.target_ifindex = interface;
+        (attributes.link_create.attach_type, attributes.link_create.flags) = (kind as u32, flags);
+    };
     // SAFETY: those of BPF_LINK_CREATE, without addresses.
-    unsafe { made(LINK_CREATE, &mut attributes) }
-}
-
-#[repr(C)]
-struct LookupAttributes {
-    map: u32,
-    unused: u32,
-    key: u64,
-    value: u64,
-    flags: u64,
+    unsafe { made(bpf_cmd::BPF_LINK_CREATE, set) }
 }
 
 /// A call about the element at `key` of a map.
 ///
 /// # Safety
 /// `command` is one of BPF_MAP_*_ELEM; the kernel reads a key of the map at `key`, and reads or writes a value of it at `value`.
-unsafe fn element(command: libc::c_long, map: BorrowedFd<'_>, key: *const u8, value: *const u8) -> io::Result<()> {
-    let (map, key, value) = (map.as_raw_fd() as u32, key as u64, value as u64);
-    let mut attributes = LookupAttributes { map, unused: 0, key, value, flags: 0 };
+unsafe fn element(command: bpf_cmd, map: BorrowedFd<'_>, key: *const u8, value: *const u8) -> io::Result<()> {
+    let set = |attributes: &mut bpf_attr| {
+        attributes.__bindgen_anon_2.map_fd = map.as_raw_fd() as u32;
+        attributes.__bindgen_anon_2.key = key as u64;
+        attributes.__bindgen_anon_2.__bindgen_anon_1.value = value as u64;
+    };
     // SAFETY: the caller answers for the addresses.
-    unsafe { bpf(command, &mut attributes) }.map(drop)
+    unsafe { bpf(command, set) }.map(drop)
 }
 
 /// The value of each processor, of an array of 8 bytes a processor. `values` has a place for each that this machine can have.
 pub(super) fn look_up_per_processor(map: BorrowedFd<'_>, key: u32, values: &mut [u64]) -> io::Result<()> {
     // SAFETY: the kernel writes 8 bytes for each processor that the machine can have.
-    unsafe { element(MAP_LOOKUP_ELEM, map, (&raw const key).cast(), values.as_mut_ptr().cast()) }
+    unsafe { element(BPF_MAP_LOOKUP_ELEM, map, (&raw const key).cast(), values.as_mut_ptr().cast()) }
 }
 
 /// Reads the value at `key`; false if there is none. The lengths are the map's, that of the value rounded up to whole words.
 pub(super) fn look_up(map: BorrowedFd<'_>, key: &[u8], value: &mut [u8]) -> io::Result<bool> {
     // SAFETY: key and value are as long as the map's, which the caller answers for.
-    if_there(unsafe { element(MAP_LOOKUP_ELEM, map, key.as_ptr(), value.as_mut_ptr()) })
+    if_there(unsafe { element(BPF_MAP_LOOKUP_ELEM, map, key.as_ptr(), value.as_mut_ptr()) })
 }
 
 /// Writes the value at `key`. The lengths are the map's.
 pub(super) fn update(map: BorrowedFd<'_>, key: &[u8], value: &[u8]) -> io::Result<()> {
     // SAFETY: as above; the value is only read.
-    unsafe { element(MAP_UPDATE_ELEM, map, key.as_ptr(), value.as_ptr()) }
+    unsafe { element(BPF_MAP_UPDATE_ELEM, map, key.as_ptr(), value.as_ptr()) }
 }
 
 /// As the kernel shows it: at most 15 letters, digits and underscores.
-fn shown(name: &str) -> [u8; 16] {
+fn shown(name: &str) -> [c_char; 16] {
     let mut shown = [0; 16];
     for (to, from) in shown[..15].iter_mut().zip(name.bytes()) {
-        *to = from;
+        *to = from as c_char;
     }
     shown
-}
-
-#[repr(C)]
-struct LoadAttributes {
-    kind: u32,
-    instructions: u32,
-    first: u64,
-    license: u64,
-    log_level: u32,
-    log_bytes: u32,
-    log: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-    interface: u32,
-    attach_type: u32,
 }
 
 /// Loads a program of whole instructions, of eight bytes each. For set-up.
@@ -152,28 +127,25 @@ pub fn can_load() -> io::Result<()> {
 }
 
 fn load(instructions: &[u8], name: &str, log: &mut [u8]) -> io::Result<OwnedFd> {
-    let mut attributes = LoadAttributes {
-        kind: PROG_TYPE_XDP,
-        instructions: (instructions.len() / 8) as u32,
-        first: instructions.as_ptr() as u64,
-        license: c"Dual MIT/GPL".as_ptr() as u64,
-        log_level: u32::from(!log.is_empty()),
-        log_bytes: log.len() as u32,
-        log: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
-        kernel_version: 0,
-        flags: 0,
-        name: shown(name),
-        interface: 0,
-        attach_type: ATTACH_XDP,
+    let set = |attributes: &mut bpf_attr| {
+        attributes.__bindgen_anon_3.prog_type = bpf_prog_type::BPF_PROG_TYPE_XDP as u32;
+        attributes.__bindgen_anon_3.insn_cnt = (instructions.len() / 8) as u32;
+        attributes.__bindgen_anon_3.insns = instructions.as_ptr() as u64;
+        attributes.__bindgen_anon_3.license = c"Dual MIT/GPL".as_ptr() as u64;
+        attributes.__bindgen_anon_3.log_level = u32::from(!log.is_empty());
+        attributes.__bindgen_anon_3.log_size = log.len() as u32;
+        attributes.__bindgen_anon_3.log_buf = if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 };
+        attributes.__bindgen_anon_3.prog_name = shown(name);
+        attributes.__bindgen_anon_3.expected_attach_type = BPF_XDP as u32;
     };
     // SAFETY: those of BPF_PROG_LOAD; the kernel reads instructions and license, and writes to the log as much as it has room for.
-    unsafe { made(PROG_LOAD, &mut attributes) }
+    unsafe { made(bpf_cmd::BPF_PROG_LOAD, set) }
 }
 
 /// Deletes the entry at `key`, which may not be there.
 pub(super) fn delete(map: BorrowedFd<'_>, key: u32) -> io::Result<()> {
     // SAFETY: the kernel reads a key of 4 bytes, that of every map here, and no value.
-    if_there(unsafe { element(MAP_DELETE_ELEM, map, (&raw const key).cast(), std::ptr::null()) }).map(drop)
+    if_there(unsafe { element(BPF_MAP_DELETE_ELEM, map, (&raw const key).cast(), std::ptr::null()) }).map(drop)
 }
 
 /// The result of a run.

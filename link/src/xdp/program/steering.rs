@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, fence};
 use aya::Ebpf;
 use aya::maps::{Map, MapData};
 use aya::programs::SchedClassifier;
+use aya_obj::generated::bpf_attach_type::BPF_TCX_EGRESS;
 use laxity_core::units::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::Program;
 use super::error::Error;
-use super::kernel::{self, ATTACH_TCX_EGRESS, create_link};
+use super::kernel;
 use super::layout::octets;
 use super::mapped_array::{Atomics, MappedArray};
 use crate::sys;
@@ -202,7 +203,8 @@ impl InterfaceStreams {
 
     /// Of an interface of the calling thread's network namespace; `program` unless its link has it. Gives what leaves the class of its stream.
     pub(crate) fn of(self, interface: u32, program: Option<Box<Program>>) -> Self {
-        let link = |program: OwnedFd| create_link(program.as_fd(), interface, ATTACH_TCX_EGRESS, 0);
+        // A program of traffic control that sees what leaves, behind those that are there. Since Linux 6.6.
+        let link = |program: OwnedFd| kernel::create_link(program.as_fd(), interface, BPF_TCX_EGRESS, 0);
         let egress = self.egress.and_then(link);
         Self { egress, _program: program, ..self }
     }
