@@ -325,11 +325,8 @@ impl Handlers {
             slot.reply_most.store(reply.bytes.1.min(LONGEST_MESSAGE as u32), Relaxed);
         }
         // What was told first: nothing is to be told of counters that begin anew.
-        for counter in slot.counters().into_iter().chain(&slot.took).chain(&slot.response) {
+        for counter in slot.counters().chain(&tenant.told) {
             counter.store(0, SeqCst);
-        }
-        for told in &tenant.told {
-            told.store(0, SeqCst);
         }
         tenant.place.store(what.place, Relaxed);
         tenant.reply.store(what.reply.map_or(NOWHERE, |reply| reply.place), Relaxed);
@@ -526,19 +523,11 @@ impl InstalledHandler {
         let slot = &self.handlers.slots[self.index];
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         let longest = Duration::from_nanos(read(&slot.longest_ns));
-        HandlerCounts {
-            runs: read(&slot.runs),
-            beyond: read(&slot.beyond),
-            stale: read(&slot.stale),
-            done: read(&slot.done),
-            replies: read(&slot.replies),
-            unsent: read(&slot.unsent),
-            untold: read(&slot.untold),
-            over_cost: read(&slot.over_cost),
-            took: values(&slot.took, longest),
-            longest,
-            response: values(&slot.response, Duration::MAX),
-        }
+        let [runs, beyond, stale] = [&slot.runs, &slot.beyond, &slot.stale].map(read);
+        let [done, replies, unsent, untold] = [&slot.done, &slot.replies, &slot.unsent, &slot.untold].map(read);
+        let (over_cost, took) = (read(&slot.over_cost), values(&slot.took, longest));
+        let response = values(&slot.response, Duration::MAX);
+        HandlerCounts { runs, beyond, stale, done, replies, unsent, untold, over_cost, took, longest, response }
     }
 
     /// True if it ended by itself: it took more than its budget, twice in sixteen messages. One load.
@@ -613,24 +602,11 @@ impl Drop for InstalledHandler {
 }
 
 impl Slot {
-    fn counters(&self) -> [&AtomicU64; 15] {
-        [
-            &self.entered,
-            &self.left,
-            &self.stale,
-            &self.runs,
-            &self.beyond,
-            &self.done,
-            &self.done_bytes,
-            &self.late,
-            &self.replies,
-            &self.reply_bytes,
-            &self.unsent,
-            &self.untold,
-            &self.over_cost,
-            &self.longest_ns,
-            &self.largest_ns,
-        ]
+    /// All that is counted since it was installed.
+    fn counters(&self) -> impl Iterator<Item = &AtomicU64> {
+        let messages = [&self.entered, &self.left, &self.stale, &self.runs, &self.beyond, &self.unsent, &self.untold];
+        let times = [&self.over_cost, &self.longest_ns, &self.largest_ns];
+        self.told().into_iter().chain(messages).chain(times).chain(&self.took).chain(&self.response)
     }
 
     /// The counters that the executive is told of.
