@@ -111,10 +111,7 @@ impl Endpoint {
             return;
         }
         receiving.finish(sent);
-        let lost = receiving.take_lost();
-        if lost > 0 {
-            self.explain_lost(now, key.index(), lost);
-        }
+        receiving.explain_lost_by_host(now, &mut self.lost);
         self.close_finished(now, key);
     }
 

@@ -421,17 +421,6 @@ impl Endpoint {
         self.lost.0.note(now, packets, u64::MAX);
     }
 
-    /// So many messages of the channel at `place` were found to be lost: this host may know more of it than their receiver.
-    #[cold]
-    fn explain_lost(&mut self, now: Instant, place: u32, messages: u64) {
-        let (lost, cause) = &mut self.lost;
-        lost.forget_old(now);
-        let explained = lost.explain(messages, 1);
-        if let Some(receiving) = self.channels.at_mut(place).and_then(|channel| channel.job.try_as_receiver_mut()) {
-            receiving.explain_lost(explained, *cause);
-        }
-    }
-
     /// Notes that of all packets given to `link`, `departed` were sent or are still there. It has lost the others, and the receivers are told.
     pub fn note_departed(&mut self, link: LinkId, departed: u64) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
@@ -536,14 +525,11 @@ impl Endpoint {
         let taken = |since| self.gaps.taken(since, now);
         let refused = receiving.accept(found, &view, frame, most, taken).err().map(|(frame, _)| frame);
         self.promised_frames += u64::from(!shares && refused.is_none());
-        let lost = receiving.take_lost();
+        receiving.explain_lost_by_host(now, &mut self.lost);
         self.counters.delayed += u64::from(receiving.is_delayed());
         self.frames_shared += usize::from(shares && refused.is_none());
         if let Some(work) = channel.job.work(self.config.quantum) {
             self.jobs.processor.ready(now, place, work);
-        }
-        if lost > 0 {
-            self.explain_lost(now, place, lost);
         }
         refused
     }

@@ -57,21 +57,17 @@ impl Endpoint {
             if channel.job.packets() > 0 {
                 self.making = Some(pick.id);
             }
-            let mut lost = 0;
             if let Some(receiving) = channel.job.try_as_receiver_mut() {
                 // A step of a receiver is done with one packet.
                 self.frames_shared -= usize::from(receiving.shares_frames());
                 if receiving.has_delivery() {
                     self.deliverable.push_back(0, pick.id);
                 }
-                lost = receiving.take_lost();
+                receiving.explain_lost_by_host(now, &mut self.lost);
             }
             let quantum_end = self.jobs.processor.stepped(now, after);
             if matches!(channel.association.state, SignalState::Finishing { .. }) {
                 self.conclude_if_complete(now, key);
-            }
-            if lost > 0 {
-                self.explain_lost(now, key.index(), lost);
             }
             let StepResult { piece, bytes, spent, .. } = worked;
             return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });

@@ -526,14 +526,19 @@ impl ReceivingChannel {
         self.lost.by_network += lost - unsent;
     }
 
-    /// The number of messages that were found to be lost, as it seems by the network, since this was last called.
+    /// Messages that were found to be lost since this was last called, as it seems by the network, may be among what this host lost itself.
     #[inline]
-    pub(crate) fn take_lost(&mut self) -> u64 {
-        core::mem::take(&mut self.lost.fresh)
+    pub(crate) fn explain_lost_by_host(&mut self, now: Instant, (lost, cause): &mut (UnexplainedDrops, Cause)) {
+        let messages = core::mem::take(&mut self.lost.fresh);
+        if messages > 0 {
+            lost.forget_old(now);
+            self.explain_lost(lost.explain(messages, 1), *cause);
+        }
     }
 
     /// A counter of the sender's or of this host explains that so many messages are lost that seemed to be lost in transit.
-    pub(crate) fn explain_lost(&mut self, messages: u64, cause: Cause) {
+    #[cold]
+    fn explain_lost(&mut self, messages: u64, cause: Cause) {
         let messages = messages.min(self.lost.by_network);
         self.lost.by_network -= messages;
         self.counters.misses.network -= messages;
