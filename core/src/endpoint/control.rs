@@ -162,30 +162,18 @@ impl Endpoint {
         if let Some(error) = refusal.contract {
             let _ = write!(detail, "{error}");
         }
-        self.answer(link, peer, token, &Control::Refuse(Refuse { refusal: *refusal, detail: detail.as_str() }));
+        self.answer(link, peer, token, &Control::Refuse(Refuse { refusal: *refusal, detail: detail.as_str() }), 1);
     }
 
     /// Answers a frame of another major version, unless it is such an answer itself.
     pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
         if let Some(token) = token(frame).filter(|_| self.signalling.authentication.is_none()) {
-            self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
+            self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }), 1);
         }
     }
 
-    /// Answers a peer that has no channel here.
-    pub(super) fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.answer_numbered(link, peer, token, control, 1);
-    }
-
-    /// Likewise, with this number if hosts have a key.
-    pub(super) fn answer_numbered(
-        &mut self,
-        link: LinkId,
-        peer: SocketAddr,
-        token: u64,
-        control: &Control<'_>,
-        number: u64,
-    ) {
+    /// Answers a peer that has no channel here, with this number if hosts have a key.
+    pub(super) fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, number: u64) {
         let frame = ControlFrame::new(peer, token, control);
         let frame = match &self.signalling.authentication {
             Some(authentication) => frame.and_then(|frame| frame.sealed(number, authentication)),

@@ -57,7 +57,7 @@ impl Endpoint {
                 let is_met = self.signalling.meet(now, &peer, token, number);
                 if !is_met {
                     let challenge = self.signalling.challenge(now, &peer, token);
-                    self.answer_numbered(link, peer, token, &Control::Challenge, challenge);
+                    self.answer(link, peer, token, &Control::Challenge, challenge);
                 }
                 // Who asks for the first time cannot have met one.
                 if number == 0 {

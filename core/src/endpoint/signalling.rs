@@ -279,7 +279,7 @@ impl Endpoint {
                     let mut detail = ShortText::default();
                     let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
-                    self.answer(link, peer, token, &Control::Refuse(Refuse { refusal, detail: detail.as_str() }));
+                    self.answer(link, peer, token, &Control::Refuse(Refuse { refusal, detail: detail.as_str() }), 1);
                 }
                 return;
             }
