@@ -187,9 +187,7 @@ impl RelayedChannel {
     /// Packets may come from `now` on.
     pub(crate) fn begin(&mut self, now: Instant, passage: RelayGrant) {
         self.passage = passage;
-        let ChannelTerms { service, same_clock, .. } = &self.terms;
-        self.policing =
-            service.contract().map(|contract| ChannelPolicer::new(*contract, passage.upstream, *same_clock, 0));
+        self.policing = ChannelPolicer::new(&self.terms, passage.upstream, 0);
         if let Some(policing) = &mut self.policing {
             policing.begin_at(now);
         }

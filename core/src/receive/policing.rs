@@ -6,7 +6,7 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a peer can allege any number"))]
 
 use super::attribution::FrameTimes;
-use crate::contract::Contract;
+use crate::contract::ChannelTerms;
 use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
@@ -113,14 +113,15 @@ pub(crate) struct ChannelPolicer {
 }
 
 impl ChannelPolicer {
-    /// For a channel with this contract, whose messages arrive here logically `upstream` after they did at the sender;
-    /// `same_clock` if the times that it alleges are on our clock. Messages that were overtaken may use up `overtaken` intervals
+    /// For a channel with these terms, if it has a contract. Its messages arrive here logically `upstream` after they did at the sender.
+    /// Messages that were overtaken may use up `overtaken` intervals
     /// at once.
-    pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool, overtaken: u64) -> Self {
+    pub(crate) fn new(terms: &ChannelTerms, upstream: Duration, overtaken: u64) -> Option<Self> {
+        let contract = terms.service.contract()?;
         let (interval, ahead) = (contract.interval(), contract.most_ahead() + upstream);
         let [regulator, arrivals] = [(); 2].map(|()| Regulator::new(interval));
         let claims = SenderClaims { interval, ahead, overtaken: interval * overtaken, ..SenderClaims::default() };
-        Self { upstream, same_clock, regulator, arrivals, claims }
+        Some(Self { upstream, same_clock: terms.same_clock, regulator, arrivals, claims })
     }
 
     /// No message of the channel can have arrived at its sender before `now`.

@@ -89,10 +89,7 @@ impl ReceivingChannel {
         let reordered = slots as u64 * u64::from(terms.intervals(terms.largest_message()));
         let words = fragments.div_ceil(64);
         Self {
-            policing: terms
-                .service
-                .contract()
-                .map(|contract| ChannelPolicer::new(*contract, grant.upstream, terms.same_clock, reordered)),
+            policing: ChannelPolicer::new(&terms, grant.upstream, reordered),
             held_up: HoldUp::default(),
             begun: 0,
             slotted: 0,
