@@ -1,5 +1,7 @@
 //! The errors of frames.
 
+use crate::limits::OutOfRange;
+
 /// The reason why bytes are no frame, or why values make none, with the value that was found and the one that was expected.
 ///
 /// From parsing it is the peer's fault (or no fault: a foreign frame on the same port); from writing it is the caller's.
@@ -66,17 +68,8 @@ pub enum WireError {
     #[error("{0} is missing")]
     Missing(&'static str),
     /// A value outside its range.
-    #[error("{field} is {found}, expected {least} to {most}")]
-    Range {
-        /// The field's name.
-        field: &'static str,
-        /// The value.
-        found: u64,
-        /// The least that is possible.
-        least: u64,
-        /// The most that is possible.
-        most: u64,
-    },
+    #[error(transparent)]
+    Range(OutOfRange),
     /// A channel's name with a byte that no name may have.
     #[error("name has byte {found:#04x} at {at}, expected printable ASCII without '/' and space")]
     Name {

@@ -47,6 +47,7 @@ pub use messages::{
     Status, Versions, check_name,
 };
 
+use crate::limits::OutOfRange;
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -110,5 +111,5 @@ pub fn classify(frame: &[u8]) -> Result<FrameKind, WireError> {
 
 /// One range check for reading and writing alike.
 fn check_range(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), WireError> {
-    if (least..=most).contains(&found) { Ok(()) } else { Err(WireError::Range { field, found, least, most }) }
+    OutOfRange::check(field, found, least, most).map_err(WireError::Range)
 }

@@ -55,7 +55,7 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
     }
     let long = [&data[..], &[0]].concat();
     let of_channel = DataView::parse(&long).and_then(|view| view.header().check(4096));
-    assert_eq!(of_channel, Err(WireError::Range { field: "payload", found: 4, least: 3, most: 3 }));
+    assert_eq!(of_channel, Err(WireError::Range(OutOfRange { field: "payload", found: 4, least: 3, most: 3 })));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
 
@@ -283,7 +283,7 @@ fn details_are_utf8() {
 #[test]
 fn numbers_outside_their_range_are_named() {
     let open = control_frame(ControlType::Open);
-    let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
+    let range = |field, found, least, most| Err(WireError::Range(OutOfRange { field, found, least, most }));
     assert_eq!(Control::parse(&with_value(&open, fields::SERVICE, &[3])), range("service", 3, 0, 2));
     let (least, most) = (u64::from(MIN_PACKET_BYTES), u64::from(MAX_PACKET_BYTES));
     for found in [least - 1, most + 1] {
@@ -307,7 +307,7 @@ fn what_cannot_be_parsed_cannot_be_written() {
     assert!(matches!(refuse.write(0, &mut frame), Err(WireError::FieldLength { field: "detail", found: 121, .. })));
     let Control::Open(open) = controls()[0].2 else { panic!("the first is OPEN") };
     assert!(matches!(Control::Open(Open { name: "a b", ..open }).write(0, &mut frame), Err(WireError::Name { .. })));
-    assert!(matches!(Control::Open(Open { packet: 1, ..open }).write(0, &mut frame), Err(WireError::Range { .. })));
+    assert!(matches!(Control::Open(Open { packet: 1, ..open }).write(0, &mut frame), Err(WireError::Range(_))));
     for (golden, its_token, control) in controls() {
         for room in 0..golden.len() {
             let result = control.write(its_token, &mut frame[..room]);
@@ -327,7 +327,7 @@ fn what_cannot_be_parsed_cannot_be_written() {
 
 #[test]
 fn data_numbers_outside_their_range_are_named() {
-    let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
+    let range = |field, found, least, most| Err(WireError::Range(OutOfRange { field, found, least, most }));
     assert_eq!(DataView::parse(&data_with(32, &[0, 0, 1])), range("payload", 3, 1, 2));
     assert_eq!(DataView::parse(&data_frame()[..DATA_HEADER_BYTES]), range("payload", 0, 1, 4099));
     let hour = 3_600_000_000_u32;
@@ -343,7 +343,7 @@ fn data_numbers_outside_their_range_are_named() {
 
 #[test]
 fn a_fragment_fits_its_channel_or_is_refused() {
-    let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
+    let range = |field, found, least, most| Err(WireError::Range(OutOfRange { field, found, least, most }));
     assert_eq!(header(4099, 0, 4096).check(4096), Ok(()));
     assert_eq!(header(4099, 1, 3).check(4096), Ok(()));
     assert_eq!(header(4099, 2, 3).check(4096), range("index", 2, 0, 1));
@@ -365,7 +365,7 @@ fn accepted_packets_are_at_most_those_offered() {
     assert_eq!(accept.check(1024), Ok(()));
     assert_eq!(
         accept.check(1023),
-        Err(WireError::Range { field: "packet", found: 1024, least: MIN_PACKET_BYTES.into(), most: 1023 })
+        Err(WireError::Range(OutOfRange { field: "packet", found: 1024, least: MIN_PACKET_BYTES.into(), most: 1023 }))
     );
 }
 
