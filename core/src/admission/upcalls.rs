@@ -41,7 +41,7 @@ use super::machine::{Machine, interference};
 use super::processor::Job;
 use super::reserve::{Admission, Reservation, on_processor_stage};
 use super::response_time::beside;
-use super::walk::{ONE, StaircaseLine, StolenTime};
+use super::walk::{ONE, StaircaseLine, StolenTime, least_above};
 use super::{Code, Refusal};
 use crate::collections::{Key, Slab};
 use crate::limits::{self, HELD_SPACING, UPCALL_WATCH};
@@ -334,14 +334,11 @@ impl UpcallSet {
 
 /// The largest cost below its own with which an upcall is granted.
 pub(super) fn fitting_cost(upcall: Upcall, mut grants: impl FnMut(Upcall) -> bool) -> Option<Duration> {
-    let (mut yes, mut no) = (0, upcall.cost().as_nanos());
-    while yes + 1 < no {
-        let middle = u64::midpoint(yes, no);
-        let cost = Duration::from_nanos(middle);
-        let cheaper = Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).ok()?;
-        if grants(cheaper) { yes = middle } else { no = middle }
-    }
-    (yes > 0).then(|| Duration::from_nanos(yes))
+    let refused = least_above(0, upcall.cost().as_nanos(), |cost| {
+        let cost = Duration::from_nanos(cost);
+        !Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).is_ok_and(&mut grants)
+    });
+    (refused > 1).then(|| Duration::from_nanos(refused - 1))
 }
 
 #[cfg(test)]
