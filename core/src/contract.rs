@@ -367,10 +367,7 @@ impl Service {
     }
     /// The contract of a real-time channel.
     pub fn contract(&self) -> Option<&Contract> {
-        match self {
-            Self::RealTime(contract) => Some(contract),
-            Self::BestEffort { .. } => None,
-        }
+        if let Self::RealTime(contract) = self { Some(contract) } else { None }
     }
     /// Makes a best-effort service for messages of at most `max_message` bytes, of which `queue` may wait.
     ///

@@ -88,10 +88,7 @@ impl Duration {
     }
     /// `self − other`, or `None` if that were negative.
     pub const fn checked_sub(self, other: Self) -> Option<Self> {
-        match self.0.checked_sub(other.0) {
-            Some(nanos) => Some(Self(nanos)),
-            None => None,
-        }
+        if let Some(nanos) = self.0.checked_sub(other.0) { Some(Self(nanos)) } else { None }
     }
     /// The number of whole `other` that fit into `self`; `other` must not be zero.
     pub const fn div_floor(self, other: Self) -> u64 {
@@ -120,10 +117,7 @@ impl Duration {
 impl Rate {
     /// A rate of `bytes` per second, or `None` for zero.
     pub const fn bytes_per_second(bytes: u64) -> Option<Self> {
-        match core::num::NonZeroU64::new(bytes) {
-            Some(rate) => Some(Self(rate)),
-            None => None,
-        }
+        if let Some(rate) = core::num::NonZeroU64::new(bytes) { Some(Self(rate)) } else { None }
     }
     /// Bytes per second.
     pub const fn as_bytes_per_second(self) -> u64 {

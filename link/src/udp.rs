@@ -437,10 +437,8 @@ impl ErrorReports {
         for _ in 0..MAX_REPORTS {
             let report = match sys::next_error(socket) {
                 Ok(report) => report,
-                Err(error) => match class(&error) {
-                    ErrorClass::Link => return Err(error),
-                    _ => return Ok(()),
-                },
+                Err(error) if matches!(class(&error), ErrorClass::Link) => return Err(error),
+                Err(_) => return Ok(()),
             };
             let Some(NetworkError { peer, errno, local, info }) = report else {
                 self.pending = false;

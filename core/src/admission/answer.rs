@@ -53,10 +53,7 @@ impl AdmissionRequest {
 
     /// The part of this host in it.
     pub fn role(&self) -> Role {
-        match self.ends {
-            AnsweringEnds::Both => Role::Sends,
-            AnsweringEnds::Only(role) => role,
-        }
+        if let AnsweringEnds::Only(role) = self.ends { role } else { Role::Sends }
     }
 }
 

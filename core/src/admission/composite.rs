@@ -233,8 +233,6 @@ pub(super) fn least_deadline(test: &mut CompositeTest, longest: u64) -> Result<u
     test.let_newcomer_block(true);
     test.set_deadline(u64::MAX);
     let first = test.first().unwrap_or(u64::MAX);
-    match walk_between(test, first, least - 1, true) {
-        Verdict::Fits => Ok(least),
-        other => Err(other),
-    }
+    let before = walk_between(test, first, least - 1, true);
+    if before == Verdict::Fits { Ok(least) } else { Err(before) }
 }

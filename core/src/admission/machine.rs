@@ -227,10 +227,7 @@ impl Machine {
     /// The longest time from a message's logical arrival until a packet that is passed on is enqueued, because there is no processor's stage that
     /// the burst could delay instead.
     fn passed_on_late(&self) -> u64 {
-        match self.platform.machine.is_papers() {
-            true => 0,
-            false => walk::span_of(&self.interference(), 0).unwrap_or(u64::MAX),
-        }
+        if self.platform.machine.is_papers() { 0 } else { walk::span_of(&self.interference(), 0).unwrap_or(u64::MAX) }
     }
 
     /// J(s) of the processor without the link's tax.

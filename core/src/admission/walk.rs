@@ -153,12 +153,9 @@ impl StolenTime {
     }
 
     fn stretched(&self, nanos: u128) -> u128 {
-        match self.stretch {
-            Some((numerator, denominator)) => {
-                nanos.checked_mul(numerator.into()).map_or(u128::MAX, |nanos| nanos.div_ceil(denominator.into()))
-            }
-            None => nanos,
-        }
+        self.stretch.map_or(nanos, |(numerator, denominator)| {
+            nanos.checked_mul(numerator.into()).map_or(u128::MAX, |nanos| nanos.div_ceil(denominator.into()))
+        })
     }
 
     /// The number of terms that one call of [`StolenTime::within`] visits.
@@ -305,10 +302,8 @@ pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: b
                     due.checked_sub(1)
                 }
             };
-            match before {
-                Some(before) => t = before,
-                None => break,
-            }
+            let Some(before) = before else { break };
+            t = before;
         }
     }
     failed.map_or(Verdict::Fits, Verdict::Fails)

@@ -226,10 +226,7 @@ impl Endpoint {
 
     /// One side of a relay is over in this way: so the other side ends, too.
     pub(super) fn end_partner(&mut self, now: Instant, key: ChannelId, end: End) {
-        let reason = match end {
-            End::Closed { .. } | End::ClosedByPeer => 0,
-            _ => ROUTE_LOST,
-        };
+        let reason = if matches!(end, End::Closed { .. } | End::ClosedByPeer) { 0 } else { ROUTE_LOST };
         let Some(channel) = self.channels.get(key) else { return };
         let Some(&DownstreamSide { inward, request, .. }) = channel.job.try_as_onward_ref() else {
             let onward = channel.job.partner();

@@ -87,9 +87,7 @@ impl Endpoint {
     /// Tags the packet of a channel that `frame` begins with; how long it is then.
     #[cold]
     fn tag(&self, channel: ChannelId, frame: &mut [u8], len: usize) -> usize {
-        match self.channels.get(channel).and_then(|channel| channel.seal.as_ref()) {
-            Some(seal) => write_tag(frame, len, |covered| seal.tag(covered)),
-            None => len,
-        }
+        let seal = self.channels.get(channel).and_then(|channel| channel.seal.as_ref());
+        seal.map_or(len, |seal| write_tag(frame, len, |covered| seal.tag(covered)))
     }
 }

@@ -258,10 +258,8 @@ impl Processor {
     pub fn next_release(&self) -> Option<Instant> {
         let first = |heap: &DeadlineHeap| heap.peek().map(|(at, _)| at);
         let early = || {
-            let running = self.running.as_ref().and_then(|running| match running.work.order {
-                JobOrder::RealTime { release, .. } => Some(release),
-                JobOrder::BestEffort => None,
-            });
+            let release = |order| if let JobOrder::RealTime { release, .. } = order { Some(release) } else { None };
+            let running = self.running.as_ref().and_then(|running| release(running.work.order));
             first(&self.early).into_iter().chain(running).min()
         };
         // While restricted, what is early waits as well, the job that was interrupted included.

@@ -293,8 +293,6 @@ pub fn check_name(name: &str) -> Result<(), WireError> {
         let Field { name: field, least, most, .. } = tag::NAME;
         return Err(WireError::FieldLength { field, found: name.len(), least, most });
     }
-    match name.bytes().enumerate().find(|(_, byte)| !byte.is_ascii_graphic() || *byte == b'/') {
-        Some((at, found)) => Err(WireError::Name { found, at }),
-        None => Ok(()),
-    }
+    let wrong = name.bytes().enumerate().find(|(_, byte)| !byte.is_ascii_graphic() || *byte == b'/');
+    wrong.map_or(Ok(()), |(at, found)| Err(WireError::Name { found, at }))
 }

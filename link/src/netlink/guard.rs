@@ -162,10 +162,8 @@ impl Netlink {
         let answers = self.ask(Message::GetQueueDiscipline(question), NLM_F_DUMP)?;
         let found = answers.into_iter().filter_map(|answer| {
             let Message::NewQueueDiscipline(TcMessage { header, attributes, .. }) = answer else { return None };
-            let kind = attributes.into_iter().find_map(|attribute| match attribute {
-                TcAttribute::Kind(kind) => Some(kind),
-                _ => None,
-            });
+            let kind_of = |attribute| if let TcAttribute::Kind(kind) = attribute { Some(kind) } else { None };
+            let kind = attributes.into_iter().find_map(kind_of);
             let root = RootDiscipline { kind: kind?, handle: header.handle.into() };
             (header.parent == TcHandle::ROOT).then_some((u32::try_from(header.index).ok()?, root))
         });

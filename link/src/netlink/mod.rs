@@ -270,10 +270,9 @@ fn interface(message: &Message) -> Option<Interface> {
             LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
             LinkAttribute::LinkInfo(info) => {
                 vlan = vlan_of(info);
-                found.kind = info.iter().find_map(|info| match info {
-                    LinkInfo::Kind(kind) => Some(kind.to_string()),
-                    _ => None,
-                });
+                let kind =
+                    |info: &LinkInfo| if let LinkInfo::Kind(kind) = info { Some(kind.to_string()) } else { None };
+                found.kind = info.iter().find_map(kind);
             }
             LinkAttribute::Xdp(xdp) => found.program = program(xdp),
             _ => {}
@@ -339,10 +338,8 @@ fn route(message: &Message, to: IpAddr) -> Option<Route> {
             RouteAttribute::Via(RouteVia::Inet6(gateway)) => found.next_hop = (*gateway).into(),
             RouteAttribute::PrefSource(source) => found.source = ip(source),
             RouteAttribute::Metrics(metrics) => {
-                found.mtu = metrics.iter().find_map(|metric| match metric {
-                    RouteMetric::Mtu(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),
-                    _ => None,
-                });
+                let mtu = |metric: &_| if let RouteMetric::Mtu(bytes @ 1..) = metric { Some(*bytes) } else { None };
+                found.mtu = metrics.iter().find_map(mtu);
             }
             _ => {}
         }

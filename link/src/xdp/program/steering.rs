@@ -146,10 +146,8 @@ pub fn is_called(name: &str, shown: &str) -> bool {
 }
 
 fn only_thread(name: &str) -> Option<i32> {
-    match sys::kernel_threads(|shown| is_called(name, shown)).ok()?.as_slice() {
-        [only] => Some(*only),
-        _ => None,
-    }
+    let found = sys::kernel_threads(|shown| is_called(name, shown)).ok()?;
+    if let [only] = *found { Some(only) } else { None }
 }
 
 fn load_classifier(object: &mut Ebpf) -> Result<OwnedFd, Error> {
@@ -219,12 +217,8 @@ impl InterfaceStreams {
     /// # Errors
     /// The reason why not.
     pub fn can_classify(&self) -> io::Result<()> {
-        match &self.egress {
-            Ok(_) => Ok(()),
-            Err(error) => {
-                Err(io::Error::new(error.kind(), format!("packets that leave cannot be classified: {error}")))
-            }
-        }
+        let Err(error) = &self.egress else { return Ok(()) };
+        Err(io::Error::new(error.kind(), format!("packets that leave cannot be classified: {error}")))
     }
 
     /// Adds a stream for a flow, whose packets are processed on `processor` from now on. Returns its place.
