@@ -63,7 +63,8 @@ pub use error::{LinkError, OutOfRange};
 pub use sys::StableFrames;
 
 /// The kind of link that a host's packets go through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr, serde::Serialize, serde::Deserialize)]
+#[strum(serialize_all = "lowercase")]
 pub enum LinkKind {
     /// A UDP socket of the kernel.
     Udp,
@@ -77,10 +78,7 @@ impl LinkKind {
 
     /// The name in all files and options.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Xdp => "xdp",
-        }
+        self.into()
     }
 }
 

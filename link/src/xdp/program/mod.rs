@@ -53,7 +53,8 @@ pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
 pub(crate) const MOST_QUEUES: u32 = QUEUES;
 
 /// The place in the kernel where the program runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Mode {
     /// In the driver, or where the driver cannot, as soon as the kernel has a buffer.
     #[default]
@@ -62,16 +63,6 @@ pub enum Mode {
     Native,
     /// As soon as the kernel has a buffer: any interface can.
     Generic,
-}
-
-impl std::fmt::Display for Mode {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.pad(match self {
-            Self::Any => "any",
-            Self::Native => "native",
-            Self::Generic => "generic",
-        })
-    }
 }
 
 /// Which frames are ours.
