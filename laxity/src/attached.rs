@@ -126,7 +126,7 @@ impl ExecutiveConnection {
         let Ok([memory, bell]) = <[_; 2]>::try_from(descriptors) else { return Err(silent()) };
         let region = Arc::new(Region::map(std::os::fd::AsFd::as_fd(&memory), bytes).map_err(failed)?);
         drop(memory);
-        let bell = Arc::new(layout::bell(&region, bell.into()).map_err(failed)?);
+        let bell = Arc::new(layout::bell(&region, sys::Wake(bell)).map_err(failed)?);
         socket.send(&AttachRequest::Mapped, &[]).map_err(failed)?;
         // Anything else: it is about to end.
         let (AttachReply::Attached(told), _) = next()? else { return Err(gone()) };

@@ -263,7 +263,7 @@ mod tests {
             .enumerate()
             .map(|(number, culprit)| {
                 let wake = Wake::new().unwrap();
-                let heard = Wake::from(wake.as_fd().try_clone_to_owned().unwrap());
+                let heard = Wake(wake.as_fd().try_clone_to_owned().unwrap());
                 let doorbell = Doorbell::over([(); 4].map(|()| RingWord::zeros(2)), heard);
                 let culprit = Arc::clone(culprit);
                 assert!(bells.add(Box::new(ApplicationBell::new(number as u32, doorbell, culprit))).is_none());

@@ -8,8 +8,9 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 
 /// A bell: any thread rings, the executive waits for it with [`wait`](super::wait). Rings that were not drained count as one.
+/// It is an eventfd that does not block, which another process may have, too.
 #[derive(Debug)]
-pub struct Wake(OwnedFd);
+pub struct Wake(pub OwnedFd);
 
 impl Wake {
     /// A bell that has not rung.
@@ -28,13 +29,6 @@ impl Wake {
     /// Ends the ringing; true if it had rung. Call it before looking for the announced work, not after.
     pub fn drain(&self) -> bool {
         rustix::io::read(&self.0, &mut [0u8; 8]).is_ok()
-    }
-}
-
-impl From<OwnedFd> for Wake {
-    /// A bell that another process has, too: an eventfd that does not block.
-    fn from(eventfd: OwnedFd) -> Self {
-        Self(eventfd)
     }
 }
 
