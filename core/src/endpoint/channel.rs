@@ -1,12 +1,11 @@
 //! A channel as the endpoint holds it. Its memory comes and goes in a box that its opener has allocated.
 
 use alloc::boxed::Box;
-use core::net::SocketAddr;
 
 use super::job::ChannelJob;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{Destination, End, LinkId, Name, PeerRequest, SenderPace};
+use crate::event::{Destination, End, PeerRequest, SenderPace};
 use crate::receive::{ReceiveGrant, ReceivingChannel};
 use crate::send::{SendConfig, SendingChannel};
 use crate::signal::Association;
@@ -17,9 +16,8 @@ use crate::wire::{ControlType, MessageCounts};
 pub struct Channel {
     pub(super) job: ChannelJob,
     pub(super) association: Association,
-    pub(super) peer: SocketAddr,
-    pub(super) link: LinkId,
-    pub(super) name: Name,
+    /// The link and the address of its peer, and its name.
+    pub(super) at: Destination,
     /// The receiver's slot index and nonce, which each packet carries.
     pub(super) remote: (u32, u64),
     /// The part of the deadline that the sender's stages need at least (sender).
@@ -67,7 +65,7 @@ pub struct Channel {
 impl core::fmt::Debug for Channel {
     /// What names it.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:?} {}", self.name, self.peer)
+        write!(f, "{:?} {}", self.at.name, self.at.peer)
     }
 }
 
@@ -106,18 +104,11 @@ impl ControlNumbers {
 
 impl Channel {
     /// A channel with nothing behind it, to or from a name at an address on a link. Its association begins when it is opened or accepted.
-    pub(super) fn new(
-        job: ChannelJob,
-        lease: Duration,
-        Destination { link, peer, name }: Destination,
-        upstream: Duration,
-    ) -> Self {
+    pub(super) fn new(job: ChannelJob, lease: Duration, at: Destination, upstream: Duration) -> Self {
         Self {
             job,
             association: Association::accepted(Instant::ZERO, 0, lease),
-            peer,
-            link,
-            name,
+            at,
             remote: (0, 0),
             upstream,
             report: None,

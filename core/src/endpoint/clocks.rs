@@ -271,7 +271,7 @@ impl Endpoint {
     pub(super) fn watch_clock(&mut self, key: ChannelId) {
         self.clocks.is_compared = true;
         if let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.clock.is_none()) {
-            channel.clock = self.clocks.take(channel.peer);
+            channel.clock = self.clocks.take(channel.at.peer);
         }
     }
 
@@ -328,7 +328,7 @@ impl Endpoint {
         let is_receiving = channel.job.is_receiving();
         let has_another = channel.job.try_as_receiver_ref().is_some_and(|receiving| !receiving.terms.same_clock);
         if channel.clock.is_none() && has_another && channel.association.state == SignalState::Open {
-            channel.clock = self.clocks.take(channel.peer);
+            channel.clock = self.clocks.take(channel.at.peer);
             channel.association.hurry(found.at, self.clocks.config.period);
             // It may have been before this host's clock went ahead.
             let is_older = self.clocks.went_ahead.is_some_and(|jumped| channel.opened <= jumped);
@@ -348,12 +348,12 @@ impl Endpoint {
         let (wants_wall, by_walls) = (peer.clock.wants_wall(), peer.clock.rests_on_walls());
         if let Some(settled) = peer.clock.settled().filter(|_| heard.upper) {
             // What the peer's link may have been given ahead is in the limit as this host's is, but its sender has said it.
-            let own = self.config.links.get(usize::from(channel.link)).map_or(Duration::MAX, |link| link.look_ahead);
+            let own = self.config.links.get(usize::from(channel.at.link)).map_or(Duration::MAX, |link| link.look_ahead);
             let ahead = if is_receiving { channel.pace.ahead.saturating_sub(own) } else { Duration::ZERO };
             // A limit of zero is no limit.
             let ClockConfig { round_trip, error, .. } = self.clocks.config;
             let round_trip = if round_trip.is_zero() { round_trip } else { round_trip + ahead };
-            self.clocks.watched.note(channel.peer, settled, by_walls, (round_trip, error));
+            self.clocks.watched.note(channel.at.peer, settled, by_walls, (round_trip, error));
         }
         let place = channel.clock;
         self.clocks.wants_wall |= heard.refused.is_none();

@@ -138,7 +138,7 @@ impl Endpoint {
             channel.report = report;
         }
         self.jobs.processor.remove(key.index());
-        self.links[usize::from(channel.link)].remove(key.index());
+        self.links[usize::from(channel.at.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
         (channel.ending, channel.is_over) = (Some(end), true);

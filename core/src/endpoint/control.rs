@@ -19,7 +19,7 @@ impl Endpoint {
     pub(super) fn say(&mut self, key: ChannelId, frame: ControlType) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         channel.unsaid.add(frame);
-        self.links[usize::from(channel.link)].speaking.push_back(channel.list, key.index());
+        self.links[usize::from(channel.at.link)].speaking.push_back(channel.list, key.index());
     }
 
     /// Answers a frame of a channel's peer that came at `now`, unless it repeats itself too often.
@@ -57,7 +57,7 @@ impl Endpoint {
         while let Some(channel) = self.channels.get_mut(key)
             && let Some(frame) = channel.unsaid.pop()
         {
-            let link = usize::from(channel.link);
+            let link = usize::from(channel.at.link);
             if matches!(frame, ControlType::Close | ControlType::Closed)
                 && let Some(farewell) = self.write_control(None, key, frame)
                 && self.links[link].farewells.push(farewell).is_err()
@@ -72,7 +72,7 @@ impl Endpoint {
         let exchange = now.and_then(|now| self.exchange(now, key, frame));
         let channel = self.channels.get(key)?;
         let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
-        let unsent = self.links.get(usize::from(channel.link))?.unsent.saturating_sub(channel.unsent_before);
+        let unsent = self.links.get(usize::from(channel.at.link))?.unsent.saturating_sub(channel.unsent_before);
         let sign = |same_clock: bool| match same_clock {
             true => clock_sign(self.config.clock, now.unwrap_or_default(), association.token, frame),
             false => 0,
@@ -82,7 +82,7 @@ impl Endpoint {
                 let offer = job.offer()?;
                 let offered = RequestedService::from(offer.service);
                 Control::Open(Open {
-                    name: channel.name.as_str(),
+                    name: channel.at.name.as_str(),
                     traffic: if channel.is_question { offered.as_question() } else { offered },
                     packet: offer.packet as u16,
                     upstream: channel.upstream,
@@ -114,7 +114,7 @@ impl Endpoint {
             }
             ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };
-        let mut written = ControlFrame::new(channel.peer, association.token, &control);
+        let mut written = ControlFrame::new(channel.at.peer, association.token, &control);
         if let Some(authentication) = &self.signalling.authentication {
             let numbers = &mut self.channels.get_mut(key)?.numbers;
             let number = if frame == ControlType::Open { numbers.challenge } else { numbers.next() };
@@ -153,7 +153,7 @@ impl Endpoint {
             return false;
         }
         channel.spacing = spacing;
-        self.links[usize::from(channel.link)].scheduler.set_spacing(now, key.index(), spacing);
+        self.links[usize::from(channel.at.link)].scheduler.set_spacing(now, key.index(), spacing);
         true
     }
 

@@ -30,7 +30,7 @@ impl Endpoint {
     /// The frames that may arrive for a channel that is received or relayed here ([`ExpectedChannel`]); `None` for one that is
     /// sent, of which only control frames come in, from [`peer_of`](Self::peer_of).
     pub fn expected(&self, channel: ChannelId) -> Option<ExpectedChannel> {
-        let (peer, key) = self.channels.get(channel).map(|channel| (channel.peer, channel.remote.1))?;
+        let (peer, key) = self.channels.get(channel).map(|channel| (channel.at.peer, channel.remote.1))?;
         self.channels.get(self.taker(channel)?)?.job.expected(peer, key)
     }
 
@@ -42,7 +42,7 @@ impl Endpoint {
 
     /// The peer at the other end of a channel, or of this side of a relay, and the link to it.
     pub fn peer_of(&self, channel: ChannelId) -> Option<(LinkId, SocketAddr)> {
-        self.channels.get(channel).map(|channel| (channel.link, channel.peer))
+        self.channels.get(channel).map(|channel| (channel.at.link, channel.at.peer))
     }
 
     /// The counters of a sending channel so far.

@@ -497,7 +497,7 @@ impl Endpoint {
         let place = header.channel;
         let channel = self.channels.at_mut(place).map(Box::as_mut).filter(|channel| {
             channel.remote == (place, header.key)
-                && channel.peer == peer
+                && channel.at.peer == peer
                 && channel.job.is_receiving()
                 && matches!(channel.association.state, SignalState::Open | SignalState::Finishing { .. })
         });

@@ -173,7 +173,7 @@ impl Endpoint {
             return Some(frame);
         }
         if let Some(head) = relaying.head().filter(|_| !waits_already) {
-            self.links[usize::from(channel.link)].scheduler.enqueue(now, onward.index(), head);
+            self.links[usize::from(channel.at.link)].scheduler.enqueue(now, onward.index(), head);
         }
         None
     }

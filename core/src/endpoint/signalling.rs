@@ -96,11 +96,11 @@ impl Endpoint {
         let lease = channel.association.lease;
         let token = self.signalling.secret.draw();
         channel.association = Association::opening(now, token, lease);
-        let Some(link) = self.links.get(usize::from(channel.link)) else {
+        let Some(link) = self.links.get(usize::from(channel.at.link)) else {
             return Err((channel, Refusal::new(Code::BadParameters, Stage::Link)));
         };
         channel.unsent_before = link.unsent;
-        let best_effort = self.config.links[usize::from(channel.link)].best_effort;
+        let best_effort = self.config.links[usize::from(channel.at.link)].best_effort;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
             Some(ChannelTerms { service, packet, .. }) => {
                 let packet = if service.is_real_time() { packet } else { packet.min(best_effort.packet_max) };
@@ -219,7 +219,7 @@ impl Endpoint {
         let mut removed = self.channels.remove(channel)?;
         let id = channel.index();
         self.jobs.processor.remove(id);
-        self.links[usize::from(removed.link)].remove(id);
+        self.links[usize::from(removed.at.link)].remove(id);
         self.signalling.timers.remove(id);
         self.deliverable.remove(id);
         self.starved.remove(id);
@@ -413,7 +413,7 @@ impl Endpoint {
         // Smaller packets are fine as long as a message needs no more of them than this host has admitted, or a relay has room
         // for.
         let most = packets(service.max_message(), packet);
-        let best_effort = self.config.links[usize::from(channel.link)].best_effort;
+        let best_effort = self.config.links[usize::from(channel.at.link)].best_effort;
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
         if let Some(onward) = channel.job.try_as_onward_mut() {
             onward.receiver_has_same_clock = same_clock;
@@ -476,9 +476,9 @@ impl Endpoint {
             return Err(channel);
         }
         if channel.job.is_receiving() {
-            channel.list = SENDING + 1 + self.signalling.secret.share(&channel.peer, SHARES);
+            channel.list = SENDING + 1 + self.signalling.secret.share(&channel.at.peer, SHARES);
         }
-        let link = channel.link;
+        let link = channel.at.link;
         let key = self.channels.insert(channel)?;
         if !self.signalling.tokens.insert(place, key.index()) {
             return Err(self.channels.remove(key).expect("it was just inserted"));
@@ -505,12 +505,12 @@ impl Endpoint {
 
     /// Under what number a channel stands in the table of tokens.
     fn place_of(&self, channel: &Channel) -> u64 {
-        self.signalling.secret.place(&channel.peer, channel.association.token, channel.job.is_receiving())
+        self.signalling.secret.place(&channel.at.peer, channel.association.token, channel.job.is_receiving())
     }
 
     /// The channel of `peer` that `token` names, `receiving` or sending.
     pub(super) fn find(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
-        self.named(peer, token, receiving).filter(|key| self.channels.get(*key).is_some_and(|it| it.peer == peer))
+        self.named(peer, token, receiving).filter(|key| self.channels.get(*key).is_some_and(|it| it.at.peer == peer))
     }
 
     /// Likewise; a sending channel by its token alone.

@@ -82,7 +82,7 @@ impl Endpoint {
         if channel.job.packets() == 1
             && let Some(head) = channel.job.head()
         {
-            self.links[usize::from(channel.link)].scheduler.enqueue(now, id, head);
+            self.links[usize::from(channel.at.link)].scheduler.enqueue(now, id, head);
         }
     }
 

@@ -55,7 +55,7 @@ impl Endpoint {
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key).map(Box::as_mut)?;
-        let (peer, remote) = (channel.peer, channel.remote);
+        let (peer, remote) = (channel.at.peer, channel.remote);
         let stolen = |since| self.gaps.stolen(since, now);
         let LeavingPacket { frame, payload, is_real_time, message, promised } =
             channel.job.pop_packet(now, (key, remote), stolen, |stamp| self.clocks.epoch_at(stamp), frames)?;
